@@ -20,7 +20,8 @@ WHICH_PYTHON := import sys; print(sys.version, sys.base_prefix)
 # Tests start hundreds of Python processes: what each would compile is compiled once and kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The unit tests use several processes; a selection of tests with ARGS is faster in one process.
+# The unit tests use several processes, and so do stock clients, each with a broker of its own: they
+# wait most of their time. A selection of tests with ARGS is faster in one process.
 # QUIET= names each file of tests while it is run.
 QUIET := -q
 # AGAIN= lets tests that have failed run a second time, see tests/parts.
@@ -40,12 +41,13 @@ COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py 
 CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_secured.py \
 	group_protocol.py group_rebalances.py \
 	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
-SECURED_COMPAT := $(addprefix compat_tests/test_,clients.py admin.py groups.py consumer_group_protocol.py transactions.py java_tools.py)
-CHAOS := $(addprefix compat_tests/test_,moves_between_directories.py cluster_kills.py cluster_chaos.py kafka_directory_in_cluster.py)
+SECURED_COMPAT := $(addprefix compat_tests/test_,clients.py admin.py groups.py consumer_group_protocol.py transactions.py java_tools.py secured_programs.py)
+SHORT_SECURED := $(addprefix compat_tests/test_,clients.py admin.py)
+CHAOS := $(addprefix compat_tests/test_,moves_between_directories.py cluster_kills.py cluster_chaos.py truncation.py kafka_directory_in_cluster.py)
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
 
-.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines segments costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,8 +61,10 @@ test: $(VENV)/.test bring-etcd ## every test: check, other programs, a short fuz
 check: $(VENV)/.test ## format, lint, types, structure and unit tests but for the simulation, in about a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m "not processes" --ignore tests/simulation $(PARALLEL)
+	@echo "$(BIN)/mypy, while the unit tests wait now and then"; \
+	{ said=$$($(BIN)/mypy 2>&1); status=$$?; echo "$$said"; exit $$status; } & types=$$!; \
+	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m "not processes" --ignore tests/simulation $(PARALLEL); tests=$$?; \
+	wait $$types && exit $$tests
 
 processes: $(VENV)/.test ## tests that start other programs: builds, stock clients, the pytest plugin
 	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m processes $(PARALLEL) $(ARGS)
@@ -69,7 +73,7 @@ unit: $(VENV)/.test ## unit tests only (ARGS="tests/log -k roll")
 	$(BIN)/pytest $(QUIET) $(or $(ARGS),tests $(PARALLEL))
 
 compat: $(VENV)/.test ## test with stock clients and Kafka's Java tools (kwire, or BOOTSTRAP=host:port)
-	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest $(QUIET) $(AGAIN) compat_tests $(ARGS)
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest $(QUIET) $(AGAIN) compat_tests $(if $(BOOTSTRAP)$(ARGS),$(ARGS),$(PARALLEL))
 
 compat-cluster: $(VENV)/.test bring-etcd ## test replicas, groups, transactions, Streams and Kafka's tools on three kwires and an etcd (FILES=compat_tests: all tests; KWIRE_CLUSTER=kafka: replicas on Apache Kafka)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(AGAIN) $(or $(FILES),$(CLUSTER_COMPAT)) $(ARGS)
@@ -77,8 +81,11 @@ compat-cluster: $(VENV)/.test bring-etcd ## test replicas, groups, transactions,
 cluster-chaos: $(VENV)/.test bring-etcd ## Kafka's own programs while brokers of three kwires are stopped and killed; takes some minutes (KWIRE_CLUSTER=kafka: on Apache Kafka)
 	KWIRE_BOOTSTRAP= KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(AGAIN) $(CHAOS) $(ARGS)
 
-compat-secured: $(VENV)/.test ## test stock clients and Kafka's tools over SASL_SSL with SCRAM, on a broker with an authorizer (KWIRE_SECURED=kafka: on Apache Kafka; FILES=…)
+compat-secured: $(VENV)/.test ## test stock clients, Streams, Connect and Kafka's tools over SASL_SSL, on a broker with an authorizer; takes some minutes (KWIRE_SECURED=kafka: on Apache Kafka; FILES=…)
 	KWIRE_BOOTSTRAP= KWIRE_COMPAT_PROTOCOL=SASL_SSL $(BIN)/pytest $(QUIET) $(AGAIN) $(or $(FILES),$(SECURED_COMPAT)) $(ARGS)
+
+short-compat-secured: ## stock clients and admin clients over SASL_SSL with SCRAM, with an authorizer, as CI does
+	@$(MAKE) --no-print-directory compat-secured FILES="$(SHORT_SECURED)"
 
 spark: $(VENV)/.test ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:port)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(AGAIN) $(ARGS)
@@ -88,7 +95,7 @@ spark-cluster: $(VENV)/.test bring-etcd ## test PySpark on three kwires and an e
 	$(BIN)/python -m compat_tests.cluster --run \
 		$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) $(or $(FILES),$(CLUSTER_SPARK)) $(ARGS)
 
-spark-chaos: $(VENV)/.test ## pipelines into each sink while driver, workers and broker are killed; takes more than an hour (ARGS="--sink delta --records 100000 --kills 8 --seed 1" LANE=new)
+spark-chaos: $(VENV)/.test bring-etcd ## pipelines into each sink while driver, workers and broker are killed, a query while the brokers of a cluster are; takes more than an hour (ARGS="--sink delta --records 100000 --kills 8 --seed 1" LANE=new)
 	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) -m long
 	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) --run chaos $(ARGS)
 
@@ -110,7 +117,7 @@ compiled-unit: build/compiled/.built
 	$(COMPILED_PYTEST) $(or $(ARGS),tests --ignore tests/performance --ignore tests/mutants --ignore tests/simulation $(PARALLEL))
 
 compiled-compat: build/compiled/.built
-	KWIRE_BOOTSTRAP= $(COMPILED_PYTEST) $(COMPILED_COMPAT)
+	KWIRE_BOOTSTRAP= $(COMPILED_PYTEST) $(COMPILED_COMPAT) $(PARALLEL)
 
 bench: $(VENV)/.test ## measure kwire and Apache Kafka 4.3.1 in one table (KAFKA=no: only kwire)
 	$(BIN)/python -m bench $(ARGS)
@@ -126,6 +133,9 @@ reliability: $(VENV)/.test bring-etcd ## kill, freeze and restart brokers of thr
 
 pipelines: $(VENV)/.test ## measure pipelines on Spark against the same jobs written by hand
 	$(BIN)/python -m bench.pipelines $(ARGS)
+
+segments: $(VENV)/.test ## measure reading segments without the broker against Spark's connector (ARGS=--publish)
+	$(BIN)/python -m bench.segments $(ARGS)
 
 costs: $(VENV)/.test ## accept the new costs of requests (calls, system calls, wake-ups, memory) after a change
 	KWIRE_RENEW_COSTS=1 $(BIN)/pytest $(QUIET) tests/performance/test_costs.py tests/performance/test_start.py

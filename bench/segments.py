@@ -1,4 +1,4 @@
-"""``python -m bench.segments``: reading a topic's segments against reading it with the connector.
+"""``make segments``: reading a topic's segments against reading it with the connector.
 
 The program starts a kwire, writes a million records, and measures both ways in the environment of a
 Spark lane (``make spark`` makes it). The best of the rounds counts. It prints a table, and exits

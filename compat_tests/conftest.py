@@ -21,6 +21,7 @@ from compat_tests.command_line import CommandLine
 from compat_tests.secured import secured_broker
 from kwire.testing.etcd import MISSING, find_etcd
 from kwire.testing.process import BrokerProcess
+from tests.names import show_names
 
 if secured_clients.IS_ON:
     secured_clients.patch()
@@ -31,6 +32,11 @@ collect_ignore = [] if shutil.which("kcat") else ["test_kcat.py"]
 if os.environ.get("KWIRE_BOOTSTRAP"):
     collect_ignore.append("test_crash.py")  # it kills a kwire of its own
 OWN = f"{NODES} kwires on an etcd" if NODES > 1 else "a kwire of its own"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Show what runs."""
+    show_names(config)
 
 
 def pytest_report_header() -> str:

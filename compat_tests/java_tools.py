@@ -2,9 +2,14 @@
 
 The jars of Apache Kafka 4.3.1 and its tools land in ``.cache/kafka-4.3.1/libs``. What is missing on
 this machine (Java 17, Maven) is said in one sentence, by MissingTool.
+
+A tool spends most of its second on loading the same thousands of classes as the one before it. The
+first tool that talks to a broker leaves an archive of its classes beside the jars, and those after
+it start in half the time. Java checks for itself that an archive fits, and does without otherwise.
 """
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -26,8 +31,9 @@ STREAMS_POM = Path(__file__).parent / "java" / "streams.xml"
 CONNECT_POM = Path(__file__).parent / "java" / "connect.xml"
 TOOL_TIMEOUT_S = 120
 
-QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m", "-XX:+UseSerialGC")
-"""Options for tools that run for a moment."""
+_QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m", "-XX:+UseSerialGC")
+_SILENT = "-Xlog:cds*=off"
+"""An archive that doesn't fit is no matter, and the warning would be on stdout."""
 
 _LOG_CONFIG = """\
 <?xml version="1.0" encoding="UTF-8"?>
@@ -46,13 +52,18 @@ class MissingTool(Exception):
 @cache
 def java() -> str:
     """The java command, 17 or newer; MissingTool where there is none."""
+    return _java_and_version()[0]
+
+
+@cache
+def _java_and_version() -> tuple[str, str]:
     home = os.environ.get("JAVA_HOME")
     in_home = shutil.which(str(Path(home) / "bin" / "java")) if home else None
     for candidate in filter(None, (in_home, shutil.which("java"))):
         run = subprocess.run([candidate, "-version"], capture_output=True, text=True, check=False)
         version = re.search(r'version "(\d+)', run.stderr)
         if version and int(version[1]) >= 17:
-            return candidate
+            return candidate, run.stderr
     raise MissingTool(
         "Kafka's Java tools need Java 17 or newer, in JAVA_HOME or on PATH"
         " (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
@@ -95,12 +106,43 @@ def _fetch(pom: Path, directory: Path) -> None:
             " (Debian, Ubuntu: apt install maven; macOS: brew install maven)"
         )
     shutil.rmtree(directory, ignore_errors=True)
+    for archive in HOME.glob("classes-*.jsa"):
+        archive.unlink()
     print("fetching the jars of Apache Kafka 4.3.1 …", file=sys.stderr, flush=True)
     fetch = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
     fetch += ["-DincludeScope=runtime", f"-DoutputDirectory={directory}"]
     run = subprocess.run(fetch, capture_output=True, text=True, check=False)
     if run.returncode:
         raise MissingTool(f"Maven could not fetch Kafka's jars:\n{run.stdout[-2000:]}")
+
+
+def _archive() -> Path:
+    """Where the classes of tools are for this Java; empty if it can't make an archive."""
+    name = hashlib.sha256("".join(_java_and_version()).encode()).hexdigest()[:12]
+    return HOME / f"classes-{name}.jsa"
+
+
+def quick() -> tuple[str, ...]:
+    """Options for tools that run for a moment."""
+    archive = _archive()
+    is_made = archive.exists() and archive.stat().st_size
+    return (*_QUICK, f"-XX:SharedArchiveFile={archive}", _SILENT) if is_made else _QUICK
+
+
+@contextmanager
+def _archiving(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Options for a tool that runs to its end: the first that talks to a broker makes the archive.
+
+    Several may do so at the same time; each replaces the whole file.
+    """
+    archive = _archive()
+    if archive.exists() or "--bootstrap-server" not in arguments:
+        yield quick()
+        return
+    made = archive.with_suffix(f".{os.getpid()}")
+    yield (*_QUICK, f"-XX:ArchiveClassesAtExit={made}", _SILENT)
+    made.touch()
+    made.rename(archive)
 
 
 def command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
@@ -115,7 +157,7 @@ def command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> li
 
 def streams_command(main_class: str, *arguments: str) -> list[str]:
     """Like ``command``, for a class of Kafka Streams' jars; it may run for longer."""
-    start, jars = command(main_class, *arguments, options=QUICK), streams_libs()
+    start, jars = command(main_class, *arguments, options=quick()), streams_libs()
     place = start.index("-cp") + 1
     return [*start[:place], f"{jars}/*:{start[place]}", *start[place + 1 :]]
 
@@ -132,20 +174,29 @@ def further_options(arguments: tuple[str, ...]) -> tuple[str, ...]:
     return ()
 
 
+def tool_command(
+    main_class: str, *arguments: str, options: Sequence[str] | None = None
+) -> list[str]:
+    """Like ``command``, for a tool that runs for a moment and takes ``--bootstrap-server``."""
+    options = quick() if options is None else options
+    return command(main_class, *arguments, *further_options(arguments), options=options)
+
+
 def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
     """Run a tool to its end and return what it printed.
 
     AssertionError, with all it printed, when it fails; with ``fails`` when it does not, and then
     what it printed on stderr is returned too.
     """
-    run = subprocess.run(
-        command(main_class, *arguments, *further_options(arguments), options=QUICK),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=TOOL_TIMEOUT_S,
-        check=False,
-    )
+    with _archiving(arguments) as options:
+        run = subprocess.run(
+            tool_command(main_class, *arguments, options=options),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=TOOL_TIMEOUT_S,
+            check=False,
+        )
     shown = f"{main_class} {arguments} ended with {run.returncode}\n{run.stdout}\n{run.stderr}"
     assert (run.returncode != 0) is fails, shown
     return run.stdout + run.stderr if fails else run.stdout
@@ -155,7 +206,7 @@ def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = Fa
 def running_tool(main_class: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A tool that runs during the ``with`` block, with a pipe for its stdout."""
     process = subprocess.Popen(
-        command(main_class, *arguments, *further_options(arguments), options=QUICK),
+        tool_command(main_class, *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

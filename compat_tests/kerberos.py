@@ -63,7 +63,7 @@ def running_realm(directory: Path) -> Iterator[Realm]:
         f"[libdefaults]\ndefault_realm = {REALM}\nrdns = false\ndns_lookup_kdc = false\n"
         "dns_canonicalize_hostname = false\nudp_preference_limit = 1\n"
         f"[realms]\n{REALM} = {{\nkdc = 127.0.0.1:{port}\n}}\n"
-        f"[domain_realm]\nlocalhost = {REALM}\n"
+        f"[domain_realm]\nlocalhost = {REALM}\n127.0.0.1 = {REALM}\n"
     )
     (directory / "kdc.conf").write_text(
         f"[kdcdefaults]\nkdc_listen = 127.0.0.1:{port}\nkdc_tcp_listen = 127.0.0.1:{port}\n"

@@ -4,23 +4,47 @@ It is a kwire, or with ``KWIRE_SECURED=kafka`` an Apache Kafka with the same set
 """
 
 import os
+import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import patch
 
 from aiokafka.helpers import create_ssl_context
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from compat_tests.apache_kafka import ApacheKafka
+from compat_tests.bearer_tokens import LIFE_S, LINE, ForAiokafka, ForKafkaPython, Issuer
 from kwire.testing.certificates import Authority
 from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerProcess
 
+LOGIN = "KWIRE_COMPAT_LOGIN"
+"""The variable that tells processes of tests librdkafka's settings, as JSON; it may be missing."""
+
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",  # on the PLAINTEXT listener, where users and ACLs are made
+    "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
+}
+"""Settings of a broker where alice, however she has logged in, may do what ACLs allow."""
+
 USER, PASSWORD = "alice", "alice-secret"
 PROTOCOLS = ("SASL_PLAINTEXT", "SSL", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _MODULES = "org.apache.kafka.common.security"
 PLAIN_LINE = f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
 SCRAM_LINE = f"{_MODULES}.scram.ScramLoginModule required;"
@@ -39,6 +63,7 @@ class SecuredBroker:
         self.key_file.write_text(client.key_pem())
         self.certificate_file = directory / "client.crt"
         self.certificate_file.write_text(client.certificate_pem)
+        self.issuer = Issuer(directory, USER)
         self.bootstrap = {name: f"127.0.0.1:{free_port()}" for name in PROTOCOLS}
 
     def java(self, protocol: str, mechanism: str) -> str:
@@ -53,17 +78,22 @@ class SecuredBroker:
                     "ssl.keystore.location": str(keys),
                 }
             )
+        if mechanism == "OAUTHBEARER":
+            return self.tool(LINE, mechanism, self.issuer.java())
         module = f"{_MODULES}.plain.Plain" if mechanism == "PLAIN" else f"{_MODULES}.scram.Scram"
         login = f'{module}LoginModule required username="{USER}" password="{PASSWORD}";'
         return self.tool(login, mechanism)
 
-    def tool(self, login: str, mechanism: str) -> str:
+    def tool(
+        self, login: str, mechanism: str, further: Mapping[str, str] = MappingProxyType({})
+    ) -> str:
         """The file with the settings of a Java client with this JAAS line, over SASL_SSL."""
         return self._java_file(
             {
                 "security.protocol": "SASL_SSL",
                 "sasl.mechanism": mechanism,
                 "sasl.jaas.config": login,
+                **further,
             }
         )
 
@@ -92,6 +122,8 @@ class SecuredBroker:
                 for listener in ("sasl_plaintext", "sasl_ssl")
                 for mechanism, line in lines.items()
             },
+            **self.issuer.listener_settings("sasl_plaintext"),
+            **self.issuer.listener_settings("sasl_ssl"),
         }
 
     def kafka_python(
@@ -106,10 +138,17 @@ class SecuredBroker:
             given["ssl_cafile"] = str(self.ca_file)
         if protocol == "SSL":
             given |= {"ssl_certfile": str(self.certificate_file), "ssl_keyfile": str(self.key_file)}
+        elif mechanism == "OAUTHBEARER":
+            token = ForKafkaPython(self.token(password))
+            given |= {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": token}
         else:
             login = {"sasl_plain_username": USER, "sasl_plain_password": password}
             given |= {"sasl_mechanism": mechanism, **login}
         return given
+
+    def token(self, password: str = PASSWORD) -> str:
+        """A token of alice; with a wrong password one that is for somebody else."""
+        return self.issuer.token() if password == PASSWORD else self.issuer.token(aud="other")
 
     def aiokafka(self, protocol: str, mechanism: str) -> dict[str, Any]:
         """The settings of a client of aiokafka."""
@@ -117,6 +156,8 @@ class SecuredBroker:
         files = {name: given.pop(f"ssl_{name}", None) for name in ("cafile", "certfile", "keyfile")}
         if protocol.endswith("SSL"):
             given["ssl_context"] = create_ssl_context(**files)
+        if mechanism == "OAUTHBEARER":
+            given["sasl_oauth_token_provider"] = ForAiokafka(self.token())
         return given
 
     def librdkafka(self, protocol: str, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
@@ -130,10 +171,41 @@ class SecuredBroker:
         if protocol == "SSL":
             given["ssl.certificate.location"] = str(self.certificate_file)
             given["ssl.key.location"] = str(self.key_file)
+        elif mechanism == "OAUTHBEARER":
+            token = self.token(password), time.time() + LIFE_S
+            given |= {"sasl.mechanism": mechanism, "oauth_cb": lambda _: token}
         else:
             login = {"sasl.username": USER, "sasl.password": password}
             given |= {"sasl.mechanism": mechanism, **login}
         return given
+
+
+def create_users(plain: str) -> None:
+    """Give alice her password for both mechanisms of SCRAM; ``plain`` is a listener of admins."""
+    admin = AdminClient({"bootstrap.servers": plain})
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        info = ScramCredentialInfo(mechanism, 4096)
+        wanted = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
+        admin.alter_user_scram_credentials([wanted])[USER].result(30)
+
+
+def allow(plain: str, rights: Iterable[tuple[ResourceType, str, AclOperation]]) -> None:
+    """Allow alice something on resources whose names begin so."""
+    admin = AdminClient({"bootstrap.servers": plain})
+    acls = [
+        AclBinding(
+            kind,
+            prefix,
+            ResourcePatternType.PREFIXED,
+            f"User:{USER}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        for kind, prefix, operation in rights
+    ]
+    for made in admin.create_acls(acls).values():
+        made.result(30)
 
 
 @contextmanager
@@ -143,26 +215,33 @@ def secured_broker(
     """A running broker with further settings, and the address of its PLAINTEXT listener."""
     secured = SecuredBroker(directory)
     every = {**secured.settings(), **settings}
-    if os.environ.get("KWIRE_SECURED") == "kafka":
-        kafka = ApacheKafka(directory / "data")
-        listeners = [f"PLAINTEXT://{kafka.bootstrap}"]
-        listeners += [f"{name}://{address}" for name, address in secured.bootstrap.items()]
-        kafka.settings = {
-            **every,
-            "listeners": ",".join([*listeners, f"CONTROLLER://{kafka.controller}"]),
-            "advertised.listeners": ",".join(listeners),
-            "listener.security.protocol.map": ",".join(
-                [f"{name}:{name}" for name in ("PLAINTEXT", *PROTOCOLS)] + ["CONTROLLER:PLAINTEXT"]
-            ),
-        }
-        with kafka:
-            yield secured, kafka.bootstrap
-        return
-    options = []
-    for name, address in secured.bootstrap.items():
-        options += ["--listen", f"{name}://{address}"]
-    with BrokerProcess(directory / "data", every, options=options) as kwire:
-        yield secured, kwire.bootstrap.split(",")[0]
-        log = kwire.log()
+    with patch.dict(os.environ, secured.issuer.environment):
+        if os.environ.get("KWIRE_SECURED") == "kafka":
+            with _apache_kafka(directory, secured, every) as kafka:
+                yield secured, kafka.bootstrap
+            return
+        options = []
+        for name, address in secured.bootstrap.items():
+            options += ["--listen", f"{name}://{address}"]
+        with BrokerProcess(directory / "data", every, options=options) as kwire:
+            yield secured, kwire.bootstrap.split(",")[0]
+            log = kwire.log()
     assert "bug in" not in log, log
     assert PASSWORD not in log
+
+
+def _apache_kafka(
+    directory: Path, secured: SecuredBroker, settings: Mapping[str, str]
+) -> ApacheKafka:
+    kafka = ApacheKafka(directory / "data")
+    listeners = [f"PLAINTEXT://{kafka.bootstrap}"]
+    listeners += [f"{name}://{address}" for name, address in secured.bootstrap.items()]
+    kafka.settings = {
+        **settings,
+        "listeners": ",".join([*listeners, f"CONTROLLER://{kafka.controller}"]),
+        "advertised.listeners": ",".join(listeners),
+        "listener.security.protocol.map": ",".join(
+            [f"{name}:{name}" for name in ("PLAINTEXT", *PROTOCOLS)] + ["CONTROLLER:PLAINTEXT"]
+        ),
+    }
+    return kafka

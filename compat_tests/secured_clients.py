@@ -6,6 +6,7 @@ import them; each then has the settings of the user ``alice``, whom ``use`` make
 user.
 """
 
+import json
 import os
 import socket
 import ssl
@@ -15,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import aiokafka
+import aiokafka.admin
 import confluent_kafka
 import confluent_kafka.admin
 import kafka
 
 from compat_tests import java_tools, raw_client
-from compat_tests.secured import PASSWORD, USER, SecuredBroker
+from compat_tests.secured import LOGIN, PASSWORD, USER, SecuredBroker
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages import message_classes
@@ -48,6 +50,7 @@ def use(secured: SecuredBroker) -> str:
     wanted = confluent_kafka.admin.UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
     plain.alter_user_scram_credentials([wanted])[USER].result(30)
     _under_test.append(secured)
+    os.environ[LOGIN] = json.dumps(secured.librdkafka(PROTOCOL, MECHANISM))
     return secured.bootstrap[PROTOCOL]
 
 
@@ -69,8 +72,11 @@ def patch() -> None:
             setattr(module, name, _of_librdkafka(getattr(module, name)))
     for name in ("KafkaProducer", "KafkaConsumer", "KafkaAdminClient"):
         setattr(kafka, name, _of_kafka_python(getattr(kafka, name)))
-    for name in ("AIOKafkaProducer", "AIOKafkaConsumer"):
-        setattr(aiokafka, name, _of_aiokafka(getattr(aiokafka, name)))
+    for module, name in (
+        *((aiokafka, name) for name in ("AIOKafkaProducer", "AIOKafkaConsumer")),
+        (aiokafka.admin, "AIOKafkaAdminClient"),
+    ):
+        setattr(module, name, _of_aiokafka(getattr(module, name)))
     raw_client.open_socket = _open_socket
     java_tools.further_options = _tool_options
 

@@ -88,8 +88,13 @@ def test_partitions_are_added(client: AdminClient, names: Names) -> None:
     topic = names.topic()
     client.create_topics([NewTopic(topic, 2, 1)])[topic].result(READ_TIMEOUT_S)
     client.create_partitions([NewPartitions(topic, 5)])[topic].result(READ_TIMEOUT_S)
-    described = client.describe_topics(TopicCollection([topic]))[topic].result(READ_TIMEOUT_S)
-    assert len(described.partitions) == 5
+
+    def count() -> int:
+        """Kafka's brokers hear of the partitions a moment later."""
+        described = client.describe_topics(TopicCollection([topic]))[topic]
+        return len(described.result(READ_TIMEOUT_S).partitions)
+
+    wait_until(lambda: count() == 5, what="five partitions")
     fewer = client.create_partitions([NewPartitions(topic, 3)])[topic]
     assert error_of(fewer) == KafkaError.INVALID_PARTITIONS
 

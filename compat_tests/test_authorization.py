@@ -9,14 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import authorization_of_groups, authorization_of_topics
+from compat_tests import (
+    authorization_of_cluster,
+    authorization_of_groups,
+    authorization_of_topics,
+)
 from compat_tests.apache_kafka import ApacheKafka
 from compat_tests.authorization_bypasses import BYPASSES
 from compat_tests.authorization_cases import SETTINGS, Admin, Case, Client, check
 from compat_tests.authorization_hiding import CHECKS, Check
 from kwire.testing.process import BrokerProcess
 
-CASES = (*authorization_of_topics.CASES, *authorization_of_groups.CASES)
+CASES = (
+    *authorization_of_topics.CASES,
+    *authorization_of_groups.CASES,
+    *authorization_of_cluster.CASES,
+)
 TRIES = 300
 
 

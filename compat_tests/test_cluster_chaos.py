@@ -20,7 +20,7 @@ from kafka.structs import TopicPartition
 
 from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.java_tools import QUICK, command, run_tool
+from compat_tests.java_tools import command, quick, run_tool
 from compat_tests.raw_client import RawClient
 from compat_tests.reading import count_of, read_all, read_rows
 from compat_tests.test_cluster_kills import REASSIGN, check_replicas
@@ -269,27 +269,32 @@ def test_consumers_go_on_without_a_rebalance(
 def test_a_word_count_while_brokers_are_killed(
     cluster: Cluster, admin: KafkaAdminClient, tmp_path: Path
 ) -> None:
-    """Streams with exactly once: of every word each count comes out once, in order."""
+    """Streams with exactly once: of every word each count comes out once, in order.
+
+    Lines are counted while a broker bounces, and while it is down.
+    """
     configs = {"min.insync.replicas": "2"}
     admin.create_topics([NewTopic(name, 2, 3, topic_configs=configs) for name in (SOURCE, TARGET)])
     where, written = cluster.bootstrap, 0
     file = settings(tmp_path / "a", where, "words-chaos")
     with Path(file).open("a", encoding="utf-8") as more:
         more.write("replication.factor=3\n")
+
+    def wait_for_counts(lines: int) -> None:
+        wait_until(
+            lambda: count_of(where, TARGET, 2) >= lines * 4, timeout_s=PATIENCE_S, what="counts"
+        )
+
     with running(WORD_COUNT, file):
         for broker in cluster.brokers.values():
             write_lines(where, written)
             written += LINES_PER_ROUND
-            wait_until(
-                lambda n=written: count_of(where, TARGET, 2) >= (n - LINES_PER_ROUND // 2) * 4,  # type: ignore[misc]
-                timeout_s=PATIENCE_S,
-                what="counts",
-            )
+            wait_for_counts(written - LINES_PER_ROUND // 2)
             broker.kill()
+            write_lines(where, written)
+            written += LINES_PER_ROUND
+            wait_for_counts(written)
             broker.restart()
-        wait_until(
-            lambda: count_of(where, TARGET, 2) >= written * 4, timeout_s=PATIENCE_S, what="counts"
-        )
     counts: dict[str, list[int]] = {}
     for key, value in read_rows(where, TARGET, 2):
         counts.setdefault(key.decode(), []).append(int.from_bytes(value))
@@ -305,7 +310,7 @@ def test_the_performance_tool_while_a_leader_is_killed(cluster: Cluster, topic: 
     properties = ("--command-property", "acks=all")
     arguments = ("--bootstrap-server", cluster.bootstrap, "--topic", topic.name)
     victim = cluster.brokers[topic.partitions()[0][0]]
-    start = command(PERFORMANCE, *arguments, *size, *properties, options=QUICK)
+    start = command(PERFORMANCE, *arguments, *size, *properties, options=quick())
     with subprocess.Popen(
         start, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as run:

@@ -13,7 +13,7 @@ import pytest
 
 from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.java_tools import QUICK, command, run_tool
+from compat_tests.java_tools import command, quick, run_tool
 from compat_tests.test_clients import create
 from compat_tests.test_groups import PARTITIONS, rows
 from kwire.testing.waiting import wait_until
@@ -32,7 +32,7 @@ class JavaMember:
     def __init__(self, bootstrap: str, group: str, topic: str, *options: str) -> None:
         arguments = ("--bootstrap-server", bootstrap, "--group-id", group, "--topic", topic)
         self._process = subprocess.Popen(
-            command(VERIFIABLE_CONSUMER, *arguments, "--verbose", *options, options=QUICK),
+            command(VERIFIABLE_CONSUMER, *arguments, "--verbose", *options, options=quick()),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

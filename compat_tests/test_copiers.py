@@ -13,7 +13,7 @@ import pytest
 
 from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.java_tools import QUICK, command
+from compat_tests.java_tools import command, quick
 from compat_tests.reading import read_all
 from compat_tests.test_clients import create
 from kwire.testing.waiting import wait_until
@@ -38,7 +38,7 @@ class Copiers:
         """Start the copier of a partition."""
         mine = ["--input-partition", str(number), "--transactional-id", f"{self.group}-{number}"]
         self.running[number] = subprocess.Popen(
-            command(COPIER, *self.options, *mine, options=QUICK),
+            command(COPIER, *self.options, *mine, options=quick()),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

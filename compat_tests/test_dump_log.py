@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests import exchange
-from compat_tests.java_tools import QUICK, TOOL_TIMEOUT_S, command
+from compat_tests.java_tools import TOOL_TIMEOUT_S, command, quick
 from kwire.testing.process import BrokerProcess
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
@@ -42,7 +42,7 @@ def files(directory: Path, topics: str = "*", suffixes: tuple[str, ...] = SHOWN_
 def kafkas(*arguments: str) -> list[str]:
     """What Kafka's tool prints; it may complain of nothing."""
     run = subprocess.run(
-        command(DUMP, *arguments, options=QUICK),
+        command(DUMP, *arguments, options=quick()),
         capture_output=True,
         text=True,
         timeout=TOOL_TIMEOUT_S,

@@ -12,10 +12,14 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
 
 from compat_tests import exchange
 from compat_tests.apache_kafka import ApacheKafka
+from compat_tests.java_tools import run_tool
 from kwire.log import open_partition
+from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerFailed, BrokerProcess
 
 DATA = Path(__file__).parent.parent / "tests" / "data"
@@ -50,6 +54,10 @@ def test_what_kafka_wrote_comes_to_a_consumer(tmp_path: Path) -> None:
     assert "bug in" not in broker.log()
 
 
+CONFIGS = "kafka.admin.ConfigCommand"
+ACCESS = ("SCRAM-SHA-512=[iterations=8192,password=hush]", "producer_byte_rate=1048576")
+
+
 class Left:
     """What a broker showed before it stopped."""
 
@@ -71,6 +79,9 @@ def kafkas_directory(tmp_path_factory: pytest.TempPathFactory) -> Left:
     """What a real Kafka left behind after the load, and what its clients saw of it."""
     home = tmp_path_factory.mktemp("kafka")
     with ApacheKafka(home, exchange.SETTINGS) as kafka:
+        for value in ACCESS:
+            user = ("--entity-type", "users", "--entity-name", "alice", "--alter", "--add-config")
+            run_tool(CONFIGS, "--bootstrap-server", kafka.bootstrap, *user, value)
         exchange.create_topics(kafka.bootstrap)
         exchange.write(kafka.bootstrap)
         exchange.commit_offsets(kafka.bootstrap)
@@ -104,6 +115,32 @@ def test_there_and_back_again(kafkas_directory: Left) -> None:
     with BrokerProcess(logs, exchange.SETTINGS) as kwire:
         last.is_shown_by(kwire.bootstrap)
         exchange.write(kwire.bootstrap, seed=4)
+
+
+def test_users_and_quotas_of_kafka_count_on(kafkas_directory: Left, tmp_path: Path) -> None:
+    """A password that kafka-configs has set, and a quota, in a copy of the directory."""
+    logs = shutil.copytree(kafkas_directory.home / "logs", tmp_path / "logs")
+    for path in logs.glob("kwire-metadata.db*"):
+        path.unlink()
+    address = f"127.0.0.1:{free_port()}"
+    options = ["--listen", f"SASL_PLAINTEXT://{address}"]
+    settings = {**exchange.SETTINGS, "sasl.enabled.mechanisms": "SCRAM-SHA-512"}
+    with BrokerProcess(logs, settings, options=options) as kwire:
+        assert "not taken over" not in kwire.log()
+        plain = next(one for one in kwire.bootstrap.split(",") if one != address)
+        user = ("--describe", "--entity-type", "users", "--entity-name", "alice")
+        said = run_tool(CONFIGS, "--bootstrap-server", plain, *user)
+        assert "producer_byte_rate=1048576" in said
+        assert "SCRAM-SHA-512=iterations=8192" in said
+        login = {
+            "bootstrap_servers": address,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "SCRAM-SHA-512",
+            "sasl_plain_username": "alice",
+        }
+        KafkaAdminClient(**login, sasl_plain_password="hush").close()
+        with pytest.raises(KafkaError):
+            KafkaAdminClient(**login, sasl_plain_password="guess", bootstrap_timeout_ms=3000)
 
 
 def test_kafka_serves_the_partitions_that_kwire_wrote(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.java_tools import QUICK, command, run_tool
+from compat_tests.java_tools import command, quick, run_tool
 from compat_tests.test_clients import create
 from compat_tests.test_groups import KINDS, PARTITIONS, Members, rows
 from kwire.testing.waiting import wait_until
@@ -81,7 +81,7 @@ class JavaConsumer:
         arguments = ("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group)
         options = ("--session-timeout", "6000", "--reset-policy", "earliest")
         self.process = subprocess.Popen(
-            command(VERIFIABLE_CONSUMER, *arguments, *options, options=QUICK),
+            command(VERIFIABLE_CONSUMER, *arguments, *options, options=quick()),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

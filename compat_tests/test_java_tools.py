@@ -12,7 +12,7 @@ import pytest
 
 from compat_tests.clients import consume_confluent, produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.java_tools import QUICK, command, run_tool
+from compat_tests.java_tools import run_tool, tool_command
 from compat_tests.test_clients import create
 from compat_tests.test_groups import rows
 from kwire.testing.waiting import wait_until
@@ -185,11 +185,10 @@ def test_two_java_consumers_share_a_topic(bootstrap: str, names: Names) -> None:
     """Two VerifiableConsumers of a group rebalance; the one that stays takes everything."""
     topic, group = names.topic("java"), names.group()
     create(bootstrap, topic, 4)
-    consumer = command(
+    consumer = tool_command(
         "org.apache.kafka.tools.VerifiableConsumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group),
         *("--reset-policy", "earliest"),
-        options=QUICK,
     )
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     first, second = (subprocess.Popen(consumer, **pipes) for _ in range(2))  # type: ignore[call-overload]

@@ -1,19 +1,29 @@
-"""Logins by Kerberos (SASL GSSAPI) with a real KDC: Kafka's Java tools, and librdkafka if it can.
+"""Logins by Kerberos (SASL GSSAPI) with a real KDC: Java tools, Python clients, kwire itself.
+
+librdkafka is tested where its build can log in so.
 
 The broker is always a kwire.
 """
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import confluent_kafka
 import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer, KafkaProducer
 
+from compat_tests.cluster import KwireCluster
+from compat_tests.command_line import CommandLine
 from compat_tests.java_tools import run_tool
 from compat_tests.kerberos import REALM, Realm, missing, running_realm
+from kwire.testing.etcd import MISSING, find_etcd
 from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerProcess
+from kwire.testing.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"Kerberos isn't tested: {missing()}")
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
@@ -91,6 +101,114 @@ def test_a_console_producer_and_consumer(
     reading = ("--from-beginning", "--max-messages", "2")
     said = run_tool("org.apache.kafka.tools.consumer.ConsoleConsumer", *how, *reading)
     assert said.split() == ["one", "two"]
+
+
+def _by_default(realm: Realm, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the clients of this process be a user, by the key that Kerberos takes by default."""
+    path = realm.directory / f"{user}.keytab"
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(path if path.exists() else realm.keytab(user)))
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{realm.directory}/{user}.tickets")
+
+
+def test_kafka_python(realm: Realm, broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record comes back."""
+    _by_default(realm, "Alice", monkeypatch)
+    how = {
+        "bootstrap_servers": broker.bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "GSSAPI",
+        "sasl_kerberos_service_name": "kafka",
+        "sasl_kerberos_domain_name": "localhost",
+    }
+    producer = KafkaProducer(**how)
+    producer.send("by-kafka-python", b"hello").get(30)
+    producer.close()
+    reading = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
+    consumer = KafkaConsumer("by-kafka-python", **how, **reading)
+    assert next(consumer).value == b"hello"
+    consumer.close()
+
+
+def test_aiokafka(realm: Realm, broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record comes back."""
+    _by_default(realm, "Alice", monkeypatch)
+    how = {
+        "bootstrap_servers": broker.bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "GSSAPI",
+        "sasl_kerberos_service_name": "kafka",
+        "sasl_kerberos_domain_name": "localhost",
+    }
+
+    async def run() -> bytes | None:
+        async with AIOKafkaProducer(**how) as producer:
+            await producer.send_and_wait("by-aiokafka", b"hello")
+        async with AIOKafkaConsumer("by-aiokafka", auto_offset_reset="earliest", **how) as consumer:
+            return (await consumer.getone()).value
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == b"hello"
+
+
+@pytest.mark.parametrize("has_ticket", [False, True])
+def test_a_command_of_kwire(
+    realm: Realm,
+    broker: BrokerProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has_ticket: bool,
+) -> None:
+    """With a key, or with the ticket of whoever calls it; and an error is one line."""
+    path = tmp_path / "client.properties"
+    _client(realm, "Alice", path)
+    if has_ticket:
+        _by_default(realm, "Alice", monkeypatch)
+        line = "com.sun.security.auth.module.Krb5LoginModule required useTicketCache=true;"
+        text = "".join(f"{one}\n" for one in path.read_text().splitlines() if "jaas" not in one)
+        path.write_text(f"{text}sasl.jaas.config={line}\n")
+    path.chmod(0o600)
+    cli = CommandLine(broker.bootstrap, tmp_path)
+    topic = f"by-kwire-{has_ticket:d}"
+    cli.ok("topics", "create", topic, "--command-config", str(path))
+    assert topic in cli.ok("topics", "list", "--command-config", str(path)).out
+    path.write_text(path.read_text().replace("service.name=kafka", "service.name=nobody"))
+    done = cli("topics", "list", "--command-config", str(path))
+    assert done.code == 1
+    assert "the login by Kerberos failed" in done.err
+
+
+def test_brokers_log_in_at_each_other(realm: Realm, tmp_path: Path) -> None:
+    """Three kwires with one key: a topic gets its replicas, and an authorizer is satisfied."""
+    if find_etcd() is None:
+        pytest.skip(MISSING)
+    keytab = realm.keytab("kafka/127.0.0.1")
+    settings = {
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "sasl.mechanism.inter.broker.protocol": "GSSAPI",
+        "inter.broker.listener.name": "KERBEROS",
+        "listener.security.protocol.map": "KERBEROS:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "listener.name.kerberos.gssapi.sasl.jaas.config": (
+            f'{KRB5} keyTab="{keytab}" principal="kafka/127.0.0.1@{REALM}";'
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:kafka;User:ANONYMOUS",
+    }
+    listeners = {node: f"KERBEROS://127.0.0.1:{free_port()}" for node in (1, 2, 3)}
+    with KwireCluster(tmp_path, settings, listeners=listeners) as cluster:
+        client = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        client.create_topics([NewTopic("orders", 3, 3)])["orders"].result(30)
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        for number in range(30):
+            producer.produce("orders", b"%d" % number, partition=number % 3)
+        assert producer.flush(30) == 0
+
+        def in_sync() -> set[int]:
+            topic = client.list_topics("orders", timeout=30).topics["orders"]
+            return {len(partition.isrs) for partition in topic.partitions.values()}
+
+        wait_until(lambda: in_sync() == {3}, what="all replicas in sync")
+        log = cluster.log()
+    assert "bug in" not in log
+    assert "authentication failed" not in log
 
 
 def test_a_ticket_for_another_broker_is_refused(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.java_tools import QUICK, TOOL_TIMEOUT_S, libs, run_tool
+from compat_tests.java_tools import TOOL_TIMEOUT_S, libs, quick, run_tool
 from kwire.testing import Kafka
 from tests.testing.recipes import recipes
 
@@ -32,7 +32,7 @@ def test_a_test_in_java(tmp_path: Path) -> None:
         "TMPDIR": str(tmp_path),
     }
     ran = subprocess.run(
-        ["java", *QUICK, f"-Djava.io.tmpdir={tmp_path}", "-cp", f"{libs()}/*", str(source)],
+        ["java", *quick(), f"-Djava.io.tmpdir={tmp_path}", "-cp", f"{libs()}/*", str(source)],
         env=environment,
         capture_output=True,
         text=True,

@@ -1,5 +1,8 @@
 """Stock clients over TLS and with logins, users made by Kafka's own tool, and who is refused.
 
+The broker has an authorizer. ACLs let alice use topics and groups that begin with ``t-``, however
+she has logged in, and nothing else.
+
 With ``KWIRE_SECURED=kafka`` the same tests run on Apache Kafka.
 """
 
@@ -10,22 +13,40 @@ from collections.abc import Iterator
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import GroupAuthorizationFailedError
 from kafka.errors import KafkaError as KafkaPythonError
 
 from compat_tests.java_tools import run_tool
-from compat_tests.secured import MECHANISMS, PASSWORD, USER, SecuredBroker, secured_broker
+from compat_tests.secured import (
+    AUTHORIZER,
+    MECHANISMS,
+    PASSWORD,
+    USER,
+    SecuredBroker,
+    allow,
+    secured_broker,
+)
 from kwire.testing.waiting import wait_until
 
 WAYS = [("SSL", ""), *((p, m) for p in ("SASL_PLAINTEXT", "SASL_SSL") for m in MECHANISMS)]
 
 
+RIGHTS = (
+    (ResourceType.TOPIC, "t-", AclOperation.CREATE),
+    (ResourceType.TOPIC, "t-", AclOperation.WRITE),
+    (ResourceType.TOPIC, "t-", AclOperation.READ),
+    (ResourceType.GROUP, "t-", AclOperation.READ),
+)
+HIDDEN = "orders"
+
+
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """A broker whose users for SCRAM were made by kafka-configs."""
-    with secured_broker(tmp_path_factory.mktemp("secured")) as (broker, plain):
-        for mechanism in MECHANISMS[1:]:
+    with secured_broker(tmp_path_factory.mktemp("secured"), AUTHORIZER) as (broker, plain):
+        for mechanism in MECHANISMS[1:3]:
             run_tool(
                 "kafka.admin.ConfigCommand",
                 *("--bootstrap-server", plain, "--alter", "--entity-type", "users"),
@@ -36,6 +57,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
         found = admin.describe_user_scram_credentials([USER])[USER].result()
         credentials = {str(c.mechanism): c.iterations for c in found.scram_credential_infos}
         assert sorted(credentials.values()) == [8192, 8192]
+        allow(plain, RIGHTS)
+        admin.create_topics([NewTopic(HIDDEN, 1, 1)])[HIDDEN].result(30)
         yield broker
 
 
@@ -92,7 +115,7 @@ def test_aiokafka(secured: SecuredBroker, protocol: str, mechanism: str) -> None
     assert asyncio.run(asyncio.wait_for(run(), 60)) == values
 
 
-@pytest.mark.parametrize(("protocol", "mechanism"), [WAYS[0], *WAYS[-3:]])
+@pytest.mark.parametrize(("protocol", "mechanism"), [WAYS[0], *WAYS[-4:]])
 def test_java(secured: SecuredBroker, protocol: str, mechanism: str) -> None:
     """Kafka's console tools, with TLS."""
     how = "--bootstrap-server", secured.bootstrap[protocol]
@@ -101,8 +124,25 @@ def test_java(secured: SecuredBroker, protocol: str, mechanism: str) -> None:
     producer = "org.apache.kafka.tools.ConsoleProducer"
     run_tool(producer, *how, "--topic", topic, stdin="first\nsecond\n")
     consumer = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-    out = run_tool(consumer, *how, "--topic", topic, "--from-beginning", "--max-messages", "2")
-    assert out.splitlines() == ["first", "second"]
+    reading = "--topic", topic, "--group", topic, "--from-beginning", "--max-messages", "2"
+    assert run_tool(consumer, *how, *reading).splitlines() == ["first", "second"]
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_what_no_acl_allows(secured: SecuredBroker, protocol: str, mechanism: str) -> None:
+    """A topic of others is neither seen nor written, nor is a group of others joined."""
+    how = secured.librdkafka(protocol, mechanism)
+    errors: list[KafkaError] = []
+    producer = Producer({**how, "error_cb": errors.append})
+    assert HIDDEN not in producer.list_topics(timeout=20).topics
+    producer.produce(HIDDEN, b"x", on_delivery=lambda error, _: errors.append(error))
+    producer.flush(20)
+    assert KafkaError.TOPIC_AUTHORIZATION_FAILED in [error.code() for error in errors]
+    client = KafkaConsumer(group_id="others", **secured.kafka_python(protocol, mechanism))
+    client.subscribe([f"t-{uuid.uuid4().hex}"])
+    with pytest.raises(GroupAuthorizationFailedError):
+        client.poll(20_000)
+    client.close()
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS[1:])

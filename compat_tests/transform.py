@@ -6,11 +6,14 @@ it; the output and the group's offsets are committed together, a few records at 
 ``committed N`` after every transaction, and ends by being killed.
 """
 
+import json
+import os
 import sys
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from compat_tests.clients import QUIET
+from compat_tests.secured import LOGIN
 
 RECORDS_PER_TRANSACTION = 20
 PATIENCE_S = 30
@@ -18,11 +21,14 @@ PATIENCE_S = 30
 
 def main(bootstrap: str, source: str, target: str, group: str, transactional_id: str) -> None:
     """Copy for ever."""
+    login = json.loads(os.environ.get(LOGIN, "{}"))
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "transactional.id": transactional_id}, logger=QUIET
+        {**login, "bootstrap.servers": bootstrap, "transactional.id": transactional_id},
+        logger=QUIET,
     )
     consumer = Consumer(
         {
+            **login,
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "auto.offset.reset": "earliest",

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from compat_tests.java_tools import QUICK, command
+from compat_tests.java_tools import tool_command
 from kwire.testing.waiting import wait_until
 
 PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
@@ -23,9 +23,7 @@ class Verifiable:
     """One of the programs, from the beginning of the ``with`` block to its end."""
 
     def __init__(self, main_class: str, bootstrap: str, *arguments: str) -> None:
-        self._command = command(
-            main_class, "--bootstrap-server", bootstrap, *arguments, options=QUICK
-        )
+        self._command = tool_command(main_class, "--bootstrap-server", bootstrap, *arguments)
         self._process: subprocess.Popen[str] | None = None
         self.events: list[dict[str, Any]] = []
         self._listener = threading.Thread(target=self._listen)

@@ -8,6 +8,7 @@ Rules:
 - Metadata that the directory has from a broker that was alone goes into a store that is new.
 """
 
+from collections.abc import Mapping
 from uuid import UUID
 
 import trio
@@ -67,6 +68,12 @@ class ClusterServer(Server):
         except* KafkaError as group:
             raise StartError(f"cannot join the cluster: {_first(group)}") from None
 
+    async def preload(self) -> None:
+        """Import in a thread what a cluster's clients will need."""
+        from kwire.connection.preloading import preload
+
+        await self.broker.threads.loading.run(preload)
+
     async def _keep_store(self) -> None:
         try:
             with self._store_tasks:
@@ -83,9 +90,18 @@ class ClusterServer(Server):
         from kwire.security.among_brokers import opener
 
         try:
-            self._open_stream = self._open_to_brokers = opener(self.config.of_listener(name))
+            self._open_stream = opener(name, self.config, self._own_configs)
         except ConfigError as error:
             raise StartError(str(error)) from error
+        self._open_to_brokers = self._open_stream
+
+    def _own_configs(self) -> Mapping[str, str]:
+        """The dynamic configs of this broker; none before it has joined the cluster."""
+        broker = getattr(self, "broker", None)
+        if broker is None:
+            return {}
+        node_id = str(self.config["node.id"])
+        return self.broker.image.config(ConfigResourceType.BROKER, node_id)
 
     async def _connect(self) -> MetadataStore:
         """The store that all brokers share; StoreUnusable, KafkaError."""

@@ -148,6 +148,9 @@ class Server:
             # Without the mark of a clean shutdown the next start recovers the logs.
             manager.close(self._clock.now_ms(), clean=clean, known=known)
 
+    async def preload(self) -> None:
+        """Import what clients will need, once the server is ready; nothing if it is alone."""
+
     def stop(self) -> None:
         """Ask the server to end; ``serve`` returns when it has ended.
 
@@ -314,6 +317,7 @@ class Server:
                 self.poller.turns.large.max_bytes = partial(broker.integer, LARGE)
                 self.poller.reach = broker.reach
                 broker.do_afterwards = self.poller.do_afterwards
+                broker.watcher = self.poller
                 connections.start_soon(self.poller.run)
                 admission = Admission(broker, self.poller, self._security)
                 acceptors = [admission.accept(*listening) for listening in self._sockets]

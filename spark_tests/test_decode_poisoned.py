@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -25,10 +27,12 @@ from kwire.spark.settings import DeadLetters, Decode, Source
 from kwire.spark.sinks.delta import EXTENSION
 from kwire.spark.sinks.table_rows import has_class
 from kwire.testing.registry import SchemaRegistry
+from spark_tests.commands import Commands
 from spark_tests.decoding import records_of
+from spark_tests.pipelines import settings_of
+from spark_tests.processes import toml
 from spark_tests.rows import TIMEOUT_S
 
-COMMITTED = {"kafka.isolation.level": "read_committed", "includeHeaders": "true"}
 FIRST = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
 SECOND = {
     **FIRST,
@@ -54,19 +58,36 @@ def avro(schema: Any, value: Any, number: int) -> bytes:
     return header(number) + stream.getvalue()
 
 
-def poison(broker: str, topic: str, values: list[bytes | None]) -> None:
+def poisoned(first: int, old: int, new: int) -> list[bytes | None]:
+    """1,000 values: 1 % garbage, 1 % tombstones, the others in the first or in both schemas."""
+    chance = random.Random(first)
+    values: list[bytes | None] = []
+    for n in range(first, first + 1000):
+        is_new = new and n % 2
+        values.append(
+            avro(SECOND, {"id": n, "text": "x"}, new) if is_new else avro(FIRST, {"id": n}, old)
+        )
+        if n % 100 == 99:
+            values[-1] = chance.randbytes(20)
+        elif n % 100 == 98:
+            values[-1] = None
+    return values
+
+
+def poison(broker: str, topic: str, first: int, values: list[bytes | None]) -> None:
     """Write values with and without keys, and as many again in transactions that are aborted."""
     producer = Producer(
         {"bootstrap.servers": broker, "transactional.id": topic, "message.max.bytes": 2_000_000}
     )
     producer.init_transactions(TIMEOUT_S)
-    for first in range(0, len(values), 250):
+    for begin in range(0, len(values), 250):
         for is_kept in (False, True):
             producer.begin_transaction()
-            for place in range(first, min(first + 250, len(values))):
-                key = None if place % 5 == 0 else b"%d" % place
+            for place in range(begin, min(begin + 250, len(values))):
+                n = first + place
+                key = None if n % 5 == 0 else b"%d" % n
                 value = values[place] if is_kept else b"aborted"
-                producer.produce(topic, value, key, headers=[("own", b"%d" % place)])
+                producer.produce(topic, value, key, headers=[("own", b"%d" % n)])
                 producer.poll(0)
             if is_kept:
                 producer.commit_transaction(TIMEOUT_S)
@@ -79,53 +100,62 @@ def test_a_poisoned_topic(
     broker: str,
     registry: SchemaRegistry,
     new_topic: Callable[..., str],
-    read: Callable[..., DataFrame],
+    tmp_path: Path,
+    commands: Commands,
 ) -> None:
-    """Rows, tombstones and dead letters together are the records that were committed."""
+    """Rows, tombstones and dead letters of a pipeline are the committed records, each once.
+
+    The schema changes between two runs: the table gets a column. ``verify`` agrees.
+    """
     topic, dead = new_topic(2), new_topic(1)
+    settings = settings_of(broker, topic, tmp_path, dead_letters={"topic": dead}, name="poisoned")
+    settings["decode"] = {"format": "avro", "key": "text", "registry": registry.url}
+    settings["decode"]["refresh_s"] = 0.01
+    settings["sink"]["metadata"] = ["partition", "offset", "key", "tombstone"]
+    (tmp_path / "p.toml").write_text(toml(settings))
     subject = f"{topic}-value"
     old = registry.register(subject, json.dumps(FIRST))
+    poison(broker, topic, 0, poisoned(0, old, 0))
+    commands("run", "--quiet")
     new = registry.register(subject, json.dumps(SECOND))
-    chance = random.Random(7)
-    values: list[bytes | None] = []
-    for n in range(2000):
-        values.append(
-            avro(SECOND, {"id": n, "text": "x"}, new) if n % 2 else avro(FIRST, {"id": n}, old)
-        )
-        if n % 100 == 99:
-            values[-1] = chance.randbytes(20)
-        elif n % 100 == 98:
-            values[-1] = None
-    values[500] = avro(SECOND, {"id": 500, "text": "y" * 1_000_000}, new)
+    values = poisoned(1000, old, new)
+    values[500] = avro(SECOND, {"id": 1500, "text": "y" * 1_000_000}, new)
     values[501] = b"\x01" * 1_000_000
     values[502] = header(4711) + b"x"
-    poison(broker, topic, values)
+    poison(broker, topic, 1000, values)
+    commands("run", "--quiet")
 
-    records = read(subscribe=topic, **COMMITTED)
-    settings = Decode("avro", key="text", registry=registry.url)
-    frame = decode(records, settings, [topic]).cache()
-    found = frame.where("_error IS NULL AND NOT _tombstone").select("_row.*").collect()
-    good = {n for n in range(2000) if n % 100 < 98} - {501, 502}
-    assert {row.id for row in found} == good
-    assert len(found) == len(good)
-    assert {row.text for row in found if row.id % 2 == 0 and row.id != 500} == {None}
-    assert frame.where("_tombstone").count() == 20
-    assert frame.where("_key IS NULL").count() == 400
+    rows = plain_rows(tmp_path / "table")
+    found = [row for row in rows if not row["_tombstone"]]
+    good = {n for n in range(2000) if n % 100 < 98} - {1501, 1502}
+    assert sorted(row["id"] for row in found) == sorted(good)
+    texts = {row["id"]: row["text"] for row in found}
+    assert {texts[n] for n in good if n < 1000 or n % 2 == 0} - {texts[1500]} == {None}
+    assert {texts[n] for n in good if n > 1000 and n % 2} == {"x"}
+    assert len(texts[1500]) == 1_000_000
+    assert [row["id"] for row in rows if row["_tombstone"]] == [None] * 20
+    assert len([row for row in rows if row["_key"] is None]) == 400
+    verified = json.loads(commands("verify", "--json"))
+    assert [sum(one[name] for one in verified) for name in ("broker", "sink")] == [2000, 1978]
 
-    bad = frame.where("_error IS NOT NULL")
-    sink = open_dead_letters(DeadLetters(topic=dead), Source(broker, (topic,)), spark)
-    sink.write(bad, BATCH)
     letters = [(one.value(), dict(one.headers())) for one in consumed(broker, dead, 22)]
-    garbage = {value for place, value in enumerate(values) if place % 100 == 99} | {values[502]}
+    everything = poisoned(0, old, 0) + values
+    garbage = {value for place, value in enumerate(everything) if place % 100 == 99} | {values[502]}
     assert {value for value, _ in letters if value is not None} == garbage
     [left] = [headers for value, headers in letters if value is None]
-    assert left["own"] == b"501"
+    assert left["own"] == b"1501"
     assert left["kwire.value_bytes"] == b"1000000"
     assert len({headers["kwire.source"] for _, headers in letters}) == 22
     assert {headers["kwire.pipeline"] for _, headers in letters} == {b"poisoned"}
     errors = sorted(headers["kwire.error"].split(b":")[0] for _, headers in letters)
     assert errors == [b"registry", *[b"value"] * 21]
-    frame.unpersist()
+
+
+def plain_rows(table: Path) -> list[dict[str, Any]]:
+    """The rows of all Parquet files, which may have different columns, without Spark."""
+    found = [pq.read_table(one, partitioning=None) for one in table.glob("topic=*/*/*.parquet")]
+    rows: list[dict[str, Any]] = pa.concat_tables(found, promote_options="permissive").to_pylist()
+    return rows
 
 
 def consumed(broker: str, topic: str, count: int) -> list[Any]:

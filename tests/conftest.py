@@ -9,6 +9,7 @@ the example as it was found, unless SHRINK=yes asks for the small one.
 import gc
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,29 @@ def nobody_waits_for_the_disk() -> Iterator[None]:
         patch.setattr(os, "fsync", os.fstat)
         patch.setattr(embedded, "SYNCHRONOUS", "OFF")
         yield
+
+
+OPEN_FILES = Path("/proc/self/fd")
+MOST_LEFT_OPEN = 20
+"""Descriptors that a file of tests may leave: those of libraries, and of what the run shares."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_file_of_tests_leaves_descriptors() -> Iterator[None]:
+    """Tests take out what they open, whoever has it open: a process may have 1,024 descriptors."""
+    before = _open_files()
+    yield
+    left = {fd: name for fd, name in _open_files().items() if fd not in before}
+    if len(left) > MOST_LEFT_OPEN:
+        gc.collect()
+        left = {fd: name for fd, name in _open_files().items() if fd not in before}
+        assert len(left) <= MOST_LEFT_OPEN, left
+
+
+def _open_files() -> dict[str, str]:
+    """What each descriptor of this process is of; nothing where the system doesn't tell."""
+    found = {}
+    for fd in os.listdir(OPEN_FILES) if OPEN_FILES.exists() else ():
+        with suppress(OSError):  # that of the listing itself
+            found[fd] = os.readlink(OPEN_FILES / fd)
+    return found

@@ -74,17 +74,22 @@ PURE_METADATA = {
 }
 
 
+SLEEPS, RUN_SYNC = {"time.sleep", "trio.sleep", "asyncio.sleep"}, "trio.to_thread.run_sync"
+LOOKED_FOR = ("sleep", "run_sync")
+"""A file without these words has none of the calls above."""
+
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class Facts:
-    """What all tests need of one file, from one walk over its syntax tree.
+    """What all tests need of one file, from its syntax tree.
 
     The tree isn't kept: those of all files together are a million objects, which every collection
-    of garbage in later tests would look at.
+    of garbage in later tests would look at. Expressions are most of it, and are looked at only in
+    a file that has one of the words in ``LOOKED_FOR``.
     """
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, *, has_expressions: bool) -> None:
         self.has_docstring = ast.get_docstring(tree) is not None
         self.without_docstring = list(_public_without_docstring(tree.body, ""))
         self.imports: list[tuple[str, int]] = []
@@ -92,11 +97,16 @@ class Facts:
         self.functions: list[tuple[str, int, int]] = []
         """Every function's name, line and number of lines, nested ones included."""
         self.dotted: list[tuple[str, int]] = []
-        """Every ``a.b.c`` in the file, with its line."""
+        """Every ``a.b.c``, with its line, if expressions are looked at."""
         self.calls: list[tuple[str, int]] = []
-        """What is called by a name or as ``a.b.c``, with its line."""
-        for node in ast.walk(tree):
-            self._note(node)
+        """What is called by a name or as ``a.b.c``, with its line, likewise."""
+        for statement in statements(tree):
+            self._note(statement)
+        for node in ast.walk(tree) if has_expressions else ():
+            if isinstance(node, ast.Attribute):
+                self.dotted.append((dotted(node), node.lineno))
+            elif isinstance(node, ast.Call):
+                self.calls.append((dotted(node.func), node.lineno))
 
     def _note(self, node: ast.AST) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -106,10 +116,16 @@ class Facts:
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or 0) - node.lineno + 1
             self.functions.append((node.name, node.lineno, length))
-        elif isinstance(node, ast.Attribute):
-            self.dotted.append((dotted(node), node.lineno))
-        elif isinstance(node, ast.Call):
-            self.calls.append((dotted(node.func), node.lineno))
+
+
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every statement, those within others included."""
+    left: list[ast.AST] = list(tree.body)
+    while left:
+        node = left.pop()
+        yield node
+        for inner in ("body", "orelse", "finalbody", "handlers", "cases"):
+            left += getattr(node, inner, ())
 
 
 def dotted(node: ast.expr) -> str:
@@ -131,7 +147,9 @@ def text_of(path: Path) -> str:
 @cache
 def facts(path: Path) -> Facts:
     """What all tests need of a file of Python, parsed once for all tests."""
-    return Facts(ast.parse(text_of(path), filename=str(path)))
+    text = text_of(path)
+    has_expressions = any(word in text for word in LOOKED_FOR)
+    return Facts(ast.parse(text, filename=str(path)), has_expressions=has_expressions)
 
 
 @cache
@@ -278,7 +296,7 @@ def test_a_cycle_is_seen_wherever_its_imports_stand(back: str) -> None:
     """At the top of a module, under TYPE_CHECKING, and in a function."""
     sources = {"kwire.a": "from kwire.b import B", "kwire.b": "import kwire.c", "kwire.c": back}
     imports = {
-        module: {name for name, _ in Facts(ast.parse(source)).imports}
+        module: {name for name, _ in Facts(ast.parse(source), has_expressions=False).imports}
         for module, source in sources.items()
     }
     assert import_cycles(imports) == ["kwire.a → kwire.b → kwire.c → kwire.a"]
@@ -343,12 +361,11 @@ def test_every_public_name_says_what_it_is() -> None:
 
 def test_tests_never_sleep() -> None:
     """Tests wait for a state, never for a time."""
-    sleeps = {"time.sleep", "trio.sleep", "asyncio.sleep"}
     wrong = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in python_files("tests", "compat_tests", "spark_tests")
         for name, line in facts(path).calls
-        if name in sleeps
+        if name in SLEEPS
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -376,7 +393,7 @@ def test_threads_have_limits_of_their_own() -> None:
         f"{path.relative_to(ROOT)}:{line}"
         for path in python_files("kwire")
         for name, line in facts(path).dotted
-        if name == "trio.to_thread.run_sync"
+        if name == RUN_SYNC
         and path != PACKAGE / "budget" / "kind.py"
         and room_of(module_name(path)) != "cli"
     ]

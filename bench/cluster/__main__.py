@@ -1,9 +1,9 @@
 """``python -m bench.cluster`` (``make bench-cluster``): what a cluster costs, with bars.
 
 etcd and all brokers run on this machine. ``--publish`` writes the table into docs/PERFORMANCE.md;
-do this on a machine that does nothing else. ``--only metadata|start|image|workers|kills`` measures
-a part. ``--only replicated`` measures three replicas against three Apache Kafkas, which has a table
-of its own. It exits with 1 if a bar is missed.
+do this on a machine that does nothing else. ``--only metadata|start|takeover|image|workers|kills``
+measures a part. ``--only replicated`` measures three replicas against three Apache Kafkas, which
+has a table of its own. It exits with 1 if a bar is missed.
 """
 
 import argparse
@@ -18,11 +18,13 @@ from rich.console import Console
 
 from bench.brokers import ROOT
 from bench.choice import add_no
-from bench.cluster.kills import ClusterTrial, WorkersTrial
+from bench.cluster.kills import ClusterTrial
 from bench.cluster.measure import Number, table
 from bench.cluster.metadata import large, small
 from bench.cluster.replicated import measure
 from bench.cluster.replicated import table as replicated_table
+from bench.cluster.takeover import takeover
+from bench.cluster.worker_kills import WorkersTrial
 from bench.cluster.workers import numbers as workers
 from bench.compiled import NotCompiled, compiled_kwire
 from bench.machine import machine
@@ -35,7 +37,7 @@ REPLICATED_START = (
 )
 REPLICATED_END = "<!-- end of replicated -->\n"
 REPLICATED = "replicated"
-PARTS = ("metadata", "start", "image", "workers", "kills")
+PARTS = ("metadata", "start", "takeover", "image", "workers", "kills")
 PAPER = 1_000_000
 
 
@@ -46,7 +48,7 @@ def main() -> int:
         "--only", choices=(*PARTS, REPLICATED), action="append", help="only this part"
     )
     parser.add_argument("--changes", type=int, default=1000, help="changes of metadata")
-    parser.add_argument("--partitions", type=int, default=10_000, help="of three brokers")
+    parser.add_argument("--partitions", type=int, default=10_000, help="of three brokers, and x 3")
     parser.add_argument("--image", type=int, default=100_000, help="partitions in the image")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
     parser.add_argument("--kills", type=int, default=12, help="of workers, in turn")
@@ -90,6 +92,8 @@ def _measured(
         return small(directory / part, package, options.changes)
     if part == "start":
         return large(directory / part, package, options.partitions)
+    if part == "takeover":
+        return takeover(directory / part, package, options.partitions)
     if part == "image":
         return image(options.image)
     if part == "kills":

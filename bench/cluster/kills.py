@@ -7,10 +7,8 @@ Rules:
 - A pause is the longest time without an answer from any of some partitions. No time is judged.
 """
 
-import os
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
@@ -18,7 +16,7 @@ from threading import Event, Thread
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.cluster.measure import Number, percentile
+from bench.cluster.measure import Number
 from bench.load import ask
 from compat_tests.clients import QUIET
 from compat_tests.cluster import KwireCluster
@@ -34,30 +32,42 @@ WAIT_S = 60.0
 SETTINGS = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300"}
 """Short sessions, so that an outage of etcd is longer than they are."""
 
-DEATHS, WITHIN_S = 2, 31.0
-"""A worker dies at most so often within so many seconds: before each further start the supervisor
-would wait longer, and at last give the worker up."""
-
-WORKERS = 2
+LOYAL = {"metadata.recovery.strategy": "none"}
+"""Settings of a client that keeps to the brokers it knows when it reaches none of them. By default
+librdkafka forgets them all and begins anew with its bootstrap addresses, which takes it up to two
+seconds: a producer of one partition has only the connection to its leader."""
 
 
 class Load:
     """Producers that write to all partitions of a topic, in a thread, during the ``with`` block."""
 
     def __init__(
-        self, bootstrap: str, partitions: int, after: "Load | None" = None, **options: object
+        self,
+        bootstrap: str,
+        partitions: int,
+        after: "Load | None" = None,
+        loyal: Container[int] = (),
+        **options: object,
     ) -> None:
         """``after`` is the load that wrote the records that are there already.
 
-        ``options`` are those of the producers.
+        ``options`` are those of the producers. Those of ``loyal`` partitions are also ``LOYAL``.
         """
         config = {"reconnect.backoff.ms": 20, **options}
         self.writers = [
-            Writer(bootstrap, TOPIC, index, exactly_once=True, **config)
+            Writer(
+                bootstrap,
+                TOPIC,
+                index,
+                exactly_once=True,
+                **config,
+                **(LOYAL if index in loyal else {}),
+            )
             for index in range(partitions)
         ]
         for writer, other in zip(self.writers, after.writers if after else (), strict=False):
             writer.next_offset = other.next_offset
+        self.record_bytes = RECORD_BYTES
         self._ends = Event()
         self._thread = Thread(target=self._write)
 
@@ -76,7 +86,7 @@ class Load:
     def _write(self) -> None:
         while not self._ends.is_set():
             for writer in self.writers:
-                writer.send(1, RECORD_BYTES)
+                writer.send(1, self.record_bytes)
 
     def stop(self) -> None:
         """Write no more."""
@@ -259,95 +269,3 @@ class ClusterTrial:
     def bootstrap(self) -> str:
         """The addresses of all brokers."""
         return self.cluster.bootstrap
-
-
-class WorkersTrial:
-    """One command with two workers under load, which are killed in turn; then its supervisor is."""
-
-    def __init__(self, directory: Path, package: Path) -> None:
-        options = ["--workers", str(WORKERS)]
-        self.process = BrokerProcess(directory, package_parent=package, options=options)
-        self._died_s: dict[int, list[float]] = {number: [] for number in range(1, WORKERS + 1)}
-
-    def run(self, kills: int) -> Iterator[Number]:
-        """All scenarios, and the checks."""
-        with self.process as process:
-            first = process.bootstrap.split(",")[0]
-            create_topic(process.bootstrap, TOPIC, partitions=2 * WORKERS)
-            for address in process.bootstrap.split(","):
-                wait_until(lambda a=address: sorted(leaders(a)) == [1, 1, 2, 2], what=TOPIC)  # type: ignore[misc]
-            led = leaders(first)
-            with Load(process.bootstrap, len(led)) as load:
-                yield from self.workers(load, led, kills)
-                pids = self.pids()
-                began_s = time.monotonic()
-                process.kill()
-                wait_until(lambda: not any(map(_is_alive, pids)), what="the end of the workers")
-                yield Number(
-                    "P16 supervisor killed: until its workers ended",
-                    time.monotonic() - began_s,
-                    "s",
-                )
-            for writer in load.writers:
-                writer.give_up()  # the next workers have other ports
-            began_s = time.monotonic()
-            process.start()
-            yield Number("P16 supervisor killed: the next start", time.monotonic() - began_s, "s")
-            load.check(process.bootstrap)
-            with Load(process.bootstrap, len(led), after=load) as again:
-                pass
-            for writer in again.writers:
-                writer.settle()
-            again.check(process.bootstrap)
-            log = process.log()
-            assert "bug in" not in log, log
-
-    def pids(self) -> list[int]:
-        """The processes of the workers; the template is their parent."""
-        [template] = _children(self.process.pid)
-        return _children(template)
-
-    def workers(self, load: Load, led: list[int], kills: int) -> Iterator[Number]:
-        """P15: workers die in turn; each is back with its records."""
-        pids = dict(enumerate(self.pids(), 1))
-        own_s, others_s = [], []
-        for kill in range(kills):
-            number = kill % WORKERS + 1
-            self._spare(number)
-            own = [index for index, leader in enumerate(led) if leader == number]
-            rest = [index for index in range(len(led)) if index not in own]
-            said = f"worker {number} serves again"
-            times = self.process.log().count(said)
-            began_s = time.monotonic()
-            os.kill(pids[number], signal.SIGKILL)
-            wait_until(lambda s=said, t=times: self.process.log().count(s) > t, what=said)  # type: ignore[misc]
-            load.wait(own)
-            [pids[number]] = set(self.pids()) - set(pids.values())
-            own_s.append(load.pause("own", own, began_s).value)
-            others_s.append(load.pause("others", rest, began_s).value)
-        for what, values in (
-            ("its own partitions", own_s),
-            ("other workers' partitions", others_s),
-        ):
-            name = f"P15 worker killed {kills} times: pause of {what}"
-            yield Number(f"{name}, p50", percentile(values, 0.5), "s")
-            yield Number(f"{name}, longest", max(values), "s")
-
-    def _spare(self, number: int) -> None:
-        """Wait until the worker may die again."""
-        died_s = self._died_s[number]
-        if len(died_s) >= DEATHS:
-            time.sleep(max(0.0, died_s[-DEATHS] + WITHIN_S - time.monotonic()))
-        died_s.append(time.monotonic())
-
-
-def _children(pid: int) -> list[int]:
-    """The child processes of a process, the oldest first."""
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False

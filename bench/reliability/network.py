@@ -33,10 +33,11 @@ HOST = 254
 PORTS = {CLIENTS: 9092, CLUSTER: 9093, "controller": 9094}
 
 
-def _ip(*arguments: str) -> None:
+def _ip(*arguments: str) -> str:
     run = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
     if run.returncode:
         raise NotHere(f"ip {' '.join(arguments)}: {run.stderr.strip()}")
+    return run.stdout
 
 
 class Network:
@@ -49,7 +50,7 @@ class Network:
     def __enter__(self) -> "Network":
         try:
             for side, net in SIDES.items():
-                bridge = self._bridge(side)
+                bridge = self.bridge(side)
                 self._made(("link", "add", bridge, "type", "bridge"), ("link", "del", bridge))
                 _ip("addr", "add", f"{net}.{HOST}/24", "dev", bridge)
                 _ip("link", "set", bridge, "up")
@@ -67,8 +68,17 @@ class Network:
         _ip(*arguments)
         self._undo.callback(_ip, *undo)
 
-    def _bridge(self, side: str) -> str:
-        return f"{self._mark}{side[:3]}"
+    def ip(self, *arguments: str) -> str:
+        """What ``ip`` prints with these arguments; NotHere."""
+        return _ip(*arguments)
+
+    def mark(self, name: str) -> str:
+        """The name of a device of this network's own."""
+        return f"{self._mark}{name}"
+
+    def bridge(self, side: str) -> str:
+        """The bridge to which a cable leads."""
+        return self.mark(side[:3])
 
     def _cable(self, node_id: int, side: str) -> str:
         return f"{self._mark}{side[:3]}{node_id}"
@@ -95,7 +105,7 @@ class Network:
 
     def heal(self, node_id: int, side: str) -> None:
         """Plug a cable in."""
-        _ip("link", "set", self._cable(node_id, side), "master", self._bridge(side))
+        _ip("link", "set", self._cable(node_id, side), "master", self.bridge(side))
 
     def heal_all(self) -> None:
         """Plug in every cable."""

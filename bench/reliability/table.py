@@ -37,6 +37,7 @@ FAULTS = {
     "P11": "etcd loses its leader; then all of etcd is gone for 60 s",
     "P12": "a broker comes back with an empty disk",
     "P13": "a broker's disk is full for 20 s",
+    "P14": "a broker's cable to the others is slow: 100 ms, 3 Mbit/s",
 }
 
 

@@ -1,14 +1,14 @@
-"""Acknowledgements by all replicas in sync: what Produce requests with acks=all wait for.
+"""Acknowledgements by all in-sync replicas, which Produce requests with acks=all wait for.
 
 Rules:
 
-- A request has one ``Acks`` with a slot for each partition that it waits for. The partition's
-  leader settles the slot. When no slot is left, or at the deadline, whoever answers the request is
-  woken. No task and no event belongs to a waiting request.
-- A partition has one ``AckQueue``: the offsets that its requests wait for. A batch is acknowledged
-  when the high watermark has passed its last offset.
-- A request that has given up (its time is up, its client is gone) leaves the queues. Its entries
-  are removed when they are the greater part of a queue.
+- A waiting request has one ``Acks``, with a slot for each partition that it waits for. The leader
+  of a partition settles the partition's slot. After the last slot, or at the deadline, ``Acks``
+  wakes the code that answers the request. A waiting request needs no task and no event.
+- A partition has one ``AckQueue``: the offsets that requests wait for. A batch is acknowledged when
+  the high watermark has passed its last offset.
+- A request leaves the queues early if its deadline is over or its client has gone. Its entries are
+  removed later, when such entries are the greater part of a queue.
 """
 
 import math
@@ -20,21 +20,22 @@ from typing import Protocol
 from kwire.errors import ErrorCode
 
 KEPT = 64
-"""A queue may keep this many entries of requests that have given up, however short it is."""
+"""A queue may always keep this many entries of requests that have stopped waiting."""
 
 
 class Sleeper(Protocol):
-    """Answers a request when its acknowledgements are complete."""
+    """The code that answers a request when its acknowledgements are complete."""
 
     def wake(self, units: int) -> None:
-        """Answer: nothing is awaited any more; called once. ``units`` is the cost of that."""
+        """Answer the request; called once. ``units`` is the cost of that."""
 
 
 class Acks:
-    """What one request waits for; ``kwire.connection.deadlines`` watches ``deadline_s``.
+    """The acknowledgements that one request waits for.
 
-    A handler awaits it like a ``Change``. Once it ``is_set``, ``errors`` has the error of each slot
-    that has failed. ``deadline_s`` is by trio's clock.
+    A handler awaits it like a ``Change``. When ``is_set`` is true, ``errors`` has the error of each
+    slot that has failed. ``deadline_s`` is a time on trio's clock; ``kwire.connection.deadlines``
+    watches it.
     """
 
     __slots__ = (
@@ -58,15 +59,15 @@ class Acks:
 
     @property
     def is_set(self) -> bool:
-        """Whether nothing is awaited any more."""
+        """Whether all slots are settled."""
         return not self._waits
 
     def begin(self, slot: int, queue: "AckQueue") -> None:
-        """Wait in this queue; the queue calls this."""
+        """Wait in this queue too. Only the queue calls this."""
         self._waits[slot] = queue
 
     def done(self, slot: int, error: ErrorCode | None = None) -> None:
-        """Note that one partition is acknowledged, or has failed."""
+        """Settle one slot: the partition's records are acknowledged, or have failed."""
         if self._waits.pop(slot, None) is None:
             return
         if error is not None:
@@ -75,7 +76,7 @@ class Acks:
             self._wake()
 
     def time_is_up(self) -> None:
-        """Note that the deadline has passed: what still waits is REQUEST_TIMED_OUT."""
+        """End the wait at the deadline: slots that are still open get REQUEST_TIMED_OUT."""
         if self._waits:
             for slot in self._waits:
                 self.errors[slot] = ErrorCode.REQUEST_TIMED_OUT
@@ -84,13 +85,13 @@ class Acks:
             self._wake()
 
     def give_up(self) -> None:
-        """Wait for nothing any more, because nobody needs the answer."""
+        """Stop waiting, because nobody needs the answer any more."""
         waits, self._waits = self._waits, {}
         for queue in waits.values():
             queue.leave()
 
     def waits_at(self, slot: int) -> bool:
-        """Whether this slot is still awaited."""
+        """Whether this slot is still open."""
         return slot in self._waits
 
     def _wake(self) -> None:
@@ -99,7 +100,7 @@ class Acks:
 
 
 class AckQueue:
-    """The requests that wait for one partition, in the order of the offsets they wait for."""
+    """The requests that wait for one partition, ordered by the offsets that they wait for."""
 
     __slots__ = ("_entries", "_gone")
 
@@ -111,30 +112,32 @@ class AckQueue:
         return len(self._entries)
 
     def wait(self, offset: int, acks: Acks, slot: int) -> None:
-        """Have ``acks.done(slot)`` called when the high watermark has reached ``offset``."""
+        """Call ``acks.done(slot)`` when the high watermark has reached ``offset``."""
         acks.begin(slot, self)
         entries = self._entries
-        if entries and entries[-1][0] > offset:  # a repeated batch, which has its old offset
+        if (
+            entries and entries[-1][0] > offset
+        ):  # a batch that was sent again, and has the offset of the first time
             entries.insert(bisect_right(entries, offset, key=itemgetter(0)), (offset, acks, slot))
         else:
             entries.append((offset, acks, slot))
 
     def reach(self, high_watermark: int, error: ErrorCode | None = None) -> None:
-        """Settle what waits for offsets up to the high watermark."""
+        """Settle all slots that wait for offsets up to the high watermark."""
         entries = self._entries
         while entries and entries[0][0] <= high_watermark:
             _, acks, slot = entries.popleft()
             self._settle(acks, slot, error)
 
     def fail(self, error: ErrorCode) -> None:
-        """Settle everything with an error."""
+        """Settle all slots with an error."""
         entries, self._entries = self._entries, deque()
         self._gone = 0
         for _, acks, slot in entries:
             acks.done(slot, error)
 
     def leave(self) -> None:
-        """Note that a request has given up an entry here."""
+        """Count an entry of a request that has stopped waiting."""
         self._gone += 1
         if self._gone * 2 > len(self._entries) + KEPT:
             self._entries = deque(entry for entry in self._entries if entry[1].waits_at(entry[2]))

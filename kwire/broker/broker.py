@@ -52,6 +52,7 @@ from kwire.metadata.store import Guard, MetadataStore
 if TYPE_CHECKING:
     from kwire.broker.client_metrics import ClientMetrics
     from kwire.broker.compaction import Compaction
+    from kwire.broker.fetch_link import Watcher
     from kwire.broker.fetchers import Fetchers
     from kwire.broker.groups import Groups
     from kwire.broker.isr_updates import IsrUpdates
@@ -79,9 +80,8 @@ class Broker:
     """One broker, made of its settings, its logs and its metadata store.
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
-    ``coordinators`` are those that were needed so far. ``authorizer`` is None where everybody may
-    do everything, ``quotas`` is None while the cluster has none of clients. ``verified`` are the
-    questions about writes of transactions by topic, partition and producer id.
+    ``coordinators`` are those needed so far. ``authorizer`` is None where everybody may do all,
+    ``quotas`` while no client has any. ``verified`` are questions about writes of transactions.
     """
 
     def __init__(
@@ -106,11 +106,12 @@ class Broker:
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
         self.tally = Tally()
         self.bugs = Bugs()
-        self.is_stopping = self.has_followers = False
+        self.is_stopping = self.has_followers = self._has_set_aside = False
         self.selects_nearest = config.selects_nearest_replica()
         self.reach: Reach | None = None
         self.suspects: Suspects | None = None
         self.throttles = throttles_of(self, None)
+        self.watcher: Watcher | None = None
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
         self.fetch_sessions = FetchSessions(self.random)
         self.threads = Threads()
@@ -363,7 +364,7 @@ class Broker:
             if self.suspects is not None:
                 self.fetchers.place(())  # there may have to be more tasks, or fewer
         if self.suspects is not None:
-            self.suspects.look()
+            self.suspects.follow(image)
         await self._served.take_roles(image, changes)
         self._follow_leaders()
         await self._served.publish(image, changes)
@@ -380,9 +381,10 @@ class Broker:
             self.fetchers.place(moved)
 
     def look_at_offline(self) -> None:
-        """Have other brokers take over what is offline here; called when that may have changed."""
-        if self.log_manager.failures or self.offline_partitions():
-            self._offline_replicas.look()
+        """Have others take over what is offline or full here; called when that may have changed."""
+        is_needed = any(data.health.is_useless for data in self.log_manager.data_directories)
+        if is_needed or self._has_set_aside or self.offline_partitions():
+            self._has_set_aside = self._offline_replicas.look()
 
     def _tell_coordinators(self) -> None:
         """Have the coordinators look which partitions this broker leads."""

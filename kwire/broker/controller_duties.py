@@ -1,17 +1,19 @@
-"""The controller's duties: fencing the silent, preferred leaders, elections, the store's upkeep.
+"""The duties of the controller: it fences brokers, elects leaders, and cleans up the metadata
+store.
 
 Rules:
 
-- Whoever holds the controller's key does them, and commits under it: a broker that has lost the key
-  changes nothing by it.
-- Leaders of brokers that are fenced are elected in the same commit.
-- Preferred leaders are elected every ``leader.imbalance.check.interval.seconds`` if
-  ``auto.leader.rebalance.enable`` is set, and partitions without a leader are looked at every
+- The broker that holds the controller's key in the store is the controller. It commits under this
+  key, so a broker that has lost the key can't change anything.
+- The commit that fences a broker also elects new leaders for its partitions.
+- If ``auto.leader.rebalance.enable`` is set, preferred leaders are elected every
+  ``leader.imbalance.check.interval.seconds``. Partitions without a leader are looked at every
   ``unclean.leader.election.interval.ms``.
 """
 
 import logging
 from collections.abc import Callable, Container
+from functools import partial
 
 from kwire.broker.broker import Broker
 from kwire.broker.commits import Decide
@@ -19,7 +21,7 @@ from kwire.clock import Clock
 from kwire.metadata.balance import MOST_ELECTIONS, balanced, elections, with_leaders
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage
-from kwire.metadata.liveness import Liveness
+from kwire.metadata.liveness import Liveness, is_shared
 from kwire.metadata.registration import elect_controller, fence
 from kwire.metadata.store import Guard, MetadataStore, Session, Sessions
 
@@ -61,7 +63,8 @@ class ControllerDuties:
     async def perform(
         self, broker: Broker, sessions: Sessions, dead: Container[tuple[int, str]]
     ) -> float:
-        """Do what is due; the ms after which something else is, if no session changes.
+        """Do the duties whose time has come. Returns the ms until the next duty, if no session
+        changes before.
 
         ``dead`` are processes that are proven dead: (node id, incarnation).
         """
@@ -70,7 +73,9 @@ class ControllerDuties:
             return float("inf")
         guard, liveness = self._held
         now_ms = self._clock.steady_ms()
-        verdict = liveness.judge(broker.image.brokers, sessions, now_ms, dead)
+        verdict = liveness.judge(
+            broker.image.brokers, sessions, now_ms, dead, partial(_comes_back, broker)
+        )
         if verdict.silent:
             _tell(verdict.silent, broker.image)
             await broker.commit(apart(broker, fence, verdict.silent), guard=guard)
@@ -102,6 +107,13 @@ class ControllerDuties:
             log.info("elected %d preferred leaders", done)
         if done == MOST_ELECTIONS:
             self._balance_ms = now_ms  # there may be more
+
+
+def _comes_back(broker: Broker, node_id: int) -> bool:
+    """Whether a broker that is missing is a worker whose partitions nobody else has."""
+    if broker.integer("kwire.workers") < 2 or broker.image.brokers[node_id].is_shutting_down:
+        return False
+    return not is_shared(broker.image, node_id)
 
 
 def _tell(silent: frozenset[int], image: MetadataImage) -> None:

@@ -19,27 +19,23 @@ Source: AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint of Kaf
 import logging
 import math
 from collections.abc import Callable, Sequence
-from random import Random
-from typing import Protocol
 
 import trio
 
-from kwire.broker.fetching import Fetching, Limits, Outcome
-from kwire.broker.flusher import Flusher
+from kwire.broker.fetch_link import BYTES_PER_TURN
+from kwire.broker.fetching import Fetching, Outcome
+from kwire.broker.fetching_broker import FetchingBroker
 from kwire.broker.follower_partition import FollowerPartition
-from kwire.broker.leaders_ends import ends_of
+from kwire.broker.leaders_ends import Cuts, cuts_into_range
+from kwire.broker.quick_fetching import GIVEN_UP, QuickFetching, outcome_of
 from kwire.broker.suspects import Suspects
-from kwire.broker.throttles import Throttle, Throttles
-from kwire.budget.threads import Threads
+from kwire.broker.throttles import Throttle
 from kwire.client.errors import ClientError
 from kwire.client.peer import OpenStream, Peer
 from kwire.client.settings import ClientSettings
-from kwire.clock import Clock
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.manager import LogManager
 from kwire.log.replication import Overlap
 from kwire.log.truncation import Cut, truncate_logs
-from kwire.metadata.image import MetadataImage
 from kwire.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 
 log = logging.getLogger(__name__)
@@ -50,32 +46,12 @@ LEAST_BETWEEN_S = 0.1
 GRACE_S = 0.02
 """A leader with news answers within this time."""
 
-BYTES_PER_TURN = 256 * 1024
-"""After appending so much, other tasks have their turn."""
-
 _OF_THE_SESSION = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
 """Errors after which a new session is opened; a leader that restarted knows none."""
-
-
-class FetchingBroker(Protocol):
-    """A broker that follows others."""
-
-    node_id: int
-    image: MetadataImage
-    log_manager: LogManager
-    threads: Threads
-    flusher: Flusher
-    clock: Clock
-    random: Random
-    background: trio.Nursery
-    throttles: Throttles | None
-
-    def integer(self, name: str) -> int:
-        """The effective value of a setting that is a whole number."""
 
 
 class Fetcher:
@@ -102,11 +78,15 @@ class Fetcher:
         self._suspects = suspects
         self._client_id = f"broker-{broker.node_id}-fetcher-{number}"
         self._peer: Peer | None = None
-        self._peer_is_at: object = None
+        self._peer_is_at: tuple[tuple[str, int], int] | None = None
+        self._seen: object = None
         self._news = trio.Event()
         self._asking: trio.CancelScope | None = None
         self._given_up_s = -math.inf
         self._failures = 0
+        self._quick = QuickFetching(
+            broker, self.fetching, self._client_id, self._has_news, self._is_over
+        )
 
     def follow(self, partition: FollowerPartition) -> None:
         """Fetch a partition, or take note of its new leader epoch; then ``wake``."""
@@ -126,19 +106,23 @@ class Fetcher:
         """Look again; with ``is_urgent`` without waiting for the request in flight."""
         self._news.set()
         now_s = trio.current_time()
-        if self._asking is None:
+        asking = self._asking or self._quick.asking
+        if asking is None:
             return
         if self.is_idle:
-            self._asking.cancel()
+            asking.cancel()
         elif is_urgent:
             end_s = max(now_s + GRACE_S, self._given_up_s + LEAST_BETWEEN_S)
-            self._asking.deadline = min(self._asking.deadline, end_s)
+            asking.deadline = min(asking.deadline, end_s)
 
     async def run(self) -> None:
         """Fetch until nothing is followed here."""
         try:
             while not self.is_idle:
+                self._news = trio.Event()
                 await self._take_in()
+                if await self._fetch_quickly() or self._arrived:
+                    continue
                 request = self._request()
                 if request is None:
                     await self._rest_until(self.fetching.resumes_s)
@@ -165,17 +149,40 @@ class Fetcher:
                     self.fetching.follow(partition)
 
     def _request(self) -> FetchRequest | None:
-        self._news = trio.Event()
-        integer, node_id = self._broker.integer, self._broker.node_id
-        own = self._broker.image.brokers.get(node_id)
-        limits = Limits(
-            integer("replica.fetch.wait.max.ms"),
-            integer("replica.fetch.min.bytes"),
-            integer("replica.fetch.response.max.bytes"),
-            integer("replica.fetch.max.bytes"),
-        )
-        epoch = -1 if own is None else own.epoch
-        return self.fetching.request(node_id, epoch, limits, trio.current_time())
+        limits, sender = self._quick.limits(), self._quick.sender()
+        now_s = trio.current_time()
+        return self.fetching.request(sender.node_id, sender.broker_epoch, limits, now_s)
+
+    # The fast path
+
+    async def _fetch_quickly(self) -> bool:
+        """Fetch while nothing uncommon comes; whether that was so for a while."""
+        if self._peer is None:
+            return False
+        left = await self._quick.run(self._peer)
+        if left is None:
+            return False
+        if isinstance(left, FetchResponse):
+            await self._apply(self.fetching.take(left, trio.current_time(), self._backoff_s))
+        elif left is GIVEN_UP:
+            self._close()
+            self._given_up_s = trio.current_time()
+        elif left.failure:
+            log.info("fetching from broker %d: %s", self.leader, left.failure)
+            self._suspects.lost(self.leader, self._broker.image)
+            self._close()
+            await self._rest()
+        else:
+            await self._apply(outcome_of(left.rest))
+            await self._flush(left.due)
+        return True
+
+    def _has_news(self) -> bool:
+        if self._broker.image is not self._seen:
+            self._seen = self._broker.image
+            if self._peer_is_at != self._place() or self._broker.throttles is not None:
+                return True
+        return self._news.is_set()
 
     # The connection
 
@@ -212,18 +219,23 @@ class Fetcher:
 
     def _connected(self) -> Peer | None:
         """The connection to the leader as the image knows it; None if it knows no address."""
-        leader, address = self._broker.image.brokers.get(self.leader), self._address()
-        if leader is None or address is None:
+        place = self._place()
+        if place is None:
             return None
-        if self._peer is None or self._peer_is_at != (address, leader.epoch):
+        if self._peer is None or self._peer_is_at != place:
             self._close()
             settings = ClientSettings(client_id=self._client_id, backoff_s=0.0)
             broker = self._broker
-            self._peer_is_at = (address, leader.epoch)
+            self._peer_is_at = place
             self._peer = Peer(
-                *address, broker.background, settings, self._open_stream, broker.random
+                *place[0], broker.background, settings, self._open_stream, broker.random
             )
         return self._peer
+
+    def _place(self) -> tuple[tuple[str, int], int] | None:
+        """The address of the leader, and the epoch of its registration; None if there is none."""
+        leader, address = self._broker.image.brokers.get(self.leader), self._address()
+        return None if leader is None or address is None else (address, leader.epoch)
 
     def _close(self) -> None:
         if self._peer is not None:
@@ -329,29 +341,14 @@ class Fetcher:
         if self.fetching.has(partition):
             self.fetching.failed(partition, trio.current_time(), self._backoff_s)
 
-    async def _into_range(
-        self, lost: Sequence[FollowerPartition]
-    ) -> list[tuple[FollowerPartition, int, bool]]:
-        """The cuts of logs that lie outside of their leader's (handleOutOfRangeError of Kafka)."""
+    async def _into_range(self, lost: Sequence[FollowerPartition]) -> Cuts:
+        """The cuts of logs that lie outside of their leader's."""
         peer = self._connected()
         if peer is None:
             return []
-        try:
-            ends = await ends_of(peer, self._broker.node_id, lost)
-        except ClientError as error:
-            log.info("asking broker %d for offsets: %s", self.leader, error)
-            ends = {}
-        cuts = []
-        for partition in lost:
-            found, end_offset = ends.get(partition), partition.log.log_end_offset
-            if found is None:
-                self._failed(partition, KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE))
-            elif found.end < end_offset:
-                cuts.append((partition, found.end, False))
-            elif found.start > end_offset:
-                cuts.append((partition, found.start, True))
-            else:  # the leader has grown meanwhile, or will refuse the same again
-                self._failed(partition, KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE))
+        cuts, failed = await cuts_into_range(peer, self.leader, self._broker.node_id, lost)
+        for partition, code in failed:
+            self._failed(partition, KafkaError(code))
         return cuts
 
     async def _cut(self, wanted: Sequence[tuple[FollowerPartition, int, bool]]) -> None:

@@ -3,7 +3,7 @@
 Rules:
 
 - A partition is fetched from the leader that its object names, and from nobody while it has no
-  leader, if its data directory has failed, or when its role has ended.
+  leader, if its data directory has failed or has no room, or when its role has ended.
 - ``num.replica.fetchers`` tasks fetch from one leader, at most ``MOST_FETCHERS``. The name of a
   partition decides which of them fetches it. When the setting changes, partitions move to other
   tasks; one whose log is being cut stays where it is.
@@ -17,7 +17,8 @@ from functools import partial
 from typing import TypeAlias
 from zlib import crc32
 
-from kwire.broker.fetcher import Fetcher, FetchingBroker
+from kwire.broker.fetcher import Fetcher
+from kwire.broker.fetching_broker import FetchingBroker
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.peers import inter_broker_address
 from kwire.broker.suspects import Suspects
@@ -75,6 +76,8 @@ class Fetchers:
 
     def _place_of(self, partition: FollowerPartition) -> Place | None:
         if partition.is_deleted or partition.is_offline or partition.leader == NOBODY:
+            return None
+        if partition.log.health.is_full:
             return None
         name = f"{partition.topic}-{partition.index}".encode()
         return partition.leader, crc32(name) % self._count if self._count > 1 else 0

@@ -36,7 +36,9 @@ from kwire.protocol.messages.fetch import (
 FIRST_REST_S = 0.01
 """The first rest after an error: often the leader is about to learn of its role."""
 
-_FIRST_EPOCH = 0
+FIRST_EPOCH = 0
+"""The epoch of a request that opens a session."""
+
 _LAST_EPOCH = 0x7FFFFFFF
 
 Key: TypeAlias = tuple[bytes, int]
@@ -90,16 +92,21 @@ class Outcome(Generic[P]):
 
 
 class Fetching(Generic[P]):
-    """The partitions that are fetched from one leader, and the session with it."""
+    """The partitions that are fetched from one leader, and the session with it.
+
+    ``told`` are the positions that the session knows, ``to_look_at`` are the partitions that may
+    have moved since, ``resting`` are those that are left out, with the end of their rest.
+    ``plain_fetching`` is a fast twin of ``request`` and ``take``.
+    """
 
     def __init__(self) -> None:
         self.partitions: dict[Key, P] = {}
-        self._session_id = 0
-        self._epoch = _FIRST_EPOCH
-        self._told: dict[Key, Position] = {}
-        self._to_look_at: dict[Key, None] = {}
-        self._resting: dict[Key, float] = {}
-        self._errors: dict[Key, int] = {}
+        self.session_id = 0
+        self.epoch = FIRST_EPOCH
+        self.told: dict[Key, Position] = {}
+        self.to_look_at: dict[Key, None] = {}
+        self.resting: dict[Key, float] = {}
+        self.errors: dict[Key, int] = {}
 
     # Who is fetched
 
@@ -107,18 +114,18 @@ class Fetching(Generic[P]):
         """Fetch a partition, or take note of its new object or leader epoch."""
         key = (partition.topic_id, partition.index)
         self.partitions[key] = partition
-        self._to_look_at[key] = None
-        self._resting.pop(key, None)
-        self._errors.pop(key, None)
+        self.to_look_at[key] = None
+        self.resting.pop(key, None)
+        self.errors.pop(key, None)
 
     def leave(self, partition: P) -> None:
         """Fetch a partition no more, unless another object of it has come meanwhile."""
         key = (partition.topic_id, partition.index)
         if self.partitions.get(key) is partition:
             del self.partitions[key]
-            self._to_look_at[key] = None
-            self._resting.pop(key, None)
-            self._errors.pop(key, None)
+            self.to_look_at[key] = None
+            self.resting.pop(key, None)
+            self.errors.pop(key, None)
 
     def has(self, partition: P) -> bool:
         """Whether a partition is fetched here, as this object."""
@@ -127,7 +134,7 @@ class Fetching(Generic[P]):
     def failed(self, partition: P, now_s: float, backoff_s: float) -> None:
         """Have a partition rest after an error."""
         key = (partition.topic_id, partition.index)
-        errors = self._errors[key] = self._errors.get(key, 0) + 1
+        errors = self.errors[key] = self.errors.get(key, 0) + 1
         self._rest(key, now_s + min(FIRST_REST_S * 2 ** min(errors - 1, 20), backoff_s))
 
     def pause(self, partition: P, until_s: float) -> None:
@@ -135,13 +142,13 @@ class Fetching(Generic[P]):
         self._rest((partition.topic_id, partition.index), until_s)
 
     def _rest(self, key: Key, until_s: float) -> None:
-        self._resting[key] = until_s
-        self._to_look_at[key] = None
+        self.resting[key] = until_s
+        self.to_look_at[key] = None
 
     @property
     def resumes_s(self) -> float:
         """When the next partition has rested; infinity if none rests."""
-        return min(self._resting.values(), default=float("inf"))
+        return min(self.resting.values(), default=float("inf"))
 
     # The request
 
@@ -149,28 +156,28 @@ class Fetching(Generic[P]):
         self, node_id: int, broker_epoch: int, limits: Limits, now_s: float
     ) -> FetchRequest | None:
         """The next request; None while there is nothing to fetch."""
-        for key in [key for key, until_s in self._resting.items() if until_s <= now_s]:
-            del self._resting[key]
-            self._to_look_at[key] = None
-        if self._epoch == _FIRST_EPOCH:
-            self._told.clear()
+        for key in [key for key, until_s in self.resting.items() if until_s <= now_s]:
+            del self.resting[key]
+            self.to_look_at[key] = None
+        if self.epoch == FIRST_EPOCH:
+            self.told.clear()
             named, forgotten = self._changed(self.partitions), []
         else:
-            named = self._changed(self._to_look_at)
-            forgotten = [key for key in self._to_look_at if self._is_left_out(key)]
+            named = self._changed(self.to_look_at)
+            forgotten = [key for key in self.to_look_at if self._is_left_out(key)]
             for key in forgotten:
-                del self._told[key]
-        self._to_look_at.clear()
-        if not self._told and not forgotten:
-            self._epoch = _FIRST_EPOCH
+                del self.told[key]
+        self.to_look_at.clear()
+        if not self.told and not forgotten:
+            self.epoch = FIRST_EPOCH
             return None
         return FetchRequest(
             replica_state=ReplicaState(replica_id=node_id, replica_epoch=broker_epoch),
             max_wait_ms=limits.max_wait_ms,
             min_bytes=limits.min_bytes,
             max_bytes=limits.max_bytes,
-            session_id=self._session_id,
-            session_epoch=self._epoch,
+            session_id=self.session_id,
+            session_epoch=self.epoch,
             topics=self._topics(named, limits.partition_max_bytes),
             forgotten_topics_data=[
                 ForgottenTopic(topic_id=topic_id, partitions=indexes)
@@ -183,23 +190,23 @@ class Fetching(Generic[P]):
         changed = []
         for key in keys:
             partition = self.partitions.get(key)
-            if partition is None or key in self._resting:
+            if partition is None or key in self.resting:
                 continue
             position = partition.position
-            if self._told.get(key) != position:
-                self._told[key] = position
+            if self.told.get(key) != position:
+                self.told[key] = position
                 changed.append(key)
         return changed
 
     def _is_left_out(self, key: Key) -> bool:
-        return key in self._told and (key not in self.partitions or key in self._resting)
+        return key in self.told and (key not in self.partitions or key in self.resting)
 
     def _topics(self, keys: list[Key], max_bytes: int) -> list[FetchTopic]:
         topics = []
         for topic_id, indexes in _by_topic(keys).items():
             partitions = []
             for index in indexes:
-                position = self._told[topic_id, index]
+                position = self.told[topic_id, index]
                 partitions.append(
                     FetchPartition(
                         partition=index,
@@ -216,32 +223,36 @@ class Fetching(Generic[P]):
 
     # The answer
 
+    def go_on(self) -> None:
+        """The session has answered: the next request is another one of it."""
+        self.epoch = self.epoch + 1 if self.epoch < _LAST_EPOCH else 1
+
     def lost(self) -> None:
         """No answer comes: the next request opens a new session in place of this one."""
-        self._epoch = _FIRST_EPOCH
+        self.epoch = FIRST_EPOCH
 
     def take(self, response: FetchResponse, now_s: float, backoff_s: float) -> Outcome[P]:
         """What the answer to the last request asks for."""
         outcome: Outcome[P] = Outcome()
         if response.error_code:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-                self._session_id = 0
-            self._epoch = _FIRST_EPOCH
+                self.session_id = 0
+            self.epoch = FIRST_EPOCH
             outcome.failure = ErrorCode(response.error_code)
             return outcome
-        if self._epoch == _FIRST_EPOCH:
-            self._session_id = response.session_id
-            self._epoch = 1 if self._session_id else _FIRST_EPOCH
+        if self.epoch == FIRST_EPOCH:
+            self.session_id = response.session_id
+            self.epoch = 1 if self.session_id else FIRST_EPOCH
         else:
-            self._epoch = self._epoch + 1 if self._epoch < _LAST_EPOCH else 1
+            self.go_on()
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
                 partition = self.partitions.get(key)
-                if partition is None or key not in self._told or key in self._resting:
+                if partition is None or key not in self.told or key in self.resting:
                     continue
-                self._to_look_at[key] = None
-                if partition.position == self._told[key]:
+                self.to_look_at[key] = None
+                if partition.position == self.told[key]:
                     self._sort(outcome, key, partition, data, now_s, backoff_s)
         return outcome
 
@@ -261,7 +272,7 @@ class Fetching(Generic[P]):
             if diverging is not None and diverging.epoch >= 0:
                 outcome.cuts.append((partition, cut_offset(partition, diverging)))
             else:
-                self._errors.pop(key, None)
+                self.errors.pop(key, None)
                 outcome.appends.append((partition, data))
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             outcome.out_of_range.append(partition)

@@ -1,8 +1,8 @@
-"""Commits of a broker that starts: it doesn't follow the store yet, but does while it decides.
+"""Commits of a broker that starts, and does not follow the metadata store yet.
 
-The first decision is made on the image that is read. If another commit comes first, the broker
-follows the store from this image on. So it decides again as soon as it has the newer commits: a
-whole image takes long to read, and others may commit meanwhile again and again.
+The broker decides on the image that it has read. If another commit comes first, it follows the
+store from this image on, and decides again as soon as it has the newer commits. It doesn't read the
+whole image again: that takes long, and others may commit meanwhile again and again.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,15 +1,16 @@
-"""A partition that this broker follows: its log, its leader, and how far it is known to be safe.
+"""A partition that this broker follows: its log, its leader, and the high watermark.
 
 Rules:
 
-- Only what the leader has is appended, and only while the role lasts: ``is_deleted`` says that it
-  is over. No client writes here. Consumers may read up to the high watermark (KIP-392), but not
-  while the log is cut.
-- The high watermark is the leader's, but never beyond this log's end. It falls only with a cut.
-- A power cut may leave a gap between two segments. The log is cut there before it follows anybody,
-  because a leader sees only its end. So is a log without leader epochs, at the high watermark.
-- While a thread cuts the log (``cutting``), nobody may take or change the role: who wants to waits
-  for that event first.
+- Only batches of the leader are appended, and only while the role lasts; ``is_deleted`` says that
+  the role has ended. Clients can't write here. Consumers may read up to the high watermark
+  (KIP-392), but not while the log is truncated.
+- The high watermark is the leader's, but at most this log's end. It falls only with a truncation.
+- A power cut may leave a gap between two segments. The leader looks only at the log's end and can't
+  see the gap. So the log is truncated at the gap before it follows a leader. A log without leader
+  epochs is truncated at the high watermark.
+- While a thread truncates the log (``cutting``), nobody may change the role. Whoever wants to
+  change it waits for that event first.
 
 Source: Partition.appendRecordsToFollowerOrFutureReplica, ReplicaFetcherThread of Kafka.
 """
@@ -26,7 +27,7 @@ from kwire.record.batch import Buffer
 
 
 class FollowerReference:
-    """Leads to a partition while its role lasts; see ``PartitionReference``."""
+    """A reference to a partition while its role lasts; see ``PartitionReference``."""
 
     __slots__ = ("partition",)
 
@@ -35,7 +36,7 @@ class FollowerReference:
 
 
 class FollowerPartition:
-    """One partition on one of its followers; ``leader`` is -1 while there is none."""
+    """One partition, on one of its followers. ``leader`` is -1 while it has no leader."""
 
     __slots__ = (
         *("cutting", "high_watermark", "index", "is_deleted", "leader", "leader_epoch"),
@@ -72,7 +73,7 @@ class FollowerPartition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which compaction may look: no transaction is open before it."""
+        """The offset below which no transaction is open; compaction stops there."""
         first_unstable = self.log.first_unstable_offset
         if first_unstable is None:
             return self.high_watermark
@@ -80,7 +81,7 @@ class FollowerPartition:
 
     @property
     def position(self) -> Position:
-        """Where the next fetch begins."""
+        """The position where the next fetch begins."""
         log = self.log
         return Position(
             self.leader_epoch, log.log_end_offset, log.leader_epochs.latest, log.log_start_offset
@@ -88,7 +89,9 @@ class FollowerPartition:
 
     @property
     def first_cut(self) -> int | None:
-        """Where the log has to end before it may follow: at a gap, or where no epochs are known."""
+        """The offset at which to truncate the log before it follows a leader: at a gap, or at the
+        high watermark if the log has no leader epochs. None if it needs no truncation.
+        """
         log = self.log
         if log.gap_at >= 0:
             return log.gap_at
@@ -100,11 +103,11 @@ class FollowerPartition:
         return self.log.end_offset_for_epoch(epoch)
 
     def append(self, records: Buffer, now_ms: int) -> int:
-        """Append what the leader answered; raises as ``append_replicated`` does."""
+        """Append a response of the leader; raises the errors of ``append_replicated``."""
         return append_replicated(self.log, records, leader_epoch=self.leader_epoch, now_ms=now_ms)
 
     def advance(self, leaders_watermark: int, leaders_start: int) -> None:
-        """Take the leader's high watermark and log start offset, as far as this log goes."""
+        """Take the leader's high watermark and log start offset, up to this log's end."""
         watermark = min(leaders_watermark, self.log.log_end_offset)
         if watermark > self.high_watermark:
             self.high_watermark = watermark
@@ -115,14 +118,14 @@ class FollowerPartition:
         self.log.advance_log_start_offset(min(leaders_start, self.high_watermark))
 
     def begin_cut(self) -> None:
-        """A thread begins to cut the log: retention and compaction leave it alone."""
+        """Note that a thread begins to truncate the log, which retention then leaves alone."""
         assert self.cutting is None
         self.cutting = trio.Event()
         self.log.is_being_cut = True
         self.log.truncations += 1
 
     def end_cut(self) -> None:
-        """The thread has ended; the watermark stays within the log."""
+        """Note that the thread has ended. The high watermark is at most the log's end."""
         assert self.cutting is not None
         watermark = min(self.high_watermark, self.log.log_end_offset)
         self.high_watermark = max(watermark, self.log.log_start_offset)
@@ -131,7 +134,7 @@ class FollowerPartition:
         self.cutting = None
 
     def flushed(self) -> None:
-        """A flush has ended: nobody waits for it here."""
+        """Do nothing after a flush: on a follower, nobody waits for it."""
 
     def read(
         self, offset: int, max_bytes: int, *, read_committed: bool, min_one_batch: bool
@@ -152,7 +155,7 @@ class FollowerPartition:
             waiter.set()
 
     def delete(self) -> None:
-        """End the role: wake the fetches that wait for it, and empty references."""
+        """End the role: wake the fetches that wait, and clear all references."""
         self.is_deleted = True
         self.reference.partition = None
         self.wake()

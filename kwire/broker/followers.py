@@ -1,6 +1,7 @@
-"""A partition's followers as their leader knows them, and who waits for a leader.
+"""What a leader knows of a partition's followers, and the protocols for those who wait for a
+leader.
 
-Rule: all that a leader knows of a follower is from its fetches in this leader epoch.
+Rule: the leader learns everything about a follower from its fetches in the current leader epoch.
 """
 
 from typing import Protocol
@@ -9,20 +10,20 @@ UNKNOWN = -1
 
 
 class ReplicaWaiter(Protocol):
-    """A follower's session that has a partition."""
+    """A follower's session, as the partition's leader calls it."""
 
     def changed(self, is_urgent: bool) -> None:
-        """Note that there may be news; if urgent, a fetch that waits is to answer."""
+        """Report possible news. If it is urgent, a waiting fetch is answered."""
 
     def lost(self) -> None:
-        """Note that the partition is led here no longer."""
+        """Report that this broker leads the partition no longer."""
 
 
 class Follower:
-    """What a follower's fetches in this leader epoch have told; -1 is unknown.
+    """A follower as its fetches in this leader epoch describe it; -1 means unknown.
 
-    ``is_caught_up`` says whether it reached the log end offset lately, ``holds`` whether the high
-    watermark waits for it.
+    ``is_caught_up`` says whether it has reached the log end offset lately. ``holds`` says whether
+    the high watermark waits for it.
     """
 
     __slots__ = (
@@ -45,13 +46,15 @@ class Follower:
         self.holds = False
 
     def forget(self) -> None:
-        """Forget where the follower was: only another fetch says that it has anything."""
+        """Forget the follower's position. Until its next fetch, it counts as having no records."""
         self.end_offset = UNKNOWN
         self.is_caught_up = False
 
 
 class NoUpdates:
-    """Nobody changes the ISR; every broker is active, and this one is never cut off."""
+    """Answers for a broker without a cluster: nobody changes the ISR, every broker is active, and
+    this broker is never cut off from the metadata store.
+    """
 
     is_cut_off = False
 

@@ -1,9 +1,10 @@
-"""The partitions of which this broker has a replica, in memory: who is asked for what.
+"""The partitions of which this broker has a replica, by their roles.
 
 Rules:
 
-- ``partition`` and ``all`` give those that this broker leads, so handlers stay right: for any other
-  partition of the cluster they answer NOT_LEADER_OR_FOLLOWER. ``hosted`` are led and followed ones.
+- ``partition`` and ``all`` return only partitions that this broker leads. So a handler that uses
+  them answers NOT_LEADER_OR_FOLLOWER for any other partition of the cluster. ``hosted`` returns led
+  and followed partitions.
 - A partition whose log can't be opened is offline.
 """
 
@@ -23,7 +24,9 @@ Hosted: TypeAlias = Union[Partition, "FollowerPartition"]
 
 
 class Gone:
-    """What partitions had counted that this broker leads no more, so that totals never shrink."""
+    """The counts of partitions that this broker leads no longer. They keep the totals from
+    shrinking.
+    """
 
     def __init__(self) -> None:
         self.messages_in = self.bytes_in = self.bytes_out = 0
@@ -36,7 +39,7 @@ class Gone:
 
 
 class HostedPartitions:
-    """The replicas of one broker; ``compacts`` is set when the first compacted log is here."""
+    """The replicas of one broker. ``compacts`` is set when the first compacted log is opened."""
 
     def __init__(self) -> None:
         self.compacts = trio.Event()

@@ -1,21 +1,22 @@
-"""What a broker commits about the in-sync replicas of the partitions that it leads.
+"""Commits changes of the ISR (in-sync replicas) for the partitions that this broker leads.
 
 Rules:
 
-- Partitions ask; one task collects their proposals and commits them together. It asks a partition
-  for its proposal when the commit is decided, so that it is the newest.
-- Each half of ``replica.lag.time.max.ms``, every partition with followers looks for those that lag;
-  and when brokers come and go, for those that may join now.
-- A proposal that is refused, or whose outcome isn't known, is made again after a pause if the
-  partition still wants it. Until the metadata log has moved past the place where the proposal would
-  be, the partition counts it as possible (``LeaderPartition.withdraw``).
-
-- A broker that is cut off from the metadata store (``reach``) can't know whether another one leads.
-  It acknowledges only what a follower in sync has: whoever leads then is one of those, and fetches
-  from this broker no more. So acks 0 and 1 are refused, a partition whose only replica in sync is
-  here, and one that a replica out of sync may come to lead (unclean elections).
-- A coordinator that is cut off answers only while each follower in sync has fetched the partition
-  within ``LATELY_S`` (``surely_leads``): whoever leads instead fetches from this broker no more.
+- A partition asks for a change. One task collects the proposals of all partitions and commits them
+  together. It asks a partition for its proposal at the moment of the decision, so that the proposal
+  is up to date.
+- Every half of ``replica.lag.time.max.ms``, all partitions with followers look for followers that
+  lag. When brokers come or go, they look for followers that may join.
+- A proposal that was refused, or whose result is unknown, is made again after a pause if the
+  partition still wants it. The partition treats it as possibly accepted until the metadata log has
+  passed the revision where it would be (``LeaderPartition.withdraw``).
+- A broker that is cut off from the metadata store (``reach``) can't know whether another broker
+  leads by now. It acknowledges only records that an in-sync follower has: a new leader must be one
+  of those followers, and would no longer fetch from this broker. So it refuses acks=0 and acks=1.
+  It also refuses partitions whose only in-sync replica is its own, and partitions that a replica
+  out of sync may come to lead (unclean elections).
+- A coordinator that is cut off answers only while every in-sync follower has fetched the partition
+  within ``LATELY_S`` (``surely_leads``), which shows that none of them leads.
 
 Source: AlterPartitionManager of Kafka, KIP-497.
 """
@@ -53,7 +54,7 @@ LONGEST_REST_S = 1.0
 
 
 class IsrView(Protocol):
-    """A broker, as its proposals need it."""
+    """What the proposals need of the broker."""
 
     node_id: int
     image: MetadataImage
@@ -69,9 +70,9 @@ class IsrView(Protocol):
 
 
 class IsrUpdates:
-    """The proposals of one broker; ``run`` has to run.
+    """The proposals of one broker. The task ``run`` has to run.
 
-    ``expands``, ``shrinks`` and ``failures`` count for the metrics.
+    The metrics show ``expands``, ``shrinks`` and ``failures``.
     """
 
     def __init__(self, broker: IsrView) -> None:
@@ -85,7 +86,7 @@ class IsrUpdates:
         self._failed_in_row = 0
 
     def cut_off(self, is_cut_off: bool) -> None:
-        """Note whether the broker is cut off from the metadata store."""
+        """Store whether the broker is cut off from the metadata store."""
         self.is_cut_off = is_cut_off
         if not is_cut_off:
             return
@@ -96,7 +97,9 @@ class IsrUpdates:
     # What partitions ask
 
     def refuses(self, partition: LeaderPartition, required_acks: int) -> bool:
-        """Whether an append that is acknowledged while cut off could be lost."""
+        """Whether the broker must refuse an append, because it is cut off and the record could be
+        lost.
+        """
         return (
             required_acks != ACKS_ALL
             or len(partition.maximal_isr) == 1
@@ -104,7 +107,9 @@ class IsrUpdates:
         )
 
     def surely_leads(self, partition: LeaderPartition) -> bool:
-        """Whether no other broker leads, or hasn't for longer than ``LATELY_S``."""
+        """Whether it is certain that no other broker has led this partition for longer than
+        ``LATELY_S``.
+        """
         if not self.is_cut_off:
             return True
         since_s = trio.current_time() - LATELY_S
@@ -126,19 +131,19 @@ class IsrUpdates:
         return registered is not None and registered.is_active and registered.epoch == broker_epoch
 
     def wanted(self, partition: LeaderPartition) -> None:
-        """Commit the proposal of a partition soon."""
+        """Commit the proposal of this partition soon."""
         if partition not in self._resting:
             self._asking[partition] = None
             self._asked.set()
 
     def brokers_changed(self) -> None:
-        """Have every partition look who may join now."""
+        """Make every partition check which followers may join now."""
         self._brokers_changed.set()
 
     # The tasks
 
     async def run(self) -> None:
-        """Look for lag, and commit proposals, for ever."""
+        """Look for followers that lag, and commit proposals, for ever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._look_for_lag)
             nursery.start_soon(self._look_at_brokers)
@@ -158,7 +163,7 @@ class IsrUpdates:
                 partition.look_at_brokers()
 
     async def _led(self) -> AsyncIterator[LeaderPartition]:
-        """The partitions with followers; other tasks have their turn in between."""
+        """The partitions with followers. Other tasks have their turn in between."""
         for number, partition in enumerate(self._broker.partitions(), 1):
             if number % PARTITIONS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
@@ -181,7 +186,7 @@ class IsrUpdates:
                 await self._commit(some)
 
     async def _commit(self, partitions: Sequence[LeaderPartition]) -> None:
-        """Commit what these partitions propose, and tell them what became of it."""
+        """Commit the proposals of these partitions, and report the results to them."""
         proposals = _Proposals(self._broker.node_id, partitions)
         rests: Iterable[LeaderPartition]
         try:
@@ -206,7 +211,7 @@ class IsrUpdates:
             self._settle(partition, proposals)
 
     def _settle(self, partition: LeaderPartition, proposals: "_Proposals") -> None:
-        """Tell a partition what the image has of it."""
+        """Give a partition its row of the current metadata."""
         row = _row(self._broker.image, partition)
         if row is None:
             return
@@ -220,7 +225,9 @@ class IsrUpdates:
 
 
 class _Proposals:
-    """The proposals of one commit: ``refused`` ones, and the ``wishes`` as ISR before and after."""
+    """The proposals of one commit: ``refused`` ones, and ``wishes``, each the ISR before and
+    after.
+    """
 
     def __init__(self, node_id: int, partitions: Sequence[LeaderPartition]) -> None:
         self.refused: list[LeaderPartition] = []

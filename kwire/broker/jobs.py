@@ -1,13 +1,12 @@
-"""The jobs of coordinators: long work in a thread, so that other requests have their turn.
+"""Long computations of coordinators, in threads, so that other requests have their turn.
 
 Rules:
 
-- One thread does the jobs of one kind of all coordinators, one after the other. More threads would
-  only take the interpreter from each other. Assignments don't wait for regular expressions, whose
-  cost a client chooses. No other kind of work waits for these threads.
-- An exception in a job is a bug. It is logged, and the coordinator gets the exception in place of
-  the result.
-- If a job's coordinator is gone, the job is not begun, and its result is dropped.
+- One thread does all jobs of one kind, one after the other. More threads would only take the
+  interpreter from each other. Assignments and regular expressions are two kinds, because clients
+  choose how much an expression costs. No other kind of work uses these threads.
+- An exception in a job is a bug. It is logged, and the coordinator gets it in place of a result.
+- If a job's coordinator is gone, the job isn't begun, or its result is dropped.
 """
 
 import logging

@@ -1,21 +1,21 @@
-"""A partition with followers, on its leader: who is in sync, and how far all of those have come.
+"""A partition with followers, on its leader: which replicas are in sync, and the high watermark.
 
 Rules:
 
-- The *maximal ISR* is what the metadata log says, and what this leader has proposed to add. The log
-  may take a proposal whose answer is lost, and then a leader could come from those it names. So a
-  proposal counts until the log tells that it was taken, or that it never will be.
-- The high watermark is the smallest end offset in the maximal ISR, and at most what is flushed here
-  if ``flush.messages`` asks for that. It never falls, and stands still while fewer replicas are in
-  sync than ``min.insync.replicas``, or than there are (KIP-966).
-- A follower outside of the maximal ISR that has caught up, and may join, holds the high watermark
-  back too. Otherwise the leader would run away from it just before it joins.
-- A follower joins if it has all records below the high watermark and those from before this leader
-  epoch, fetched in this epoch. While too few are in sync, the high watermark stands still and says
-  nothing of lag: then it also has to have caught up (KAFKA-19996).
-- A follower falls behind if it doesn't reach the end offset of ``replica.lag.time.max.ms`` before.
-  ``look`` notes end offsets at every half of that time, so that no append or fetch asks a clock.
-- An append wakes the followers. The high watermark wakes consumers, and who waits for ``acks=all``.
+- The *maximal ISR* is the ISR of the metadata, and the replicas that this leader has proposed to
+  add. If the answer to a proposal was lost, it may be accepted, and an added replica may become the
+  leader. So a proposal counts until the metadata shows that it was accepted, or never will be.
+- The high watermark is the smallest end offset in the maximal ISR. With ``flush.messages`` it is
+  also at most what is flushed here. It never falls. It stands still while the ISR has fewer
+  replicas than ``min.insync.replicas``, or than the partition has replicas (KIP-966).
+- A follower outside the maximal ISR that has caught up and may join holds the high watermark back,
+  too. Otherwise the leader would be ahead of it again just before it joins.
+- A follower joins if it has all records below the high watermark and all from before this leader
+  epoch, and has fetched them in this epoch. While too few replicas are in sync, the high watermark
+  stands still and doesn't show who lags. So the follower must also have caught up (KAFKA-19996).
+- A follower lags if it needs more than ``replica.lag.time.max.ms`` to reach the end of the log of
+  then. ``look`` stores log ends twice in that time, so that appends and fetches need no clock.
+- An append wakes followers. A new high watermark wakes consumers, and requests with ``acks=all``.
 
 Source: Partition, PartitionState and Replica of Kafka; KIP-497, KIP-841, KIP-903.
 """
@@ -35,18 +35,18 @@ from kwire.record.batch import RecordBatch
 
 
 class InSyncUpdates(Protocol):
-    """What a leader asks about other brokers, and whom it tells that the ISR has to change.
+    """What a leader needs to know of other brokers, and where it asks for changes of the ISR.
 
-    ``is_cut_off`` says that another broker may lead by now, unknown to this one.
+    ``is_cut_off`` says that another broker may lead by now, and this broker would not know.
     """
 
     is_cut_off: bool
 
     def refuses(self, partition: "LeaderPartition", required_acks: int) -> bool:
-        """Whether an append that is acknowledged while cut off could be lost."""
+        """Whether to refuse an append, because the record could be lost."""
 
     def surely_leads(self, partition: "LeaderPartition") -> bool:
-        """Whether no other broker leads, or hasn't for longer than a second."""
+        """Whether surely no other broker has led this partition for more than a second."""
 
     def is_active(self, node_id: int) -> bool:
         """Whether the broker is registered, not fenced, and not shutting down."""
@@ -55,14 +55,14 @@ class InSyncUpdates(Protocol):
         """Whether the broker is active and registered with this epoch (KIP-903)."""
 
     def wanted(self, partition: "LeaderPartition") -> None:
-        """Ask the partition for its ``proposal`` soon, and commit that."""
+        """Soon ask the partition for its ``proposal``, and commit it."""
 
 
 class LeaderPartition(Partition):
-    """One partition with followers on its leader, in one leader epoch.
+    """One partition with followers, on its leader, during one leader epoch.
 
-    ``row`` is the newest of the metadata; ``acks`` are the requests that wait for the high
-    watermark; ``replica_waiters`` are the followers' sessions.
+    ``row`` is its newest row in the metadata. ``acks`` are the requests that wait for the high
+    watermark. ``replica_waiters`` are the followers' sessions.
     """
 
     __slots__ = (
@@ -85,9 +85,9 @@ class LeaderPartition(Partition):
         updates: InSyncUpdates | None = None,
         high_watermark: int = 0,
     ) -> None:
-        """Lead from now on; the leader epoch begins at the log's end.
+        """Begin to lead. The leader epoch begins at the log's end.
 
-        ``high_watermark`` is what this broker knew of it as a follower, or before it stopped.
+        ``high_watermark`` is the one that this broker knew as a follower, or before it stopped.
         """
         Partition.__init__(self, topic, index, topic_id, log, leader_epoch, flusher)
         log.producers.keep_ended()
@@ -109,7 +109,7 @@ class LeaderPartition(Partition):
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The replicas in sync, and those that this leader has proposed to add."""
+        """The in-sync replicas, and the replicas that this leader has proposed to add."""
         added = [node for node in self.proposed if node not in self.in_sync]
         return (*self.in_sync, *added)
 
@@ -120,17 +120,17 @@ class LeaderPartition(Partition):
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether fewer replicas are in sync than have to be."""
+        """Whether the ISR has fewer replicas than ``min.insync.replicas``."""
         return self.isr_size < self.min_isr
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether a replica is out of sync; one that is being added doesn't count."""
+        """Whether a replica is out of sync. A replica that is being added doesn't count."""
         return self.isr_size < len(self.row.replicas) - len(self.row.adding)
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to no open transaction, and to no end of one that isn't replicated."""
+        """The first offset of a transaction that is open, or whose marker isn't replicated."""
         stable = self.log.producers.stable_offset(self.high_watermark)
         return max(stable, min(self.log.log_start_offset, self.high_watermark))
 
@@ -152,7 +152,7 @@ class LeaderPartition(Partition):
         self.advance()
 
     def update(self, row: PartitionImage) -> None:
-        """Take a newer row of the same leader epoch: proposals for older ones are over."""
+        """Take a newer row of the same leader epoch. Proposals for older rows are over."""
         if row.partition_epoch > self.row.partition_epoch:
             self._take(row)
             self.advance()
@@ -163,7 +163,7 @@ class LeaderPartition(Partition):
     def _take(self, row: PartitionImage) -> None:
         for node in set(self.in_sync).difference(row.isr):
             if node in self.followers and node in (self.proposed or self.in_sync):
-                # Not this leader took it out: its disk has failed, so its fetches count no more.
+                # Another broker removed it: its disk has failed, and its fetches no longer count.
                 self.followers[node].forget()
         self.row = row
         self.in_sync = row.isr
@@ -196,7 +196,7 @@ class LeaderPartition(Partition):
     # Proposals
 
     def _may_join(self, follower: Follower) -> bool:
-        """Whether a follower that isn't in sync may be; one that lags would be out again soon."""
+        """Whether a follower may join: not if it lags, and would soon be removed again."""
         end_offset = follower.end_offset
         return (
             end_offset >= self.high_watermark
@@ -210,7 +210,7 @@ class LeaderPartition(Partition):
         return follower.end_offset < self._due
 
     def wished_isr(self) -> tuple[int, ...]:
-        """The replicas that should be in sync: without those that lag, with those that may join."""
+        """The wished ISR: without followers that lag, with those that may join."""
         isr = []
         for node in self.in_sync:
             follower = self.followers.get(node)
@@ -220,15 +220,15 @@ class LeaderPartition(Partition):
         return (*isr, *(one.node_id for one in others if self._may_join(one)))
 
     def ask(self) -> None:
-        """Ask for a change of the ISR if one is due."""
+        """Ask for a change of the ISR if one is needed."""
         if not self.is_deleted and (self.row.is_recovering or self.wished_isr() != self.in_sync):
             self._updates.wanted(self)
 
     def propose(self, revision: int) -> tuple[int, ...] | None:
-        """The ISR to commit at a revision of the metadata; None if no change is due.
+        """The ISR to commit at a revision of the metadata; None if no change is needed.
 
-        It counts for the high watermark from now on, together with an earlier proposal that the
-        metadata may still take: one at the same revision.
+        The proposal counts for the high watermark from now on. So does an earlier proposal at the
+        same revision, because the metadata may still accept it.
         """
         wished = self.wished_isr()
         if self.is_deleted or (wished == self.in_sync and not self.row.is_recovering):
@@ -239,13 +239,13 @@ class LeaderPartition(Partition):
         return wished
 
     def withdraw(self, revision: int) -> None:
-        """Note that no proposal at an earlier revision of the metadata will be taken any more."""
+        """Forget the proposals at earlier revisions: none of them will be accepted."""
         if self.proposed and self.proposed_at < revision:
             self._note_proposal((), UNKNOWN)
             self.advance()
 
     def look(self) -> None:
-        """Find followers that lag; called each half of ``replica.lag.time.max.ms``."""
+        """Find followers that lag. Called every half of ``replica.lag.time.max.ms``."""
         self._due = self._at_look_before
         self._at_look_before, self._at_look = self._at_look, self.log.log_end_offset
         for follower in self.followers.values():
@@ -254,9 +254,9 @@ class LeaderPartition(Partition):
         self._look_at_followers()
 
     def look_at_brokers(self) -> None:
-        """Look again who may join, and whose records count, because brokers came or went."""
+        """Check again who may join and who counts, because brokers came or went."""
         self._look_at_followers()
-        self.wake()  # the low watermark is that of active brokers
+        self.wake()  # the low watermark is the smallest of the active brokers'
 
     def _look_at_followers(self) -> None:
         self._note_holding()
@@ -266,10 +266,10 @@ class LeaderPartition(Partition):
     # Followers
 
     def follower(self, node_id: int, *, names_epoch: bool) -> Follower:
-        """What is known of a follower.
+        """The state of a follower.
 
-        For another broker, KafkaError: UNKNOWN_LEADER_EPOCH if its fetch names the leader epoch,
-        because it may know of an assignment that isn't known here yet, else NOT_LEADER_OR_FOLLOWER.
+        KafkaError for a broker that is none: UNKNOWN_LEADER_EPOCH if its fetch names the leader
+        epoch, because it may know a newer assignment, otherwise NOT_LEADER_OR_FOLLOWER.
         """
         found = self.followers.get(node_id)
         if found is None:
@@ -280,7 +280,7 @@ class LeaderPartition(Partition):
     def followed(
         self, follower: Follower, end_offset: int, log_start_offset: int, broker_epoch: int
     ) -> None:
-        """Note what a fetch tells of its follower, which has all records before ``end_offset``.
+        """Store what a fetch tells: the follower has all records before ``end_offset``.
 
         Raises KafkaError (NOT_LEADER_OR_FOLLOWER) for a fetch from before a restart of the
         follower.
@@ -306,7 +306,7 @@ class LeaderPartition(Partition):
     # The high watermark
 
     def advance(self) -> None:
-        """Move the high watermark up to what all replicas have that it waits for."""
+        """Raise the high watermark to the offset that all replicas have for which it waits."""
         log = self.log
         if self.isr_size < self.min_isr:
             return
@@ -321,7 +321,7 @@ class LeaderPartition(Partition):
             self.advanced()
 
     def advanced(self) -> None:
-        """Tell everybody who waits for the high watermark."""
+        """Wake everybody who waits for the high watermark."""
         if self.acks:
             self.acks.reach(self.high_watermark)
         if self.waiters:
@@ -330,7 +330,7 @@ class LeaderPartition(Partition):
             replica.changed(False)
 
     def wait_for(self, offset: int, acks: Acks, slot: int) -> None:
-        """Settle ``slot`` when the high watermark reaches an offset, or when that can't be."""
+        """Settle ``slot`` when the high watermark reaches an offset, or can't any more."""
         self.acks.wait(offset, acks, slot)
         if self.is_deleted:
             self.acks.fail(_MOVED)
@@ -378,7 +378,7 @@ class LeaderPartition(Partition):
             replica.changed(True)
 
     def flushed(self) -> None:
-        """Move the high watermark after a run of syncs."""
+        """Raise the high watermark after syncs."""
         self.advance()
 
     def delete_records(self, before_offset: int) -> int:
@@ -389,7 +389,7 @@ class LeaderPartition(Partition):
         return low
 
     def delete(self) -> None:
-        """Lead no longer: everybody who waits is told."""
+        """Stop leading, and tell everybody who waits."""
         Partition.delete(self)
         self.acks.fail(_MOVED)
         for replica in list(self.replica_waiters):

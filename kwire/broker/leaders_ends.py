@@ -1,10 +1,13 @@
 """Asking a leader where its logs begin and end, for a follower that is outside of them."""
 
+import logging
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from kwire.broker.follower_partition import FollowerPartition
+from kwire.client.errors import ClientError
 from kwire.client.peer import Peer
+from kwire.errors import ErrorCode
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -12,8 +15,13 @@ from kwire.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
+log = logging.getLogger(__name__)
+
 LATEST = -1
 EARLIEST = -2
+
+Cuts: TypeAlias = list[tuple[FollowerPartition, int, bool]]
+"""Logs, where each has to end, and whether it begins anew there."""
 
 
 class Ends(NamedTuple):
@@ -21,6 +29,33 @@ class Ends(NamedTuple):
 
     start: int
     end: int
+
+
+async def cuts_into_range(
+    peer: Peer, leader: int, node_id: int, lost: Sequence[FollowerPartition]
+) -> tuple[Cuts, list[tuple[FollowerPartition, ErrorCode]]]:
+    """The cuts of logs that lie outside of their leader's, and those for which there is none.
+
+    Source: handleOutOfRangeError of Kafka.
+    """
+    try:
+        ends = await ends_of(peer, node_id, lost)
+    except ClientError as error:
+        log.info("asking broker %d for offsets: %s", leader, error)
+        ends = {}
+    cuts: Cuts = []
+    failed = []
+    for partition in lost:
+        found, end_offset = ends.get(partition), partition.log.log_end_offset
+        if found is None:
+            failed.append((partition, ErrorCode.OFFSET_NOT_AVAILABLE))
+        elif found.end < end_offset:
+            cuts.append((partition, found.end, False))
+        elif found.start > end_offset:
+            cuts.append((partition, found.start, True))
+        else:  # the leader has grown meanwhile, or will refuse the same again
+            failed.append((partition, ErrorCode.OFFSET_OUT_OF_RANGE))
+    return cuts, failed
 
 
 async def ends_of(

@@ -11,7 +11,8 @@ Rules:
 - A broker that stops says so in the commit that hands over what it leads. It serves on until it has
   followed that commit, so that clients learn of the new leaders from it.
 - A process that is proven dead (``proofs``) needs no end of its lease: its session is ended. The
-  controller looks at all others in this way, and they look at the controller.
+  controller looks at all others in this way, and they look at the controller. Whoever isn't the
+  controller only suspects the others (``suspects``).
 - ``reach`` knows whether this broker may have been deposed without knowing it.
 - What can't be reached now is tried again at the next look: after a change of sessions, and every
   ``broker.heartbeat.interval.ms``.
@@ -20,6 +21,7 @@ Rules:
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TypeAlias
 
 import trio
@@ -28,7 +30,7 @@ from kwire.broker.broker import Broker
 from kwire.broker.controller_duties import ControllerDuties, apart
 from kwire.broker.first_commits import commit_decision
 from kwire.broker.peers import inter_broker_address
-from kwire.broker.proofs import Proofs, Watched
+from kwire.broker.proofs import MOST_WATCHED, Proofs, Watched
 from kwire.broker.reach import Reach
 from kwire.client.peer import OpenStream, open_tcp
 from kwire.clock import Clock
@@ -56,6 +58,9 @@ Prepare: TypeAlias = Callable[[MetadataImage], Awaitable[None]]
 
 LEAVE_S = 3.0
 """So long a broker that stops tries to tell the others."""
+
+SOON_S = 0.05
+"""A process with a session registers as soon; until then nobody watches it."""
 
 
 class Membership:
@@ -125,6 +130,7 @@ class Membership:
         """Stay a member, for ever; NodeIdTaken if another process has taken the node id."""
         broker.commit_under(self.session.guard)
         self.reach.begin(self.session)
+        self._proofs.heard = partial(self._heard, broker)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.reach.run)
             nursery.start_soon(self._watch)
@@ -181,9 +187,10 @@ class Membership:
         await self._give_up_failed(broker)
         if sessions.controller is None and await self._duties.begin(broker, self.session):
             return 0
-        self._proofs.watch(self._watched(broker, sessions))
+        self._watch_others(broker, sessions)
         wait_ms = await self._duties.perform(broker, sessions, self._proofs.dead)
-        return max(min(wait_ms / 1000, self._look_every_s), 0)
+        look_every_s = SOON_S if _are_registering(broker.image, sessions) else self._look_every_s
+        return max(min(wait_ms / 1000, look_every_s), 0)
 
     async def _give_up_failed(self, broker: Broker) -> None:
         """Hand over replicas whose logs can't be used any more."""
@@ -206,16 +213,35 @@ class Membership:
         eligible = {*row.isr, *row.elr}
         return self._member.node_id in eligible and len(eligible) > 1
 
-    def _watched(self, broker: Broker, sessions: Sessions) -> dict[int, Watched]:
-        """The processes whose death this broker looks for: all others, or the controller's."""
-        holder = sessions.controller
+    def _watch_others(self, broker: Broker, sessions: Sessions) -> None:
+        """Watch all others, and prove the deaths of those that only this broker can prove."""
+        holder = None if sessions.controller is None else sessions.controller[0]
         controls = self._duties.is_held(sessions)
+        watched = self._watched(broker, sessions)
+        if not controls and len(watched) > MOST_WATCHED:
+            watched = {node: one for node, one in watched.items() if node == holder}
+        provable = [node for node in watched if controls or node == holder]
+        self._proofs.watch(watched, provable)
+        if broker.suspects is not None:
+            broker.suspects.meet(self._proofs.connected, broker.image)
+
+    def _heard(self, broker: Broker, node_id: int, is_there: bool) -> None:
+        """A connection to another broker has ended, or is there."""
+        if broker.suspects is None:
+            return
+        if is_there:
+            broker.suspects.meet([node_id], broker.image)
+            broker.suspects.answered(node_id)
+        else:
+            broker.suspects.lost(node_id, broker.image)
+
+    def _watched(self, broker: Broker, sessions: Sessions) -> dict[int, Watched]:
+        """The processes of the other brokers."""
         found = {}
         for node_id, registered in broker.image.brokers.items():
-            is_wanted = controls or (holder is not None and holder[0] == node_id)
             name = broker.config.inter_broker_name
             address = inter_broker_address(registered, name)
-            if node_id == self._member.node_id or not is_wanted or address is None:
+            if node_id == self._member.node_id or address is None:
                 continue
             member, guard = sessions.members.get(node_id, (None, None))
             if member is None and registered.is_fenced:
@@ -236,3 +262,11 @@ class Membership:
         node_id, incarnation, _ = self._member
         await broker.commit(apart(broker, unfence, node_id, incarnation))
         self.reach.begin(self.session)
+
+
+def _are_registering(image: MetadataImage, sessions: Sessions) -> bool:
+    """Whether a process has begun its session, and isn't registered yet."""
+    return any(
+        node_id not in image.brokers or image.brokers[node_id].incarnation != member.incarnation
+        for node_id, (member, _) in sessions.members.items()
+    )

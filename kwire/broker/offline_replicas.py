@@ -1,4 +1,4 @@
-"""Giving up the replicas of a failed data directory, so that others lead in their place.
+"""Giving up the replicas of a failed or full data directory, so that others lead in their place.
 
 Rules:
 
@@ -7,22 +7,29 @@ Rules:
   into the ISR.
 - A partition without another replica that has all records stays as it is, and answers
   KAFKA_STORAGE_ERROR: nobody else has what is on that disk.
+- A replica on a full disk does the same where another replica is in sync. So acknowledgements don't
+  wait for it until ``replica.lag.time.max.ms``. Its records are whole: it stays eligible. When
+  there is room, it is fetched again, and its leader takes it back into the ISR.
 - Who looks compares the image with the disks, at each failure and every second. So a change that
   the metadata store didn't take is tried again.
 
-Source: ReplicaManager.handleLogDirFailure, AssignReplicasToDirs of Kafka, KIP-858.
+Source: ReplicaManager.handleLogDirFailure, AssignReplicasToDirs of Kafka, KIP-858. In Kafka a full
+disk is a failed one.
 """
 
 import logging
+from functools import partial
 from typing import Protocol
 
 import trio
 
 from kwire.broker.commits import Decide
 from kwire.broker.fetchers import Fetchers
+from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.hosted_partitions import HostedPartitions
 from kwire.budget.threads import Threads
 from kwire.errors import KafkaError
+from kwire.log.checkpoints import TopicPartition
 from kwire.metadata.image import MetadataImage
 from kwire.metadata.partition_change import without_replicas
 
@@ -50,23 +57,38 @@ class OfflineReplicas:
     """The replicas of one broker that can't be used."""
 
     def __init__(self, broker: ReplicasBroker, hosted: HostedPartitions) -> None:
+        self._set_aside: set[FollowerPartition] = set()
+        """Those that aren't fetched until their disk has room."""
         self._broker = broker
         self._hosted = hosted
         self._is_committing = False
 
-    def look(self) -> None:
-        """Give up what is offline and still counts; never waits."""
+    def look(self) -> bool:
+        """Give up what is offline or full and still counts; never waits.
+
+        Returns whether to look again although no directory is full any more.
+        """
         broker = self._broker
-        failed = [one for one in self._hosted.followed() if one.is_offline]
-        if failed:
-            broker.fetchers.place(failed)
-        if self._is_committing or broker.is_stopping:
-            return
-        failed_here = [(one.topic, one.index) for one in self._hosted.hosted() if one.is_offline]
+        followed = self._hosted.followed()
+        full = {one for one in followed if one.log.health.is_full}
+        moved = [one for one in followed if one.is_offline or one in self._set_aside ^ full]
+        self._set_aside = full
+        if moved:
+            broker.fetchers.place(moved)
+        if not (self._is_committing or broker.is_stopping):
+            self._give_up_what_counts()
+        return bool(full)
+
+    def _give_up_what_counts(self) -> None:
+        image, hosted = self._broker.image, self._hosted.hosted()
+        failed_here = [(one.topic, one.index) for one in hosted if one.is_offline]
         offline = frozenset([*failed_here, *self._hosted.offline()])
-        if any(self._counts(broker.image, *key) for key in offline):
+        full = frozenset((one.topic, one.index) for one in hosted if one.log.health.is_full)
+        if any(self._counts(image, *key) for key in offline) or any(
+            self._is_in_sync(image, *key) for key in full
+        ):
             self._is_committing = True
-            broker.background.start_soon(self._commit, offline)
+            self._broker.background.start_soon(self._commit, offline, full - offline)
 
     def _counts(self, image: MetadataImage, topic: str, index: int) -> bool:
         """Whether a replica here counts as one with all records, and isn't the only one."""
@@ -76,19 +98,32 @@ class OfflineReplicas:
         counted = {*row.isr, *row.elr}
         return self._broker.node_id in counted and len(counted) > 1
 
-    async def _commit(self, offline: frozenset[tuple[str, int]]) -> None:
-        broker = self._broker
+    def _is_in_sync(self, image: MetadataImage, topic: str, index: int) -> bool:
+        """Whether a replica here is in sync, and isn't the only one."""
+        row = image.partition(topic, index)
+        return row is not None and self._broker.node_id in row.isr and len(row.isr) > 1
+
+    async def _commit(
+        self, offline: frozenset[TopicPartition], full: frozenset[TopicPartition]
+    ) -> None:
         try:
-            await broker.commit(
-                lambda image: broker.threads.computing.run(
-                    without_replicas,
-                    image,
-                    broker.node_id,
-                    lambda topic, index: (topic.name, index) in offline,
-                )
-            )
-            log.warning("%d replicas of this broker are offline: others take over", len(offline))
+            for lost, are_whole in ((offline, False), (full, True)):
+                if lost:
+                    await self._give_up(lost, are_whole=are_whole)
         except KafkaError as error:
             log.warning("cannot give up the replicas that are offline yet: %s", error)
         finally:
             self._is_committing = False
+
+    async def _give_up(self, lost: frozenset[TopicPartition], *, are_whole: bool) -> None:
+        broker = self._broker
+        await broker.commit(
+            lambda image: broker.threads.computing.run(
+                partial(without_replicas, are_whole=are_whole),
+                image,
+                broker.node_id,
+                lambda topic, index: (topic.name, index) in lost,
+            )
+        )
+        why = "have no room" if are_whole else "are offline"
+        log.warning("%d replicas of this broker %s: others take over", len(lost), why)

@@ -1,12 +1,13 @@
-"""What the data directories of a broker in a cluster hold, for its registration.
+"""Which replicas a broker of a cluster has in its data directories; it registers with this list.
 
 Rules:
 
-- While a directory is offline, a log that isn't found may be in it: such a replica isn't lost.
-- Logs that never had a record are made before the broker is unfenced. So a log that is missing
-  although its partition was led is always a loss.
-- After a power cut all replicas may lack records at their ends, if the last stop wasn't clean.
-- Each start names the partitions whose only replica is lost, and what to do.
+- While a directory is offline, a replica that isn't found may be in it. It is not reported as lost.
+- A broker creates the logs of new partitions before it is unfenced. So if the log of a partition
+  that once had a leader is missing, its records are lost.
+- If the last stop wasn't clean and the machine has restarted, all replicas may lack records at the
+  end.
+- At each start, the log names the partitions whose only replica is lost, and says what to do.
 """
 
 import logging
@@ -21,7 +22,7 @@ from kwire.metadata.lost_replicas import OFFLINE, Held, Replica, lost_partitions
 log = logging.getLogger(__name__)
 
 SHOWN = 20
-"""How many lost partitions the line in the log names."""
+"""How many lost partitions one line of the log names."""
 
 
 def locks(manager: LogManager) -> tuple[str, ...]:

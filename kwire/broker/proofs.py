@@ -5,8 +5,10 @@ of the death in a tenth of a second, and need not wait until the session ends in
 
 Rules:
 
-- The controller holds a connection to each other broker, and each broker holds one to the
-  controller's. Nothing is sent on it. A connection that ends proves nothing by itself.
+- Each broker holds a connection to each other one, or to the controller's alone where there are
+  more than ``MOST_WATCHED``; the controller always watches all. Nothing is sent on it. A connection
+  that ends proves nothing by itself. But the broker is suspected (``kwire.broker.suspects``).
+- The controller proves the deaths of others, and the others prove the controller's.
 - The proof is a connection that has ended, and an address that then refuses two connections, one
   shortly after the other. An address that doesn't answer, or that never took a connection, proves
   nothing: a lost machine or a frozen process is left to the end of its session.
@@ -18,7 +20,7 @@ Rules:
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -40,6 +42,11 @@ PAUSE_S = 1.0
 """The first and the longest pause before a connection that has ended, or could not be opened, is
 tried again. A process that dies may take connections for a moment after it has ended others."""
 
+STEADY_S = 0.05
+"""A connection that lasts so long is one to a process that lives."""
+
+MOST_WATCHED = 64
+
 
 class Watched(NamedTuple):
     """A process to watch: its node id, incarnation, address, and its session if it has one."""
@@ -53,7 +60,8 @@ class Watched(NamedTuple):
 class Proofs:
     """The watched processes of one broker; ``run`` has to run.
 
-    ``tell`` is called for each that is proven dead.
+    ``tell`` is called for each that is proven dead. ``heard`` is called with the node id and False
+    when a connection ends, and with True when there is one again.
     """
 
     def __init__(
@@ -63,7 +71,12 @@ class Proofs:
         self._store = store
         self._open_stream = open_stream
         self._tell = tell
+        self.connected: set[int] = set()
+        """The brokers to which there is a connection: their node ids."""
+        self.heard: Callable[[int, bool], object] = lambda _node_id, _is_there: None
         self._watching: dict[Watched, trio.CancelScope] = {}
+        self._provable: Collection[int] = ()
+        self._more_provable = trio.Event()
         self._nursery: trio.Nursery | None = None
 
     @property
@@ -76,8 +89,12 @@ class Proofs:
         async with trio.open_nursery() as self._nursery:
             await trio.sleep_forever()
 
-    def watch(self, wanted: Mapping[int, Watched]) -> None:
-        """Watch these processes from now on, and no others."""
+    def watch(self, wanted: Mapping[int, Watched], provable: Collection[int]) -> None:
+        """Watch these processes from now on, and no others; prove the deaths of the provable."""
+        if not set(provable) <= set(self._provable):
+            self._more_provable.set()
+            self._more_provable = trio.Event()
+        self._provable = provable
         self._ended = {
             one: session
             for one, session in self._ended.items()
@@ -101,14 +118,30 @@ class Proofs:
                 stream = await self._connect(watched.address)
                 if stream is not None:
                     had_connection = True
-                    await _wait_end(stream)
+                    await self._wait_end(watched.node_id, stream)
                     if trio.current_time() - began_s > PAUSE_S:
                         pause_s = FIRST_PAUSE_S
-                if had_connection and await self._refuses(watched.address):
+                is_provable = had_connection and watched.node_id in self._provable
+                if is_provable and await self._refuses(watched.address):
                     break
-                await trio.sleep(pause_s)
+                with trio.move_on_after(pause_s):
+                    await self._more_provable.wait()
                 pause_s = min(2 * pause_s, PAUSE_S)
             await self._note_dead(watched)
+
+    async def _wait_end(self, node_id: int, stream: trio.abc.Stream) -> None:
+        """Wait until the other side has ended a connection."""
+        self.connected.add(node_id)
+        try:
+            with trio.move_on_after(STEADY_S):
+                await _read_to_end(stream)
+                return
+            self.heard(node_id, True)
+            await _read_to_end(stream)
+            self.heard(node_id, False)
+        finally:
+            self.connected.discard(node_id)
+            await trio.aclose_forcefully(stream)
 
     async def _note_dead(self, watched: Watched) -> None:
         host, port = watched.address
@@ -155,15 +188,13 @@ def _stays_dead(wanted: Watched | None, incarnation: str, ended: Guard | None) -
     return wanted.session is None or wanted.session == ended
 
 
-async def _wait_end(stream: trio.abc.Stream) -> None:
-    """Wait until the other side has ended a connection."""
+async def _read_to_end(stream: trio.abc.Stream) -> None:
+    """Read until the other side has ended a connection."""
     try:
         while await stream.receive_some(1):
             pass
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         pass
-    finally:
-        await trio.aclose_forcefully(stream)
 
 
 def _is_refusal(error: BaseException) -> bool:

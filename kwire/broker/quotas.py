@@ -1,12 +1,13 @@
-"""The client quotas in force on this broker, and who waits because of them.
+"""The client quotas that apply on this broker, and the clients that wait because of them.
 
 Rules:
 
-- A broker has this only while the cluster has quotas of users or client ids. Without any, a request
-  costs one look at an attribute.
-- Each broker counts what it serves itself, so a quota of a cluster counts once for each broker.
-- A client that waits holds no task. Its connection isn't read until its time is over, the last
-  quota is removed, or the broker stops.
+- A broker has this object only while the cluster has quotas for users or client ids. Without it, a
+  request costs one look at an attribute.
+- Each broker counts only its own requests. So a client that uses three brokers may use a quota
+  three times.
+- A client that waits occupies no task. The broker doesn't read from its connection until the time
+  is over, the last quota is removed, or the broker stops.
 
 Source: QuotaFactory.QuotaManagers of Kafka; KIP-13, KIP-219.
 """
@@ -23,7 +24,7 @@ from kwire.security.principal import Principal
 
 
 class Metered(Protocol):
-    """The broker whose clients are counted."""
+    """What the quotas need of the broker."""
 
     clock: Clock
     tally: Tally
@@ -33,18 +34,18 @@ class Metered(Protocol):
 
 
 class Pausing(Protocol):
-    """The end of a client's wait."""
+    """The wait of one client."""
 
     def set(self) -> None:
         """End it."""
 
 
 class Quotas:
-    """What clients of one broker have used, and what they may.
+    """What the clients of one broker have used, and what they may use.
 
-    - ``pauses``: the waits of clients that are on.
-    - ``throttled``: how many requests had to be followed by a wait, by the kind of quota.
-    - ``throttled_ms``: how long these waits were together.
+    - ``pauses``: the clients' waits that have not ended.
+    - ``throttled``: the number of requests after which a client had to wait, by the kind of quota.
+    - ``throttled_ms``: the sum of these waits.
     """
 
     def __init__(self, broker: Metered) -> None:
@@ -75,8 +76,9 @@ class Quotas:
     ) -> tuple[int, bool]:
         """Count the records that a consumer would get.
 
-        Returns how many ms it has to wait, and whether it gets them all the same. It does if it has
-        used nothing: a batch may be larger than all that the quota ever allows at once.
+        Returns the consumer's wait in ms, and whether it gets the records nevertheless. It does if
+        it has used nothing yet: one batch may be larger than everything that the quota ever allows
+        at once.
         """
         meter = self.of(principal, client_id).fetch
         if meter is None:
@@ -112,9 +114,9 @@ def followed(quotas: Quotas | None, broker: Metered, wanted: ClientQuotas) -> Qu
 
 
 class Mutations:
-    """The partitions that one request creates or deletes, counted for its client's quota.
+    """Counts the partitions that one request creates or deletes, against its client's quota.
 
-    A strict one refuses what goes beyond (KIP-599); otherwise the client only has to wait.
+    A strict count refuses what exceeds the quota (KIP-599). Otherwise the client only has to wait.
     """
 
     def __init__(self, quotas: Quotas, meter: BucketMeter, *, is_strict: bool) -> None:

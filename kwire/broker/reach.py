@@ -1,16 +1,16 @@
-"""Whether this broker reaches the metadata store, or may have been deposed without knowing it.
+"""Whether this broker reaches the metadata store, or other brokers may lead in its place by now.
 
 Rules:
 
-- A broker is *cut off* from the deadline of its session on: the time before the last keepalive that
-  was answered was sent, and the session's time less a tenth. It also is when the store says that
-  the session is over. From then on others may elect leaders in its place.
-- The clock is one that goes on while the machine sleeps. The poller looks once in each turn, before
-  it serves anything: a process that was stopped acknowledges nothing as if no time had passed.
-- It is cut off no more when the store answers again, or when it has registered with a new session.
-- A broker that stops ends its session itself: it is cut off too, and the log says nothing of it.
+- A broker is *cut off* after the deadline of its session in the store. The deadline is the time
+  when it sent the last keepalive that was answered, plus the session's time less a tenth. It is
+  also cut off if the store says that the session is over. After that, others may elect new leaders.
+- The clock goes on while the machine sleeps. The poller checks the deadline in each turn before it
+  serves requests. So a process that was stopped for a while acknowledges nothing too late.
+- The broker is no longer cut off when the store answers again, or when it has a new session.
+- A broker that stops ends its session itself. Then it is cut off too, and the log doesn't warn.
 
-What a broker refuses meanwhile, ``IsrUpdates.refuses`` says.
+``IsrUpdates.refuses`` says what a broker refuses while it is cut off.
 """
 
 import logging
@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 
 SOON_S = 0.05
 LATE_S = 1.0
-"""How often ``run`` looks, where no deadline is nearer."""
+"""The longest time between two checks of the task ``run``."""
 
 
 class Reach:
-    """Looks at the session of one broker; ``told`` is called whenever ``is_out`` has changed."""
+    """Watches the session of one broker. ``told`` is called whenever ``is_out`` changes."""
 
     def __init__(self, steady_ms: Callable[[], int]) -> None:
         self.is_out = False

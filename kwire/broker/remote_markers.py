@@ -5,18 +5,19 @@ Rules:
 - A marker counts as written when its broker has answered. A partition whose broker doesn't answer,
   or no longer leads it, is tried again with the newer image. So a marker may be written twice,
   which changes nothing: the transaction it ends is over.
-- Each broker is asked one request at a time. Markers that are decided meanwhile wait, and go
-  together in the next one: many transactions that end at once cost few requests.
+- Transactions that end at once share requests (``shared_requests``).
 
 Source: TransactionMarkerChannelManager of Kafka.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import trio
 
 from kwire.broker.markers import EndMarker, MarkedBroker
+from kwire.broker.shared_requests import SharedRequests, Wanted
 from kwire.coordinator.transaction.state import TopicPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.write_txn_markers import (
@@ -51,26 +52,23 @@ def leaders_elsewhere(
     return found
 
 
-class _Wanted:
-    """A marker for partitions of one broker; ``done`` is set when its result is known."""
+class _Wanted(Wanted):
+    """A marker for partitions of one broker, and the error codes of those that were answered."""
 
-    __slots__ = ("codes", "done", "failure", "marker", "partitions")
+    __slots__ = ("codes", "marker", "partitions")
 
     def __init__(self, marker: EndMarker, partitions: list[TopicPartition]) -> None:
+        super().__init__()
         self.marker = marker
         self.partitions = partitions
         self.codes: dict[TopicPartition, ErrorCode] = {}
-        self.failure: KafkaError | None = None
-        self.done = trio.Event()
 
 
 class RemoteMarkers:
     """The markers of one broker's transactions for other brokers; requests run in ``nursery``."""
 
     def __init__(self, broker: MarkedBroker, nursery: trio.Nursery) -> None:
-        self._broker = broker
-        self._nursery = nursery
-        self._waiting: dict[int, list[_Wanted]] = {}
+        self._requests = SharedRequests(nursery, _chosen, partial(_ask, broker))
 
     async def send(self, marker: EndMarker, leaders: dict[TopicPartition, int]) -> Sent:
         """Send a marker to every leader, to all at the same time."""
@@ -79,11 +77,7 @@ class RemoteMarkers:
             by_node.setdefault(leader, []).append(partition)
         wanted = {node_id: _Wanted(marker, some) for node_id, some in by_node.items()}
         for node_id, one in wanted.items():
-            if node_id in self._waiting:
-                self._waiting[node_id].append(one)
-            else:
-                self._waiting[node_id] = [one]
-                self._nursery.start_soon(self._ask_all, node_id)
+            self._requests.add(node_id, one)
         sent = Sent({}, None)
         for one in wanted.values():
             await one.done.wait()
@@ -91,24 +85,9 @@ class RemoteMarkers:
             sent = sent._replace(failure=sent.failure or one.failure)
         return sent
 
-    async def _ask_all(self, node_id: int) -> None:
-        """Ask a broker until no marker waits for it."""
-        waiting = self._waiting[node_id]
-        while waiting:
-            together = _taken(waiting)
-            try:
-                await _ask(self._broker, node_id, together)
-            except KafkaError as error:
-                for one in together:
-                    one.failure = KafkaError(error.code, error.message)
-                    one.failure.__cause__ = error
-            for one in together:
-                one.done.set()
-        del self._waiting[node_id]
 
-
-def _taken(waiting: list[_Wanted]) -> list[_Wanted]:
-    """Take what goes in the next request: one marker of each producer, and not too many."""
+def _chosen(waiting: Sequence[_Wanted]) -> list[_Wanted]:
+    """What goes in the next request: one marker of each producer, in order, and not too many."""
     together: dict[int, _Wanted] = {}
     partitions = 0
     for one in waiting:
@@ -116,7 +95,6 @@ def _taken(waiting: list[_Wanted]) -> list[_Wanted]:
             break
         together[one.marker.producer_id] = one
         partitions += len(one.partitions)
-    del waiting[: len(together)]
     return list(together.values())
 
 
@@ -127,9 +105,9 @@ async def _ask(broker: MarkedBroker, node_id: int, together: list[_Wanted]) -> N
         raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader")
     request = WriteTxnMarkersRequest(markers=[_encoded(one) for one in together])
     answer = await broker.peers.ask(node_id, request, WriteTxnMarkersResponse)
-    by_producer = {one.marker.producer_id: one for one in together}
+    by_producer = {one.marker.producer_id: one.codes for one in together}
     for result in answer.markers:
-        codes = by_producer[result.producer_id].codes
+        codes = by_producer.get(result.producer_id, {})
         for told in result.topics:
             for row in told.partitions:
                 codes[told.name, row.partition_index] = ErrorCode(row.error_code)

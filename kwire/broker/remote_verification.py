@@ -8,10 +8,15 @@ the written record. So the question leaves a note at the partition. A marker of 
 the note, also while the question is under way. Only a write that finds its note, with the answer in
 it, may happen.
 
+Questions of many producers share requests (``remote_coordinators``). A question may be about
+several partitions, of which some belong to the transaction and others don't: each has an answer of
+its own.
+
 Source: VerificationGuard, AddPartitionsToTxnManager of Kafka.
 """
 
 from collections.abc import Iterable
+from itertools import islice
 
 from kwire.broker.basis import Basis
 from kwire.broker.broker import Broker
@@ -19,8 +24,6 @@ from kwire.broker.notes import Note
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
@@ -28,38 +31,49 @@ from kwire.protocol.messages.add_partitions_to_txn import (
 MOST_NOTES = 100_000
 """If there are more notes, all are forgotten: the next writes ask again."""
 
+MOST_OTHERS = 1000
+"""A question is about no more further partitions."""
+
 _PASSING = (
     ErrorCode.BROKER_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
 
+_NOT_ANSWERED = ErrorCode.COORDINATOR_NOT_AVAILABLE
+"""What a partition has of which the answer says nothing: the client tries again."""
+
 
 class Question:
-    """A question to a coordinator on another broker; ``wait`` asks it."""
+    """A question about a write to a partition; ``wait`` asks it."""
 
     def __init__(
         self,
         broker: Broker,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
-        partitions: Iterable[TopicPartition],
+        asked: TopicPartition,
+        others: Iterable[TopicPartition] = (),
         *,
         adds: bool,
         knows_abortable: bool,
     ) -> None:
         """Leave the notes. ``adds`` adds the partitions, otherwise they must have been added.
 
-        ``knows_abortable`` says whether the client knows TRANSACTION_ABORTABLE.
+        ``others`` are partitions to which the producer writes next. What is said of them counts,
+        but is no error of this write. ``knows_abortable`` says whether the client knows
+        TRANSACTION_ABORTABLE.
         """
         self._broker = broker
         self._transactional_id = transactional_id
         self._producer = producer
+        self._asked = asked
         self._adds = adds
         self._knows_abortable = knows_abortable
         if len(broker.verified) > MOST_NOTES:
             broker.verified.clear()
-        self._notes = {(topic, index): self._note(topic, index) for topic, index in partitions}
+        together = dict.fromkeys((asked, *islice(others, MOST_OTHERS)))
+        self._notes = {(topic, index): self._note(topic, index) for topic, index in together}
 
     def _note(self, topic: str, index: int) -> Note:
         """The note of this epoch at a partition, which questions at the same time share.
@@ -78,27 +92,34 @@ class Question:
 
         COORDINATOR_LOAD_IN_PROGRESS stands for all reasons to try again later.
         """
+        codes: dict[TopicPartition, ErrorCode] = {}
         try:
-            await self._ask()
+            codes = await self._ask()
         except KafkaError as error:
-            self._forget()
-            if error.code is ErrorCode.PRODUCER_FENCED:
-                raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
-            if error.code in _PASSING:
-                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
-            is_new = error.code is ErrorCode.TRANSACTION_ABORTABLE
-            if is_new and not self._knows_abortable:
-                raise KafkaError(ErrorCode.INVALID_TXN_STATE, error.message) from error
-            raise
-        except BaseException:
-            self._forget()
-            raise
-        for note in self._notes.values():
-            note.is_answered = True
+            raise self._told(error) from error
+        finally:  # also when the client is gone
+            for partition, note in self._notes.items():
+                if codes.get(partition, _NOT_ANSWERED) is ErrorCode.NONE:
+                    note.is_answered = True
+                else:
+                    self._forget(*partition, note)
+        code = codes.get(self._asked, _NOT_ANSWERED)
+        if code is not ErrorCode.NONE:
+            raise self._told(KafkaError(code, "another broker coordinates the transaction"))
 
-    async def _ask(self) -> None:
-        broker = self._broker
-        node_id = broker.transactions.homes.leader_for(self._transactional_id)
+    def _told(self, error: KafkaError) -> KafkaError:
+        """What the client is told of an error: a code that its version knows."""
+        code = error.code
+        if code is ErrorCode.PRODUCER_FENCED:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        elif code in _PASSING:
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        elif code is ErrorCode.TRANSACTION_ABORTABLE and not self._knows_abortable:
+            code = ErrorCode.INVALID_TXN_STATE
+        return KafkaError(code, error.message)
+
+    async def _ask(self) -> dict[TopicPartition, ErrorCode]:
+        """The error code of each partition."""
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for topic, index in self._notes:
             named = topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic, partitions=[]))
@@ -110,26 +131,13 @@ class Question:
             verify_only=not self._adds,
             topics=list(topics.values()),
         )
-        answer = await broker.peers.ask(
-            node_id,
-            AddPartitionsToTxnRequest(transactions=[transaction]),
-            AddPartitionsToTxnResponse,
-        )
-        codes = [answer.error_code]
-        for result in answer.results_by_transaction:
-            for told in result.topic_results:
-                codes += [row.partition_error_code for row in told.results_by_partition]
-        for code in codes:
-            if code:
-                text = f"broker {node_id} coordinates the transaction"
-                raise KafkaError(ErrorCode(code), text)
+        return await self._broker.transactions.elsewhere.ask(transaction)
 
-    def _forget(self) -> None:
+    def _forget(self, topic: str, index: int, note: Note) -> None:
         verified = self._broker.verified
-        for (topic, index), note in self._notes.items():
-            key = topic, index, self._producer.producer_id
-            if verified.get(key) is note:
-                del verified[key]
+        key = topic, index, self._producer.producer_id
+        if verified.get(key) is note:
+            del verified[key]
 
 
 class LocalQuestion(Question):
@@ -139,15 +147,16 @@ class LocalQuestion(Question):
         self,
         broker: Broker,
         producer: ProducerIdAndEpoch,
-        partitions: Iterable[TopicPartition],
+        asked: TopicPartition,
         basis: Basis,
     ) -> None:
-        """Leave the notes for what the coordinator has just said."""
-        super().__init__(broker, "", producer, partitions, adds=False, knows_abortable=True)
+        """Leave the note for what the coordinator has just said."""
+        super().__init__(broker, "", producer, asked, adds=False, knows_abortable=True)
         self._basis = basis
 
-    async def _ask(self) -> None:
+    async def _ask(self) -> dict[TopicPartition, ErrorCode]:
         await self._basis.replicated()
+        return {self._asked: ErrorCode.NONE}
 
 
 def _leader_epoch(broker: Broker, topic: str, index: int) -> int:

@@ -1,13 +1,14 @@
-"""Moves of replicas between the data directories of this broker (AlterReplicaLogDirs, KIP-113).
+"""Moves replicas between the data directories of this broker (AlterReplicaLogDirs, KIP-113).
 
 Rules:
 
-- One task moves all replicas, a piece of each in turn. Threads copy; clients and followers of the
-  partitions go on (``kwire.log.moving``).
-- ``replica.alter.log.dirs.io.max.bytes.per.second`` bounds all moves together.
-- A request for another directory gives up the move before. One for the directory where the replica
-  is ends it.
-- Moves that an earlier process didn't finish begin anew when their partition is here.
+- One task moves all replicas. It copies a piece of each replica in turn. Threads do the copying,
+  and clients and followers keep using the partitions (``kwire.log.moving``).
+- ``replica.alter.log.dirs.io.max.bytes.per.second`` limits the rate of all moves together.
+- A second request for a replica replaces its move. A request for the directory where the replica
+  already is cancels the move.
+- A move that was unfinished when the broker stopped begins again when the broker serves the
+  partition.
 
 Source: ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager of Kafka.
 """
@@ -33,11 +34,11 @@ log = logging.getLogger(__name__)
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 CONTROLLERS_TOPIC = "__cluster_metadata"
 PAUSE_S = 0.05
-"""How long the task rests when no move could go on, as while logs are cut."""
+"""How long the task pauses if no move could do a step, for example while logs are truncated."""
 
 
 class MovingBroker(Protocol):
-    """A broker that moves its replicas."""
+    """What ``ReplicaMoves`` needs of its broker."""
 
     node_id: int
     image: MetadataImage
@@ -47,17 +48,17 @@ class MovingBroker(Protocol):
     background: trio.Nursery
 
     def replica(self, topic: str, index: int) -> Hosted | None:
-        """A replica of this broker."""
+        """The replica of a partition on this broker."""
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether a replica of this broker can't be served."""
+        """Whether this broker has a replica of a partition but can't serve it."""
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks of all replicas."""
 
 
 class ReplicaMoves:
-    """The moves of one broker; its task begins with the first of them."""
+    """The moves of one broker. The task starts with the first move."""
 
     def __init__(self, broker: MovingBroker) -> None:
         self._broker = broker
@@ -69,11 +70,12 @@ class ReplicaMoves:
         broker.background.start_soon(self.run)
 
     def all(self) -> list[Move]:
-        """The moves that are under way."""
+        """The unfinished moves."""
         return [move for move in self._moves.values() if not move.is_over]
 
     async def ask(self, key: TopicPartition, path: str) -> None:
-        """Have a replica be moved to a directory, or made there if it isn't here yet.
+        """Move a replica to a directory, or create it there later if this broker doesn't have it
+        yet.
 
         Raises KafkaError: INVALID_TOPIC_EXCEPTION, LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR,
         UNKNOWN_TOPIC_OR_PARTITION, and REPLICA_NOT_AVAILABLE for a replica that isn't here yet.
@@ -117,7 +119,9 @@ class ReplicaMoves:
         self._changed.set()
 
     async def resume(self) -> None:
-        """Begin the unfinished moves of an earlier process whose partitions are here by now."""
+        """Begin the moves again that an earlier process left unfinished, for partitions served by
+        now.
+        """
         for data in self._broker.log_manager.data_directories:
             for key, path in list(data.unfinished.items()):
                 if self._broker.replica(*key) is not None:
@@ -141,7 +145,7 @@ class ReplicaMoves:
                 await trio.sleep(PAUSE_S)
 
     async def _go_on(self, move: Move) -> bool:
-        """Take a move one step further; whether it could go on."""
+        """Do the next step of a move. Returns whether there was anything to do."""
         try:
             if not move.is_over:
                 return await self._step(move)
@@ -174,20 +178,22 @@ class ReplicaMoves:
         return True
 
     def _rate(self) -> float:
-        """How many bytes may be copied in a second; 0 stops all moves."""
+        """The allowed rate of all moves in bytes per second; 0 pauses them."""
         image, kind = self._broker.image, ConfigResourceType.BROKER
         configs = {**image.config(kind, ""), **image.config(kind, str(self._broker.node_id))}
         return float(configs.get(RATE, "inf"))
 
     async def _wait(self, seconds: float) -> None:
-        """Wait until what was copied before has taken its time; the next piece takes this long."""
+        """Wait until the rate allows to copy the next piece, which takes up the rate for
+        ``seconds``.
+        """
         now_s = trio.current_time()
         wait_s, self._free_s = self._free_s - now_s, max(self._free_s, now_s) + seconds
         if wait_s > 0:
             await trio.sleep(wait_s)
 
     async def _give_up(self, move: Move) -> None:
-        """Forget a move, and remove what it has copied."""
+        """Cancel a move, and remove its unfinished copy."""
         self._forget(move)
         try:
             await self._broker.threads.housekeeping.run(move.drop)

@@ -1,15 +1,17 @@
-"""The sessions of followers: what each has of the partitions that it fetches from this leader.
+"""The fetch sessions of followers, on their leader: which partitions each follower fetches, and
+where it is in each.
 
 Rules:
 
-- A follower's session keeps a set of *dirty* partitions: those that may have news for it. An
-  append, a new high watermark or log start offset, and a change of the leadership put a partition
-  there; so does the follower by naming it. A fetch looks at dirty partitions only, and takes those
-  out that have no news. So it costs what has changed, however many partitions the session has.
-- The set is in order: a partition whose records were told goes behind the others.
-- Ids and epochs of sessions are those of KIP-227; see ``fetch_sessions``. A broker has few
-  sessions: one for each of its fetchers. Its newer registration ends those of the older ones.
-- All sessions together have at most ``kwire.fetch.session.cache.max.partitions``.
+- A session has a set of *dirty* partitions: those that may have news for the follower. A partition
+  becomes dirty by an append, by a new high watermark or log start offset, by a change of its
+  leadership, and when the follower names it in a request. A fetch looks at dirty partitions only,
+  and takes those without news out of the set. So a fetch costs as much as has changed, however many
+  partitions the session has.
+- The set is ordered. A partition whose records were sent goes behind the others.
+- Session ids and epochs work as in KIP-227 (``fetch_sessions``). A broker has one session for each
+  of its fetchers. After its restart, its new registration ends its older sessions.
+- All sessions together have at most ``kwire.fetch.session.cache.max.partitions`` partitions.
 """
 
 from collections.abc import Callable
@@ -27,14 +29,18 @@ if TYPE_CHECKING:
     from kwire.broker.partition import Waiter
 
 MOST_OF_A_BROKER = 16
-"""So many sessions a broker has; it needs ``num.replica.fetchers``, and as many that are ending."""
+"""The most sessions of one broker. It needs ``num.replica.fetchers``, and while those end and begin
+again, twice as many."""
 
 NOT_TOLD = 0x7FFFFFFFFFFFFFFF
-"""The high watermark of a follower that doesn't tell it: nothing is news to it."""
+"""Stands for the high watermark of a follower that does not report it: no later one is news to
+it."""
 
 
 class Tail(NamedTuple):
-    """The end of a log as a follower has read it: from ``offset`` on, all lies at ``position``."""
+    """The last read position of a follower: ``offset`` and all after it lie at ``position`` in the
+    file.
+    """
 
     segment: LogSegment
     offset: int
@@ -42,10 +48,10 @@ class Tail(NamedTuple):
 
 
 class ReplicaPosition:
-    """A partition of a session: where its follower is, and what it was told last.
+    """A partition of a session: where the follower is, and what the leader has told it last.
 
     ``partition`` is None until the leader is found, and after it leads no longer. ``is_new`` says
-    that the follower has named the partition since the leader noted what that tells.
+    that the follower has named the partition, and the leader has not yet processed what it said.
     """
 
     __slots__ = (
@@ -80,7 +86,7 @@ class ReplicaPosition:
         max_bytes: int,
         high_watermark: int = NOT_TOLD,
     ) -> None:
-        """Note what the follower tells."""
+        """Store what the follower says about the partition."""
         self.current_leader_epoch = leader_epoch
         self.fetch_offset = fetch_offset
         self.last_fetched_epoch = last_fetched_epoch
@@ -91,12 +97,12 @@ class ReplicaPosition:
         self.session.dirty[self] = None
 
     def told(self, high_watermark: int, log_start_offset: int) -> None:
-        """Note what the follower is told."""
+        """Store what the response tells the follower."""
         self.told_high_watermark = high_watermark
         self.told_log_start_offset = log_start_offset
 
     def bind(self, partition: LeaderPartition) -> None:
-        """Have the leader tell of changes from now on."""
+        """Make the leader report changes of the partition from now on."""
         if self.partition is not partition:
             self.release()
             self.partition = partition
@@ -104,14 +110,16 @@ class ReplicaPosition:
             self.is_new = True
 
     def release(self) -> None:
-        """Have the leader tell no more."""
+        """Make the leader stop reporting changes."""
         if self.partition is not None:
             self.partition.replica_waiters.pop(self, None)
             self.partition = self.tail = None
 
     @property
     def lacks_watermark(self) -> bool:
-        """Whether the follower tells its high watermark, and it is older than what it was told."""
+        """Whether the follower reports an older high watermark than the leader's, and was not sent
+        that yet.
+        """
         partition = self.partition
         return (
             partition is not None
@@ -120,22 +128,24 @@ class ReplicaPosition:
         )
 
     def changed(self, is_urgent: bool) -> None:
-        """See ``followers.ReplicaWaiter``; a watermark is urgent to those who tell theirs."""
+        """See ``followers.ReplicaWaiter``. A new high watermark is urgent for followers that report
+        theirs.
+        """
         session = self.session
         session.dirty[self] = None
         if session.change is not None and (is_urgent or self.high_watermark != NOT_TOLD):
             session.change.set()
 
     def lost(self) -> None:
-        """See ``followers.ReplicaWaiter``: the next look finds the error."""
+        """See ``followers.ReplicaWaiter``. The next fetch of the partition gets the error."""
         self.partition = self.tail = None
         self.changed(True)
 
 
 class ReplicaSession:
-    """One session of a follower; ``change`` wakes its fetch that waits.
+    """One session of a follower. ``change`` wakes the fetch that waits for news.
 
-    ``asked_s`` is when its newest fetch arrived, by trio's clock.
+    ``asked_s`` is the time on trio's clock when the newest fetch arrived.
     """
 
     __slots__ = (
@@ -162,11 +172,11 @@ class ReplicaSession:
         self.change: Waiter | None = None
 
     def go_on(self) -> None:
-        """Expect the next fetch."""
+        """Count the session epoch up for the next fetch."""
         self.epoch = 1 if self.epoch == MAX_ID else self.epoch + 1
 
     def want(self, key: PartitionKey, wanted: FetchPartition) -> None:
-        """Add or change a partition."""
+        """Add a partition, or change it."""
         position = self.positions.get(key)
         if position is None:
             position = self.positions[key] = ReplicaPosition(key, self)
@@ -180,26 +190,28 @@ class ReplicaSession:
         )
 
     def forget(self, key: PartitionKey) -> None:
-        """Leave a partition out from now on."""
+        """Remove a partition from the session."""
         position = self.positions.pop(key, None)
         if position is not None:
             position.release()
             self.dirty.pop(position, None)
 
     def renew(self, broker_epoch: int) -> None:
-        """The follower's broker has registered again: what it told counts for its new epoch."""
+        """Take the new epoch of the follower's broker, which has registered again. Its positions
+        stay valid.
+        """
         self.broker_epoch = broker_epoch
         for position in self.positions.values():
             position.is_new = True
             self.dirty[position] = None
 
     def move_to_end(self, position: ReplicaPosition) -> None:
-        """Look at a partition after the others next time."""
+        """Look at a partition after all others in the next fetch."""
         del self.dirty[position]
         self.dirty[position] = None
 
     def end(self) -> None:
-        """Release every partition; a fetch that waits goes on."""
+        """Release every partition, and wake the fetch that waits."""
         for position in self.positions.values():
             position.release()
         self.positions = {}
@@ -209,7 +221,7 @@ class ReplicaSession:
 
 
 class ReplicaSessions:
-    """Every session of a leader's followers."""
+    """All sessions of a leader's followers."""
 
     def __init__(self, random: Random, setting: Callable[[str], int]) -> None:
         self._random = random
@@ -223,7 +235,9 @@ class ReplicaSessions:
         return session_id in self._sessions
 
     def keep(self, session: ReplicaSession) -> None:
-        """Give a session an id, unless there are too many partitions; older ones make room."""
+        """Give a session an id, unless all sessions have too many partitions. Older sessions may be
+        ended for it.
+        """
         for other in list(self._sessions.values()):
             is_older = other.broker_epoch < session.broker_epoch
             if other.node_id == session.node_id and is_older:
@@ -258,14 +272,16 @@ class ReplicaSessions:
         return session
 
     def peek(self, session_id: int, epoch: int) -> ReplicaSession | None:
-        """The session of which this fetch is the next; None if there is none, or it isn't."""
+        """The session that this fetch continues; None if there is none, or if its epoch is
+        another.
+        """
         session = self._sessions.get(session_id)
         if session is None or session.epoch != epoch or session.change is not None:
             return None
         return session
 
     def check_room(self, session: ReplicaSession) -> None:
-        """End a session that outgrows the bound; KafkaError (FETCH_SESSION_ID_NOT_FOUND)."""
+        """End a session that has become too large; KafkaError (FETCH_SESSION_ID_NOT_FOUND)."""
         if not self._fits():
             self.remove(session.session_id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -1,10 +1,10 @@
-"""What a broker is for a partition, by the image; pure.
+"""The role of a broker for a partition, as the metadata image gives it; pure.
 
 Rules:
 
-- The only replica has the partition to itself: it serves it while it has the records, whether it is
-  the leader at the moment or not, because nobody else has them.
-- Of several replicas one leads, and the others follow it, or wait where nobody leads.
+- A partition with one replica is served by that broker while it has the records, even if it isn't
+  the leader at the moment: nobody else has them.
+- Of several replicas, one leads and the others follow it. While nobody leads, they wait.
 """
 
 from enum import Enum
@@ -13,7 +13,7 @@ from kwire.metadata.image import PartitionImage
 
 
 class Role(Enum):
-    """What a broker is for a partition."""
+    """The role of a broker for a partition."""
 
     NONE = "none"
     SOLE = "sole"
@@ -31,9 +31,9 @@ def role_of(partition: PartitionImage | None, node_id: int) -> Role:
 
 
 def may_begin(partition: PartitionImage, node_id: int) -> bool:
-    """Whether a replica without a log may make an empty one.
+    """Whether a replica that has no log may create an empty one.
 
-    The only replica may not while the ISR is empty: its records are lost, and an empty log would
-    look as if they had never been there. A follower's log becomes right by following.
+    An only replica may not while the ISR is empty: its records are lost, and an empty log would
+    look as if there had never been any. A follower may, because it copies the leader's records.
     """
     return bool(partition.isr) or role_of(partition, node_id) is Role.FOLLOWER

@@ -6,16 +6,24 @@ request waits a moment for the election.
 
 Rules:
 
-- This broker suspects another one when the connection breaks on which it fetches from the other. If
-  no partition has followers, no broker fetches, and no broker is ever suspected.
+- This broker suspects another one when a connection breaks on which it fetches from the other, or
+  on which it watches whether the other lives (``kwire.broker.proofs``). If no partition has
+  followers, no broker fetches, and no broker is ever suspected.
 - An answer waits until the suspected broker is fenced, because that elects other leaders, or until
   the suspected broker answers a fetch again. An answer waits at most until ``PATIENCE_S`` after the
-  connection broke. Further failures of the same registration begin no other wait.
+  connection broke. Further failures of the same registration begin no other wait. A broker that
+  stops in order has handed over what it led before its connections end: no answer waits for it.
 - If a partition has followers, each answer waits ``NOTICE_S`` first: a client may notice the death
   of a broker before this broker does.
 - The next image of the metadata wakes the answers that wait. A wait needs no task.
+- Answers contain a broker for ``REMEMBERED_S`` after it was fenced, if this process was connected
+  with it. librdkafka 2.16 loses a partition for a second if one answer moves the partition away
+  from a broker and no longer contains that broker. Kafka's answers contain a dead broker for
+  longer, until its session ends. A process that has just started remembers nobody: if a whole
+  cluster moves to other addresses, its answers contain only new ones.
 """
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import trio
@@ -27,6 +35,9 @@ PATIENCE_S = 0.4
 
 NOTICE_S = 0.005
 """A client may ask a moment before this broker notices that its own connection has broken, too."""
+
+REMEMBERED_S = 1.5
+"""librdkafka looks for leaders at least once a second, while it lacks one."""
 
 
 class Waiter(Protocol):
@@ -42,6 +53,13 @@ class Suspects:
     def __init__(self) -> None:
         self.waiters: set[Waiter] = set()
         self._lost: dict[int, tuple[int, float]] = {}  # broker epoch, end of the wait
+        self._met: set[int] = set()
+        self._fenced_s: dict[int, float] = {}
+
+    def meet(self, connected: Iterable[int], image: MetadataImage) -> None:
+        """Note the brokers with which this process is connected: their node ids."""
+        known = image.brokers
+        self._met.update(n for n in connected if n in known and not known[n].is_fenced)
 
     def lost(self, node_id: int, image: MetadataImage) -> None:
         """Note that the connection to a broker has broken, or can't be opened."""
@@ -56,8 +74,22 @@ class Suspects:
         if self._lost.pop(node_id, None) is not None:
             self.look()
 
+    def follow(self, image: MetadataImage) -> None:
+        """Note who is fenced, and have those who wait look at this image."""
+        known = image.brokers
+        fenced = {node for node in self._met if node in known and known[node].is_fenced}
+        self._met -= fenced
+        self._fenced_s |= dict.fromkeys(fenced, trio.current_time())
+        self.look()
+
+    def remembered(self) -> set[int]:
+        """The brokers that were fenced just now: their node ids."""
+        since_s = trio.current_time() - REMEMBERED_S
+        self._fenced_s = {node: at_s for node, at_s in self._fenced_s.items() if at_s > since_s}
+        return set(self._fenced_s)
+
     def look(self) -> None:
-        """Have those who wait look at the newest image."""
+        """Wake those who wait."""
         for waiter in list(self.waiters):
             waiter.set()
 
@@ -71,6 +103,6 @@ class Suspects:
         for node_id, (epoch, end_s) in self._lost.items():
             registered = image.brokers.get(node_id)
             is_here = registered is not None and registered.epoch == epoch
-            if is_here and not image.brokers[node_id].is_fenced and now_s < end_s:
+            if is_here and image.brokers[node_id].is_active and now_s < end_s:
                 until_s = max(end_s, until_s or 0.0)
         return until_s

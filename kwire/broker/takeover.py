@@ -144,7 +144,7 @@ def _from_metadata(
     changes = [*cluster.changes(node_id), ProducerIdsAllocated(next_producer_id)]
     _check_directories(cluster, node_id, partitions, directories, disk)
     for what, count in cluster.not_taken_over.items():
-        log.warning("%d %s of Kafka are not taken over: kwire does not support them", count, what)
+        log.warning("%d %s of Kafka are not taken over: their owners make new ones", count, what)
     summary = (
         f"took over {len(cluster.topics)} topics from Apache Kafka, "
         f"whose metadata in {metadata} ends at offset {end_offset}"

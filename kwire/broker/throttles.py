@@ -1,15 +1,15 @@
-"""Throttles of replication: how fast replicas that catch up are copied (KIP-73).
+"""Throttles of replication: they limit how fast replicas that are behind are copied (KIP-73).
 
 Rules:
 
-- A throttle has a rate in bytes per second, ``leader.replication.throttled.rate`` of the broker
-  that leads, or ``follower.replication.throttled.rate`` of the one that follows, and the replicas
-  that it is for: a topic's ``….replication.throttled.replicas``, as ``partition:broker`` pairs or
-  ``*``. kafka-reassign-partitions sets all four, and removes them at the end.
-- The bytes of all these replicas count. Only replicas out of sync are held back: producers never
-  wait for a throttle.
-- Each byte takes its time of the rate. A throttle holds back while more than ``WINDOW_S`` of it
-  lies ahead, so the rate holds over seconds, and a pause ends soon.
+- A throttle has a rate in bytes per second: ``leader.replication.throttled.rate`` of the broker
+  that leads, ``follower.replication.throttled.rate`` of the broker that follows. It applies to the
+  replicas in a topic's ``….replication.throttled.replicas``: pairs ``partition:broker``, or ``*``.
+  kafka-reassign-partitions sets all four configs, and removes them at the end.
+- The bytes of all these replicas count. But only replicas out of sync are held back, so producers
+  never wait for a throttle.
+- Each copied byte reserves its share of time. A throttle holds back while more than ``WINDOW_S`` is
+  reserved ahead. So the rate is right over seconds, and no pause is long.
 
 Source: ReplicationQuotaManager, ReplicaManager.shouldLeaderThrottle of Kafka.
 """
@@ -21,16 +21,18 @@ from kwire.metadata.image import ConfigResourceType, MetadataImage
 WINDOW_S = 0.5
 LONGEST_PAUSE_S = 1.0
 MOST_TEXTS = 100
-"""So many topics' lists are kept as numbers, because each replica asks at each fetch."""
+"""For this many topics, the parsed lists of replicas are cached: each replica looks into its list
+at each fetch."""
 
 MOST_DIGITS = 11
-"""A number of more digits names nothing. Python doesn't read one of thousands."""
+"""A number with more digits can't name a partition or a broker, and Python refuses to parse very
+long ones."""
 
 LEADER, FOLLOWER = "leader", "follower"
 
 
 class ThrottledBroker(Protocol):
-    """A broker that replicates."""
+    """What the throttles need of the broker."""
 
     node_id: int
     image: MetadataImage

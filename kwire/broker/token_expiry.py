@@ -1,6 +1,7 @@
-"""The task that removes expired delegation tokens from the metadata. The controller does that.
+"""The task that removes expired delegation tokens from the metadata. Only the controller runs it.
 
-Nobody can log in with an expired token, removed or not. The removal only makes room.
+An expired token is refused at a login, whether or not it is removed yet. The removal makes room for
+new tokens.
 
 Source: QuorumController.maybeScheduleNextExpiredDelegationTokenSweep of Kafka.
 """
@@ -20,7 +21,7 @@ from kwire.metadata.tokens import TokenChanged, without_expired
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 1000
-"""One commit removes so many tokens; the task removes the others when it looks again."""
+"""The most tokens that one commit removes. The rest is removed at the next check."""
 
 
 class _Broker(Protocol):

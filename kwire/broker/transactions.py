@@ -17,7 +17,8 @@ Rules:
 import logging
 import math
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -39,6 +40,9 @@ from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartiti
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.features import TRANSACTION_VERSION
 from kwire.runtime import CoordinatorRuntime
+
+if TYPE_CHECKING:
+    from kwire.broker.remote_coordinators import RemoteCoordinators
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +87,13 @@ class Transactions:
     async def ensure_topic(self) -> None:
         """Create ``__transaction_state`` if missing; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
         await self.homes.ensure()
+
+    @cached_property
+    def elsewhere(self) -> "RemoteCoordinators":
+        """The coordinators of transactional ids on other brokers."""
+        from kwire.broker.remote_coordinators import RemoteCoordinators
+
+        return RemoteCoordinators(self._broker, self.homes)
 
     def of(self, transactional_id: str, *, rests: bool = True) -> LoadedTransactions:
         """The coordinator of a transactional id.

@@ -47,7 +47,11 @@ class Support(IntEnum):
 
 
 class Writer(NamedTuple):
-    """The producer of a write. ``partitions`` are all of its request: they are added together."""
+    """The producer of a write.
+
+    ``partitions`` are all of its request: they are added together, and a coordinator on another
+    broker is asked about them together.
+    """
 
     transactional_id: str | None
     producer: ProducerIdAndEpoch
@@ -123,7 +127,7 @@ def _ask_here(
     topic, index = partition.topic, partition.index
     if is_verified(broker, writer.producer, topic, index):
         return None
-    return LocalQuestion(broker, writer.producer, [(topic, index)], basis)
+    return LocalQuestion(broker, writer.producer, (topic, index), basis)
 
 
 def _ask_elsewhere(
@@ -135,14 +139,12 @@ def _ask_elsewhere(
     topic, index = partition.topic, partition.index
     if is_verified(broker, writer.producer, topic, index):
         return None
-    asked = {(topic, index)}
-    if writer.support is Support.ADDS:
-        asked.update(writer.partitions)
     return Question(
         broker,
         transactional_id,
         writer.producer,
-        asked,
+        (topic, index),
+        writer.partitions,
         adds=writer.support is Support.ADDS,
         knows_abortable=writer.support >= Support.ABORTABLE,
     )

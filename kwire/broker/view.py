@@ -1,7 +1,7 @@
-"""The broker as its own coordinators see it.
+"""Protocols: the parts of the broker that its coordinators use.
 
-Rule: these protocols name what coordinators need, and the broker has it. So coordinators can be
-read and tested without the broker, and the parts of the broker don't import the broker's module.
+Rule: a coordinator depends on these protocols, never on the broker's module. So coordinators can be
+read and tested without a broker, and there is no circle of imports.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from kwire.metadata.image import MetadataImage
 
 
 class TopicMaker(Protocol):
-    """A broker, for code that creates topics in it."""
+    """The part of a broker that creates topics."""
 
     random: Random
 
@@ -36,7 +36,7 @@ class TopicMaker(Protocol):
 
 
 class BrokerView(TopicMaker, Protocol):
-    """A broker as its coordinators see it."""
+    """The part of a broker that its coordinators use."""
 
     node_id: int
     image: MetadataImage

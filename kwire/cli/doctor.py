@@ -23,8 +23,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "doctor",
         help="check a data directory and the machine, and say what to do",
         description="Looks at data directories, a properties file and the machine: open files, "
-        "disk room, clock, ports, settings without effect, the last shutdown, strays, damage. It "
-        "changes nothing. The exit code is 1 if something has to be done.",
+        "disk room, clock, ports, certificates, settings without effect, the last shutdown, "
+        "strays, damage. It changes nothing. The exit code is 1 if something has to be done.",
     )
     doctor.add_argument(
         "--data-dir",
@@ -44,6 +44,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(options: argparse.Namespace) -> int:
     """Examine; returns the exit code."""
+    from kwire.cli.certificate_checks import check_certificates
     from kwire.cli.directory_checks import check_directory, is_in_use, partition_directories
     from kwire.cli.finding import ACT
     from kwire.cli.machine_checks import check_clock, check_descriptors, check_ports
@@ -55,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
     partitions = sum(len(partition_directories(path)) for path in readable)
     for directory in directories:
         findings += check_directory(directory, deep=options.deep)
+    findings += check_certificates(config)
     is_running = any(is_in_use(path) for path in readable)
     findings.append(check_descriptors(partitions))
     findings.append(check_clock(readable))

@@ -1,4 +1,4 @@
-"""``kwire secure``: makes the files with which a small team begins a secured cluster."""
+"""``kwire secure``: makes and renews the files with which a team begins a secured cluster."""
 
 import argparse
 import re
@@ -13,13 +13,17 @@ _ADDRESS = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 """An IPv6 address has two colons at least; with one, there is a port behind a name."""
 
 _PATH = re.compile(r"[^\s\"'\\,]+")
+NO_CRYPTOGRAPHY = (
+    "certificates need the package cryptography: pip install -e '.[security]' in a checkout of "
+    "kwire"
+)
 _MOST_BROKERS = 100
 _MOST_PORT = 50_000
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command, its action and its options."""
-    secure = commands.add_parser("secure", help="make a CA, certificates, a first user, settings")
+    secure = commands.add_parser("secure", help="make or renew the files of a secured cluster")
     actions = secure.add_subparsers(dest="action", required=True, metavar="ACTION")
     init = actions.add_parser(
         "init",
@@ -55,6 +59,23 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="where several brokers keep their metadata (default: etcd://127.0.0.1:2379/kwire)",
     )
     init.set_defaults(run=run)
+    _add_renew(actions)
+
+
+def _add_renew(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    renew = actions.add_parser(
+        "renew",
+        help="make new certificates before the old ones end",
+        description="Makes a new key and a new certificate, from the same CA, for every broker's "
+        ".pem file in a directory that kwire secure init has made, and replaces the file. A broker "
+        "that uses the file reads it within seconds, without a restart; copy it to those on other "
+        "machines.",
+    )
+    renew.add_argument("directory", metavar="DIR", type=Path, help="the directory with ca.pem")
+    renew.add_argument(
+        "--ca-key", metavar="FILE", type=Path, help="the CA's key (default: ca.key in DIR)"
+    )
+    renew.set_defaults(run=run_renew)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -65,10 +86,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         from kwire.security.first_files import Plan, client_lines, write_files
     except ImportError:
-        return fail(
-            "certificates need the package cryptography: pip install -e '.[security]' in a "
-            "checkout of kwire"
-        )
+        return fail(NO_CRYPTOGRAPHY)
     plan = Plan(
         options.directory.absolute(),
         options.host,
@@ -88,6 +106,25 @@ def run(options: argparse.Namespace) -> int:
         print(f"kwire serve --config {plan.settings_file(number)}")
     for what, lines in client_lines(plan).items():
         print(f"\n# {what}\n{lines}")
+    return 0
+
+
+def run_renew(options: argparse.Namespace) -> int:
+    """Renew the certificates; returns the exit code."""
+    directory: Path = options.directory.absolute()
+    try:
+        from kwire.security.first_files import SERVER_DAYS
+        from kwire.security.renewal import CannotRenew, renew
+    except ImportError:
+        return fail(NO_CRYPTOGRAPHY)
+    try:
+        renewed = renew(directory, options.ca_key or directory / "ca.key", SERVER_DAYS)
+    except CannotRenew as error:
+        return fail(str(error))
+    except OSError as error:
+        return fail(f"cannot write in {directory}: {error.strerror}")
+    for path, ends in renewed:
+        print(f"renewed {path}: its certificate ends on {ends:%Y-%m-%d}")
     return 0
 
 

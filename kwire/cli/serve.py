@@ -131,6 +131,8 @@ def run(options: argparse.Namespace) -> int:
         _begin_log(options)
         properties, places = _properties(options)
         config = BrokerConfig.load(properties, places)
+        if config.secured_listeners or config["kwire.metadata.store.password"]:
+            own_process.leave_no_dump()
         workers = config.integer("kwire.workers") or _cores()
         if workers > 1:
             from kwire.cli.serve_workers import serve_workers
@@ -287,8 +289,6 @@ def _listener(text: str) -> tuple[str, str]:
 
 
 def _serve(config: "BrokerConfig") -> int:
-    from contextlib import nullcontext
-
     import trio
 
     from kwire.connection.own_wait import own_wait
@@ -327,6 +327,7 @@ def _serve(config: "BrokerConfig") -> int:
                 _warn_if_open(config, server.addresses, http_addresses)
                 async with trio.open_nursery() as serving:
                     serving.start_soon(own_process.settle)
+                    serving.start_soon(server.preload)
                     if service_manager is not None:
                         service_manager.ready(addresses)
                         serving.start_soon(service_manager.keep_telling)
@@ -344,7 +345,7 @@ def _serve(config: "BrokerConfig") -> int:
 
     reasons: list[str] = []
     try:
-        with load_in_threads() if config.metadata_store() is None else nullcontext():
+        with load_in_threads():
             trio.run(serve)
     except* (StartError, StorageLost) as group:
         reasons.append(_reason(group))

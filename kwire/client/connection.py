@@ -11,6 +11,7 @@ Rules:
 - A caller that is cancelled while its request is being written closes the connection: the broker
   could not read what follows. A caller that is cancelled while it waits gives up its answer only.
 - The connection is used while ``run`` runs, in a nursery of its owner.
+- Its socket can be lent: until it is back, nothing is sent or received here.
 """
 
 from collections import deque
@@ -102,6 +103,9 @@ class Connection:
         self._failure: ClientError | None = None
         self._buffer = bytearray()
         self._ending = trio.CancelScope()
+        self._receiving = trio.CancelScope()
+        self._resting = trio.Event()
+        self._back: trio.Event | None = None
 
     @property
     def is_open(self) -> bool:
@@ -114,7 +118,12 @@ class Connection:
         try:
             with self._ending:
                 while True:
-                    self._take(await self._receive_frame())
+                    with trio.CancelScope() as self._receiving:
+                        while True:
+                            self._take(await self._receive_frame())
+                    while self._back is not None:
+                        self._resting.set()
+                        await self._back.wait()
         except ClientError as error:
             failure = error
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -125,8 +134,31 @@ class Connection:
             self.close(failure)
             await self._transport.close()
 
+    async def lend(self) -> tuple[int, int]:
+        """Lend the socket until ``take_back``: its descriptor, and the last correlation id.
+
+        The descriptor is -1 for a stream that is no plain socket, and while an answer is awaited.
+        """
+        fd = self._transport.fileno()
+        if fd >= 0 and self.is_open and not self._waiting and not self._buffer:
+            self._resting, self._back = trio.Event(), trio.Event()
+            self._receiving.cancel()
+            await self._resting.wait()
+            if self.is_open and not self._buffer:
+                return fd, self._correlation_id
+            self.take_back(self._correlation_id)
+        return -1, self._correlation_id
+
+    def take_back(self, correlation_id: int) -> None:
+        """Go on with the socket; ``correlation_id`` is the last one that was used meanwhile."""
+        self._correlation_id = correlation_id
+        if self._back is not None:
+            self._back.set()
+            self._back = None
+
     def close(self, failure: ClientError | None = None) -> ClientError:
         """Close the connection: requests without an answer fail, with the first reason given."""
+        self._resting.set()
         if self._failure is None:
             self._failure = failure or ConnectionLost(self.address, "the connection was closed")
             while self._waiting:

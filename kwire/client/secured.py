@@ -1,11 +1,12 @@
-"""Connections to brokers by TLS and with a login: streams that are ready for requests.
+"""Opens connections to brokers with TLS and a login, for kwire's commands and for brokers.
 
 Rules:
 
-- TLS and the login are done while a stream is opened, so who uses it knows nothing of them. A
-  login that fails is an OSError, like a broker that can't be reached.
-- With SCRAM the broker proves that it knows the password too. The derivation of the keys is slow
-  by design, so a thread does it: a broker that logs in at another serves its clients meanwhile.
+- A connection is returned after the TLS handshake and the login, so its user needs to know of
+  neither. A failed login is an OSError, like a broker that can't be reached.
+- With SCRAM, the broker also proves that it knows the password's keys. The derivation of the keys
+  is slow on purpose, so a thread does it, and a broker that logs in to another serves its clients
+  meanwhile.
 
 Source: SaslClientAuthenticator, ScramSaslClient of Kafka; RFC 4616, RFC 5802.
 """
@@ -50,10 +51,11 @@ InThread: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 class Credentials(NamedTuple):
-    """A user, its password, and the SASL mechanism to log in with.
+    """The user, the password and the SASL mechanism of a login.
 
-    ``is_delegation_token``: they are the id and the secret of one (KIP-48). For OAUTHBEARER
-    ``token`` gives the token of a login, in a thread; OSError.
+    With ``is_delegation_token``, they are the id and the HMAC of a token (KIP-48). For OAUTHBEARER,
+    ``token`` returns the token for a login; a thread calls it; OSError. For GSSAPI, ``messages``
+    makes the messages of a login at a host.
     """
 
     mechanism: str
@@ -61,10 +63,17 @@ class Credentials(NamedTuple):
     password: str = ""
     is_delegation_token: bool = False
     token: Callable[[], str] | None = None
+    messages: Callable[[str], Messages] | None = None
+
+
+NewContext: TypeAlias = Callable[[], ssl.SSLContext]
+"""Gives the TLS of a new connection: certificates may be renewed."""
 
 
 def open_secured(
-    context: ssl.SSLContext | None, credentials: Credentials | None, in_thread: InThread
+    context: ssl.SSLContext | NewContext | None,
+    credentials: Credentials | None,
+    in_thread: InThread,
 ) -> OpenStream:
     """Opens streams with TLS if there is a ``context``, and a login if there are credentials."""
 
@@ -73,9 +82,10 @@ def open_secured(
         try:
             with trio.fail_after(LOGIN_S):
                 if context is not None:
-                    stream = await _with_tls(stream, context, host)
+                    made = context if isinstance(context, ssl.SSLContext) else context()
+                    stream = await _with_tls(stream, made, host)
                 if credentials is not None:
-                    await _log_in(stream, credentials, in_thread)
+                    await _log_in(stream, credentials, host, in_thread)
         except trio.TooSlowError:
             await trio.aclose_forcefully(stream)
             raise OSError(f"no TLS handshake or no login within {LOGIN_S:g} s") from None
@@ -105,7 +115,9 @@ def _told(error: Exception) -> str:
     return str(cause or error)
 
 
-async def _log_in(stream: trio.abc.Stream, credentials: Credentials, in_thread: InThread) -> None:
+async def _log_in(
+    stream: trio.abc.Stream, credentials: Credentials, host: str, in_thread: InThread
+) -> None:
     try:
         asked = SaslHandshakeRequest(mechanism=credentials.mechanism)
         handshake = await _ask(stream, asked, SaslHandshakeResponse, _HANDSHAKE_VERSION)
@@ -114,7 +126,7 @@ async def _log_in(stream: trio.abc.Stream, credentials: Credentials, in_thread: 
                 f"the broker doesn't take logins with {credentials.mechanism}, only with "
                 f"{', '.join(handshake.mechanisms) or 'none'}"
             )
-        messages = _messages(credentials)
+        messages = _messages(credentials, host)
         message = await in_thread(next, messages)
         while True:
             request = SaslAuthenticateRequest(auth_bytes=message)
@@ -159,8 +171,10 @@ def _following(messages: Messages, answer: bytes) -> bytes | None:
         return None
 
 
-def _messages(credentials: Credentials) -> Messages:
-    mechanism, user, password, is_delegation_token, token = credentials
+def _messages(credentials: Credentials, host: str) -> Messages:
+    mechanism, user, password, is_delegation_token, token, messages = credentials
+    if messages is not None:
+        return messages(host)
     if token is not None:
         return _bearer(token)
     if mechanism == "PLAIN":

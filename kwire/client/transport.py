@@ -26,6 +26,10 @@ class Transport:
         self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
         self._since_turn = 0
 
+    def fileno(self) -> int:
+        """The descriptor of a plain socket; -1 for another stream, and when it is closed."""
+        return -1 if self._socket is None else self._socket.fileno()
+
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send everything; trio.BrokenResourceError, trio.ClosedResourceError."""
         rest = data

@@ -1,4 +1,4 @@
-"""The settings of Kafka's authorizer, which says who may do what."""
+"""The settings of Kafka's authorizer, which decides who may do what."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,23 +8,23 @@ from kwire.config.values import ConfigError
 CLASS_NAME = "authorizer.class.name"
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-"""The one value of ``authorizer.class.name`` beside none."""
+"""The only class that ``authorizer.class.name`` may name."""
 
 AUTHORIZER_SETTINGS = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
-"""Settings that Kafka's authorizer reads, which aren't in the table of Kafka's settings."""
+"""Settings that only Kafka's authorizer reads, so Kafka's table of settings doesn't have them."""
 
 
 class AuthorizerSettings(NamedTuple):
-    """Who may do everything, and whether a resource without any ACL is open to everybody."""
+    """The super users, and whether everybody may use a resource that has no ACL."""
 
     super_users: frozenset[str]
     allows_without_acl: bool
 
 
 def authorizer_settings(name: str, given: Mapping[str, str]) -> AuthorizerSettings | None:
-    """The settings of the authorizer of this class name; None without one.
+    """The settings of the authorizer with this class name; None if there is none.
 
-    ``given`` has the texts of the user's settings. Raises ConfigError.
+    ``given`` are the texts of the user's settings. Raises ConfigError.
     """
     if not name:
         return None

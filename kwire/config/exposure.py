@@ -1,4 +1,4 @@
-"""The warning about ports that other machines reach and that ask nobody who they are."""
+"""The warning about ports that other machines can reach without any authentication."""
 
 from collections.abc import Sequence
 from itertools import cycle

@@ -1,12 +1,12 @@
-"""The settings of one listener: its protocol, and its own values before those of the broker.
+"""The settings of one listener: its protocol, and values that apply to this listener only.
 
 Rules:
 
-- ``listener.name.NAME.SETTING`` counts for the listener NAME (in lower case) before ``SETTING``.
-  ``listener.name.NAME.MECHANISM.SETTING`` counts for one SASL mechanism of it, before both.
-- A secured listener is served as asked for or not at all: a value that kwire can't honour raises
-  ConfigError when the broker starts.
-- A text that may be a secret is never part of an error.
+- ``listener.name.NAME.SETTING`` overrides ``SETTING`` for the listener NAME (in lower case).
+  ``listener.name.NAME.MECHANISM.SETTING`` overrides both for one SASL mechanism of the listener.
+- A secured listener works exactly as its settings say, or not at all: a value that kwire does not
+  support raises ConfigError when the broker starts.
+- An error text never contains a value that may be a secret.
 
 Source: ListenerName.configPrefix, ListenerName.saslMechanismConfigPrefix, KafkaConfig of Kafka.
 """
@@ -20,11 +20,11 @@ from kwire.config.without_effect import PREFIX
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER", "GSSAPI")
-"""The SASL mechanisms that kwire serves."""
+"""The SASL mechanisms that kwire supports."""
 
 _PREFIXED = (
     *("ssl.", "sasl.", "connections.max.reauth.ms", "principal.builder.class"),
-    "max.connection.creation.rate",
+    *("max.connection.creation.rate", "max.connections"),
 )
 _KEYSTORES = ("PEM", "PKCS12", "JKS")
 _VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
@@ -32,7 +32,7 @@ UNSECURED_VALIDATOR = (
     "org.apache.kafka.common.security.oauthbearer.internals.unsecured."
     "OAuthBearerUnsecuredValidatorCallbackHandler"
 )
-"""The class that a listener names if it is to accept tokens that nobody signed."""
+"""The class that a listener's settings must name to accept tokens without a signature."""
 
 _UNSERVED = (
     (
@@ -43,7 +43,8 @@ _UNSERVED = (
     ("ssl.provider", ()),
     ("sasl.server.callback.handler.class", (_VALIDATOR, UNSECURED_VALIDATOR)),
 )
-"""Settings that protect a listener by a Java class, and the classes whose work kwire does."""
+"""Settings that name a Java class for security, each with the class whose behavior kwire has built
+in."""
 
 
 class Named(Protocol):
@@ -73,7 +74,7 @@ class Listening(Protocol):
 
 
 class ListenerSettings(Mapping[str, Value]):
-    """Every broker setting, as it is for one listener, or for one SASL mechanism of it."""
+    """All broker settings as they apply to one listener, or to one SASL mechanism of it."""
 
     def __init__(
         self,
@@ -236,10 +237,10 @@ def check_inter_broker(config: Listening) -> None:
 
 
 def inter_broker_listener(config: Listening) -> ListenerSettings:
-    """The listener by which brokers reach each other.
+    """The listener on which brokers connect to each other.
 
-    That is the one of ``inter.broker.listener.name``, else the first with the protocol of
-    ``security.inter.broker.protocol``, else the first.
+    It is the one of ``inter.broker.listener.name``. Without that setting, it is the first listener
+    with the protocol of ``security.inter.broker.protocol``, or else the first of all.
     """
     listeners = config.listeners()
     name = config["inter.broker.listener.name"]

@@ -1,13 +1,13 @@
-"""``config.providers``: values of settings that are kept elsewhere, as ``${provider:path:key}``.
+"""``config.providers``: setting values that are stored elsewhere, written ``${provider:path:key}``.
 
 Rules:
 
-- ``config.providers`` names the providers, and ``config.providers.NAME.class`` has the class of
-  Kafka that NAME stands for: files of properties, the environment, or a directory of files.
-- A value may have several references, and text around them. What a reference gives isn't looked
-  through for more. A reference to a provider that isn't named stays as it is.
-- A file that everybody on the machine may read is refused, for its content is a secret.
-- An error names the reference, and never what is behind it.
+- ``config.providers`` lists the providers. ``config.providers.NAME.class`` is the Kafka class of
+  the provider NAME: properties files, the environment, or a directory of files.
+- A value may contain several references and other text. References inside a replaced text are not
+  resolved. A reference to a provider that isn't listed stays as it is.
+- A file that every user of the machine may read is refused, because its content is a secret.
+- An error shows the reference, never the value behind it.
 
 Source: ConfigTransformer, FileConfigProvider, EnvVarConfigProvider, DirectoryConfigProvider of
 Kafka; KIP-297, KIP-421, KIP-887.

@@ -1,10 +1,8 @@
-"""Files of settings: those with secrets, which only owner and group may read, and others.
+"""Reads the files that settings name. Files with secrets must be unreadable for other users.
 
-Rules:
-
-- Who may change a broker's configs may name any file of its machine, and the event loop reads it.
-  So only regular files of at most ``MOST_BYTES`` are read: a pipe would never answer, and a device
-  never end. A command may read from a pipe: ``--command-config <(…)``.
+Rule: an administrator who may change a broker's configs could name any file of the broker's
+machine, and the event loop reads it. So only regular files of at most ``MOST_BYTES`` are read:
+reading a pipe or a device might never end. A command may read a pipe: ``--command-config <(…)``.
 
 Source: none in Kafka, which reads any file.
 """
@@ -19,7 +17,7 @@ MOST_BYTES = 16 << 20
 
 
 class UnsafeFile(ValueError):
-    """A file can't be read, or everybody can read it; the text says so in one line."""
+    """A file can't be read, or every user of the machine may read it. The text is one line."""
 
 
 def read_secret(name: str, *, may_be_pipe: bool = False) -> bytes:

@@ -29,7 +29,6 @@ PROTECTION = (
     "sasl.oauthbearer.jwt.",
     "sasl.oauthbearer.scope",
     "sasl.oauthbearer.scope.claim.name",
-    "sasl.oauthbearer.token.endpoint.url",
     "security.providers",
     "ssl.allow.dn.changes",
     "ssl.allow.san.changes",
@@ -81,7 +80,6 @@ WITHOUT_EFFECT = (
     "log.initial.task.delay.ms",
     "log.local.retention.",
     "log.preallocate",
-    "max.connections.per.ip.overrides",
     "metadata.log.max.",
     "metadata.log.segment.",
     "metadata.max.",
@@ -157,8 +155,8 @@ _OF_SECURED_LISTENERS = (
 )
 """Settings that protect nothing while every listener is PLAINTEXT."""
 
-_OF_ANY_LISTENER = ".max.connection.creation.rate"
-"""So ends a setting of one listener that has an effect on every one."""
+_OF_ANY_LISTENER = (".max.connection.creation.rate", ".max.connections")
+"""So end the settings of one listener that have an effect on every one."""
 
 
 _UNPROTECTED = (
@@ -167,7 +165,7 @@ _UNPROTECTED = (
 )
 _NO_LISTENER = (
     "no listener is protected by these settings: {}; clients of PLAINTEXT listeners connect "
-    "without a login or encryption, and may do everything"
+    "without a login or encryption"
 )
 _NO_EFFECT = "these settings of Kafka have no effect in kwire yet: {}"
 _ONE_REPLICA = (

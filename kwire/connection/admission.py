@@ -19,12 +19,13 @@ from kwire.connection.poller import Poller
 from kwire.handlers.context import ConnectionInfo, Software
 
 if TYPE_CHECKING:
+    from kwire.connection.connection_limits import ConnectionLimits
     from kwire.connection.connection_rates import ConnectionRates
     from kwire.security.listeners import ListenerSecurity
 
 log = logging.getLogger(__name__)
 
-RATE, UNLIMITED = "max.connection.creation.rate", 2**31 - 1
+RATE, LIMIT, UNLIMITED = "max.connection.creation.rate", "max.connections", 2**31 - 1
 
 MAPPED = "::ffff:"
 """With this, IPv6 begins the address of an IPv4 client."""
@@ -41,6 +42,7 @@ class Admission:
         self._security = security
         self._next_connection_id = 0
         self._rates: ConnectionRates | None = None
+        self._limits: ConnectionLimits | None = None
 
     def accept(self, listener: Listener, bound: socket.socket) -> Acceptor:
         """Accept connections on a listener."""
@@ -85,12 +87,27 @@ class Admission:
             self._rates = ConnectionRates(self._broker, self._poller)
         return self._rates
 
+    def _limits_of_today(self) -> "ConnectionLimits | None":
+        """The limits of connections; None where no setting limits them."""
+        if self._limits is not None:
+            return self._limits
+        broker = self._broker
+        is_limited = (
+            broker.integer(LIMIT) < UNLIMITED
+            or broker.integer(f"{LIMIT}.per.ip") < UNLIMITED
+            or broker.setting(f"{LIMIT}.per.ip.overrides")
+            or any(name.endswith(f".{LIMIT}") for name in broker.config.prefixed)
+        )
+        if is_limited:
+            from kwire.connection.connection_limits import ConnectionLimits
+
+            self._limits = ConnectionLimits(broker, self._poller)
+        return self._limits
+
     def _begin(self, listener: Listener, accepted: socket.socket, address: str, port: int) -> None:
-        limit = self._broker.integer("max.connections")
-        address_limit = self._broker.integer("max.connections.per.ip")
-        held = self._poller.per_address[address]
-        if len(self._poller.connections) >= limit or held >= address_limit:
-            name = "max.connections.per.ip" if held >= address_limit else "max.connections"
+        limits = self._limits_of_today()
+        name = None if limits is None else limits.refusal(listener.name, address)
+        if name is not None:
             self._broker.tally.refused += 1
             log.warning("refusing a connection from %s: %s is reached", address, name)
             accepted.close()
@@ -117,7 +134,10 @@ class Admission:
         max_bytes = self._broker.integer("socket.request.max.bytes")
         security = self._security.get(listener.name)
         if security is None:
-            self._poller.add(Connection(accepted, info, self._broker, self._poller, max_bytes))
+            plain = Connection(accepted, info, self._broker, self._poller, max_bytes)
+            self._poller.add(plain)
+            if limits is not None:
+                limits.add(listener.name, plain)
             return
         from kwire.connection.secured import SecuredConnection
 
@@ -125,4 +145,6 @@ class Admission:
         how = self._poller, security, max_bytes
         connection = SecuredConnection(accepted, info, self._broker, *how)
         self._poller.add(connection)
+        if limits is not None:
+            limits.add(listener.name, connection)
         self._poller.newcomers.add(connection, self._poller.now_s)

@@ -1,11 +1,11 @@
-"""The connections that a pass of the event loop has left for the next pass.
+"""Connections that were ready in a pass of the event loop, but have to wait for the next pass.
 
 Rules:
 
-- The connections that have used the fewest units come first (``Turns.rank``), and of equal ones
-  those that have been left longer.
-- Every ``OLDEST_EVERY``-th pass begins with the connection that has been left longest. Otherwise a
-  client that has used more would wait as long as others bring new connections.
+- The connections that have used the fewest units are served first (``Turns.rank``). Of connections
+  with equal units, the one that has waited longest is first.
+- Every ``OLDEST_EVERY``-th pass begins with the connection that has waited longest. Otherwise a
+  client that has used more units would wait as long as other clients bring new connections.
 """
 
 from selectors import SelectorKey
@@ -33,7 +33,7 @@ class Watched(Protocol):
 
 
 class Crowd:
-    """The descriptors of the connections that were left."""
+    """The descriptors of the connections that wait."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, None] = {}  # the longest first

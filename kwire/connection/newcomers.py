@@ -1,12 +1,13 @@
-"""The connections that haven't shown yet who they are: their number and their time are bounded.
+"""Connections whose clients have not logged in yet: their number, time and memory are limited.
 
 Rules:
 
-- A client has ``PATIENCE_S`` for its TLS handshake and its login, however slowly it sends.
-- At most ``MOST`` connections may be on their way. If there are more, the oldest of the address
-  that has the most is ended: a machine that opens many harms itself first.
-- They may hold ``MOST_BYTES`` of requests that haven't arrived as a whole. If it is more, the one
-  that holds the most is ended.
+- A client has ``PATIENCE_S`` seconds for its TLS handshake and its login, however slowly it sends.
+- At most ``MOST`` connections may be waiting for a login. If there are more, kwire closes the
+  oldest one of the address that has the most. So a machine that opens many connections harms itself
+  first.
+- Together they may hold ``MOST_BYTES`` of incomplete requests. If they hold more, kwire closes the
+  connection that holds the most.
 """
 
 import logging
@@ -21,7 +22,7 @@ MOST_BYTES = 64 << 20
 
 
 class Newcomer(Protocol):
-    """A connection that hasn't logged in."""
+    """A connection whose client has not logged in."""
 
     peer_host: str
 
@@ -30,7 +31,7 @@ class Newcomer(Protocol):
 
 
 class Newcomers:
-    """The newcomers of one server, the oldest first."""
+    """The newcomers of one server; the oldest comes first."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most

@@ -1,16 +1,18 @@
-"""The Produce requests that one connection has appended while an earlier one waits for replicas.
+"""Produce requests of one connection that are appended while an earlier one waits for replicas.
 
-Kafka reads no request of a connection while another is in hand. With acks=all, a producer that has
-several requests in flight would wait for the replicas once for each. So kwire appends the next ones
-meanwhile, and answers in order.
+Kafka reads a request only when the one before is answered. With acks=all, a producer with several
+requests in flight would wait for the replicas once for each of them. So kwire appends the next
+requests meanwhile, and answers all in order.
 
 Rules:
 
-- Only requests of the fast path go behind another one. Whatever else comes waits for its turn, and
-  so does all that follows it.
-- At most ``MOST_WAITING`` requests and ``MOST_BYTES`` of answers wait. Then nothing is read.
-- Each request counts among those that one pass of the event loop serves.
-- The first request is the connection's request in hand. When it is answered, the next one is.
+- Only requests that the fast path of Produce takes are appended early. Any other request waits for
+  its turn, and so do all requests after it.
+- At most ``MOST_WAITING`` requests and ``MOST_BYTES`` of answers wait. Beyond that, nothing is
+  read.
+- Each of them counts among the requests that one pass of the event loop serves.
+- The first request is the connection's current request. When it is answered, the next one becomes
+  the current request.
 """
 
 from collections import deque

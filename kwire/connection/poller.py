@@ -130,7 +130,7 @@ class Poller:
         self._own_wait = own_wait
         if own_wait is not None:
             self.watch(own_wait)
-        self._again: dict[Pollable, None] = {}  # in the order in which they asked
+        self._again: dict[Watched, None] = {}  # in the order in which they asked
         self._woken: list[tuple[int, int, Pollable]] = []  # a heap
         self._woken_so_far = 0
         self._afterwards: list[Callable[[], object]] = []
@@ -179,7 +179,7 @@ class Poller:
         if not self._has_ended:  # the selector of an ended poller watches nothing
             self._selector.unregister(connection.fileno())
 
-    def serve_again(self, connection: Pollable) -> None:
+    def serve_again(self, connection: Watched) -> None:
         """Call ``on_readable`` again in the next turn, for requests beyond the limit of a turn."""
         self._again[connection] = None
 
@@ -294,7 +294,7 @@ class Poller:
             ready = self._crowd.in_order(ready, self.turns)
         return ready
 
-    def _serve_again(self, again: list[Pollable]) -> None:
+    def _serve_again(self, again: list[Watched]) -> None:
         """Serve at least one connection that has more requests, and others until the pass is spent.
 
         The rest stay ahead of connections that ask meanwhile.

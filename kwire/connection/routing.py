@@ -8,9 +8,9 @@ Rules:
 
 - Within ``load_in_threads``, the first request of each version of an API waits until a thread has
   imported the modules. Other connections are served meanwhile.
-- Only a broker that is alone, in a process of its own, uses that. A broker inside a test imports on
-  the event loop, because a thread would make the order of events in the test depend on the machine.
-  So does a broker of a cluster or a worker.
+- Only a broker in a process of its own uses that. A broker inside a test imports on the event loop,
+  because a thread would make the order of events in the test depend on the machine.
+- A broker of a cluster has most modules before (``preloading``).
 """
 
 from collections.abc import Callable, Iterator

@@ -184,6 +184,10 @@ class SecuredConnection(Connection):
         if not data:
             self._close()
             return
+        if self._tls_socket.handshake_bytes > SMALL_BYTES:
+            self._poller.newcomers.hold(self, self._tls_socket.handshake_bytes)
+            if self._tls_socket.fileno() < 0:
+                return
         if self._tls_socket.is_last:
             self._shake_last(self._tls_socket)
             return

@@ -21,6 +21,8 @@ from contextlib import suppress
 
 RECEIVE_BYTES = 64 * 1024
 ENCRYPT_BYTES = 256 * 1024
+MOST_HANDSHAKE_BYTES = 256 * 1024
+"""OpenSSL takes a chain of certificates of 100 KB, and reads as much ahead as it is given."""
 MOST_SILENT_BYTES = 32 * 1024
 """A TLS record has 18 KB at most, so an honest client sends no more without a byte of data."""
 
@@ -47,6 +49,8 @@ class TlsSocket:
         self._overhead_bytes = 0
         self._record = b""
         """The record of a handshake that hasn't arrived as a whole."""
+        self.handshake_bytes = 0
+        """What the client has sent of its handshake: no more than this is held in memory for it."""
         self.is_last = False
         """Whether the bytes of ``receive_handshake`` are the client's last, and quick to take."""
 
@@ -55,8 +59,14 @@ class TlsSocket:
         return self._sock.fileno()
 
     def receive_handshake(self) -> bytes:
-        """Read the client's next bytes of a handshake; empty at the end. BlockingIOError."""
+        """Read the client's next bytes of a handshake; empty at the end. BlockingIOError, OSError.
+
+        ConnectionAbortedError after ``MOST_HANDSHAKE_BYTES``.
+        """
         data = self._sock.recv(RECEIVE_BYTES)
+        self.handshake_bytes += len(data)
+        if self.handshake_bytes > MOST_HANDSHAKE_BYTES:
+            raise ConnectionAbortedError("the client's handshake is too long")
         self._in.write(data)
         self.is_last = not self._record and self._is_quick(data)
         self._record += data

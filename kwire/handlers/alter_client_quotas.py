@@ -12,7 +12,7 @@ from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
-from kwire.handlers.slices import free_in_thread
+from kwire.handlers.slices import free_in_thread, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, QUOTAS_LEVEL
 from kwire.metadata.image import MetadataImage
@@ -54,16 +54,28 @@ async def handle(
                 await work.next_slice()
             alterations.take(one)
         results = alterations.results
-        return list(alterations.changes)
+        return alterations.changes
 
     asked = await _asked(request, work)
     try:
         await commit_in_slices(context, decide, validate_only=request.validate_only)
     except KafkaError as error:
-        results = {one.entity: error for one in asked}
+        free_in_thread(results, work)
+        results = await _all_failed(asked, error, work)
     free_in_thread(asked, work)
     free_in_thread(results, work)
     return await _told(results, work)
+
+
+async def _all_failed(
+    asked: Sequence[Alteration], error: KafkaError, work: Work
+) -> dict[QuotaEntity, KafkaError | None]:
+    failed: dict[QuotaEntity, KafkaError | None] = {}
+    for piece in pieces(asked):
+        if work.spend(len(piece)):
+            await work.next_slice()
+        failed.update((one.entity, error) for one in piece)
+    return failed
 
 
 async def _asked(request: AlterClientQuotasRequest, work: Work) -> list[Alteration]:

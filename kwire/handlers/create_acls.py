@@ -36,7 +36,8 @@ NO_AUTHORIZER = "No Authorizer is configured."
 async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     """Create every valid entry."""
     results: list[AclCreationResult] = []
-    valid: list[tuple[AclBinding, AclCreationResult]] = []
+    bindings: list[AclBinding] = []
+    valid: list[AclCreationResult] = []
     for piece in pieces(request.creations):
         if results and context.work.spend(UNITS * len(piece)):
             await context.work.next_slice()
@@ -45,14 +46,20 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
             result = AclCreationResult(error_message=None)
             results.append(result)
             try:
-                valid.append((_binding(creation, context), result))
+                bindings.append(_binding(creation, context))
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.message
+            else:
+                valid.append(result)
+    free_in_thread(bindings, context.work)
     try:
-        await _create([binding for binding, _ in valid], context)
+        await _create(bindings, context)
     except KafkaError as error:
-        for _, result in valid:
-            result.error_code, result.error_message = error.code, error.message
+        for results_of_piece in pieces(valid):
+            if context.work.spend(len(results_of_piece) // 4):
+                await context.work.next_slice()
+            for result in results_of_piece:
+                result.error_code, result.error_message = error.code, error.message
     free_in_thread(valid, context.work)
     return CreateAclsResponse(results=results)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import add_partitions, check_partition_total
 from kwire.metadata.image import MetadataImage
@@ -34,7 +35,7 @@ async def handle(
         await extension.read(request.topics)
         await commit_in_slices(context, extension.decide, validate_only=request.validate_only)
     except KafkaError as error:
-        extension.fail(error)
+        await extension.fail(error)
     wait_ms = 0 if extension.mutations is None else extension.mutations.wait_ms()
     results = list(extension.results.values())
     return CreatePartitionsResponse(throttle_time_ms=wait_ms, results=results)
@@ -79,11 +80,14 @@ class _Extension:
                 result.error_code, result.error_message = error.code, error.message or None
         return changes
 
-    def fail(self, error: KafkaError) -> None:
+    async def fail(self, error: KafkaError) -> None:
         """Give the error of a failed commit to every topic without an error."""
-        for result in self.results.values():
-            if not result.error_code:
-                result.error_code, result.error_message = error.code, error.message or None
+        for piece in pieces(list(self.results.values())):
+            if self._context.work.spend(len(piece) // 4):
+                await self._context.work.next_slice()
+            for result in piece:
+                if not result.error_code:
+                    result.error_code, result.error_message = error.code, error.message or None
 
     def _extend(self, topic: CreatePartitionsTopic, image: MetadataImage) -> list[Change]:
         assignments = None

@@ -6,7 +6,7 @@ as a whole (POLICY_VIOLATION). The answer carries a topic's id (version 7) and i
 5). After the answer, clients can write to the topic.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kwire.broker.configs import topic_configs
 from kwire.broker.internal_topics import INTERNAL_TOPICS
@@ -14,7 +14,7 @@ from kwire.broker.topics import replicas
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
-from kwire.handlers.slices import free_in_thread
+from kwire.handlers.slices import free_in_thread, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import check_number
 from kwire.metadata.controller import NewTopic, RequestTooLarge, TopicCreation
@@ -47,9 +47,9 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
         await creation.read(request.topics)
         await commit_in_slices(context, creation.decide, validate_only=request.validate_only)
     except RequestTooLarge as error:
-        creation.refuse_all(error)
+        await creation.refuse_all(error)
     except KafkaError as error:
-        creation.fail(error)
+        await creation.fail(error)
     wait_ms = 0 if creation.mutations is None else creation.mutations.wait_ms()
     results = await creation.results()
     free_in_thread(creation.outcomes, context.work)
@@ -104,20 +104,31 @@ class _Creation:
             try:
                 self.outcomes[name] = creation.add(wanted)
             except RequestTooLarge:
+                free_in_thread(creation.changes, self._context.work)
                 raise
             except KafkaError as error:
                 self.outcomes[name] = error
         return creation.changes
 
-    def refuse_all(self, error: KafkaError) -> None:
+    async def refuse_all(self, error: KafkaError) -> None:
         """Give every topic the error of the request."""
-        self.outcomes = dict.fromkeys(self.outcomes, error)
+        await self._give(error, lambda outcome: True)
 
-    def fail(self, error: KafkaError) -> None:
+    async def fail(self, error: KafkaError) -> None:
         """Give the error of a failed commit to every topic without an error."""
-        for name, outcome in self.outcomes.items():
-            if outcome is _NOT_READ or not isinstance(outcome, KafkaError):
-                self.outcomes[name] = error
+        await self._give(
+            error, lambda outcome: outcome is _NOT_READ or not isinstance(outcome, KafkaError)
+        )
+
+    async def _give(self, error: KafkaError, to: Callable[[TopicImage | KafkaError], bool]) -> None:
+        """Give the topics with such an outcome an error."""
+        work, outcomes = self._context.work, self.outcomes
+        for piece in pieces(list(outcomes)):
+            if work.spend(len(piece) // 4):
+                await work.next_slice()
+            for name in piece:
+                if to(outcomes[name]):
+                    outcomes[name] = error
 
     async def results(self) -> list[CreatableTopicResult]:
         """The result of every topic."""

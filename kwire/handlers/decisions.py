@@ -66,7 +66,7 @@ async def commit_in_slices(
     """
     broker = context.broker
     image = broker.image
-    decided = _checked(await decide(image, context.work))
+    decided = _checked(await decide(image, context.work), context)
     if validate_only:
         free_in_thread(decided, context.work)
         return
@@ -78,14 +78,15 @@ async def commit_in_slices(
         nonlocal last
         if last is None or last[0] is not now:
             last = None
-            last = now, _checked(await decide(now, _InTurn()))
+            last = now, _checked(await decide(now, _InTurn()), context)
         return last[1]
 
     await context.commit(as_decided)
 
 
-def _checked(changes: Sequence[Change]) -> Sequence[Change]:
+def _checked(changes: Sequence[Change], context: RequestContext) -> Sequence[Change]:
     if len(changes) > MOST_CHANGES:
+        free_in_thread(changes, context.work)
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
             f"Excessively large number of changes in one request: {len(changes)}; "

@@ -52,7 +52,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         await deletion.read(wanted)
         await commit_in_slices(context, deletion.decide)
     except KafkaError as error:
-        deletion.fail(error)
+        await deletion.fail(error)
     await context.broker.forget_deleted_topics()
     context.work.doomed += (wanted, deletion.wanted)
     wait_ms = 0 if deletion.mutations is None else deletion.mutations.wait_ms()
@@ -119,11 +119,14 @@ class _Deletion:
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.message
 
-    def fail(self, error: KafkaError) -> None:
+    async def fail(self, error: KafkaError) -> None:
         """Give the error of a failed commit to every topic without an error."""
-        for result in self.results:
-            if not result.error_code:
-                result.error_code, result.error_message = error.code, error.message or None
+        for piece in pieces(self.results):
+            if self._context.work.spend(len(piece) // 4):
+                await self._context.work.next_slice()
+            for result in piece:
+                if not result.error_code:
+                    result.error_code, result.error_message = error.code, error.message or None
 
     def _find(self, name: str | None, topic_id: bytes, image: MetadataImage) -> TopicImage:
         self._check_enabled()

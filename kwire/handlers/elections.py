@@ -1,4 +1,6 @@
-"""Answers that name leaders wait while a leader may be dead (``kwire.broker.suspects``)."""
+"""Delays answers that name leaders while one of these leaders may be dead
+(``kwire.broker.suspects``).
+"""
 
 import trio
 

@@ -8,8 +8,8 @@ Behaviour:
   UNKNOWN_TOPIC_OR_PARTITION, as in Kafka: clients ask again and find the topic then. All topics of
   a request are created in one commit. If there are more than CreateTopics may create, none is
   created.
-- While a broker is perhaps being found dead, the answer waits a moment for the election (see
-  ``kwire.broker.suspects``).
+- While a broker is perhaps being found dead, the answer waits a moment for the election, and
+  contains the dead broker for a moment longer (see ``kwire.broker.suspects``).
 - By topic id (version 12): UNKNOWN_TOPIC_ID for a topic that is gone.
 """
 
@@ -94,9 +94,11 @@ def _brokers(context: RequestContext) -> list[MetadataResponseBroker]:
     """The brokers of a cluster of several."""
     from kwire.handlers.seen_brokers import seen_brokers
 
+    suspects = context.broker.suspects
+    remembered = () if suspects is None else suspects.remembered()
     return [
         MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
-        for node_id, host, port, rack, _ in seen_brokers(context)
+        for node_id, host, port, rack, _ in seen_brokers(context, remembered=remembered)
     ]
 
 

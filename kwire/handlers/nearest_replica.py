@@ -1,14 +1,15 @@
-"""Fetch by consumers from followers, and which one a leader names as the nearest (KIP-392).
+"""Consumers that read from followers: how a follower answers, and which replica a leader suggests
+(KIP-392).
 
 Behaviour:
 
-- A follower answers consumers that know of this (version 11) up to its own high watermark, whatever
-  ``replica.selector.class`` says. An offset behind that gives no records yet, one behind the log's
-  end OFFSET_OUT_OF_RANGE; consumers then ask the leader. While a thread cuts the follower's log,
-  it answers OFFSET_NOT_AVAILABLE.
-- With RackAwareReplicaSelector, a leader in another rack than the client's names a replica in the
-  client's rack in place of records, at once: one in sync that has the wanted offset. If there are
-  several, the one with the most records is named.
+- A follower serves consumers that know KIP-392 (version 11) up to its own high watermark, whatever
+  ``replica.selector.class`` says. Beyond the high watermark there are no records yet. Beyond the
+  log's end the error is OFFSET_OUT_OF_RANGE, after which consumers ask the leader. While a thread
+  truncates the follower's log, the error is OFFSET_NOT_AVAILABLE.
+- With RackAwareReplicaSelector, a leader that is in another rack than the client answers at once
+  and without records. It names a replica in the client's rack that is in sync and has the wanted
+  offset; of several, the one with the most records.
 
 Source: ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector of Kafka.
 """
@@ -24,10 +25,10 @@ SINCE = 11
 
 
 def followed(name: str, index: int, context: RequestContext) -> FollowerPartition:
-    """A partition that this broker follows, for a consumer.
+    """The partition that a consumer reads from this follower.
 
-    Raises KafkaError: NOT_LEADER_OR_FOLLOWER if it doesn't, or for a client that wants the leader,
-    OFFSET_NOT_AVAILABLE.
+    Raises KafkaError: NOT_LEADER_OR_FOLLOWER if this broker doesn't follow it, or if the client
+    demands the leader; OFFSET_NOT_AVAILABLE.
     """
     found = context.broker.replica(name, index) if context.api_version >= SINCE else None
     if not isinstance(found, FollowerPartition):

@@ -113,6 +113,7 @@ async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceRe
     responses: list[TopicProduceResponse] = []
     answers: list[PartitionProduceResponse] = []
     flushes: list[tuple[PartitionProduceResponse, Flush | Unreplicated]] = []
+    together = _Partitions(request, context)
     for topic in request.topic_data:
         if responses and work.spend(TOPIC_UNITS):
             await later(work.next_slice)
@@ -122,7 +123,7 @@ async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceRe
             if answers_count and work.spend(UNITS):
                 await later(work.next_slice)
             answers_count += 1
-            response, flush = await _produce(request, context, name, data)
+            response, flush = await _produce(together, name, data)
             if flush is not None:
                 flushes.append((response, flush))
             elif response.error_code:
@@ -175,21 +176,19 @@ def _topic_name(broker: Broker, topic: TopicProduceData) -> str | None:
 
 
 async def _produce(
-    request: ProduceRequest,
-    context: RequestContext,
-    name: str | None,
-    data: PartitionProduceData,
+    together: "_Partitions", name: str | None, data: PartitionProduceData
 ) -> "tuple[PartitionProduceResponse, Flush | Unreplicated | None]":
     """Append to one partition; return its answer, and what the answer waits for.
 
     Errors become codes here and nowhere else.
     """
+    request, context = together.request, together.context
     log_start_offset = -1
     try:
         partition = _partition(request, context, name, data)
         batch = _batch(request, context, data)
         log_start_offset = partition.log.log_start_offset
-        info = await _append(partition, batch, request, context)
+        info = await _append(partition, batch, together)
     except KafkaError as error:
         wrong = error.record_errors if isinstance(error, InvalidBatch) else []
         answer = PartitionProduceResponse(
@@ -239,24 +238,20 @@ def _batch(
     return batch
 
 
-async def _append(
-    partition: Partition,
-    batch: RecordBatch,
-    request: ProduceRequest,
-    context: RequestContext,
-) -> AppendInfo:
+async def _append(partition: Partition, batch: RecordBatch, together: "_Partitions") -> AppendInfo:
     """Check a batch and append it."""
+    context = together.context
     if context.work.spend(batch.size_bytes // BYTES_PER_UNIT):
         await later(context.work.next_slice)
     checked = await _check(batch, partition.log.config, context)
     if batch.is_transactional and not partition.log.producers.has_open_transaction(
         batch.producer_id, batch.producer_epoch
     ):
-        await _verify(partition, batch, request, context)
+        await _verify(partition, batch, together)
     now_ms = context.broker.now_ms()
     segments = partition.log.segments
     active = segments.active
-    info = partition.append_checked(checked, now_ms=now_ms, required_acks=request.acks)
+    info = partition.append_checked(checked, now_ms=now_ms, required_acks=together.request.acks)
     if segments.active is not active:
         context.work.spend(ROLL_UNITS)  # the next partition waits for a slice
     return info
@@ -280,20 +275,18 @@ async def _check(batch: RecordBatch, config: LogConfig, context: RequestContext)
     return await open_in_thread(in_thread, batch, full_limits(broker, config), context)
 
 
-async def _verify(
-    partition: Partition, batch: RecordBatch, request: ProduceRequest, context: RequestContext
-) -> None:
+async def _verify(partition: Partition, batch: RecordBatch, together: "_Partitions") -> None:
     """Check that a transactional batch belongs to its producer's transaction; KafkaError.
 
     From version 12 on, the batch waits while the previous transaction is being completed.
     """
+    broker = together.context.broker
     writer = Writer(
-        request.transactional_id,
+        together.request.transactional_id,
         ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch),
-        _support(context.api_version),
-        _Partitions(request, context),
+        _support(together.context.api_version),
+        together,
     )
-    broker = context.broker
     give_up_at = trio.current_time() + broker.integer(PATIENCE) / 1000
     while True:
         try:
@@ -302,26 +295,35 @@ async def _verify(
                 return
             if isinstance(awaited, Flush):
                 broker.flusher.leave_to_handler(awaited)
+            together.are_asked = True
             await later(awaited.wait)
             continue
         except KafkaError as error:
             is_busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
             if not is_busy or writer.support < Support.ADDS or trio.current_time() >= give_up_at:
                 raise _client_error(error) from error
+        together.are_asked = False
         await later(partial(trio.sleep, broker.integer(BACKOFF) / 1000))
 
 
 class _Partitions:
-    """The existing partitions of a request, looked up only if they are added to a transaction."""
+    """A request's existing partitions: they are added to a transaction, or verified, together.
+
+    That is done once. ``are_asked`` says that it was: each partition then stands for itself, so
+    that a request with many partitions that are refused costs no more than its size.
+    """
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
-        self._request = request
-        self._context = context
+        self.request = request
+        self.context = context
+        self.are_asked = False
 
     def __iter__(self) -> Iterator[TopicPartition]:
-        broker = self._context.broker
-        by_id = self._context.api_version >= TOPIC_IDS_SINCE
-        for topic in self._request.topic_data:
+        if self.are_asked:
+            return
+        broker = self.context.broker
+        by_id = self.context.api_version >= TOPIC_IDS_SINCE
+        for topic in self.request.topic_data:
             name = _topic_name(broker, topic) if by_id else topic.name
             for data in topic.partition_data if name else ():
                 if name and broker.image.partition(name, data.index):

@@ -1,24 +1,23 @@
-"""Fetch by a follower: records up to the log end offset, and what the follower tells with it.
+"""Fetch by a follower: records up to the log end offset; the request says what the follower has.
 
 Behaviour:
 
-- A fetch from an offset says that the follower has all records before it. So it may move the high
-  watermark, and bring the follower into the ISR, before it is answered.
-- Where the follower's last record is of a leader epoch that ends earlier here, the answer has the
-  diverging epoch in place of records (KIP-595), and nothing is noted of that fetch.
-- A fetch with another broker epoch than that of the follower's registration is refused for each
-  partition (KIP-903), and so is one by a broker that isn't a replica: UNKNOWN_LEADER_EPOCH. An
-  epoch that isn't known here yet is refused, too: it would count for more than the true ones.
-- Only registered brokers have sessions.
-- In a session, the answer holds only partitions with news, and costs only what has changed; see
-  ``kwire.broker.replica_sessions``. A new session looks at every partition once.
-- A fetch waits as a consumer's does. It is answered at once for a new log start offset.
-- If the follower tells its high watermark (since version 18, KIP-1166) and that is older than the
-  leader's, it is answered after ``WATERMARK_DELAY_S`` at the latest. Records that come meanwhile
-  bring the watermark along: a busy partition costs one fetch for each append, not two.
-- A throttle may hold records back from a follower out of sync (``kwire.broker.throttles``).
-- ``max_bytes`` is soft, as for consumers. Partitions for which there was no room come first in the
-  next answer, and what their followers tell is noted even so.
+- A fetch from an offset means that the follower has all records before it. So before it is
+  answered, it may raise the high watermark and bring the follower into the ISR.
+- If the epoch of the follower's last record ends earlier in the leader's log, the response has the
+  diverging epoch instead of records (KIP-595), and the leader learns nothing from the fetch.
+- A fetch is refused for each partition if its broker epoch isn't the registered one (KIP-903), even
+  if this broker only doesn't know the epoch yet. A fetch by a broker that isn't a replica gets
+  UNKNOWN_LEADER_EPOCH.
+- Only registered brokers get sessions.
+- In a session, the response has only partitions with news, and costs only as much as has changed
+  (``kwire.broker.replica_sessions``). The first fetch of a session looks at every partition.
+- A fetch waits like a consumer's. A new log start offset is answered at once.
+- If a follower reports a high watermark (version 18, KIP-1166) that is older than the leader's, the
+  answer comes after ``WATERMARK_DELAY_S`` at the latest. Records that arrive before that bring the
+  new one along, so a busy partition costs one fetch for each append, not two.
+- A throttle may hold back records from a follower that is out of sync (``kwire.broker.throttles``).
+- ``max_bytes`` is a soft limit. Partitions that didn't fit come first in the next response.
 
 Source: ReplicaManager.fetchMessages, Partition.fetchRecords and Replica of Kafka.
 """
@@ -56,14 +55,16 @@ UNKNOWN = -1
 WATERMARK_DELAY_S = 0.005
 
 MOST_AT_ONCE = 100
-"""So many partitions are looked at in one go; with more, others have their turn in between."""
+"""How many partitions are looked at before other clients have their turn."""
 
 UNITS = 15
 UNITS_TO_KEEP = 3
 
 
 class Wish(NamedTuple):
-    """How long a fetch waits, for how much, and whether it is told of quiet partitions too."""
+    """How long a fetch waits, for how many bytes, and whether it wants partitions without news,
+    too.
+    """
 
     max_wait_ms: int
     min_bytes: int
@@ -72,7 +73,7 @@ class Wish(NamedTuple):
 
 
 class Answer:
-    """What one look found: the partitions with news, and whether a wait should end."""
+    """The result of one look: the partitions with news, and whether to answer without waiting."""
 
     __slots__ = ("is_urgent", "lacks_watermark", "size_bytes", "told")
 

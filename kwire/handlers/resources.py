@@ -67,9 +67,10 @@ async def alter_all(
     try:
         await commit_in_slices(context, alteration.decide, validate_only=validate_only)
     except KafkaError as error:
-        alteration.fail(error)
-    outcomes = list(zip(resources, alteration.outcomes, strict=True))
+        await alteration.fail(error)
+    outcomes = await alteration.results()
     free_in_thread(alteration.outcomes, context.work)
+    free_in_thread(alteration.places, context.work)
     free_in_thread(outcomes, context.work)
     return outcomes
 
@@ -89,7 +90,8 @@ async def warn_all(
         names = [] if outcome.code else set_names(resource)
         if names:
             target = (resource_type(resource.resource_type), resource.resource_name)
-            unfollowed.warn(target, names, takes_telemetry=takes_telemetry(context.broker))
+            broker = context.broker
+            unfollowed.warn(target, names, broker.config, takes_telemetry=takes_telemetry(broker))
 
 
 async def responses(
@@ -115,7 +117,11 @@ async def responses(
 
 
 class _Alteration(Generic[_R]):
-    """The resources of a request; ``outcomes`` are their results, after the latest ``decide``."""
+    """The resources of a request.
+
+    ``outcomes`` are their results after the latest ``decide``. ``places`` are the indexes of the
+    resources that need a decision.
+    """
 
     def __init__(
         self,
@@ -129,7 +135,7 @@ class _Alteration(Generic[_R]):
         self._decide = decide
         self._alter_own = alter_own
         self._context = context
-        self._places: list[int] = []  # of the resources that need a decision
+        self.places: list[int] = []
 
     async def begin(self) -> None:
         """Refuse resources that are named twice; alter those that the metadata doesn't hold."""
@@ -148,14 +154,14 @@ class _Alteration(Generic[_R]):
                 continue
             try:
                 if not self._alter_own(resource):
-                    self._places.append(place)
+                    self.places.append(place)
             except KafkaError as error:
                 self.outcomes[place] = Outcome(error.code, error.message or None)
 
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
         """The changes of every resource whose change is allowed."""
         changes: list[Change] = []
-        for place in self._places:
+        for place in self.places:
             resource = self._resources[place]
             if work.spend(UNITS_PER_RESOURCE + UNITS_PER_CONFIG * len(resource.configs)):
                 await work.next_slice()
@@ -166,8 +172,22 @@ class _Alteration(Generic[_R]):
                 self.outcomes[place] = Outcome(error.code, error.message or None)
         return changes
 
-    def fail(self, error: KafkaError) -> None:
+    async def fail(self, error: KafkaError) -> None:
         """Give the error of a failed commit to every resource of the metadata."""
-        for place in self._places:
-            if self.outcomes[place] is _DONE:
-                self.outcomes[place] = Outcome(error.code, error.message or None)
+        failed = Outcome(error.code, error.message or None)
+        for piece in pieces(self.places):
+            if self._context.work.spend(len(piece) // 4):
+                await self._context.work.next_slice()
+            for place in piece:
+                if self.outcomes[place] is _DONE:
+                    self.outcomes[place] = failed
+
+    async def results(self) -> list[tuple[_R, Outcome]]:
+        """Every resource with its outcome, in the order of the request."""
+        found: list[tuple[_R, Outcome]] = []
+        parts = zip(pieces(self._resources), pieces(self.outcomes), strict=True)
+        for resources, outcomes in parts:
+            if self._context.work.spend(len(outcomes) // 4):
+                await self._context.work.next_slice()
+            found += zip(resources, outcomes, strict=True)
+        return found

@@ -1,5 +1,6 @@
 """The brokers that a client is told about: those of the image that it can reach."""
 
+from collections.abc import Container
 from typing import NamedTuple
 
 from kwire.config.broker import is_every_interface
@@ -16,12 +17,14 @@ class SeenBroker(NamedTuple):
     is_fenced: bool
 
 
-def seen_brokers(context: RequestContext, *, with_fenced: bool = False) -> list[SeenBroker]:
+def seen_brokers(
+    context: RequestContext, *, with_fenced: bool = False, remembered: Container[int] = ()
+) -> list[SeenBroker]:
     """The brokers that have the listener through which this client came, by node id.
 
-    Fenced brokers are left out, unless they are asked for. This broker is always among them, at
-    the address that the client has dialled, or that is advertised. Workers on the same machine that
-    listen on every interface are at the host that the client has dialled.
+    Fenced brokers are left out, unless they are asked for, or ``remembered``. This broker is always
+    among them, at the address that the client has dialled, or that is advertised. Workers on the
+    same machine that listen on every interface are at the host that the client has dialled.
     """
     own, listener = context.broker.node_id, context.connection.listener
     seen = []
@@ -29,7 +32,7 @@ def seen_brokers(context: RequestContext, *, with_fenced: bool = False) -> list[
         if node_id == own:
             host, port = context.advertised_address()
             seen.append(SeenBroker(node_id, host, port, broker.rack, broker.is_fenced))
-        elif with_fenced or not broker.is_fenced:
+        elif with_fenced or not broker.is_fenced or node_id in remembered:
             seen += [
                 SeenBroker(node_id, _reached(host, context), port, broker.rack, broker.is_fenced)
                 for name, host, port in broker.told_endpoints

@@ -1,11 +1,12 @@
-"""The response of a coordinator, once what it rests on is replicated (``kwire.broker.basis``).
+"""Holds back a coordinator's response until everything behind it is replicated
+(``kwire.broker.basis``).
 
 Rules:
 
-- What a response rests on is what its coordinator's partition holds when the response is made.
-- A response that can't leave becomes the same kind of response with an error: NOT_COORDINATOR if
-  the partition has another leader or epoch, COORDINATOR_NOT_AVAILABLE if the replicas don't answer
-  in time. Clients ask the same again after both.
+- A response rests on all records that its coordinator's partition has when the response is made.
+- If these records can't be replicated, the client gets the same kind of response with an error:
+  NOT_COORDINATOR if the partition has another leader or epoch, COORDINATOR_NOT_AVAILABLE if the
+  replicas don't answer in time. Clients repeat their request after both errors.
 - The wait needs no task.
 """
 
@@ -22,7 +23,7 @@ from kwire.protocol.error_codes import refused
 
 
 async def settled(response: Any, demands: Collection[Demand]) -> Any:
-    """A response after its flushes, and after the replication of all that it rests on.
+    """Return a response after its flushes, and after the replication of all that it rests on.
 
     Raises KafkaError if a sync fails.
     """

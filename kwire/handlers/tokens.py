@@ -1,4 +1,4 @@
-"""What the APIs of delegation tokens share: who may ask for them, and the changes of one token.
+"""What the APIs of delegation tokens have in common: who may use them, and changes of one token.
 
 Source: KafkaApis.allowTokenRequests, DelegationTokenManager of Kafka.
 """
@@ -18,16 +18,16 @@ UNITS_TO_FIND = 1
 TOKENS_PER_UNIT = 20
 
 REQUESTER_SINCE = 3
-"""Since this version responses say who has asked for a token."""
+"""Since this version, responses contain who has created a token."""
 
 NO_TIME_MS = -1
-"""The times in a response to a client that may not ask."""
+"""The times in a response to a client that may not use the API."""
 
 
 def may_ask(context: RequestContext) -> bool:
-    """Whether the client has proven who it is, and not by a token.
+    """Whether the client has logged in, and not with a delegation token.
 
-    So nobody makes new tokens from a token, which could outlive it.
+    With a token, a client could make new tokens that outlive it.
     """
     login = context.connection.login
     return context.principal != ANONYMOUS if login is None else not login.is_by_token
@@ -53,10 +53,10 @@ def lifetimes(context: RequestContext) -> Lifetimes:
 async def change(
     hmac: bytes, context: RequestContext, expires: Callable[[DelegationToken], int | None]
 ) -> int | None:
-    """Have the token of an HMAC expire at another time; None removes it at once.
+    """Change the expiry of the token with an HMAC; a time of None removes it at once.
 
-    ``expires`` decides when, perhaps more than once; the decision that counts is returned. Raises
-    KafkaError, also that of ``expires``.
+    ``expires`` decides on the time. It may be called more than once; the time of the committed
+    decision is returned. Raises KafkaError, also the errors of ``expires``.
     """
     secret_key(context)
     tokens = context.broker.image.tokens

@@ -7,6 +7,7 @@ person who sets a config expects an effect.
 import logging
 from collections.abc import Iterable
 
+from kwire.config.broker import BrokerConfig
 from kwire.config.without_effect import is_among, warnings
 from kwire.metadata.image import ConfigResource, ConfigResourceType
 
@@ -17,12 +18,21 @@ _SHOWN = 20
 """How many names the warning shows; a request may set thousands."""
 
 
-def warn(resource: ConfigResource, names: Iterable[str], *, takes_telemetry: bool) -> None:
-    """Log a warning if ``names``, which were set for a resource, have configs without effect."""
+def warn(
+    resource: ConfigResource,
+    names: Iterable[str],
+    config: BrokerConfig,
+    *,
+    takes_telemetry: bool,
+) -> None:
+    """Log a warning if ``names``, which were set for a resource, have configs without effect.
+
+    ``config`` is what the broker was started with.
+    """
     kind, resource_name = resource
     asked = {name: ascii(name)[1:-1] for name in names}
     if kind is ConfigResourceType.BROKER:
-        for warning in warnings(asked):
+        for warning in warnings(asked, config.secured_listeners):
             log.warning("set for broker %a and kept: %s", resource_name, warning)
         return
     if kind is ConfigResourceType.GROUP:

@@ -50,7 +50,7 @@ class DirectoryHealth:
     """``failure`` says why the directory is offline; it is None while the directory serves.
 
     ``lacks_room`` says that lack of room is the reason for a shortage or for being offline.
-    ``tell`` is called when the directory goes offline, in the thread that noticed the failure.
+    ``tell`` is called when the directory goes offline or is full, in the thread that noticed it.
     While ``is_opening`` is set, a failure is not logged here: the opening code reports it, so that
     a failed start reports each failure once.
     """
@@ -75,6 +75,16 @@ class DirectoryHealth:
         self.lacks_room = False
         self._refused = False
         self._missing: set[str] = set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the directory takes no records for lack of room."""
+        return self.is_short_of_room and self.lacks_room
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether the directory takes no records, for whatever reason."""
+        return self.failure is not None or self.is_full
 
     def refused(self, what: str, error: OSError) -> KafkaError:
         """Record a disk error: go offline, or note a shortage. Returns the client's error."""
@@ -142,6 +152,7 @@ class DirectoryHealth:
 
     def _note_shortage(self, what: str, error: OSError) -> None:
         self._refused = True
+        was_full = self.is_full
         self.lacks_room = self.lacks_room or is_shortage_of_room(error)
         if not self.is_short_of_room:
             self.is_short_of_room = True
@@ -152,3 +163,5 @@ class DirectoryHealth:
                 what,
                 error,
             )
+        if self.is_full and not was_full and self.tell is not None:
+            self.tell()

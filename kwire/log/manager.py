@@ -86,7 +86,7 @@ class LogManager:
         return list(self._data_directories)
 
     def tell_of_failures(self, tell: Callable[[], None]) -> None:
-        """Set the function that is called when a directory fails, in the thread that notices."""
+        """Set the function that is called, in any thread, when a directory fails or is full."""
         for data in self._data_directories.values():
             data.health.tell = tell
 

@@ -1,13 +1,15 @@
-"""What a move between data directories leaves on the disks, and what a start makes of it.
+"""The directories that a move of a log between data directories leaves, and how a start treats
+them.
 
 Rules:
 
-- The copy is ``<topic>-<partition>.<32 hex digits>-future``, as in Kafka, until it is complete. A
-  start never serves it: the move begins anew.
-- A complete copy holds the file ``kwire-moved`` and gets the partition's name before the former
-  directory loses it. A crash between the two leaves two directories of one log. The start serves
-  the longer log, or the marked one if both are equally long, and puts the other one aside.
-- The file is removed once the former directory has lost its name for good.
+- Until the copy is complete, its directory is named ``<topic>-<partition>.<32 hex digits>-future``,
+  as in Kafka. A start never serves such a copy. The move begins again instead.
+- A complete copy contains the file ``kwire-moved``. It takes the partition's name before the former
+  directory gives that name up. So a crash in between leaves two directories with one name. The
+  start serves the longer log, or the one with the file if both are equally long. It puts the other
+  directory aside.
+- The file is removed after the former directory has been renamed or deleted for good.
 
 Source: LogManager.replaceCurrentWithFutureLog of Kafka, which refuses to start after such a crash.
 """
@@ -28,7 +30,7 @@ _FUTURE_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\.[0-9a-f]{32}-
 
 
 def future_of(name: str) -> TopicPartition | None:
-    """The partition whose unfinished copy a directory of this name is; None if it is none."""
+    """The partition whose unfinished copy is in a directory of this name, or None."""
     match = _FUTURE_DIRECTORY.fullmatch(name)
     return (match["topic"], int(match["partition"])) if match else None
 
@@ -36,9 +38,10 @@ def future_of(name: str) -> TopicPartition | None:
 def moved_one(
     one: PartitionLog, other: PartitionLog, token: str, disk: Disk
 ) -> PartitionLog | None:
-    """Which of two logs of one partition a move has left to serve; the other one is put aside.
+    """Of two logs of one partition, return the one to serve after an interrupted move.
 
-    None if none or both are marked, because then no move was interrupted here. OSError.
+    The caller puts the other log aside. Returns None if none or both have the file ``kwire-moved``:
+    then no move was interrupted. OSError.
     """
     marked = [found for found in (one, other) if MARKER in disk.names(found.directory)]
     if len(marked) != 1:

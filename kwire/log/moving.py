@@ -1,15 +1,16 @@
-"""Moves the log of a partition from one data directory to another, while it is in use.
+"""Moves the log of a partition from one data directory to another, while clients use it.
 
 Rules:
 
-- A copy (``future``) is filled with the batches of the log, in pieces. When little is missing, one
-  step copies the rest, renames the copy, and has the log's object use it: whoever holds the object
-  goes on. ``kwire.log.moved`` says how a crash at any point ends.
-- Only that step waits for the disk in the event loop, with two syncs of little. Everything before
-  it is synced by threads, so a power cut loses nothing that was on the disk.
-- The copy begins anew when the log was cut, or has lost the records that come next.
-- Offsets of the copy are in its directory's checkpoints before it is used: deleted records would
-  come back otherwise.
+- Threads copy the log's batches in pieces into a second log (``future``). When little is missing,
+  one last step copies the rest, renames the copy, and makes the ``PartitionLog`` use the files of
+  the copy. The object stays the same, so code that holds it goes on. ``kwire.log.moved`` says what
+  happens after a crash at any point.
+- Only the last step makes the event loop wait for the disk: two syncs of few bytes. Threads have
+  synced everything before, so a power cut loses no record that was on the disk.
+- The copy begins again if the log was truncated, or if the next records to copy were deleted.
+- Before the copy is used, its offsets are in the checkpoint files of its data directory. Otherwise
+  deleted records would be back after a restart.
 
 Source: Partition.maybeReplaceCurrentWithFutureReplica, ReplicaAlterLogDirsThread of Kafka.
 """
@@ -38,13 +39,16 @@ from kwire.protocol.file_slice import FileSlice
 
 PIECE_BYTES = 1 << 20
 LAST_BYTES = 256 << 10
-"""How much the last step copies at most, in the event loop."""
+"""The most bytes that the last step copies in the event loop."""
 
 _ANY_EPOCH = (1 << 31) - 1
 
 
 class Move:
-    """One log on its way to ``target``; ``begin`` makes it. Only one caller uses it at a time."""
+    """The move of one log to the data directory ``target``. ``begin`` creates it.
+
+    Only one caller may use it at a time.
+    """
 
     def __init__(
         self,
@@ -65,26 +69,26 @@ class Move:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to move, or no place to move it to."""
+        """Whether the move can't go on: it is cancelled, or one of its two directories is lost."""
         current = self.current
         is_lost = current.is_abandoned or current.is_offline or not self.target.is_online
         return self.is_dropped or is_lost
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the log is being cut, or has to be."""
+        """Whether the log is being truncated, or must be truncated before it can be copied."""
         current = self.current
         return current.is_being_cut or current.needs_cut or current.gap_at >= 0
 
     @property
     def offset_lag(self) -> int:
-        """How many offsets the copy is behind."""
+        """How many offsets are missing in the copy."""
         return max(self.current.log_end_offset - self.future.log_end_offset, 0)
 
     def next_piece(self, max_bytes: int = PIECE_BYTES) -> FileSlice | None:
-        """What is to be copied next, None if nothing is, or if the copy is stale.
+        """The next batches to copy; None if the copy has all of them, or has to begin again.
 
-        KafkaError (KAFKA_STORAGE_ERROR). Call it in the event loop.
+        Raises KafkaError (KAFKA_STORAGE_ERROR). Call it in the event loop.
         """
         current, end_offset = self.current, self.future.log_end_offset
         is_outside = not current.log_start_offset <= end_offset <= current.log_end_offset
@@ -95,7 +99,7 @@ class Move:
             end_offset, max_bytes, end_offset=current.log_end_offset, min_one_batch=True
         )
         if piece is None and current.active.base_offset > end_offset:
-            self.is_stale = True  # compaction has left no records before the active segment
+            self.is_stale = True  # compaction has removed all records before the active segment
         return piece
 
     def copy(self, piece: FileSlice, now_ms: int) -> None:
@@ -112,7 +116,7 @@ class Move:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.current.name} can't be read")
 
     def restart(self, now_ms: int, steady_ms: int) -> None:
-        """Begin the copy anew; KafkaError (KAFKA_STORAGE_ERROR). In a thread."""
+        """Begin the copy again; KafkaError (KAFKA_STORAGE_ERROR). In a thread."""
         current = self.current
         self.is_stale, self._truncations = False, current.truncations
         self._first_dirty_offset = current.first_dirty_offset
@@ -121,7 +125,7 @@ class Move:
         start_at(self.future, first, now_ms, self._disk, steady_ms)
 
     def prepare(self, steady_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Have all but the last records of the copy on the disk, and its offsets. In a thread."""
+        """Sync the copy, and write its offsets into the checkpoint files. In a thread."""
         future, target = self.future, self.target
         start = self.current.log_start_offset
         future.advance_log_start_offset(start)
@@ -135,7 +139,8 @@ class Move:
         self._noted_start = start
 
     def finish(self, now_ms: int, steady_ms: int) -> bool:
-        """Copy the rest and use the copy; False if more has to be copied, or prepared, first.
+        """Copy the rest, and use the copy. Returns False if more has to be copied or prepared
+        before.
 
         Raises KafkaError (KAFKA_STORAGE_ERROR). Call it in the event loop, after ``prepare``.
         """
@@ -156,7 +161,7 @@ class Move:
         return True
 
     def _is_complete(self, now_ms: int) -> bool:
-        """Copy what little is missing; whether nothing is missing then."""
+        """Copy the little that is missing. Returns whether the copy is complete then."""
         current, future = self.current, self.future
         piece = self.next_piece(LAST_BYTES)
         if piece is not None and piece.size_bytes < LAST_BYTES:
@@ -167,7 +172,9 @@ class Move:
         return is_copied and is_noted and not future.unflushed and not self.is_stale
 
     def _rename(self, final: Path) -> None:
-        """Give the copy the partition's name. If that fails, its directory goes offline."""
+        """Give the copy the partition's name. If that fails, the directory of the copy goes
+        offline.
+        """
         source = self.future.directory
         try:
             self._disk.rename(source, final)
@@ -178,7 +185,7 @@ class Move:
             raise self.target.health.fail(f"cannot rename {source}", error) from error
 
     def _use(self, final: Path, steady_ms: int) -> None:
-        """Have the log use the copy's files."""
+        """Make the log use the files of the copy."""
         current, future, disk = self.current, self.future, self._disk
         former, health, left = current.directory, current.health, list(current.segments)
         for segment in future.segments:
@@ -194,7 +201,7 @@ class Move:
         current.recovery_point = future.log_end_offset
         current.sure_end_offset = -1
         current.first_dirty_offset = min(current.first_dirty_offset, self._first_dirty_offset)
-        current.truncations += 1  # a flush or a clean that is under way concerns the former files
+        current.truncations += 1  # a running flush or compaction works on the former files
         self.target.arriving.pop(self.key, None)
         self._manager.counts[former.parent] -= 1
         self._manager.counts[final.parent] += 1
@@ -206,12 +213,15 @@ class Move:
             return
         for segment in left:
             segment.relocate(removed)  # readers may hold it
+            segment.close()  # a file that is open keeps its room on the disk after its removal
         remove_ms = steady_ms + current.config.file_delete_delay_ms
         self._manager.doomed.append((remove_ms, removed))
         self._former = removed.parent
 
     def clean_up(self) -> None:
-        """Remove the mark once the former directory is gone for good; OSError. In a thread."""
+        """Remove the file ``kwire-moved`` after the former directory is gone; OSError. In a
+        thread.
+        """
         if self._former is not None:
             self._disk.sync_directory(self._former)
             self._disk.remove(self.current.directory / MARKER)
@@ -225,7 +235,9 @@ class Move:
 
 
 def begin(manager: LogManager, current: PartitionLog, target: DataDirectory, now_ms: int) -> Move:
-    """Make the copy of a log, still empty; KafkaError (KAFKA_STORAGE_ERROR). In a thread."""
+    """Create the copy of a log, which is still empty; KafkaError (KAFKA_STORAGE_ERROR). In a
+    thread.
+    """
     disk, key = manager.disk, (current.topic, current.partition)
     name = f"{current.name}.{os.urandom(16).hex()}{FUTURE_SUFFIX}"
     if len(name) > MAX_NAME:
@@ -252,7 +264,9 @@ def begin(manager: LogManager, current: PartitionLog, target: DataDirectory, now
 
 
 def _remove_copy(directory: Path, disk: Disk) -> None:
-    """Remove an unfinished copy so that a crash leaves nothing that looks like one."""
+    """Remove an unfinished copy. A crash meanwhile leaves no directory that looks like a whole
+    copy.
+    """
     removed = directory.with_name(directory.name.removesuffix(FUTURE_SUFFIX) + DELETE_SUFFIX)
     with suppress(FileNotFoundError):
         disk.rename(directory, removed)

@@ -1,14 +1,15 @@
-"""The append of a follower: whole batches as its leader has them.
+"""The append of a follower: it writes the leader's batches as they are.
 
 Rules:
 
-- Batches keep their offsets and leader epochs. Each checksum is verified before anything of the
-  answer is written.
-- An incomplete last batch is left out: a fetch may end within a batch.
-- A batch of a newer leader epoch than the follower's, and all after it, are left out: they come
-  from a leader that this follower doesn't follow yet (KAFKA-18723).
-- What goes into one segment is written with one call.
-- A batch that the log has already is skipped. One that overlaps the log's end is refused.
+- Batches keep the offsets and leader epochs that the leader has given them. All checksums in a
+  fetch response are verified before the first byte is written.
+- An incomplete batch at the end is left out: the leader may cut a response within a batch.
+- A batch with a newer leader epoch than the follower knows, and all batches after it, are left out.
+  They come from a leader that this follower does not follow yet (KAFKA-18723).
+- All batches that go into one segment are written with one system call.
+- A batch that the log already has is skipped. A batch that begins before the log's end and ends
+  after it is refused.
 
 Source: UnifiedLog.appendAsFollower of Kafka.
 """
@@ -22,7 +23,7 @@ from kwire.record.batch import Buffer, RecordBatch, complete_batches
 
 
 class Overlap(KafkaError):
-    """A leader's batch begins before the log's end; ``base_offset`` is where."""
+    """A leader's batch begins before the log's end, at ``base_offset``, and ends after it."""
 
     def __init__(self, batch: RecordBatch, log_end_offset: int) -> None:
         text = f"{batch!r} overlaps the log's end at {log_end_offset}"
@@ -31,7 +32,7 @@ class Overlap(KafkaError):
 
 
 def append_replicated(log: PartitionLog, records: Buffer, *, leader_epoch: int, now_ms: int) -> int:
-    """Append what a leader of this epoch answered; how many batches were appended.
+    """Append the batches of a fetch response from the leader of this epoch; return their number.
 
     Raises Overlap, KafkaError (CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR).
     """
@@ -48,7 +49,7 @@ def append_replicated(log: PartitionLog, records: Buffer, *, leader_epoch: int, 
 
 
 def _wanted(end_offset: int, records: Buffer, leader_epoch: int) -> Iterator[RecordBatch]:
-    """The batches to append, which follow each other in the buffer."""
+    """The batches to append. They follow each other in the buffer."""
     for batch in complete_batches(records):
         if batch.partition_leader_epoch > leader_epoch:
             return
@@ -64,7 +65,7 @@ def _wanted(end_offset: int, records: Buffer, leader_epoch: int) -> Iterator[Rec
 def _append_to_segment(
     log: PartitionLog, records: Buffer, wanted: list[RecordBatch], now_ms: int
 ) -> int:
-    """Append as many batches as fit into one segment; how many. OSError, KafkaError."""
+    """Append as many batches as fit into one segment; return their number. OSError, KafkaError."""
     segment = log.active
     first = wanted[0]
     if segment.size_bytes and is_full(segment, first, first.last_offset, log.config, now_ms):
@@ -92,7 +93,7 @@ def _append_to_segment(
 def _following(
     log: PartitionLog, first: RecordBatch, others: Iterable[RecordBatch]
 ) -> Iterator[RecordBatch]:
-    """The batches that follow the first one directly and fit by their size."""
+    """The batches that follow the first one directly and still fit into the segment."""
     end = first.position + first.size_bytes
     room = log.config.segment_bytes - log.active.size_bytes - first.size_bytes
     for batch in others:

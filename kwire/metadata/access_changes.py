@@ -1,8 +1,7 @@
-"""The changes of who gets in, who may do what, and how fast.
+"""The kinds of metadata changes for access: SCRAM credentials, delegation tokens, ACLs, client
+quotas.
 
-They are SCRAM credentials, delegation tokens, ACLs and client quotas.
-
-``kwire.metadata.changes`` calls this for all that it does with the kinds in ``ACCESS``.
+``kwire.metadata.changes`` calls this module for the kinds in ``ACCESS``.
 """
 
 from collections.abc import Iterator
@@ -41,7 +40,7 @@ AccessChange: TypeAlias = (
 ACCESS = (AclsCreated, AclsDeleted, ScramCredentialChanged, TokenChanged, ClientQuotaChanged)
 
 ACCESS_KINDS = {kind.__name__ for kind in ACCESS}
-"""The names under which a store keeps them."""
+"""The names of these kinds in a metadata store."""
 
 CREDENTIAL_BYTES = 300
 

@@ -29,17 +29,17 @@ CLUSTER_NAME = "kafka-cluster"
 """The only name of a cluster resource."""
 
 MOST_ACLS = 100_000
-"""So many ACLs a cluster holds at most."""
+"""The most ACLs of a cluster."""
 
 MOST_PER_REQUEST = 10_000
-"""Kafka's limit: so many ACLs one request creates or deletes at most."""
+"""The most ACLs that one request may create or delete, as in Kafka."""
 
 MOST_TEXT = 1000
 """The longest name, principal or host of an ACL, in characters; a topic's name has 249 at most."""
 
 
 class _Number(IntEnum):
-    """A number of Kafka's; one that stands for nothing is UNKNOWN, which is 0."""
+    """A number of the protocol. A number without a meaning is read as UNKNOWN, which is 0."""
 
     @classmethod
     def _missing_(cls, _value: object) -> "_Number":
@@ -47,7 +47,7 @@ class _Number(IntEnum):
 
 
 class ResourceType(_Number):
-    """What an ACL is about; Kafka's numbers."""
+    """The kind of resource that an ACL protects. The numbers are Kafka's."""
 
     UNKNOWN = 0
     ANY = 1
@@ -60,7 +60,9 @@ class ResourceType(_Number):
 
 
 class PatternType(_Number):
-    """How the name of an ACL is compared; Kafka's numbers. ANY and MATCH are for filters only."""
+    """How an ACL's name is compared with a resource's. The numbers are Kafka's. ANY and MATCH are
+    for filters only.
+    """
 
     UNKNOWN = 0
     ANY = 1
@@ -70,7 +72,7 @@ class PatternType(_Number):
 
 
 class AclOperation(_Number):
-    """What is done to a resource; Kafka's numbers."""
+    """An operation on a resource. The numbers are Kafka's."""
 
     UNKNOWN = 0
     ANY = 1
@@ -91,7 +93,7 @@ class AclOperation(_Number):
 
 
 class Permission(_Number):
-    """Whether an ACL allows or denies; Kafka's numbers."""
+    """Whether an ACL allows or denies. The numbers are Kafka's."""
 
     UNKNOWN = 0
     ANY = 1
@@ -118,22 +120,22 @@ NO_ACLS: Acls = MappingProxyType({})
 
 
 class AclsCreated(NamedTuple):
-    """These ACLs are in force from now on; some may be already."""
+    """A change that adds ACLs; some of them may exist already."""
 
     acls: tuple[AclBinding, ...]
 
 
 class AclsDeleted(NamedTuple):
-    """These ACLs are no longer in force."""
+    """A change that removes ACLs."""
 
     acls: tuple[AclBinding, ...]
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are meant; None, and the type ANY, match everything.
+    """A filter for ACLs. None, and the type ANY, match everything.
 
-    The pattern type MATCH means all ACLs that concern the resource ``name``: literal ones of the
-    name, of ``*``, and prefixes of the name.
+    The pattern type MATCH matches all ACLs that apply to the resource ``name``: literal ones for
+    the name or for ``*``, and prefixes of the name.
     """
 
     resource_type: int
@@ -236,7 +238,7 @@ def size_of_acls(change: AclsCreated | AclsDeleted) -> int:
 
 
 ACLS_PER_CHANGE = 200
-"""A change has no more, because other tasks have their turn between two changes."""
+"""The most ACLs in one change: between two changes, other tasks have their turn."""
 
 _Kind = TypeVar("_Kind", AclsCreated, AclsDeleted)
 

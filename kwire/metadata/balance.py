@@ -1,12 +1,13 @@
-"""What the controller does for leadership from time to time: (image) → changes; pure.
+"""The periodic elections of the controller: (image) → changes; pure.
 
 Rules:
 
-- Leadership goes back to a broker where it is preferred, the first of ``replicas``, unless it
-  leads 90 % of the partitions that prefer it. So after a restart clients don't stay with fewer
-  brokers, and a single election isn't worth the clients' new look-up.
-- One commit has at most 1,000 elections, as in Kafka; the next look goes on.
-- Where nobody leads, somebody is elected as soon as the topic's config allows it.
+- The preferred leader of a partition is the first of ``replicas``. The controller gives partitions
+  back to a preferred leader unless it already leads 90 % of the partitions that prefer it. So after
+  a restart, clients don't stay with fewer brokers. For single partitions, the clients' effort to
+  find the new leader would not be worth it.
+- One commit has at most 1,000 elections, as in Kafka. The next commit continues.
+- A partition without a leader gets one as soon as its topic's configs allow it.
 
 Source: ReplicationControlManager.maybeBalancePartitionLeaders, maybeElectUncleanLeaders of Kafka;
 leader.imbalance.per.broker.percentage of Kafka's former controller.

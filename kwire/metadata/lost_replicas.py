@@ -1,19 +1,20 @@
-"""Replicas that a broker has lost or found again when it starts; pure.
+"""What the metadata says about replicas that a starting broker has lost, or has found again; pure.
 
 Rules:
 
 - A replica in the ISR that isn't on the broker's disks is lost, and leaves the ISR. If it was the
-  only one, the ISR is empty: nobody has the records, so nobody leads the partition. An empty log in
-  its place would look as if the records had never been there.
-- A partition that was never led has no records. Nor has one that this broker was to lead first, if
-  the broker died before it made the log: then all directories of that time are still there.
-- A replica on a directory that the broker had when it registered last is the right one. On another
-  directory, it may be older: the disk was away. Then it is the right one only if its log knows the
-  epoch in which the partition was led last.
-- A lost replica that is the right one is found: it is in the ISR again.
-- All this is about an only replica. One of several is lost, too, if it isn't on a directory that
-  the broker had when it registered last: then it isn't eligible to lead, and fetches anew. While
-  its directory is offline, it isn't eligible as long as another replica is.
+  only one, the ISR becomes empty and nobody leads the partition, because nobody has the records. An
+  empty log in its place would look as if there had never been any.
+- A partition that never had a leader has no records, so nothing is lost. The same holds if this
+  broker was to be the first leader and died before it created the log: then all directories of that
+  time are still there.
+- A replica in a directory that the broker had at its last registration is the right one. A replica
+  in another directory may be older, because its disk was away. It is the right one only if its log
+  knows the epoch in which the partition was last led.
+- If a lost replica is found and is the right one, it joins the ISR again.
+- These rules are for only replicas. If a partition has several, a replica that isn't in a directory
+  of the last registration is lost, too: it may not be elected, and fetches everything again. While
+  its directory is offline, it may be elected only if no other replica can be.
 """
 
 from collections.abc import Callable
@@ -33,18 +34,19 @@ class Replica(NamedTuple):
 
 
 OFFLINE = Replica("", -1)
-"""A replica that may be on a directory that is offline: nobody knows yet whether it is lost."""
+"""A replica that may be in an offline directory, so that nobody knows whether it is lost."""
 
 Held: TypeAlias = Callable[[str, int, bytes], Replica | None]
-"""Gives the replica of a partition by topic, number and topic id; None if the disks have none."""
+"""Returns the replica of a partition by topic, number and topic id; None if the disks have none."""
 
 
 def lost_or_found(
     image: MetadataImage, before: BrokerImage | None, broker: BrokerImage, held: Held
 ) -> list[Change]:
-    """The changes of ISRs that follow from what a broker has.
+    """The changes of ISRs for the replicas that a broker has.
 
-    In ``image`` it leads nothing. ``before`` is its registration until now, None for a new broker.
+    In ``image`` the broker leads nothing. ``before`` is its former registration, None for a new
+    broker.
     """
     directories = frozenset(before.directories if before is not None else ())
     has_same = directories <= frozenset(broker.directories)

@@ -244,23 +244,30 @@ def with_broker(image: MetadataImage, node_id: int) -> list[Change]:
 
 
 def without_replicas(
-    image: MetadataImage, node_id: int, is_lost: Callable[[TopicImage, int], bool]
+    image: MetadataImage,
+    node_id: int,
+    is_lost: Callable[[TopicImage, int], bool],
+    *,
+    are_whole: bool = False,
 ) -> list[Change]:
     """The changes that take a broker's lost replicas out of the ISR, ELR and leadership.
 
     This leaves out partitions without another replica that has all records: those wait for this
-    one, which an administrator may give up.
+    one, which an administrator may give up. If ``are_whole``, the replicas have their records and
+    take no more: they may stay in the ELR, and only partitions with other replicas in the ISR
+    change.
     """
+    doubtful = () if are_whole else (node_id,)
     changes: list[Change] = []
     configs, active = TopicTerms(image), active_brokers(image)
     for topic in image.topics_by_name.values():
         rows = []
         for index, before in enumerate(topic.partitions):
-            others = _without((*before.isr, *before.elr), (node_id,))
-            is_counted = node_id in before.isr or node_id in before.elr
-            if not others or not is_counted or not is_lost(topic, index):
+            counted = before.isr if are_whole else (*before.isr, *before.elr)
+            others = _without(counted, (node_id,))
+            if not others or node_id not in counted or not is_lost(topic, index):
                 continue
-            terms = terms_of(configs, topic.name, before, active)._replace(doubtful=(node_id,))
+            terms = terms_of(configs, topic.name, before, active)._replace(doubtful=doubtful)
             wanted = before._replace(isr=_without(before.isr, (node_id,)))
             after = changed(before, wanted, terms)
             if after is not None:

@@ -46,7 +46,7 @@ NONE: Mapping[str, float] = MappingProxyType({})
 
 
 class ClientQuotaChanged(NamedTuple):
-    """An entity has another value for a key; None: it has none any more."""
+    """A change that sets the value of an entity's key, or removes it (None)."""
 
     entity: QuotaEntity
     key: str
@@ -54,7 +54,7 @@ class ClientQuotaChanged(NamedTuple):
 
 
 class Alteration(NamedTuple):
-    """What a client asks for: the values of one entity; None removes a value."""
+    """One entry of a request: new values for one entity. None removes a value."""
 
     entity: QuotaEntity
     values: Sequence[tuple[str, float | None]]
@@ -76,10 +76,10 @@ def canonical(kind: str, name: str | None) -> str | None:
 
 
 class Alterations:
-    """What one AlterClientQuotas does to the known quotas, entity by entity.
+    """The decisions about one AlterClientQuotas request.
 
-    - ``changes``: those to be made.
-    - ``results``: each entity's error, or None.
+    - ``changes``: the changes to make.
+    - ``results``: the error of each entity, or None.
     """
 
     def __init__(self, known: ClientQuotas) -> None:
@@ -91,8 +91,8 @@ class Alterations:
     def take(self, asked: Alteration) -> None:
         """Decide about the next entity of the request.
 
-        An entity that comes again has an error, and what was decided for it first is made all the
-        same, as in Kafka.
+        An entity that the request names twice gets an error. Its first alteration is made
+        nevertheless, as in Kafka.
         """
         entity, values = asked
         if entity in self.results or len(dict(values)) < len(values):
@@ -232,7 +232,7 @@ def quota_difference(old: ClientQuotas, new: ClientQuotas) -> Iterator[ClientQuo
 
 
 class Filter(NamedTuple):
-    """Which entities a client asks for: exact names by type, and types with any name."""
+    """A filter for entities: for each type, an exact name or any name."""
 
     names: Match
     types: frozenset[str]

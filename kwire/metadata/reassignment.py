@@ -1,13 +1,14 @@
-"""Moving a partition's replicas to other brokers: (partition, wanted replicas) → partition; pure.
+"""Moves the replicas of a partition to other brokers: (partition, wanted replicas) → partition;
+pure.
 
 Rules:
 
-- The brokers that come are ``adding``, those that go ``removing``; ``replicas`` has both, the
-  wanted ones first. The leader's ISR completes the move (``partition_change``). A move for which
-  nobody has to catch up is complete at once.
-- ``adding`` and ``removing`` count from the replicas before the first move that isn't complete. So
-  another move, or a cancellation, drops brokers that were to come and aren't wanted any more.
-- Nobody is dropped or kept out if no replica in sync would be left.
+- ``adding`` are the brokers that get a replica, ``removing`` those that lose theirs. ``replicas``
+  has both, the wanted ones first. The move is complete when the added replicas are in the ISR
+  (``partition_change``). A move that adds no replica is complete at once.
+- During a move, a further move or a cancellation starts from the replicas before the first move. So
+  brokers that the first move has added and that aren't wanted any more are dropped.
+- A change that would leave no replica in the ISR is not made.
 
 Source: ReplicationControlManager.changePartitionReassignment, PartitionReassignmentRevert of Kafka;
 KIP-455, KIP-860.

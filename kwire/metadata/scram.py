@@ -1,11 +1,11 @@
-"""SCRAM credentials in the metadata: what the cluster knows of its users' passwords.
+"""SCRAM credentials in the metadata: with them, a broker checks its users' passwords.
 
 Rules:
 
-- A credential belongs to one mechanism of one user. It has no password: only keys that prove one
-  (RFC 5802).
-- A request alters each user at most once. Each user has a result of its own.
-- The number of credentials is bounded, because every broker holds them all.
+- A credential is for one user and one mechanism. It contains no password, only keys that prove the
+  knowledge of it (RFC 5802).
+- A request alters each user at most once. Each user has its own result.
+- The number of credentials is limited, because every broker holds all of them in memory.
 
 Source: ScramControlManager, ScramFormatter of Kafka; KIP-554.
 """
@@ -29,7 +29,7 @@ MOST_SALTED_BYTES = 1024
 
 
 class ScramCredential(NamedTuple):
-    """What the cluster knows of a user's password for one mechanism."""
+    """The salt and the keys that check a user's password by one mechanism."""
 
     salt: bytes
     stored_key: bytes
@@ -41,13 +41,13 @@ class ScramCredential(NamedTuple):
 
 
 ScramUser: TypeAlias = tuple[str, str]
-"""A mechanism by its name, and a user."""
+"""The name of a mechanism, and a user name."""
 
 Credentials: TypeAlias = Mapping[ScramUser, ScramCredential]
 
 
 class ScramCredentialChanged(NamedTuple):
-    """A user has another credential for a mechanism; None: it has none any more."""
+    """A change that sets a user's credential for a mechanism, or removes it (None)."""
 
     mechanism: str
     user: str
@@ -96,10 +96,10 @@ def salted(mechanism: str, password: bytes, salt: bytes, iterations: int) -> byt
 
 
 class Alteration:
-    """What one AlterUserScramCredentials does to the known credentials, user by user.
+    """The decisions about one AlterUserScramCredentials request.
 
-    - ``changes``: by user, for those that may be altered.
-    - ``results``: each user's error, or None.
+    - ``changes``: the changes to make, by user.
+    - ``results``: the error of each user, or None.
     """
 
     def __init__(self, known: Credentials) -> None:

@@ -22,10 +22,11 @@ def live_key(node_id: int) -> str:
 
 
 def check_replaceable(old: Member, new: Member) -> None:
-    """NodeIdTaken unless ``new`` may replace the session of ``old`` at once.
+    """Raise NodeIdTaken unless the session ``new`` may replace ``old`` at once.
 
-    Who holds a lock that the old process held proves that the old process is dead. On another
-    machine, or in a copy of the directory, the old process may live: its session has to end first.
+    A process that holds the lock of the old process proves that the old one is dead. On another
+    machine, or in a copy of the directory, the old process may still run: its session has to end
+    first.
     """
     if old.incarnation != new.incarnation and not {*old.locks} & {*new.locks}:
         raise NodeIdTaken(

@@ -39,10 +39,10 @@ Name: TypeAlias = tuple[str, str]
 
 
 class DelegationToken(NamedTuple):
-    """A token; times in milliseconds since 1970.
+    """A token. Times are in ms since 1970.
 
-    Who logs in with it is ``owner``. ``requester`` has asked for it. ``credentials`` are those of
-    the mechanisms in ``HASHES``, in this order.
+    A client that logs in with it becomes ``owner``. ``requester`` has created it. ``credentials``
+    are for the mechanisms in ``HASHES``, in this order.
     """
 
     owner: Name
@@ -72,7 +72,7 @@ Tokens: TypeAlias = Mapping[str, DelegationToken]
 
 
 class TokenChanged(NamedTuple):
-    """A token was created or renewed; None: it was removed."""
+    """A change that creates or renews a token, or removes it (None)."""
 
     token_id: str
     token: DelegationToken | None
@@ -124,7 +124,7 @@ def salt_of(secret_key: str, token_id: str) -> bytes:
 
 
 class Lifetimes(NamedTuple):
-    """``delegation.token.max.lifetime.ms`` and ``delegation.token.expiry.time.ms``."""
+    """The settings ``delegation.token.max.lifetime.ms`` and ``delegation.token.expiry.time.ms``."""
 
     max_ms: int
     expiry_ms: int
@@ -189,7 +189,8 @@ def find(tokens: Tokens, secret: Secret) -> str:
 
 
 def renewed(token: DelegationToken, asks: Name, asked_ms: int, now_ms: int, expiry_ms: int) -> int:
-    """When a token expires that is renewed for ``asked_ms``; 0 and less mean ``expiry_ms``.
+    """The new time of expiry of a token that is renewed for ``asked_ms``; 0 and less mean
+    ``expiry_ms``.
 
     Raises KafkaError (DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH).
     """
@@ -202,7 +203,8 @@ def renewed(token: DelegationToken, asks: Name, asked_ms: int, now_ms: int, expi
 
 
 def expiring(token: DelegationToken, asks: Name, period_ms: int, now_ms: int) -> int | None:
-    """When a token expires that is to expire after a period; None: at once, if that is negative.
+    """The new time of expiry of a token that shall expire after a period; None for a negative
+    period, which means at once.
 
     Raises KafkaError (DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH).
     """

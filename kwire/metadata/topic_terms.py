@@ -1,10 +1,11 @@
-"""What the configs of topics say about replication, as every broker sees it; pure.
+"""The topic configs that decide about replication; they are the same on every broker; pure.
 
-Rule: any broker decides about any partition, so these values come from the image alone: a topic's
-own config counts first, then the dynamic default of all brokers, then Kafka's default. Values in a
-broker's own file count only through the dynamic default that a new cluster gets from its first
-broker. So ``min.insync.replicas`` can't be lower for the leader than for the one who decides which
-replicas are eligible (KIP-966); where brokers have dynamic values of their own, the lowest counts.
+Rule: any broker may decide about any partition, so these values come from the image alone. A
+topic's own config comes first, then the dynamic default of all brokers, then Kafka's default. A
+broker's settings file counts only once: a new cluster takes its dynamic defaults from its first
+broker. So the leader and the broker that decides which replicas may be elected use the same
+``min.insync.replicas`` (KIP-966). If brokers have dynamic values of their own, the lowest one
+counts.
 
 Source: ConfigurationControlManager of Kafka.
 """

@@ -1,1 +1,3 @@
-"""How fast clients may go: rates, and what each client's quotas are. Pure: no clock, no loop."""
+"""Client quotas: how fast a client may use the broker, and how fast it does. Pure: no clock, no
+event loop.
+"""

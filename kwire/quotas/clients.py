@@ -1,18 +1,18 @@
-"""The quotas of each client on one broker: which one counts for it, and how much it has used.
+"""The quotas of each client on one broker: which quota applies to a client, and how much is used.
 
 Rules:
 
-- If several quotas match a client, the most specific one counts, for each key separately. In order:
-  user with client id, user with any client id, user, any user with client id, any user with any
-  client id, any user, client id, any client id.
-- A quota of a user is shared by all its connections, whatever client ids they name. A quota that
-  names client ids, or any client id, counts for each of these on its own.
-- A meter counts what the clients of one quota have used. A meter that wasn't used for ``IDLE_MS``
-  is forgotten. If a key has more than ``MOST`` meters, those used longest ago are forgotten; there
-  are never twice as many as ``MOST``.
-- A client names its client id itself, up to 32 KB. Of those above ``LONGEST`` characters, a digest
-  is kept.
-- A new value of a quota counts at once, also for what its clients have used before.
+- If several quotas match a client, the most specific one applies, for each key separately. The
+  order is: user with client id, user with any client id, user, any user with client id, any user
+  with any client id, any user, client id, any client id.
+- All connections of a user share the user's quota, whatever client ids they name. If a quota names
+  a client id, or any client id, the connections with one client id share it.
+- A meter counts what all clients that share a quota have used. A meter that was not used for
+  ``IDLE_MS`` is dropped. If a key has more than ``MOST`` meters, those with the oldest use are
+  dropped; there are never twice as many as ``MOST``.
+- A client chooses its client id, which may have 32 KB. For an id of more than ``LONGEST``
+  characters, only a digest is stored.
+- A new value of a quota applies at once, also to what its clients have used before.
 
 Source: ClientQuotaManager, DefaultQuotaCallback of Kafka; KIP-13, KIP-55, KIP-124, KIP-599.
 """
@@ -41,11 +41,13 @@ MOST = 10_000
 LONGEST = 256
 
 Names = tuple[str, str]
-"""A user and a client id; empty where a quota doesn't distinguish them."""
+"""A user and a client id; empty if the quota doesn't distinguish them."""
 
 
 class RateMeter:
-    """The rate of those who share a quota, with its present limit; ``most_ms`` bounds a wait."""
+    """The rate of all clients that share a quota, and their limit. No wait is longer than
+    ``most_ms``.
+    """
 
     __slots__ = ("counter", "limit", "most_ms", "used_ms")
 
@@ -69,7 +71,7 @@ class RateMeter:
 
 
 class BucketMeter:
-    """The bucket of those who share a quota, with its present limit."""
+    """The token bucket of all clients that share a quota, and their limit."""
 
     __slots__ = ("counter", "limit", "used_ms")
 
@@ -89,7 +91,7 @@ class BucketMeter:
 
 
 class OwnQuotas(NamedTuple):
-    """The meters of one client; None where it has no quota."""
+    """The meters that apply to one client; None for a key without a quota."""
 
     produce: RateMeter | None
     fetch: RateMeter | None
@@ -101,7 +103,9 @@ _Meter = TypeVar("_Meter", bound=RateMeter | BucketMeter)
 
 
 class Meters(Generic[_Meter]):
-    """The meters of one key, by who shares them, those used longest ago first."""
+    """The meters of one key, by the names that share each. The meter with the oldest use comes
+    first.
+    """
 
     def __init__(self, key: str, make: Callable[[float, int], _Meter]) -> None:
         self._key = key

@@ -16,7 +16,7 @@ from math import floor
 from typing import NamedTuple
 
 MOST_MS = 2**31 - 1
-"""The longest time to wait: an int32 in responses."""
+"""The longest wait: an int32 in responses."""
 
 
 class Window(NamedTuple):
@@ -27,7 +27,7 @@ class Window(NamedTuple):
 
 
 class Rate:
-    """A sum over the last windows; times are in ms of any steady clock."""
+    """A sum over the last windows. Times are in ms on any clock that never goes back."""
 
     __slots__ = ("_current", "_lasts_ms", "_starts_ms", "_sums", "window")
 
@@ -69,7 +69,7 @@ class Rate:
             if last_ms <= expire_ms:
                 self._reset(at, now_ms)
         elapsed_ms = now_ms - min(self._starts_ms)
-        # Without so many full windows, the rate of the first second would be very high.
+        # With fewer full windows, the rate in the first second would be far too high.
         lacking = samples - 1 - elapsed_ms // size_ms
         if lacking > 0:
             elapsed_ms += lacking * size_ms
@@ -85,7 +85,7 @@ class Rate:
 
 
 class Bucket:
-    """Tokens that come at the speed of a limit; a new bucket is full."""
+    """A bucket of tokens, which fills at the speed of a limit. A new bucket is full."""
 
     __slots__ = ("_filled_ms", "_tokens", "window")
 

@@ -1,1 +1,1 @@
-"""Who a client is, and what it may do."""
+"""Authentication and authorization: who a client is, and what the client may do."""

@@ -1,38 +1,70 @@
-"""How a broker is a client of the other brokers, on a listener with TLS or with a login.
+"""How a broker connects to the other brokers' listeners that demand TLS or a login.
 
-It shows the certificate of its own listener, and logs in as the user of the listener's JAAS line
-(``username`` and ``password``), with ``sasl.mechanism.inter.broker.protocol``.
+Rules:
+
+- The broker shows the certificate of its own listener. After a renewal of the certificate, new
+  connections use the new one, as the listener does (``own_keys``).
+- The broker logs in with the mechanism of ``sasl.mechanism.inter.broker.protocol``, as the user
+  that the listener's JAAS line names (``username`` and ``password``). By Kerberos it logs in with
+  the key of its listener, by OAUTHBEARER with a token from a file (``own_logins``).
 
 Source: ChannelBuilders.clientChannelBuilder, JaasContext of Kafka.
 """
 
+import ssl
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import trio
+
 from kwire.budget.kind import Kind
 from kwire.client.peer import OpenStream
-from kwire.client.secured import Credentials, open_secured
-from kwire.config.listener_settings import SCRAM, ListenerSettings
-from kwire.security.jaas_settings import own_login
+from kwire.client.secured import Credentials, NewContext, open_secured
+from kwire.config.listener_settings import MECHANISMS, ListenerSettings
+from kwire.config.secret_files import UnsafeFile
+from kwire.security.own_logins import TOKEN_URL, login_of
+
+if TYPE_CHECKING:
+    from kwire.security.own_keys import Configured
 
 DERIVATIONS = 1
-"""So many threads derive the keys of logins at a time."""
+"""How many threads derive the keys of SCRAM logins at the same time."""
 
 _MECHANISM = "sasl.mechanism.inter.broker.protocol"
 
 
-def opener(settings: ListenerSettings) -> OpenStream:
-    """Opens streams to other brokers' listeners of these settings; ConfigError."""
-    context = None
+def opener(
+    name: str, config: "Configured", dynamic: Callable[[], Mapping[str, str]] = dict
+) -> OpenStream:
+    """Return the function that opens connections to the other brokers' listener of this name.
+
+    ``config`` are the broker's settings. ``dynamic`` returns the broker's own dynamic configs.
+    Raises ConfigError if the settings contradict each other or name unusable files.
+    """
+    settings = config.of_listener(name)
+    context: NewContext | None = None
     if settings.is_tls:
+        from kwire.security.own_keys import OwnKeys
         from kwire.security.tls import client_context
 
-        context = client_context(settings)
+        keys = OwnKeys(name, config, dynamic, client_context)
+
+        def current() -> ssl.SSLContext:
+            return keys.current(trio.current_time())
+
+        context = current
+
     credentials = _credentials(settings) if settings.is_sasl else None
     return open_secured(context, credentials, Kind(DERIVATIONS).run)
 
 
 def _credentials(settings: ListenerSettings) -> Credentials:
     mechanism = settings.text(_MECHANISM).upper()
-    served = [name for name in ("PLAIN", *SCRAM) if name in settings.mechanisms]
+    served = [name for name in MECHANISMS if name in settings.mechanisms]
     if mechanism not in served:
         problem = f"brokers log in with one of the listener's mechanisms: {', '.join(served)}"
         raise settings.error(_MECHANISM, mechanism, problem)
-    return own_login(settings, mechanism)
+    try:
+        return login_of(settings, mechanism)
+    except UnsafeFile as error:
+        raise settings.error(TOKEN_URL, "(hidden)", str(error)) from None

@@ -1,14 +1,15 @@
-"""The audit log: who was allowed and denied what. Its logger is ``kwire.authorizer``.
+"""The audit log: which operations the authorizer allowed or denied. Its logger is
+``kwire.authorizer``.
 
 Rules:
 
-- What is denied is an INFO line, what is allowed a DEBUG line, as in Kafka's
-  ``kafka.authorizer.logger``. What a response merely leaves out is no line.
-- The text is Kafka's. Names come from clients: what isn't printable is escaped, and they are cut,
-  so that nobody forges a line.
-- A client has only so many lines in some seconds (``kwire.security.denials``).
-- A line also has the fields ``principal``, ``host``, ``operation``, ``resource_type``,
-  ``resource_name``, ``request`` and ``is_allowed`` for logs in JSON.
+- A denial is logged at INFO, a permission at DEBUG, as Kafka's ``kafka.authorizer.logger`` does. A
+  resource that a response merely leaves out, because the client may not see it, is not logged.
+- The text of a line is Kafka's. Names in it come from clients, who could forge lines with them. So
+  long names are shortened, and characters that can't be printed are escaped.
+- The number of denials that are logged for one client is limited (``kwire.security.denials``).
+- For logs in JSON, a line has the fields ``principal``, ``host``, ``operation``, ``resource_type``,
+  ``resource_name``, ``request`` and ``is_allowed``.
 """
 
 import logging
@@ -38,7 +39,11 @@ def note_answer(
     rule: Rule,
     count: int = 1,
 ) -> None:
-    """Log an answer to (operation, resource type, name); ``count`` is how often it was asked."""
+    """Log one answer of the authorizer.
+
+    ``question`` is (operation, resource type, resource name). ``count`` says how many elements of
+    the request needed this answer.
+    """
     level = logging.DEBUG if rule.is_allowed else logging.INFO
     if not log.isEnabledFor(level):
         return
@@ -73,6 +78,6 @@ def note_answer(
 
 
 def shown(text: str) -> str:
-    """A text of a client in one line, and not too long."""
+    """Shorten a text from a client, and escape it if it can't be printed in one line."""
     cut = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
     return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")

@@ -2,15 +2,15 @@
 
 Rules:
 
-- A super user may do everything. For everybody else the ACLs of all patterns that name the resource
-  count: its literal name, each prefix of it, and the literal name ``*``.
-- An ACL that denies counts before all that allow. If no ACL names the resource at all,
-  ``allow.everyone.if.no.acl.found`` decides; otherwise what nobody allows is denied.
-- To be allowed READ, WRITE, DELETE or ALTER implies DESCRIBE, and ALTER_CONFIGS implies
-  DESCRIBE_CONFIGS. To be denied implies nothing.
-- Answers are kept for each principal and host until an ACL changes, so that a check on the way of a
-  record is two look-ups. Their number is bounded: a client that asks for ever new names makes its
-  own answers be forgotten first.
+- A super user may do everything. For all other principals, the ACLs of three kinds of patterns
+  apply to a resource: its literal name, every prefix of its name, and the literal name ``*``.
+- One ACL that denies outweighs all ACLs that allow. If no ACL at all applies to the resource,
+  ``allow.everyone.if.no.acl.found`` decides; otherwise an operation that no ACL allows is denied.
+- A principal that is allowed READ, WRITE, DELETE or ALTER is also allowed DESCRIBE, and one that is
+  allowed ALTER_CONFIGS is also allowed DESCRIBE_CONFIGS. A denial covers its own operation only.
+- The authorizer caches its answers by principal and host, until the next change of ACLs. So the
+  check of a produced record costs two look-ups in dicts. The cache is bounded: a client that asks
+  for more and more names pushes out its own answers first.
 
 Source: StandardAuthorizerData, Authorizer.authorizeByResourceType of Kafka.
 """
@@ -38,7 +38,8 @@ from kwire.security.principal import Principal
 ANSWERS_PER_CLIENT = 2000
 MOST_ANSWERS = 100_000
 LONGEST_KEPT = 256
-"""Answers about longer names aren't kept: a client may ask about 32 KB, ever others."""
+"""Answers about longer names aren't cached: a client may ask for more and more names of 32 KB
+each."""
 
 _SUPPORTED: dict[int, tuple[AclOperation, ...]] = {
     ResourceType.TOPIC: (
@@ -56,7 +57,7 @@ _SUPPORTED: dict[int, tuple[AclOperation, ...]] = {
         *(AclOperation.ALTER_CONFIGS, AclOperation.IDEMPOTENT_WRITE),
     ),
 }
-"""The operations that responses tell about, as AclEntry.supportedOperations has them."""
+"""The operations that responses may list for a resource, as in AclEntry.supportedOperations."""
 
 _IMPLY = {
     AclOperation.DESCRIBE: frozenset(
@@ -71,23 +72,23 @@ _IMPLY = {
 }
 
 _HARDCODE = "hardcode"
-"""A name that Kafka asks about to find out whether a principal may do everything."""
+"""The resource name with which Kafka tests whether a principal may do everything."""
 
 
 class Client(Protocol):
-    """Who asks, as a connection knows it."""
+    """The client of a connection, as far as the authorizer needs to know it."""
 
     @property
     def principal(self) -> Principal:
-        """Who the client is."""
+        """The principal that the client has authenticated as."""
 
     @property
     def peer_host(self) -> str:
-        """The client's address."""
+        """The client's IP address."""
 
 
 class Rule(NamedTuple):
-    """An answer, and the text of its reason in the audit log."""
+    """An answer of the authorizer, and its reason as the audit log prints it."""
 
     is_allowed: bool
     reason: str
@@ -105,13 +106,13 @@ _Question: TypeAlias = tuple[int, int, str]
 
 
 class _Patterns(NamedTuple):
-    """Literal names and prefixes."""
+    """The resource patterns of some ACLs: literal names and prefixes."""
 
     literals: frozenset[str]
     prefixes: tuple[str, ...]
 
     def among(self, names: frozenset[str]) -> frozenset[str]:
-        """Those of the names that a pattern names."""
+        """Return the names that match one of the patterns."""
         if WILDCARD in self.literals:
             return names
         found = names & self.literals
@@ -122,9 +123,9 @@ class _Patterns(NamedTuple):
 
 
 class Authorizer:
-    """Answers by the ACLs that it was told of. ``super_users`` are texts as ``User:admin``.
+    """Decides by ``super_users``, texts like ``User:admin``, and by the ACLs given so far.
 
-    ``denials`` bounds the lines of the audit log.
+    ``denials`` limits the lines of the audit log.
     """
 
     def __init__(
@@ -147,13 +148,13 @@ class Authorizer:
 
     @classmethod
     def of(cls, wanted: AuthorizerSettings, acls: Iterable[AclBinding]) -> "Authorizer":
-        """The authorizer of these settings and ACLs."""
+        """Make the authorizer for these settings and ACLs."""
         return cls(wanted.super_users, acls, allows_without_acl=wanted.allows_without_acl)
 
     def apply(self, change: AclsCreated | AclsDeleted) -> list[dict[_Question, Rule]]:
-        """Take a change of ACLs; it counts from now on.
+        """Add or remove ACLs; all later answers take the change into account.
 
-        Returns the answers that count no longer, for the caller to free them a few at a time.
+        Returns the cached answers that are outdated now. The caller frees them a few at a time.
         """
         alter = self._add if isinstance(change, AclsCreated) else self._remove
         for acl in change.acls:
@@ -171,7 +172,7 @@ class Authorizer:
         return rule.is_allowed
 
     def rule(self, client: Client, operation: int, resource_type: int, name: str) -> Rule:
-        """The answer to ``allows``, with its reason."""
+        """The same answer as ``allows`` gives, with its reason."""
         question = operation, resource_type, name
         rule = self._answers.get((client.principal, client.peer_host), {}).get(question)
         if rule is None:
@@ -180,7 +181,9 @@ class Authorizer:
         return rule
 
     def allows_somewhere(self, client: Client, operation: int, resource_type: int) -> bool:
-        """Whether the client may do this to any resource of a type (authorizeByResourceType)."""
+        """Whether the client may do this to at least one resource of a type
+        (authorizeByResourceType).
+        """
         question = operation, -resource_type, ""  # a client may ask about an empty name too
         rule = self._answers.get((client.principal, client.peer_host), {}).get(question)
         if rule is None:
@@ -193,9 +196,9 @@ class Authorizer:
     def allowed_names(
         self, client: Client, operation: int, resource_type: int, names: frozenset[str]
     ) -> frozenset[str]:
-        """Those of the names to which the client may do this; nothing of it is kept.
+        """Return those of the names to which the client may do this. The cache is not used.
 
-        It looks at each ACL of the client once, and costs a fraction of a microsecond a name.
+        Each ACL of the client is looked at once. Then a name costs a fraction of a microsecond.
         """
         if str(client.principal) in self._super_users:
             return names
@@ -212,7 +215,9 @@ class Authorizer:
     def _patterns(
         self, client: Client, operation: int, resource_type: int, permission: Permission
     ) -> "_Patterns":
-        """What the ACLs with this permission name that are about the client and an operation."""
+        """The patterns of all ACLs that have this permission, apply to the client and cover the
+        operation.
+        """
         acls = [
             acl
             for one in (str(client.principal), EVERYBODY)
@@ -227,7 +232,9 @@ class Authorizer:
         )
 
     def operations(self, client: Client, resource_type: int, name: str) -> int:
-        """The operations that the client may do to a resource, a bit for each number."""
+        """The operations that the client may do to a resource, as a bit field: bit n is operation
+        number n.
+        """
         return sum(
             1 << operation
             for operation in _SUPPORTED[resource_type]
@@ -269,7 +276,7 @@ class Authorizer:
                     del lengths[len(acl.name)]
 
     def _keep(self, client: Client, question: _Question, rule: Rule) -> None:
-        """Keep an answer; where there are too many, others are forgotten."""
+        """Cache an answer. If the cache is full, drop other answers."""
         if len(question[2]) > LONGEST_KEPT:
             return
         if self._count >= MOST_ANSWERS:
@@ -302,7 +309,7 @@ class Authorizer:
         return DEFAULT_DENY if has_acls else self._without_acl
 
     def _naming(self, resource_type: int, name: str) -> Iterator[dict[str, dict[AclBinding, None]]]:
-        """The ACLs of each pattern that names a resource, by principal."""
+        """The ACLs of every pattern that matches a resource, by principal."""
         by_pattern = self._by_pattern
         literal = by_pattern.get((resource_type, PatternType.LITERAL, name))
         if literal is not None:
@@ -316,7 +323,9 @@ class Authorizer:
             yield every
 
     def _allowed_by_an_acl(self, client: Client, operation: int, resource_type: int) -> bool:
-        """Whether an ACL allows this for some name, and none denies it for all those names."""
+        """Whether an ACL allows the operation for some name, and no denial covers all of these
+        names.
+        """
         allowed: set[tuple[int, str]] = set()
         denied: set[tuple[int, str]] = set()
         for one in (str(client.principal), EVERYBODY):
@@ -340,7 +349,7 @@ class Authorizer:
 
 
 def _means(acl: AclBinding, operation: int) -> bool:
-    """Whether an ACL is about an operation, perhaps by implication."""
+    """Whether an ACL covers an operation, directly or because another operation implies it."""
     if acl.operation in (AclOperation.ALL, operation):
         return True
     if acl.permission == Permission.DENY or operation not in _IMPLY:
@@ -349,7 +358,7 @@ def _means(acl: AclBinding, operation: int) -> bool:
 
 
 def _told(acl: AclBinding) -> str:
-    """The rule of an ACL, as Kafka's audit log prints it."""
+    """An ACL, written as Kafka's audit log prints it."""
     return (
         f"MatchingAcl(acl=StandardAcl(resourceType={ResourceType(acl.resource_type).name}, "
         f"resourceName={acl.name}, patternType={PatternType(acl.pattern_type).name}, "

@@ -1,30 +1,26 @@
-"""Kafka's client properties, with which a command reaches a secured listener.
+"""Kafka's client properties, with which a kwire command connects to a secured listener.
 
 Rules:
 
-- The file is Kafka's ``--command-config``: ``security.protocol``, ``sasl.…``, ``ssl.…``, and what
-  ``config.providers`` stand for. Settings of producers and consumers may stand there too and don't
-  count. A misspelt setting of security is an error: it would leave something unprotected.
-- A file that holds a secret, and that everybody on the machine may read, is refused.
-- An error names the file, the setting, its value and what is allowed, and never a secret.
+- The file has the format of Kafka's ``--command-config``: ``security.protocol``, ``sasl.…``,
+  ``ssl.…``, and references like ``${file:…}``, which ``config.providers`` resolve. Settings for
+  producers and consumers are ignored. An unknown setting whose name begins with ``ssl.`` or
+  ``sasl.`` is an error, because a misspelt one would leave the connection unprotected.
+- A file that holds a secret and that every user of the machine may read is refused.
+- An error names the file, the setting, its value and the allowed values. It never shows a secret.
 
 Source: CommonClientConfigs, SslConfigs, SaslConfigs of Kafka.
 """
 
-import json
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from functools import partial
-from time import time
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from kwire.budget.kind import Kind
 from kwire.client.peer import OpenStream, open_tcp
 from kwire.client.secured import Credentials, open_secured
 from kwire.config.listener_settings import (
+    MECHANISMS,
     PROTOCOLS,
-    SCRAM,
     ListenerSettings,
     check_tls_values,
 )
@@ -33,12 +29,9 @@ from kwire.config.providers import resolved
 from kwire.config.secret_files import UnsafeFile, holds_secret, read_public, read_secret
 from kwire.config.settings import BROKER, ConfigError, Value, settings
 from kwire.security.among_brokers import DERIVATIONS
-from kwire.security.jaas import JaasLine
-from kwire.security.jaas_settings import JAAS, jaas_line, own_login
+from kwire.security.own_logins import login_of
 
 PROTOCOL, MECHANISM = "security.protocol", "sasl.mechanism"
-_MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
-TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105
 _OWN = {PROTOCOL, MECHANISM, "client.id", "bootstrap.servers"}
 _SECURITY = ("ssl.", "sasl.", "security.")
 _OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
@@ -50,14 +43,11 @@ _JAVA = {
     "ssl.provider": "",
     "security.providers": "",
 }
-"""Settings that name a Java class, and the class whose work kwire does."""
-
-_CLAIM = "unsecuredLoginStringClaim_"
-_UNSECURED_S = 3600
+"""Settings that name a Java class, each with the class whose behavior kwire has built in."""
 
 
 class ClientProperties(NamedTuple):
-    """What a file says about reaching a cluster; empty texts where it says nothing."""
+    """The settings of a file that matter for the connection; "" for a missing one."""
 
     open_stream: OpenStream
     bootstrap_servers: str
@@ -65,7 +55,7 @@ class ClientProperties(NamedTuple):
 
 
 class ClientFileError(ValueError):
-    """The file can't be used; the text names it and says why, in one line."""
+    """A client properties file can't be used. The text is one line: the file and the reason."""
 
 
 def read_client_properties(name: str) -> ClientProperties:
@@ -85,7 +75,10 @@ def read_client_properties(name: str) -> ClientProperties:
 
 
 def opener(given: Mapping[str, str]) -> OpenStream:
-    """Opens streams as client properties say, whose references are resolved; ConfigError."""
+    """Return the function that opens connections as the client properties say.
+
+    All references in them must be resolved already. Raises ConfigError.
+    """
     protocol = given.get(PROTOCOL, "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
         raise ConfigError(PROTOCOL, protocol, f"must be one of {', '.join(PROTOCOLS)}")
@@ -110,7 +103,7 @@ def opener(given: Mapping[str, str]) -> OpenStream:
 
 
 def _check_name(name: str, text: str) -> None:
-    """Raise ConfigError for a setting of security that isn't there, or that needs Java."""
+    """Raise ConfigError for a security setting that is unknown or needs Java classes."""
     if name in _JAVA:
         if text.strip() not in ("", _JAVA[name]):
             raise ConfigError(name, text, "kwire loads no Java classes; leave it out")
@@ -129,48 +122,7 @@ def _value(name: str, text: str | None) -> Value:
 
 def _login(found: ListenerSettings, given: Mapping[str, str]) -> Credentials:
     mechanism = given.get(MECHANISM, "").strip().upper()
-    if mechanism not in _MECHANISMS:
-        allowed = f"must be one of {', '.join(_MECHANISMS)}"
+    if mechanism not in MECHANISMS:
+        allowed = f"must be one of {', '.join(MECHANISMS)}"
         raise ConfigError(MECHANISM, given.get(MECHANISM), allowed)
-    if mechanism in ("PLAIN", *SCRAM):
-        return own_login(found, mechanism)
-    return Credentials(mechanism, token=partial(_token, *_source_of_tokens(found, mechanism)))
-
-
-def _source_of_tokens(found: ListenerSettings, mechanism: str) -> tuple[str, JaasLine | None]:
-    """The file that tokens are read from, or the JAAS line that unsecured tokens are made of."""
-    url = found.text(TOKEN_URL)
-    parts = urlsplit(url)
-    if url:
-        if parts.scheme != "file":
-            problem = "kwire reads tokens from files only: file:/path/to/token.jwt"
-            raise ConfigError(TOKEN_URL, url, problem)
-        path = unquote(parts.path)
-        read_secret(path)
-        return path, None
-    line = jaas_line(found, mechanism)
-    if line is None or f"{_CLAIM}sub" not in line.options:
-        problem = f'must name a file with a token (file:/…), or {JAAS} a {_CLAIM}sub="…"'
-        raise ConfigError(TOKEN_URL, None, problem)
-    return "", line
-
-
-def _token(path: str, line: JaasLine | None) -> str:
-    """The token of a login: the file's, or one that nobody signed; OSError."""
-    if line is None:
-        try:
-            return read_secret(path).decode("ascii", "replace").strip()
-        except UnsafeFile as error:
-            raise OSError(str(error)) from None
-    claims: dict[str, object] = {
-        name.removeprefix(_CLAIM): text
-        for name, text in line.options.items()
-        if name.startswith(_CLAIM)
-    }
-    now_s = int(time())
-    claims |= {"iat": now_s, "exp": now_s + _UNSECURED_S}
-    return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
-
-
-def _encoded(part: Mapping[str, object]) -> str:
-    return urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
+    return login_of(found, mechanism)

@@ -1,10 +1,15 @@
-"""How many denials of one client the audit log has, so that no client pushes out others' lines.
+"""Limits how many denials of one client the audit log records.
+
+Without a limit, one client that is denied again and again would push all other lines out of the
+log.
 
 Rules:
 
-- In ``WINDOW_S`` a principal at one address has ``MOST_LINES`` lines. Further denials are counted,
-  and when the time is over one line says how many were left out.
-- ``MOST_CLIENTS`` are told apart. All others share one such count.
+- A client is a principal at one IP address. In a window of ``WINDOW_S`` seconds, the audit log
+  records at most ``MOST_LINES`` denials of one client. Further denials are only counted, and a line
+  after the end of the window says how many were left out.
+- At most ``MOST_CLIENTS`` clients have a window of their own at a time. All others share one
+  window.
 """
 
 import logging
@@ -21,7 +26,7 @@ OTHERS = ("others", "several addresses")
 
 
 class _Window:
-    """What one client was denied since ``ends_s - WINDOW_S``."""
+    """The denials of one client in the ``WINDOW_S`` seconds before ``ends_s``."""
 
     __slots__ = ("ends_s", "lines", "unsaid")
 
@@ -31,14 +36,17 @@ class _Window:
 
 
 class Denials:
-    """The denials of the last seconds by (principal, address); ``now_s`` never goes back."""
+    """The open windows, by principal and address.
+
+    ``now_s`` is a clock in seconds that never goes back.
+    """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._windows: dict[tuple[str, str], _Window] = {}  # the oldest first
+        self._windows: dict[tuple[str, str], _Window] = {}  # the oldest window first
 
     def has_line(self, principal: str, host: str) -> bool:
-        """Count a denial; return whether the audit log has a line for it."""
+        """Count a denial. Return whether the audit log may record it."""
         self.tell()
         who = principal, host
         if who not in self._windows and len(self._windows) >= MOST_CLIENTS:
@@ -53,7 +61,7 @@ class Denials:
         return False
 
     def tell(self) -> None:
-        """Log how many denials were left out in the windows that are over."""
+        """Close the windows that have ended, and log how many denials each left out."""
         now_s = self._now_s()
         while self._windows:
             who, window = next(iter(self._windows.items()))

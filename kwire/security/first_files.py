@@ -1,12 +1,12 @@
-"""The files with which a small team begins a secured cluster: ``kwire secure init``.
+"""The files that ``kwire secure init`` makes: all that a small secured cluster needs to start.
 
 Rules:
 
-- All files are made in a directory of their own, which appears as a whole or not at all. Nothing
-  that exists is overwritten.
-- Everything but the CA's certificate is for the owner only: keys, passwords, and settings that
-  hold them.
-- The broker's settings hold the salted password of the first user, not the password.
+- All files are made in a new directory. Either the whole directory appears or nothing of it, and no
+  existing file is overwritten.
+- Only the owner may read the files (keys, passwords, and settings that contain them), except for
+  the CA's certificate, which clients need.
+- The brokers' settings hold the salted password of the first user, never the password itself.
 """
 
 import os
@@ -24,7 +24,7 @@ CA_DAYS, SERVER_DAYS = 3650, 730
 MECHANISM = "SCRAM-SHA-512"
 _ITERATIONS = 8192
 _PORTS_APART = 10_000
-"""Brokers reach each other at a port so far above that of the clients."""
+"""The port for other brokers is the port for clients plus this number."""
 
 _MOST_REPLICAS = 3
 _HERE = ("localhost", "127.0.0.1", "::1")
@@ -33,7 +33,9 @@ _LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class Plan(NamedTuple):
-    """What is asked for. Without ``hosts`` only programs on this machine reach the broker."""
+    """The options of the command. If ``hosts`` is empty, only programs on this machine reach the
+    broker.
+    """
 
     directory: Path
     hosts: Sequence[str]
@@ -43,13 +45,13 @@ class Plan(NamedTuple):
     store: str
 
     def host(self, number: int) -> str:
-        """Where the broker with this number is; the first one has number 1."""
+        """The host of the broker with this number. Numbers start at 1."""
         if len(self.hosts) == self.brokers:
             return self.hosts[number - 1]
         return self.hosts[0] if self.hosts else "127.0.0.1"
 
     def port_of(self, number: int) -> int:
-        """The port of clients."""
+        """The port for clients of the broker with this number."""
         return self.port if len(self.hosts) == self.brokers else self.port + number - 1
 
     @property
@@ -59,14 +61,14 @@ class Plan(NamedTuple):
         return ",".join(_address(self.host(n), self.port_of(n)) for n in numbers)
 
     def settings_file(self, number: int) -> Path:
-        """The settings of a broker."""
+        """The path of the settings file of the broker with this number."""
         return self.directory / f"{self._name(number)}.properties"
 
     def _name(self, number: int) -> str:
         return "server" if self.brokers == 1 else f"broker-{number}"
 
     def contents(self) -> dict[str, str]:
-        """The files by their names."""
+        """The content of every file, by file name."""
         authority = NewAuthority("kwire CA", CA_DAYS)
         password, salt = token_urlsafe(24), token_bytes(16)
         secret = salted(MECHANISM, password.encode(), salt, _ITERATIONS)
@@ -98,7 +100,7 @@ class Plan(NamedTuple):
         return files
 
     def _settings(self, number: int, first: str) -> dict[str, str]:
-        """The settings of a broker."""
+        """The settings of the broker with this number."""
         host, port = self.host(number), self.port_of(number)
         name = self._name(number)
         listeners = {"SASL_SSL": port}
@@ -124,11 +126,14 @@ class Plan(NamedTuple):
         return found | self._among_brokers() if self.brokers > 1 else found
 
     def _among_brokers(self) -> dict[str, str]:
-        """Brokers show each other their certificates, on a listener of their own."""
+        """The settings for a separate listener, where brokers prove who they are by
+        certificates.
+        """
         names = [f"User:CN={self._name(number)}" for number in range(1, self.brokers + 1)]
         replicas = str(min(self.brokers, _MOST_REPLICAS))
         return {
             "default.replication.factor": replicas,
+            "min.insync.replicas": str(int(replicas) - 1),
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": str(int(replicas) - 1),
@@ -159,7 +164,10 @@ def write_files(plan: Plan) -> None:
 
 
 def client_lines(plan: Plan) -> dict[str, str]:
-    """The lines with which programs reach the cluster, by what they are for; without secrets."""
+    """Example code and commands that connect to the cluster, by the program that they are for.
+
+    They refer to the files with the secrets and contain no secret themselves.
+    """
     directory = plan.directory
     ca, password = directory / "ca.pem", directory / f"{plan.user}.password"
     client = directory / "client.properties"

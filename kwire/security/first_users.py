@@ -1,12 +1,15 @@
-"""The SCRAM users that a new cluster begins with: ``kwire.scram.first.users``.
+"""The SCRAM users with which a new cluster begins: the setting ``kwire.scram.first.users``.
 
 Rules:
 
-- The setting is written as for ``kafka-storage format --add-scram``, with ``;`` between several:
+- The setting has the form of ``kafka-storage format --add-scram``, and ``;`` separates users:
   ``SCRAM-SHA-512=[name=alice,iterations=8192,salt=…,saltedpassword=…]``. Salt and salted password
-  are base64. ``password=…`` may stand instead of the two.
-- It counts while the cluster has no SCRAM user at all, at each start. So who is deleted later
-  doesn't come back, but for the last one.
+  are in base64. ``password=…`` may replace these two.
+- A broker that starts creates the users if the cluster has no SCRAM user at all.
+- Each of them is created only once. The dynamic config ``kwire.scram.first.users.made`` of all
+  brokers lists those that were created. They stay deleted after somebody has deleted them, also if
+  no other user is left. An administrator who has deleted all users can put a new name into the
+  setting.
 
 Source: ScramParser of Kafka; KIP-900.
 """
@@ -14,14 +17,15 @@ Source: ScramParser of Kafka; KIP-900.
 import logging
 import re
 from base64 import b64decode
+from collections.abc import Sequence
 from contextlib import suppress
 from secrets import token_bytes
 
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
-from kwire.metadata.changes import Change
+from kwire.metadata.changes import Change, ConfigChanged
 from kwire.metadata.features import CHANGES_VERSION, CREDENTIALS_LEVEL
-from kwire.metadata.image import MetadataImage
+from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.metadata.scram import (
     HASHES,
     MAX_ITERATIONS,
@@ -35,6 +39,7 @@ from kwire.metadata.store import MetadataStore, RevisionConflict
 log = logging.getLogger(__name__)
 
 SETTING = "kwire.scram.first.users"
+MADE = "kwire.scram.first.users.made"
 _USER = re.compile(r"([A-Z0-9-]+)=\[(.*)\]")
 _ALLOWED = (
     "must be users as in SCRAM-SHA-512=[name=alice,iterations=8192,salt=BASE64,"
@@ -42,8 +47,8 @@ _ALLOWED = (
 )
 
 
-def first_users(text: str) -> list[Change]:
-    """The changes that make the users of the setting; ConfigError, which shows no secret."""
+def first_users(text: str) -> list[ScramCredentialChanged]:
+    """The metadata changes that create the users; ConfigError, whose text shows no secret."""
     try:
         return [_user(part.strip()) for part in text.split(";") if part.strip()]
     except (ValueError, KeyError):
@@ -51,7 +56,7 @@ def first_users(text: str) -> list[Change]:
 
 
 def _user(text: str) -> ScramCredentialChanged:
-    """One user; ValueError, KeyError."""
+    """Parse one user; ValueError, KeyError."""
     found = _USER.fullmatch(text)
     if found is None or found[1] not in HASHES:
         raise ValueError("no user of SCRAM")
@@ -71,12 +76,30 @@ def _user(text: str) -> ScramCredentialChanged:
     return ScramCredentialChanged(mechanism, values["name"], credential)
 
 
+def _new(asked: Sequence[ScramCredentialChanged], image: MetadataImage) -> list[Change]:
+    """The changes that create the users which were never created before, and list them."""
+    made = image.config(ConfigResourceType.BROKER, "").get(MADE, "")
+    before = made.split(",") if made else []
+    new = [change for change in asked if change.user not in before]
+    if not new:
+        return []
+    names = ",".join(dict.fromkeys([*before, *(change.user for change in new)]))
+    return [*new, ConfigChanged(ConfigResourceType.BROKER, "", MADE, names)]
+
+
 async def add_first_users(
     config: BrokerConfig, store: MetadataStore, image: MetadataImage
 ) -> MetadataImage:
-    """The metadata with the users of the setting, if there were none; ConfigError, KafkaError."""
-    changes = first_users(str(config[SETTING]))
-    while changes and not image.scram_credentials:
+    """Create the users of the setting if the cluster has no SCRAM users. Return the resulting
+    metadata.
+
+    Raises ConfigError for a wrong setting, and KafkaError if the store refuses the change.
+    """
+    asked = first_users(str(config[SETTING]))
+    while not image.scram_credentials:
+        changes = _new(asked, image)
+        if not changes:
+            break
         if image.feature_level(CHANGES_VERSION) < CREDENTIALS_LEVEL:
             log.warning(
                 "%s has no effect: it needs level %d of %s",

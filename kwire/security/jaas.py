@@ -1,9 +1,9 @@
-"""JAAS lines, in which Kafka's settings hold the users of PLAIN and a broker's own login.
+"""JAAS lines: in Kafka's settings, they hold the users of PLAIN and the broker's own login.
 
-The form is ``some.LoginModule required name="value" other='value';``. In a quoted value a backslash
-takes the next character as it is.
+The form is ``some.LoginModule required name="value" other='value';``. In a quoted value, a
+backslash makes the next character an ordinary one.
 
-Rule: an error never repeats the line, which holds passwords.
+Rule: an error text never repeats the JAAS line, because the line holds passwords.
 
 Source: JaasConfig of Kafka (a java.io.StreamTokenizer).
 """
@@ -19,11 +19,11 @@ _FLAGS = ("required", "requisite", "sufficient", "optional")
 
 
 class JaasError(ValueError):
-    """The text is no JAAS line; the error says where, and not what the text is."""
+    """A text is not a JAAS line. The error says where it goes wrong, but does not quote it."""
 
 
 class JaasLine(NamedTuple):
-    """One login module and its options."""
+    """The login module of a JAAS line, and its options."""
 
     module: str
     options: Mapping[str, str]
@@ -35,7 +35,7 @@ class JaasLine(NamedTuple):
 
 
 def parse_jaas(text: str) -> JaasLine:
-    """The one login module of a JAAS line; JaasError."""
+    """Parse a JAAS line, which must have exactly one login module; JaasError."""
     tokens = _tokens(text)
     if len(tokens) < 3 or tokens[0] in "=;" or tokens[1].lower() not in _FLAGS:
         raise JaasError('a JAAS line is: CLASS required NAME="VALUE" … ;')
@@ -52,7 +52,11 @@ def parse_jaas(text: str) -> JaasLine:
 
 
 def _tokens(text: str) -> list[str]:
-    """The words of a line; a quoted one has a zero in front, so that it is no ``=`` or ``;``."""
+    """Split a line into words.
+
+    A quoted word gets a zero character in front, so that a quoted ``=`` or ``;`` isn't mistaken for
+    the sign.
+    """
     found = []
     position = 0
     text = text.rstrip()

@@ -1,4 +1,4 @@
-"""The JAAS lines of a listener's or a client's settings, and the logins that they hold."""
+"""The JAAS lines in the settings of a listener or a client, and the logins that they contain."""
 
 from kwire.client.secured import Credentials
 from kwire.config.listener_settings import ListenerSettings
@@ -9,7 +9,10 @@ _OF_TOKENS = "tokenauth"
 
 
 def jaas_line(settings: ListenerSettings, mechanism: str) -> JaasLine | None:
-    """The JAAS line of a mechanism; None where there is none. ConfigError never shows it."""
+    """The JAAS line for a mechanism, or None if the settings have none.
+
+    Raises ConfigError, whose text never shows the line.
+    """
     of_mechanism = settings.of_mechanism(mechanism)
     text = of_mechanism.text(JAAS)
     if not text:
@@ -21,9 +24,10 @@ def jaas_line(settings: ListenerSettings, mechanism: str) -> JaasLine | None:
 
 
 def own_login(settings: ListenerSettings, mechanism: str) -> Credentials:
-    """The name and the password with which the owner of these settings logs in; ConfigError.
+    """The user name and the password with which the owner of these settings logs in; ConfigError.
 
-    With ``tokenauth="true"`` they are those of a delegation token, as for Kafka's clients.
+    With ``tokenauth="true"`` in the line they are the id and the HMAC of a delegation token, as for
+    Kafka's clients.
     """
     line = jaas_line(settings, mechanism)
     if line is None or not {"username", "password"} <= line.options.keys():

@@ -1,14 +1,18 @@
-"""Java's old key stores, JKS: private keys and certificates of a file, as PEM.
+"""Reads JKS files, Java's old format for key stores, and returns their keys and certificates as
+PEM.
 
-Format (all numbers big-endian): magic FEEDFEED, version 1 or 2, count of entries, entries, and a
-SHA-1 over the password and all of that. An entry is a private key with its chain (1) or a trusted
-certificate (2), with an alias and a time. A key is XORed with SHA-1 of the password and a salt.
+Format (all numbers big-endian): magic FEEDFEED, version 1 or 2, number of entries, the entries, and
+a SHA-1 over the password and everything before. An entry begins with its kind (1: private key with
+its certificate chain, 2: trusted certificate), an alias and a time. A private key is encrypted: it
+is XORed with a stream of SHA-1 values, which are made from the password and a salt.
 
 Rules:
 
-- The password proves that nobody has changed the file. Without one it isn't looked at, as in Java.
-- Only what ``keytool -storetype JKS`` writes is read. JCEKS, BKS and the like are not.
-- No library: those for Python have had no release since 2020, and bring five packages along.
+- With a password, the SHA-1 at the end is checked, which shows whether the file was changed.
+  Without a password, it is not checked, as in Java.
+- Only the files of ``keytool -storetype JKS`` are supported, not JCEKS, BKS and others.
+- This is our own code because the Python libraries for JKS have had no release since 2020, and need
+  five further packages.
 
 Source: sun.security.provider.JavaKeyStore, KeyProtector of OpenJDK.
 """
@@ -22,7 +26,7 @@ from typing import NamedTuple
 MAGIC = b"\xfe\xed\xfe\xed"
 _PHRASE = b"Mighty Aphrodite"
 _PROTECTED = bytes.fromhex("060a2b060104012a02110101")
-"""The object identifier of the protection of keys, 1.3.6.1.4.1.42.2.17.1.1."""
+"""The identifier of JKS's encryption of private keys in DER: 1.3.6.1.4.1.42.2.17.1.1."""
 
 _DIGEST_BYTES = 20
 _KEY, _TRUSTED = 1, 2
@@ -31,15 +35,15 @@ _LINE = 64
 
 
 class JksError(ValueError):
-    """The file can't be read; the text says why, and shows nothing of it."""
+    """A JKS file can't be read. The text gives the reason and quotes nothing from the file."""
 
 
 class Jks(NamedTuple):
-    """What a file has, as PEM.
+    """The content of a JKS file as PEM texts.
 
-    - ``key``: the first private key, empty without one.
-    - ``chain``: that key's certificates, the owner's first.
-    - ``trusted``: the certificates of CAs, and the first one of each key.
+    - ``key``: the first private key; empty if there is none.
+    - ``chain``: the certificates of that key, its own one first and its CA's last.
+    - ``trusted``: the trusted certificates, and the first certificate of each private key.
     """
 
     key: bytes
@@ -48,7 +52,10 @@ class Jks(NamedTuple):
 
 
 def read_jks(data: bytes, password: str, key_password: str = "") -> Jks:
-    """The content of a file; ``key_password`` is that of the store where it is empty; JksError."""
+    """Read a JKS file; JksError.
+
+    If ``key_password`` is empty, the private keys are decrypted with the password of the file.
+    """
     secret = password.encode("utf-16-be")
     if secret:
         digest = sha1(secret + _PHRASE + data[:-_DIGEST_BYTES], usedforsecurity=False).digest()
@@ -79,7 +86,7 @@ def read_jks(data: bytes, password: str, key_password: str = "") -> Jks:
 
 
 class _Reader:
-    """Reads a file from its beginning; JksError where it ends early."""
+    """Reads bytes and numbers one after the other; JksError at an unexpected end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -96,7 +103,7 @@ class _Reader:
         return int.from_bytes(self.take(size))
 
     def der(self, tag: int) -> bytes:
-        """The content of the next value of DER, which has this tag."""
+        """The content of the next DER value, which must have this tag."""
         found, size = self.number(1), self.number(1)
         if size & 0x80:
             size = self.number(size & 0x7F)
@@ -112,7 +119,7 @@ def _certificate(reader: _Reader, version: int) -> bytes:
 
 
 def _unlocked(protected: bytes, secret: bytes) -> bytes:
-    """A private key in PKCS8, from how the file has it; JksError."""
+    """Decrypt a private key of the file; returns PKCS8 bytes; JksError."""
     parts = _Reader(_Reader(protected).der(_SEQUENCE))
     if not parts.der(_SEQUENCE).startswith(_PROTECTED):
         raise JksError("a private key in it is protected in a way that JKS doesn't know")

@@ -1,13 +1,13 @@
-"""The public keys with which tokens are checked: a JWKS file, or one that is fetched by HTTPS.
+"""The public keys that verify OAuth tokens: a JWKS document, from a file or fetched by HTTPS.
 
 Rules:
 
-- The keys are read when the broker starts, and again after
-  ``sasl.oauthbearer.jwks.endpoint.refresh.ms``, in a thread. Until the new ones are there, and
-  while they can't be read, the old ones count.
-- An unknown key id has the keys read again, at most every ``AGAIN_S``: the signer may have a new
-  key. The client's next attempt finds it.
-- Keys have at most ``MOST_BYTES``, and an endpoint has ``TIMEOUT_S`` to answer.
+- A thread reads the keys when the broker starts, and again every
+  ``sasl.oauthbearer.jwks.endpoint.refresh.ms``. The old keys stay in use until the new ones are
+  complete, also if reading fails.
+- A token with an unknown key id starts a new reading, at most one per ``AGAIN_S`` seconds, because
+  the issuer may have a new key. This login still fails; the client's next attempt finds the key.
+- A document may have at most ``MOST_BYTES``, and an endpoint must answer within ``TIMEOUT_S``.
 
 Source: RefreshingHttpsJwks of Kafka.
 """
@@ -30,11 +30,11 @@ AGAIN_S = 10.0
 
 
 class KeysUnreadable(ValueError):
-    """The keys can't be read; the text says why in one line."""
+    """The keys can't be read. The text gives the reason in one line."""
 
 
 def read_keys(url: str) -> dict[str | None, object]:
-    """The public keys of a JWKS by key id; KeysUnreadable."""
+    """Read a JWKS document and return its public keys by key id; KeysUnreadable."""
     parts = urlsplit(url)
     try:
         if parts.scheme == "file":
@@ -51,12 +51,12 @@ def read_keys(url: str) -> dict[str | None, object]:
         raise KeysUnreadable(f"no keys can be read from it ({error})") from None
     keys: dict[str | None, object] = {key.key_id: key for key in found.keys}
     if len(found.keys) == 1:
-        keys[None] = found.keys[0]  # a token may leave out which key it is
+        keys[None] = found.keys[0]  # a token may name no key id
     return keys
 
 
 class Jwks:
-    """The keys of one listener; KeysUnreadable if there are none at the start."""
+    """The keys of one listener. Raises KeysUnreadable if no key can be read at the start."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Jwks:
         self._reading: threading.Thread | None = None
 
     def key(self, key_id: str | None) -> object | None:
-        """The key of this id; None for an unknown one."""
+        """The key with this id, or None."""
         key = self._keys.get(key_id)
         age_s = self._now_s() - self._read_s
         if age_s >= (self._refresh_s if key is not None else min(AGAIN_S, self._refresh_s)):
@@ -89,7 +89,7 @@ class Jwks:
         self._reading.start()
 
     def wait_read(self) -> None:
-        """Wait until keys that are being read are there."""
+        """Wait for the end of a reading that is in progress."""
         if self._reading is not None:
             self._reading.join()
 

@@ -1,12 +1,15 @@
-"""SASL GSSAPI (RFC 4752): logins by Kerberos. Needs the package gssapi (``kwire[gssapi]``).
+"""SASL GSSAPI (RFC 4752): logins by Kerberos. Importing this needs the package gssapi
+(``kwire[gssapi]``).
 
 Rules:
 
-- The broker's key is in the keytab that its JAAS line names, for the principal that it names.
-- After the tickets both sides agree on a security layer: none, as in Kafka. TLS protects the rest.
-- A client is whom its ticket names. It may ask for no other name.
-- A login that was overheard can't be replayed. Kerberos keeps a list of the tickets that it has
-  seen; where the broker proves itself to the client too, each login has a key of its own.
+- The JAAS line names the broker's principal, and the keytab that holds the broker's key.
+- After the tickets, both sides agree on a security layer. kwire offers only "none", like Kafka: TLS
+  protects the connection instead.
+- The client's user is the one in its ticket. The user name that it asks for is ignored, as in
+  Kafka: kafka-python and aiokafka send the broker's.
+- An attacker who has overheard a login can't repeat it: the Kerberos library remembers the tickets
+  that it has seen, and with mutual authentication every login has a key of its own.
 
 Source: GssKrb5Server of the JDK, SaslServerCallbackHandler, KerberosLogin of Kafka.
 """
@@ -19,44 +22,47 @@ from kwire.config.secret_files import UnsafeFile, read_secret
 from kwire.security.jaas_settings import JAAS, jaas_line
 from kwire.security.kerberos_names import LocalNames, NoLocalName
 from kwire.security.principal import USER, Principal
-from kwire.security.sasl import Identity, LoginRefused, NewExchange, printable
+from kwire.security.sasl import Identity, LoginRefused, NewExchange
 
 TOLD = "Authentication failed: the Kerberos ticket is not valid"
 MOST_MESSAGE_BYTES = 64 * 1024
-"""A ticket with the groups of Active Directory has up to 48 KB."""
+"""The largest message: a ticket of Active Directory with many groups has up to 48 KB."""
 
-_SERVICE = "sasl.kerberos.service.name"
+SERVICE = "sasl.kerberos.service.name"
 _RULES = "sasl.kerberos.principal.to.local.rules"
-_NO_LAYER = b"\x01\0\0\0"
-"""A security layer, and the largest message under it, in three bytes."""
+NO_LAYER = b"\x01\0\0\0"
+"""The offer of no security layer (1), followed by the largest message under it (0) in 3 bytes."""
 
 
 class Context(Protocol):
-    """What is used of ``gssapi.SecurityContext``."""
+    """The part of ``gssapi.SecurityContext`` that kwire uses."""
 
     @property
     def complete(self) -> bool:
-        """Whether the client is known."""
+        """Whether the exchange of tickets is finished and the client is known."""
 
     @property
     def initiator_name(self) -> object:
         """The client's principal."""
 
     def step(self, token: bytes) -> bytes | None:
-        """The answer to a token."""
+        """Take a token from the client; return the token for the client."""
 
     def wrap(self, message: bytes, encrypt: bool) -> tuple[bytes, bool]:
-        """A message with a proof of who sends it."""
+        """Make a message whose signature the client can check."""
 
     def unwrap(self, message: bytes) -> tuple[bytes, bool, int]:
-        """A message whose proof is right."""
+        """Check a message's signature and return its content."""
 
 
 NewContext: TypeAlias = Callable[[], Context]
 
 
 class Acceptor:
-    """The broker's side of Kerberos: makes contexts; ValueError if its key can't be used."""
+    """The broker's side of Kerberos, with the broker's key. It makes a context for each login.
+
+    Raises ValueError if the key can't be used.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         import gssapi
@@ -70,7 +76,7 @@ class Acceptor:
                 name=name, usage="accept", store={"keytab": f"FILE:{options['keyTab']}"}
             )
         except self.error as error:
-            raise ValueError(f"Kerberos can't use the key ({_said(error)})") from None
+            raise ValueError(f"Kerberos can't use the key ({said(error)})") from None
 
     def new_context(self) -> Context:
         """The context of one login."""
@@ -79,7 +85,7 @@ class Acceptor:
 
 
 class KerberosExchange:
-    """One login by Kerberos; ``error`` is what the context raises."""
+    """One login by Kerberos. ``error`` is the exception type that the context raises."""
 
     def __init__(self, context: Context, error: type[Exception], names: LocalNames) -> None:
         self.identity: Identity | None = None
@@ -89,13 +95,17 @@ class KerberosExchange:
         self._has_offered = False
 
     def step(self, message: bytes, now_ms: int) -> bytes:
-        """Take a ticket, then agree on no security layer, then know who the client is."""
+        """Answer the client's next message; LoginRefused.
+
+        The steps are: tickets, then the agreement on no security layer. After that the client is
+        known.
+        """
         if len(message) > MOST_MESSAGE_BYTES:
             raise LoginRefused("the Kerberos message is too long", TOLD)
         try:
             return self._step(message)
         except self._error as error:
-            raise LoginRefused(f"Kerberos refuses the ticket: {_said(error)}", TOLD) from None
+            raise LoginRefused(f"Kerberos refuses the ticket: {said(error)}", TOLD) from None
         except NoLocalName as error:
             raise LoginRefused(str(error), TOLD) from None
 
@@ -109,26 +119,22 @@ class KerberosExchange:
             if answer or not context.complete:
                 return answer or b""
         self._has_offered = True
-        return context.wrap(_NO_LAYER, False)[0]
+        return context.wrap(NO_LAYER, False)[0]
 
     def _end(self, choice: bytes) -> None:
-        if len(choice) < len(_NO_LAYER) or choice[0] != _NO_LAYER[0]:
+        if len(choice) < len(NO_LAYER) or choice[0] != NO_LAYER[0]:
             raise LoginRefused("the client asks for a security layer of Kerberos", TOLD)
-        principal = str(self._context.initiator_name)
-        name = self._names.name_of(principal)
-        asked = choice[len(_NO_LAYER) :].decode("utf-8", "replace")
-        if asked not in ("", principal, name):
-            raise LoginRefused(f"user {printable(name)} asks for another authorization id", TOLD)
+        name = self._names.name_of(str(self._context.initiator_name))
         self.identity = Identity(Principal(USER, name))
 
 
 def kerberos_exchanges(settings: ListenerSettings) -> NewExchange:
-    """What makes the exchanges of a listener; ConfigError."""
+    """Return the function that makes the Kerberos exchanges of a listener; ConfigError."""
     own = settings.of_mechanism("GSSAPI")
     rules = own.strings(_RULES)
     line = jaas_line(settings, "GSSAPI")
     options = {} if line is None else line.options
-    problem = _problem(options, own.text(_SERVICE))
+    problem = _problem(options, own.text(SERVICE))
     if problem is not None:
         raise own.error(JAAS, None if line is None else "(hidden)", problem)
     try:
@@ -148,7 +154,7 @@ def kerberos_exchanges(settings: ListenerSettings) -> NewExchange:
 
 
 def _problem(options: Mapping[str, str], service: str) -> str | None:
-    """Why a JAAS line can't be that of a broker; None if it can."""
+    """Why a broker can't use this JAAS line, or None if it can."""
     if not {"keyTab", "principal"} <= options.keys():
         return (
             "must name the broker's key, as in com.sun.security.auth.module.Krb5LoginModule "
@@ -158,7 +164,7 @@ def _problem(options: Mapping[str, str], service: str) -> str | None:
     if "@" not in rest:
         return "the principal must be SERVICE/HOST@REALM"
     if service and primary != service:
-        return f"the principal must begin with {service}/, as {_SERVICE} says"
+        return f"the principal must begin with {service}/, as {SERVICE} says"
     try:
         read_secret(options["keyTab"])
     except UnsafeFile as error:
@@ -166,7 +172,7 @@ def _problem(options: Mapping[str, str], service: str) -> str | None:
     return None
 
 
-def _said(error: Exception) -> str:
-    """What Kerberos says, in one line."""
+def said(error: Exception) -> str:
+    """The message of a Kerberos error in one line."""
     text = str(error).partition("Minor")[2] or str(error)
     return " ".join(text.split()).strip("() :")[:200]

@@ -1,21 +1,27 @@
-"""``sasl.kerberos.principal.to.local.rules``: from a Kerberos principal to a user name.
+"""``sasl.kerberos.principal.to.local.rules``: rules that turn a Kerberos principal into a user
+name.
 
 Rules:
 
-- A principal is ``alice@REALM`` or ``alice/host@REALM``. One without a realm and a host is a user
-  name already.
-- ``DEFAULT`` takes the first part of a principal of the broker's own realm.
-- ``RULE:[n:format](pattern)s/from/to/g/L``: for principals of n parts, ``$0`` in the format is the
-  realm, ``$1`` and ``$2`` are the parts. What the format gives has to match the pattern, if there
-  is one; then ``from`` is replaced by ``to``, once or (``g``) everywhere. ``L`` and ``U`` change
-  the case. The first rule that fits counts.
-- A name with ``/`` or ``@`` in it is none.
+- A principal is ``alice@REALM`` or ``alice/host@REALM``. A name without realm and host is already a
+  user name.
+- ``DEFAULT`` applies to principals of the broker's own realm. The user name is the first part.
+- ``RULE:[n:format](pattern)s/from/to/g/L`` applies to principals with n parts. In the format,
+  ``$0`` stands for the realm, ``$1`` and ``$2`` for the parts. If there is a pattern, the result
+  must match it as a whole. Then ``to`` replaces ``from``, once or (``g``) everywhere. ``L`` makes
+  the name lower case, ``U`` upper case.
+- The first rule that applies gives the name.
+- RE2 matches the patterns (``patterns``), in linear time: a client can't choose a name whose match
+  takes long.
+- A result that contains ``/`` or ``@`` is not accepted as a user name.
 
 Source: KerberosShortNamer, KerberosRule, KerberosName of Kafka.
 """
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from kwire.security.patterns import compile_pattern
 
 _PRINCIPAL = re.compile(r"([^/@]+)(?:/([^/@]+))?(?:@([^/@]+))?")
 _RULE = re.compile(
@@ -27,28 +33,28 @@ _NOT_SIMPLE = re.compile(r"[/@]")
 
 
 class NoLocalName(Exception):
-    """No rule gives a principal a user name; the text is for the log."""
+    """No rule gives a user name for a principal. The text is for the log."""
 
 
 class _Rule(NamedTuple):
     parts: int  # 0: the rule DEFAULT
     format: str = ""
-    match: re.Pattern[str] | None = None
-    found: re.Pattern[str] | None = None
+    match: Any = None  # as re.Pattern; None: everything
+    found: Any = None
     replacement: str = ""
     is_global: bool = False
     case: str = ""
 
 
 class LocalNames:
-    """The rules of a listener, of a broker in ``realm``; ValueError for a text without rules."""
+    """The rules of a listener of a broker in ``realm``; ValueError for a wrong rule."""
 
     def __init__(self, rules: list[str], realm: str) -> None:
         self._rules = [_rule(text.strip()) for text in rules]
         self._realm = realm
 
     def name_of(self, principal: str) -> str:
-        """The user's name; NoLocalName."""
+        """The user name of a principal; NoLocalName."""
         found = _PRINCIPAL.fullmatch(principal)
         if found is None:
             raise NoLocalName(f"{principal[:80]!r} is no principal")
@@ -77,11 +83,11 @@ class LocalNames:
             return None
         if rule.found is None:
             return base
-        return rule.found.sub(rule.replacement, base, count=0 if rule.is_global else 1)
+        return str(rule.found.sub(rule.replacement, base, count=0 if rule.is_global else 1))
 
 
 def _rule(text: str) -> _Rule:
-    """A rule; ValueError."""
+    """Parse one rule; ValueError."""
     found = _RULE.fullmatch(text)
     if found is None:
         raise ValueError(f"invalid rule: {text}")
@@ -91,11 +97,8 @@ def _rule(text: str) -> _Rule:
     used = [int(number) for number in _PARAMETER.findall(found["format"])]
     if not 1 <= count <= 2 or any(number > count for number in used):
         raise ValueError(f"a principal has no such parts: {text}")
-    try:
-        match = None if found["match"] is None else re.compile(found["match"])
-        pattern = None if found["from"] is None else re.compile(found["from"])
-    except re.error as error:
-        raise ValueError(f"invalid pattern in {text}: {error}") from None
+    match = None if found["match"] is None else compile_pattern(found["match"])
+    pattern = None if found["from"] is None else compile_pattern(found["from"])
     replacement = _PARAMETER.sub(r"\\g<\1>", (found["to"] or "").replace("\\", "\\\\"))
     groups = [int(number) for number in _PARAMETER.findall(found["to"] or "")]
     if pattern is not None and any(number > pattern.groups for number in groups):

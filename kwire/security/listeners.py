@@ -1,16 +1,15 @@
-"""What protects each listener: who may log in there, and the TLS that its connections speak.
+"""What protects each listener: its SASL mechanisms and logins, and the TLS of its connections.
 
 Rules:
 
-- It is made when the broker starts, so that a missing file or a wrong JAAS line stops the start.
-- New connections use new certificates: files that have changed are read again, and so are dynamic
-  configs (``listener.name.…``). What can't be read is told in the log, and the old ones stay.
-- The modules of a mechanism are imported if a listener uses it.
+- Everything is loaded when the broker starts, so that a missing file or a wrong JAAS line stops the
+  start.
+- After a renewal of keys or certificates, new connections use the new ones (``own_keys``).
+- The code of a SASL mechanism is imported only if a listener enables the mechanism.
 """
 
 import logging
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING
@@ -20,7 +19,6 @@ from kwire.config.listener_settings import (
     SCRAM,
     UNSECURED_VALIDATOR,
     ListenerSettings,
-    check_tls_values,
 )
 from kwire.config.settings import ConfigError
 from kwire.metadata.image import ConfigResourceType, MetadataImage
@@ -31,32 +29,25 @@ from kwire.security.sasl import Exchange, NewExchange
 
 if TYPE_CHECKING:
     from kwire.security.oauth import TokenRules, Verify
+    from kwire.security.own_keys import OwnKeys
     from kwire.security.scram import Unknown
     from kwire.security.tls import Tls
     from kwire.security.token_logins import TokenLogins
 
 log = logging.getLogger(__name__)
 
-LOOK_INTERVAL_S = 5.0
-"""How often files are looked at while clients connect."""
-
 REAUTHENTICATION = "connections.max.reauth.ms"
 
 
 class ListenerSecurity:
-    """What protects one listener of ``config``; ``image`` gives the metadata that is in force."""
+    """What protects one listener of ``config``. ``image`` returns the current metadata."""
 
     def __init__(self, name: str, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
         self._name = name
         self._config = config
         self.settings = settings = config.of_listener(name)
-        self._tls: Tls | None = None
-        self._dynamic: Mapping[str, str] = {}
-        self._file_times: dict[str, float] = {}
-        self._look_due_s = 0.0
-        if settings.is_tls:
-            self._read_tls(settings)
         self._image = image
+        self._keys: OwnKeys[Tls] | None = self._read_keys() if settings.is_tls else None
         self._secret = token_bytes(32)
         self._unknown: dict[str, tuple[Credentials, Unknown]] = {}
         self._tokens = self._token_logins()
@@ -70,51 +61,32 @@ class ListenerSecurity:
         }
 
     def login(self) -> Login | None:
-        """The login of a new connection; None on a listener without SASL."""
+        """Start the login of a new connection; None on a listener without SASL."""
         if not self._mechanisms:
             return None
         return Login(self._mechanisms, self._max_session_ms)
 
     def tls(self, now_s: float) -> "Tls | None":
-        """The TLS of a new connection; None on a listener without TLS."""
-        if self._tls is not None and now_s >= self._look_due_s:
-            self._look_due_s = now_s + LOOK_INTERVAL_S
-            self._look()
-        return self._tls
+        """The TLS for a new connection; None on a listener without TLS."""
+        return None if self._keys is None else self._keys.current(now_s)
 
-    def _look(self) -> None:
-        """Read keys and certificates again if they have changed."""
-        node_id = str(self._config["node.id"])
-        dynamic = self._image().config(ConfigResourceType.BROKER, node_id)
-        if dynamic == self._dynamic and self._file_times == _times(self._file_times):
-            return
-        try:
-            settings = self._config.of_listener(self._name, dynamic)
-            check_tls_values(settings)
-            self._read_tls(settings)
-        except Exception as error:  # whatever a client may have written into a dynamic config
-            self._file_times = _times(self._file_times)
-            told = error if isinstance(error, ConfigError) else type(error).__name__
-            log.error("the listener %s keeps its old certificate: %s", self._name, told)
-        else:
-            log.info("the listener %s has read its certificates again", self._name)
-        self._dynamic = dynamic
-
-    def _read_tls(self, settings: ListenerSettings) -> None:
-        from kwire.security.stores import files_of
+    def _read_keys(self) -> "OwnKeys[Tls]":
+        from kwire.security.own_keys import OwnKeys
         from kwire.security.tls import Tls
 
-        times = _times(files_of(settings))
-        self._tls = Tls(settings)
-        self._file_times = times
+        return OwnKeys(self._name, self._config, self._dynamic, Tls)
+
+    def _dynamic(self) -> Mapping[str, str]:
+        node_id = str(self._config["node.id"])
+        return self._image().config(ConfigResourceType.BROKER, node_id)
 
     @property
     def max_login_bytes(self) -> int:
-        """How large a request may be before its client has logged in."""
+        """The largest request that a client may send before it has logged in."""
         return self.settings.integer("sasl.server.max.receive.size")
 
     def _new_exchange(self, mechanism: str) -> NewExchange:
-        """What makes the exchanges of a mechanism; ConfigError."""
+        """Return the function that makes the exchanges of a mechanism; ConfigError."""
         if mechanism == "PLAIN":
             from kwire.security.plain import PlainExchange, users_of
 
@@ -149,7 +121,7 @@ class ListenerSecurity:
         return ScramExchange(mechanism, lookup, nonce, unknown, self._tokens)
 
     def _token_logins(self) -> "TokenLogins | None":
-        """The logins by delegation token; None where there are none."""
+        """The logins by delegation token; None if they are not enabled."""
         secret_key = self._config["delegation.token.secret.key"]
         if not secret_key or not self.settings.is_sasl:
             return None
@@ -160,7 +132,7 @@ class ListenerSecurity:
 
 
 def _verify(settings: ListenerSettings) -> "Verify":
-    """What checks the signatures of tokens; ConfigError."""
+    """Return the function that verifies OAuth tokens; ConfigError."""
     from kwire.security.oauth import signed, unsecured
 
     if settings["sasl.server.callback.handler.class"] == UNSECURED_VALIDATOR:
@@ -209,16 +181,5 @@ def _no_line(settings: ListenerSettings, mechanism: str) -> ConfigError:
 def secured_listeners(
     config: BrokerConfig, image: Callable[[], MetadataImage]
 ) -> dict[str, ListenerSecurity]:
-    """What protects each listener that isn't PLAINTEXT; ConfigError."""
+    """The protection of every listener that isn't PLAINTEXT; ConfigError."""
     return {name: ListenerSecurity(name, config, image) for name in config.secured_listeners}
-
-
-def _times(names: Iterable[str]) -> dict[str, float]:
-    """When each file was changed; -1 for one that can't be looked at."""
-    times = {}
-    for name in names:
-        try:
-            times[name] = os.stat(name).st_mtime
-        except (OSError, ValueError):  # ValueError: no file has this name
-            times[name] = -1.0
-    return times

@@ -1,13 +1,13 @@
-"""The login of one connection by SASL: which requests it may send, and who it is.
+"""The state of one connection's SASL login: which requests the client may send, and who it is.
 
 Rules:
 
-- Before the login a client may send ApiVersions, SaslHandshake and SaslAuthenticate, in this order,
+- Before the login, a client may send ApiVersions, SaslHandshake and SaslAuthenticate, in this order
   and nothing else.
-- The session of a login may end (``connections.max.reauth.ms``, or the end of a token). The client
-  logs in again before that, on the same connection and as the same user (KIP-368). After the end
-  only the requests of a login are served.
-- A login that fails ends the connection. ``failure`` says why, for the log.
+- A login may be valid for a limited time only (``connections.max.reauth.ms``, or the lifetime of a
+  token). Before that time is over, the client logs in again on the same connection, as the same
+  user (KIP-368). Afterwards only the requests of a login are served.
+- A failed login ends the connection. ``failure`` is the reason, for the log.
 
 Source: SaslServerAuthenticator of Kafka.
 """
@@ -23,11 +23,11 @@ SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY = 17, 36
 _KEYS = frozenset({API_VERSIONS_KEY, SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY})
 
 LEAST_BETWEEN_LOGINS_S = 1.0
-"""A client logs in again after this time at the earliest, as with Kafka."""
+"""The least time between two logins on one connection, as in Kafka."""
 
 
 class Login:
-    """The state of one connection's login; times in seconds are those of the event loop."""
+    """The login of one connection. Times are seconds on the event loop's clock."""
 
     __slots__ = (
         "_began_s",
@@ -63,7 +63,7 @@ class Login:
 
     @property
     def mechanisms(self) -> list[str]:
-        """The mechanisms that the client may choose from."""
+        """The SASL mechanisms that the listener offers."""
         return list(self._mechanisms)
 
     def refusal(self, api_key: int, now_s: float) -> str | None:
@@ -79,7 +79,7 @@ class Login:
         return f"API key {api_key} before a login"
 
     def begin(self, mechanism: str, now_s: float) -> bool:
-        """Begin a login; False unless it is the time for one. LoginRefused."""
+        """Begin a login; returns False if no login may begin now; LoginRefused."""
         if self._exchange is not None or now_s < self._began_s + LEAST_BETWEEN_LOGINS_S:
             return False
         if self.is_open and mechanism != self._mechanism:
@@ -94,13 +94,15 @@ class Login:
 
     @property
     def is_begun(self) -> bool:
-        """Whether the next message of an exchange is awaited."""
+        """Whether a login is in progress and the client's next message continues it."""
         return self._exchange is not None
 
     def step(self, message: bytes, now_ms: int, now_s: float) -> tuple[bytes, int]:
-        """The answer to the next message, and how long the session is in milliseconds.
+        """Take the client's next message. Returns the answer, and how long the login is valid in
+        ms.
 
-        The session is 0 long while the exchange goes on, and where it never ends. LoginRefused.
+        The time is 0 while the login is in progress, and if the login is valid for ever.
+        LoginRefused.
         """
         exchange = self._exchange
         assert exchange is not None
@@ -128,7 +130,7 @@ class Login:
         return 0 if math.isinf(session_ms) else int(session_ms)
 
     def fail(self, reason: str) -> LoginRefused:
-        """Note that the login has failed; the error to raise."""
+        """Record that the login has failed. Returns the error for the caller to raise."""
         self._note_failure(reason)
         return LoginRefused(reason)
 

@@ -1,11 +1,14 @@
-"""``ssl.principal.mapping.rules``: from the name in a client's certificate to its user name.
+"""``ssl.principal.mapping.rules``: rules that turn the name in a certificate into a user name.
 
 Rules:
 
-- A rule is ``DEFAULT``, the whole name, or ``RULE:pattern/replacement/``; ``L`` or ``U`` behind it
-  means lower or upper case. The first rule whose pattern matches the whole name counts.
-- ``$1`` in a replacement is the first group of the pattern. ``\\/`` is a slash.
-- A name is in the form of RFC 2253, the most specific part first: ``CN=alice,OU=users,O=Example``.
+- A rule is ``DEFAULT``, which takes the whole name as it is, or ``RULE:pattern/replacement/``. An
+  ``L`` or ``U`` behind the rule makes the result lower or upper case.
+- The first rule whose pattern matches the whole name gives the user name.
+- ``$1`` in a replacement stands for the first group of the pattern. ``\\/`` is a slash.
+- RE2 matches the patterns (``patterns``), in linear time: a client can't choose a name whose match
+  takes long.
+- Names have the form of RFC 2253, the most specific part first: ``CN=alice,OU=users,O=Example``.
 
 Source: SslPrincipalMapper of Kafka; X500Principal.getName of Java.
 """
@@ -13,7 +16,9 @@ Source: SslPrincipalMapper of Kafka; X500Principal.getName of Java.
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from kwire.security.patterns import compile_pattern
 
 _RULE = re.compile(
     r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,|\n|$)", re.DOTALL
@@ -38,19 +43,20 @@ _NUMBERED = {
     "title": ("2.5.4.12", 0x0C),
     "givenName": ("2.5.4.42", 0x0C),
 }
-"""Parts that Java writes as their number and their bytes: the number, and the ASN.1 type."""
+"""Name parts for which Java writes no keyword but the object identifier and the encoded value. Each
+has its identifier, and the ASN.1 type of its value."""
 
 Subject = Sequence[Sequence[tuple[str, str]]]
 
 
 class _Rule(NamedTuple):
-    pattern: re.Pattern[str] | None  # None: the whole name
+    pattern: Any  # as re.Pattern; None: the whole name
     replacement: str
     case: str
 
 
 class MappingRules:
-    """The rules of a listener; ValueError for a text that holds no rules."""
+    """The mapping rules of a listener; ValueError for a text that is not a list of rules."""
 
     def __init__(self, text: str) -> None:
         self._rules: list[_Rule] = []
@@ -61,15 +67,12 @@ class MappingRules:
             if found is None:
                 raise ValueError(f"invalid rule: {text[position:]}")
             default, pattern, replacement, case = found.groups()
-            try:
-                compiled = None if default else re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"invalid pattern {pattern}: {error}") from None
+            compiled = None if default else compile_pattern(pattern)
             self._rules.append(_Rule(compiled, replacement or "", case or ""))
             position = found.end()
 
     def name_of(self, distinguished_name: str) -> str | None:
-        """The user's name; None if no rule has a pattern that matches."""
+        """The user name; None if no rule matches."""
         for pattern, replacement, case in self._rules:
             if pattern is None:
                 return distinguished_name
@@ -80,7 +83,7 @@ class MappingRules:
         return None
 
 
-def _replaced(found: re.Match[str], part: re.Match[str]) -> str:
+def _replaced(found: Any, part: re.Match[str]) -> str:
     """A part of a replacement: ``\\x`` is x, and ``$12`` is group 12, or group 1 before a 2."""
     if part[1] is not None:
         return part[1]
@@ -92,7 +95,7 @@ def _replaced(found: re.Match[str], part: re.Match[str]) -> str:
 
 
 def distinguished_name(subject: Subject) -> str:
-    """The name in a certificate, as ``ssl.SSLSocket.getpeercert`` gives it, in Java's form."""
+    """Write a certificate's name, as ``ssl.SSLSocket.getpeercert`` returns it, in Java's form."""
     return ",".join("+".join(_part(*pair) for pair in pairs) for pairs in reversed(subject))
 
 

@@ -1,13 +1,13 @@
-"""SASL OAUTHBEARER (RFC 7628): a login with a token (JWT) that somebody else has signed.
+"""SASL OAUTHBEARER (RFC 7628): logins with a signed token (JWT) from an identity provider.
 
 Rules:
 
-- A token's signature is checked with the public keys of ``sasl.oauthbearer.jwks.endpoint.url``
-  (``file:…`` or ``https:…``), by PyJWT. Only signatures by a private key count: not ``none``, and
-  no shared secret.
-- A token has an end (``exp``) and a subject. Issuer and audience are checked if they are
-  configured. The session ends with the token.
-- Tokens that nobody signed are accepted only by a listener that names Kafka's class for that.
+- PyJWT verifies the signature of a token with the public keys of
+  ``sasl.oauthbearer.jwks.endpoint.url`` (``file:…`` or ``https:…``). Only signatures by a private
+  key are accepted, neither ``none`` nor a shared secret.
+- A token must have an expiration time (``exp``) and a subject. Its issuer and audience are checked
+  if they are configured. The login is valid until the token expires.
+- A listener accepts tokens without a signature only if its settings name Kafka's class for them.
 
 Source: OAuthBearerSaslServer, BrokerJwtValidator, OAuthBearerUnsecuredValidatorCallbackHandler of
 Kafka.
@@ -29,7 +29,8 @@ ALGORITHMS = (
 TOLD = "Authentication failed: the token is not valid"
 MOST_TOKEN_CHARACTERS = 64 * 1024
 MOST_MESSAGE_BYTES = MOST_TOKEN_CHARACTERS + 16 * 1024
-"""Anybody may send a message, and a longer one would take long to read."""
+"""The largest message. Anybody may send one before the login, and a long one takes time to
+parse."""
 
 MOST_PAIRS = 100
 _MESSAGE = re.compile(rb"n,(?:a=([^,\x01]*))?,\x01(.*)\x01\x01", re.DOTALL)
@@ -37,11 +38,11 @@ _BEARER = re.compile(rb"auth=bearer +([-_.~+/a-z0-9]+=*)", re.IGNORECASE)
 
 Claims: TypeAlias = Mapping[str, Any]
 Verify: TypeAlias = Callable[[str], Claims]
-"""From a token to its claims, once its signature is checked; LoginRefused."""
+"""A function that verifies a token's signature and returns its claims; LoginRefused."""
 
 
 class TokenRules(NamedTuple):
-    """What a token has to say; times in seconds."""
+    """What a token must contain to be accepted. Times are in seconds."""
 
     issuer: str = ""
     audiences: Sequence[str] = ()
@@ -59,7 +60,9 @@ class OauthExchange:
         self.identity: Identity | None = None
 
     def step(self, message: bytes, now_ms: int) -> bytes:
-        """Check the token; a client that was refused gets the reason with its next message."""
+        """Check the token. A client that is refused gets the reason in reply to its next
+        message.
+        """
         if self._failure is not None:
             raise self._failure
         try:
@@ -79,7 +82,7 @@ class OauthExchange:
 
 
 def _parts(message: bytes) -> tuple[str, str]:
-    """The authorization id and the token of a client's first message; LoginRefused."""
+    """The authorization id and the token in a client's first message; LoginRefused."""
     found = _MESSAGE.fullmatch(message) if len(message) <= MOST_MESSAGE_BYTES else None
     if found is None:
         raise LoginRefused("the OAUTHBEARER message is malformed or too long")
@@ -91,7 +94,7 @@ def _parts(message: bytes) -> tuple[str, str]:
 
 
 def _checked(claims: Claims, rules: TokenRules, now_s: float) -> str:
-    """The user's name in the claims, once these are checked; LoginRefused."""
+    """Check the claims of a token; return the user name in them; LoginRefused."""
     end_s, begin_s = claims.get("exp"), claims.get("nbf", claims.get("iat", 0))
     name = claims.get(rules.subject_claim)
     if not isinstance(name, str) or not name:
@@ -116,7 +119,7 @@ def _is_time(value: object) -> bool:
 
 
 def unsecured(token: str) -> Claims:
-    """The claims of a token that nobody signed; LoginRefused for one that has a signature."""
+    """The claims of a token without a signature; LoginRefused if the token has one."""
     parts = token.split(".")
     try:
         header, claims = (
@@ -132,9 +135,10 @@ def unsecured(token: str) -> Claims:
 
 
 def signed(keys: Callable[[str | None], object | None]) -> Verify:
-    """Checks signatures; ``keys`` gives the public key (of PyJWT) for a key id.
+    """Return the function that verifies signed tokens.
 
-    Importing this needs PyJWT, with cryptography.
+    ``keys`` returns the public key (an object of PyJWT) for a key id. Needs PyJWT with
+    cryptography.
     """
     import jwt
 
@@ -147,7 +151,7 @@ def signed(keys: Callable[[str | None], object | None]) -> Verify:
             key = keys(header.get("kid"))
             if key is None:
                 raise LoginRefused("the token is signed with a key that isn't known")
-            # Times, issuer and audience are checked by this module, with the broker's clock.
+            # ``_checked`` checks times, issuer and audience, with the broker's clock.
             checks = ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
             options: Any = {f"verify_{name}": False for name in checks}
             return jwt.decode(token, key, algorithms=[algorithm], options=options)  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
-"""SASL PLAIN (RFC 4616): one message with a name and a password.
+"""SASL PLAIN (RFC 4616): the client sends its user name and its password in one message.
 
-The users are options of a JAAS line, ``user_NAME="PASSWORD"``.
+The users are options of the listener's JAAS line: ``user_NAME="PASSWORD"``.
 
 Source: PlainSaslServer, PlainServerCallbackHandler of Kafka.
 """
@@ -22,7 +22,7 @@ _PREFIX = "user_"
 
 
 def users_of(line: JaasLine) -> dict[str, bytes]:
-    """The users of a JAAS line, with their passwords."""
+    """The passwords in a JAAS line, by user name."""
     return {
         name.removeprefix(_PREFIX): password.encode()
         for name, password in line.options.items()
@@ -31,7 +31,7 @@ def users_of(line: JaasLine) -> dict[str, bytes]:
 
 
 class PlainExchange:
-    """One login in PLAIN; ``users`` maps a name to its password."""
+    """One login by PLAIN. ``users`` are the passwords by user name."""
 
     def __init__(self, users: Mapping[str, bytes]) -> None:
         self._users = users
@@ -43,12 +43,12 @@ class PlainExchange:
             raise LoginRefused("the PLAIN message is too long")
         try:
             authorization_id, name, password = message.decode().split("\0")
-        except ValueError:  # UnicodeDecodeError too
+        except ValueError:  # also UnicodeDecodeError
             raise LoginRefused("the PLAIN message isn't three texts in UTF-8") from None
         if not name or not password:
             raise LoginRefused("the PLAIN message has no name or no password")
         expected = self._users.get(name)
-        # An unknown name costs the same comparison, so that the time doesn't tell names.
+        # Compare also for an unknown user, so that the time doesn't tell which users exist.
         given = password.encode()
         is_right = compare_digest(given, given if expected is None else expected)
         if expected is None or not is_right:

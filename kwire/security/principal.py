@@ -1,4 +1,4 @@
-"""Who a client is: a type and a name, as in ``User:alice``.
+"""A principal: the identity of a client, written as ``User:alice``.
 
 Source: org.apache.kafka.common.security.auth.KafkaPrincipal, SecurityUtils.parseKafkaPrincipal.
 """
@@ -6,11 +6,11 @@ Source: org.apache.kafka.common.security.auth.KafkaPrincipal, SecurityUtils.pars
 from typing import NamedTuple
 
 USER = "User"
-"""The type of every principal that kwire makes."""
+"""The type of all principals that kwire creates."""
 
 
 class Principal(NamedTuple):
-    """Who a client is. ACLs name a principal by its text."""
+    """The identity of a client: a type and a name. ACLs refer to it as ``type:name``."""
 
     type: str
     name: str
@@ -20,13 +20,14 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS = Principal(USER, "ANONYMOUS")
-"""A client that did not authenticate."""
+"""The principal of a client that has not authenticated."""
 
 
 def parse_principal(text: str) -> Principal:
-    """The principal of a text as ``User:alice``; the name may hold colons, but isn't empty.
+    """Parse a text like ``User:alice``.
 
-    Raises ValueError for a text of another form.
+    The name may contain colons, but must not be empty. Raises ValueError for a text of another
+    form.
     """
     kind, colon, name = text.partition(":")
     if not kind or not colon or not name:

@@ -1,11 +1,12 @@
-"""The steps that all SASL mechanisms of a listener share.
+"""What all SASL mechanisms have in common.
 
 Rules:
 
-- An ``Exchange`` is one login of one client: bytes in, bytes out, until it knows who the client is.
-- A client that is refused learns one text, whatever was wrong (``REFUSED``). The log learns the
-  reason, and never a password, a token or a proof.
-- Exchanges are pure: they know no socket and no event loop, and take the time.
+- An ``Exchange`` is one login of one client. It takes the client's messages and returns the
+  answers, until the client's identity is known.
+- A client that is refused gets the same text for every reason (``REFUSED``), so that it can't find
+  out which users exist. The log has the reason, but never a password, a token or a proof.
+- Exchanges are pure: they use no sockets and no event loop, and get the time as an argument.
 """
 
 from collections.abc import Callable
@@ -14,15 +15,16 @@ from typing import NamedTuple, Protocol, TypeAlias
 from kwire.security.principal import Principal
 
 REFUSED = "Authentication failed: Invalid username or password"
-"""What a client is told, as Kafka tells clients of PLAIN."""
+"""The text for every refused client. Kafka uses it for PLAIN."""
 
 
 MOST_PASSWORD_MESSAGE_BYTES = 16_384
-"""A longer message of PLAIN or SCRAM is refused unread: a client that nobody knows sends it."""
+"""The largest message of PLAIN or SCRAM. Longer ones come from unknown clients and are not
+parsed."""
 
 
 class LoginRefused(Exception):
-    """The client isn't who it says it is; the text is for the log."""
+    """The client has not proved its identity. The text is the reason, for the log."""
 
     def __init__(self, reason: str, told: str = REFUSED) -> None:
         super().__init__(reason)
@@ -30,9 +32,9 @@ class LoginRefused(Exception):
 
 
 class Identity(NamedTuple):
-    """Who has logged in, and until when that counts (milliseconds since 1970; None: no end).
+    """The user who has logged in, and the end of the login in ms since 1970 (None: it doesn't end).
 
-    ``is_by_token`` says that it was with a delegation token.
+    ``is_by_token`` says whether the user has logged in with a delegation token.
     """
 
     principal: Principal
@@ -41,7 +43,7 @@ class Identity(NamedTuple):
 
 
 class Exchange(Protocol):
-    """One login in one mechanism."""
+    """One login by one mechanism."""
 
     identity: Identity | None
     """Who the client is, once the exchange is complete."""
@@ -54,5 +56,5 @@ NewExchange: TypeAlias = Callable[[], Exchange]
 
 
 def printable(name: str) -> str:
-    """A name that a client gave, short and harmless in a line of the log."""
+    """Shorten a name from a client, and escape what can't be printed, for a line of the log."""
     return repr(name[:80])

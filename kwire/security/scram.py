@@ -1,14 +1,18 @@
-"""SASL SCRAM (RFC 5802, RFC 7677): a login that shows no password, and proves the server too.
+"""SASL SCRAM (RFC 5802, RFC 7677): client and broker both prove that they know a password's keys.
+
+The password itself is never sent.
 
 Rules:
 
-- A credential holds a salt and two keys that a password can't be computed from. Only the client
-  runs the slow derivation, so a login costs the broker a few HMACs.
-- Each exchange has a nonce of the broker's own: the messages of another login are of no use.
-- An unknown user gets a salt too, always the same, and is refused at the end, like one with a wrong
-  password. The salt has the form of a real one (``Unknown``), and is the same on all brokers.
-- A client that says ``tokenauth=true`` logs in with a delegation token (``token_logins``).
-- Channel binding isn't served, as in Kafka.
+- A credential holds a salt and two keys. Nobody can compute the password from them. Only the client
+  runs the slow derivation of the keys, so a login costs the broker a few HMACs.
+- Each exchange has a new nonce from the broker, so messages of an earlier login are of no use.
+- The answers must not tell which users exist. So an unknown user also gets a salt and is refused at
+  the end, like a user with a wrong password. ``Unknown`` makes this salt: it looks like a real one,
+  and is always the same for a user name, on all brokers.
+- A client with the extension ``tokenauth=true`` logs in with a delegation token (``token_logins``).
+  The token must be valid at the first message and at the last one.
+- Channel binding isn't supported, as in Kafka.
 
 Source: ScramSaslServer, ScramMessages of Kafka.
 """
@@ -43,16 +47,20 @@ Lookup: TypeAlias = Callable[[str], ScramCredential | None]
 
 
 class Unknown(NamedTuple):
-    """What clients are told of users that don't exist: ``secret`` makes salts like the model's."""
+    """The salts and iteration counts for users that don't exist.
+
+    They look like those of the existing user ``model``. ``secret`` makes the salts unpredictable.
+    """
 
     secret: bytes
     model: ScramCredential
 
     @classmethod
     def among(cls, credentials: Credentials, mechanism: str, secret: bytes) -> "Unknown":
-        """They look like the first user by name, whom all brokers of a cluster know.
+        """Take the existing user whose name sorts first as the model: all brokers know the same
+        one.
 
-        ``secret`` counts where nobody has a credential for this mechanism.
+        ``secret`` is used if no user has a credential for this mechanism.
         """
         names = [user for known, user in credentials if known == mechanism]
         if not names:
@@ -61,7 +69,7 @@ class Unknown(NamedTuple):
         return cls(hmac.digest(model.server_key, b"unknown users", "sha256"), model)
 
     def credential(self, user: str) -> ScramCredential:
-        """A credential that no password fits."""
+        """A credential for an unknown user, which no password fits."""
         model = self.model
         made = hashlib.shake_256(self.secret + user.encode())
         salt = made.digest(len(model.salt))
@@ -71,7 +79,7 @@ class Unknown(NamedTuple):
 
 
 def _in_base_36(number: int) -> bytes:
-    """A number as Kafka's tools write their salts, which have 130 random bits."""
+    """A number in base 36. Kafka's tools write salts of 130 random bits in this form."""
     digits = bytearray()
     while number:
         number, digit = divmod(number, 36)
@@ -80,9 +88,10 @@ def _in_base_36(number: int) -> bytes:
 
 
 class ScramExchange:
-    """One login; ``nonce`` is fresh text. ``unknown`` says what is told of unknown users.
+    """One login by SCRAM. ``nonce`` is a new random text; ``unknown`` makes the credentials of
+    unknown users.
 
-    ``tokens`` are None where nobody logs in with a delegation token.
+    ``tokens`` is None on a listener without logins by delegation token.
     """
 
     def __init__(
@@ -111,12 +120,15 @@ class ScramExchange:
         self._messages: tuple[str, str] | None = None
 
     def step(self, message: bytes, now_ms: int) -> bytes:
-        """Answer the first message with a salt, and the second with the server's signature."""
+        """Answer the first message with the salt, the second with the broker's proof;
+        LoginRefused.
+        """
         if len(message) > MOST_PASSWORD_MESSAGE_BYTES:
             raise LoginRefused("the SCRAM message is too long", self._told)
         try:
             text = message.decode()
-            return self._first(text, now_ms) if self._messages is None else self._final(text)
+            is_first = self._messages is None
+            return self._first(text, now_ms) if is_first else self._final(text, now_ms)
         except UnicodeDecodeError:
             raise LoginRefused("the SCRAM message isn't UTF-8", self._told) from None
         except LoginRefused as refused:
@@ -142,7 +154,9 @@ class ScramExchange:
 
     def _look_up_user(self) -> ScramCredential:
         credential = self._lookup(self._user)
-        made_up = self._unknown.credential(self._user)  # always, so that the time tells nothing
+        made_up = self._unknown.credential(
+            self._user
+        )  # also if the user is unknown, so that the time doesn't tell it
         if credential is not None:
             self._claims = Identity(Principal(USER, self._user))
         return credential or made_up
@@ -155,7 +169,7 @@ class ScramExchange:
             self._claims = Identity(Principal(*token.owner), token.expires_ms, is_by_token=True)
         return credential
 
-    def _final(self, text: str) -> bytes:
+    def _final(self, text: str, now_ms: int) -> bytes:
         found = _CLIENT_FINAL.fullmatch(text)
         assert self._messages is not None
         assert self._credential is not None
@@ -175,13 +189,15 @@ class ScramExchange:
         is_right = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), stored_key)
         if not is_right or len(proof) != len(signature) or self._claims is None:
             raise LoginRefused(f"wrong name or password for user {printable(self._user)}")
+        if self._claims.is_by_token and self._look_up_token(now_ms) != self._credential:
+            raise LoginRefused(f"the token {printable(self._user)} has ended meanwhile")
         self.identity = self._claims
         verifier = hmac.digest(self._credential.server_key, signed, self._hash)
         return b"v=" + b64encode(verifier)
 
 
 def _plain_name(text: str) -> str:
-    """A name without SCRAM's escapes for comma and equals sign; LoginRefused."""
+    """A user name, after SCRAM's escapes for comma and equals sign are replaced; LoginRefused."""
     if re.search(r"=(?!2C|3D)", text):
         raise LoginRefused("the name in the SCRAM message is malformed")
     return text.replace("=2C", ",").replace("=3D", "=")

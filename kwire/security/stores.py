@@ -1,10 +1,13 @@
-"""Keys and certificates of a listener: PEM in files or settings, PKCS12 and JKS files.
+"""Loads the keys and certificates of a listener: PEM in files or settings, PKCS12 and JKS files.
 
 Rules:
 
-- A file with a private key is refused if everybody may read it.
-- PKCS12 needs the package cryptography (``kwire[security]``). Java reads a PKCS12 file where the
-  type is JKS too, and a JKS file where it is PKCS12; so does kwire.
+- A file that holds a private key and that every user of the machine may read is refused.
+- PKCS12 needs the package cryptography (``kwire[security]``).
+- The content of the file decides between PKCS12 and JKS, whichever of the two the setting names.
+  Java does the same.
+- The event loop waits while the keys of a PKCS12 file are derived from its password. So a file that
+  takes too long is refused (``pkcs12_rounds``).
 
 Source: DefaultSslEngineFactory of Kafka.
 """
@@ -15,10 +18,11 @@ from kwire.config.listener_settings import ListenerSettings
 from kwire.config.secret_files import UnsafeFile, read_public, read_secret
 from kwire.config.settings import ConfigError
 from kwire.security.jks import MAGIC, JksError, read_jks
+from kwire.security.pkcs12_rounds import MOST_ROUNDS, rounds_of
 
 
 class _Store(NamedTuple):
-    """The settings of a file with keys or certificates."""
+    """The names of the settings that describe a file with keys or certificates."""
 
     type: str
     location: str
@@ -29,18 +33,18 @@ _KEYS = _Store("ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.passw
 _TRUST = _Store("ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password")
 _OWN_CHAIN, _OWN_KEY = "ssl.keystore.certificate.chain", "ssl.keystore.key"
 OWN_KEY = (_KEYS.location, _OWN_CHAIN, _OWN_KEY)
-"""The settings of which at least one is there if there is a private key."""
+"""A listener has a private key if at least one of these settings is given."""
 
 
 class KeyAndChain(NamedTuple):
-    """A private key, and its certificates from the owner's to the CA's, all as PEM."""
+    """A private key and its certificates as PEM, from the owner's certificate to the CA's."""
 
     pem: bytes
     password: str
 
 
 def key_and_chain(settings: ListenerSettings) -> KeyAndChain:
-    """The key with which a listener shows who it is; ConfigError."""
+    """The private key of a listener and its certificates; ConfigError."""
     password = settings.text("ssl.key.password")
     location = settings.text(_KEYS.location)
     if not location:
@@ -56,7 +60,9 @@ def key_and_chain(settings: ListenerSettings) -> KeyAndChain:
 
 
 def trusted_certificates(settings: ListenerSettings) -> str | None:
-    """The certificates of the CAs whose clients are trusted, as PEM; None if none are named."""
+    """The certificates of the CAs that the listener trusts, as PEM; None if the settings name
+    none.
+    """
     inline = settings.text("ssl.truststore.certificates")
     if inline:
         return inline
@@ -69,7 +75,7 @@ def trusted_certificates(settings: ListenerSettings) -> str | None:
 
 
 def files_of(settings: ListenerSettings) -> list[str]:
-    """The files that a listener's keys and certificates come from."""
+    """The files from which a listener's keys and certificates are loaded."""
     names = (settings.text(store.location) for store in (_KEYS, _TRUST))
     return [name for name in names if name]
 
@@ -85,7 +91,11 @@ def _read(settings: ListenerSettings, setting: str, *, is_secret: bool) -> bytes
 def _java_store(
     settings: ListenerSettings, store: _Store, data: bytes, key_password: str
 ) -> tuple[bytes, bytes]:
-    """The private key with its chain, and all other certificates, as PEM; ConfigError."""
+    """Load a PKCS12 or JKS file: the private key with its chain, and all other certificates, as
+    PEM.
+
+    Raises ConfigError.
+    """
     if not data.startswith(MAGIC):
         return _pkcs12(settings, store, data)
     try:
@@ -98,7 +108,7 @@ def _java_store(
 
 
 def _pkcs12(settings: ListenerSettings, store: _Store, data: bytes) -> tuple[bytes, bytes]:
-    """As ``_java_store``, of a PKCS12 file."""
+    """Load a PKCS12 file; returns and raises the same as ``_java_store``."""
     setting, name = store.location, settings.text(store.location)
     try:
         from cryptography.hazmat.primitives import serialization
@@ -108,6 +118,7 @@ def _pkcs12(settings: ListenerSettings, store: _Store, data: bytes) -> tuple[byt
             "needs the package cryptography: pip install -e '.[security]' in a checkout of kwire"
         )
         raise settings.error(store.type, "PKCS12", problem) from None
+    _check_rounds(settings, setting, data)
     password = settings.text(store.password).encode() or None
     try:
         found = pkcs12.load_pkcs12(data, password)
@@ -126,8 +137,21 @@ def _pkcs12(settings: ListenerSettings, store: _Store, data: bytes) -> tuple[byt
     return key + own + others, own + others
 
 
+def _check_rounds(settings: ListenerSettings, setting: str, data: bytes) -> None:
+    """Raise ConfigError for a PKCS12 file whose keys take too long to derive."""
+    name = settings.text(setting)
+    try:
+        rounds = rounds_of(data)
+    except ValueError as error:
+        problem = f"it is no PKCS12 file in DER ({error}); openssl pkcs12 writes one"
+        raise settings.error(setting, name, problem) from None
+    if rounds > MOST_ROUNDS:
+        problem = f"its keys take {rounds} rounds to derive, and {MOST_ROUNDS} is the most"
+        raise settings.error(setting, name, problem)
+
+
 def unusable(settings: ListenerSettings, problem: str) -> ConfigError:
-    """The error for keys or certificates that TLS can't use."""
+    """The error for keys or certificates that OpenSSL refuses."""
     for name in (_KEYS.location, _OWN_CHAIN):
         if settings.text(name):
             shown = settings.text(name) if name.endswith("location") else "(hidden)"

@@ -1,11 +1,11 @@
-"""TLS of a listener: the context of Python's ``ssl`` that Kafka's settings ask for.
+"""The TLS of a listener: an ``ssl.SSLContext`` made from Kafka's settings.
 
 Rules:
 
-- TLS 1.2 and 1.3 only. A client can't renegotiate, and nothing is compressed.
-- Cipher suites have Java's names. Python can't choose among those of TLS 1.3: a list has all of
-  them or none.
-- A private key that isn't in a file of its own never touches a disk.
+- Only TLS 1.2 and 1.3 are supported, without renegotiation and without compression.
+- The settings name cipher suites as Java does. Python can't enable single suites of TLS 1.3, so a
+  list must contain all of them or none.
+- A private key that is given in a setting, or in a PKCS12 or JKS file, is never written to a disk.
 
 Source: DefaultSslEngineFactory of Kafka; JSSE's names of cipher suites.
 """
@@ -34,7 +34,7 @@ _SUITES_1_3 = {
 
 
 class NoPrincipal(Exception):
-    """No rule gives a client with this certificate a name."""
+    """No mapping rule gives a user name for a client's certificate."""
 
 
 class Tls:
@@ -49,7 +49,7 @@ class Tls:
             raise settings.error("ssl.principal.mapping.rules", text, str(error)) from None
 
     def principal(self, tls: ssl.SSLObject) -> Principal:
-        """Who a client is, by its certificate; NoPrincipal."""
+        """The principal in a client's certificate; NoPrincipal."""
         certificate = tls.getpeercert()
         if not certificate:
             return ANONYMOUS
@@ -62,11 +62,11 @@ class Tls:
 
 
 def server_context(settings: ListenerSettings) -> ssl.SSLContext:
-    """The context of a listener; ConfigError."""
+    """Make the context for a listener; ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
-    context.num_tickets = 1  # as Java; a second one costs every handshake 40 us
+    context.num_tickets = 1  # one ticket, as Java sends; a second one costs every handshake 40 us
     _choose_versions(context, settings)
     load_key(context, settings)
     context.verify_mode = _CLIENT_AUTH[settings.text("ssl.client.auth")]
@@ -80,9 +80,9 @@ def server_context(settings: ListenerSettings) -> ssl.SSLContext:
 
 
 def client_context(settings: ListenerSettings) -> ssl.SSLContext:
-    """The context of a client of listeners with TLS: a broker or a command; ConfigError.
+    """Make the context for a client, which is a broker or a kwire command; ConfigError.
 
-    Without CAs in the settings, those count that this machine trusts.
+    If the settings name no CAs, the client trusts the CAs that this machine trusts.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusted = trusted_certificates(settings)
@@ -98,7 +98,7 @@ def client_context(settings: ListenerSettings) -> ssl.SSLContext:
 
 
 def load_key(context: ssl.SSLContext, settings: ListenerSettings) -> None:
-    """Load a listener's own key and certificates; ConfigError."""
+    """Load a listener's own private key and certificates into a context; ConfigError."""
     pem, password = key_and_chain(settings)
     try:
         with _in_memory(pem) as name:
@@ -109,7 +109,7 @@ def load_key(context: ssl.SSLContext, settings: ListenerSettings) -> None:
 
 
 def load_trusted(context: ssl.SSLContext, settings: ListenerSettings, pem: str) -> None:
-    """Load the CAs that are trusted; ConfigError."""
+    """Load the CAs that a listener trusts into a context; ConfigError."""
     try:
         context.load_verify_locations(cadata=pem)
     except (ssl.SSLError, ValueError) as error:
@@ -120,7 +120,7 @@ def load_trusted(context: ssl.SSLContext, settings: ListenerSettings, pem: str) 
 
 
 def reason_of(error: Exception) -> str:
-    """Why TLS failed, in a few words."""
+    """The reason of a failed TLS connection, in a few words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message
     if isinstance(error, ssl.SSLError) and error.reason:
@@ -130,7 +130,7 @@ def reason_of(error: Exception) -> str:
 
 @contextmanager
 def _in_memory(data: bytes) -> Iterator[str]:
-    """The name of a file in memory, which only this process can open."""
+    """Make a file in memory, which only this process can open; return its name."""
     fd = os.memfd_create("kwire", os.MFD_CLOEXEC)
     try:
         os.write(fd, data)
@@ -164,7 +164,7 @@ def _choose_versions(context: ssl.SSLContext, settings: ListenerSettings) -> Non
 
 
 def openssl_name(suite: str) -> str:
-    """OpenSSL's name of a cipher suite of TLS 1.2 that has Java's name."""
+    """OpenSSL's name for a TLS 1.2 cipher suite that is named as Java names it."""
     name = suite.removeprefix("TLS_").replace("_WITH_", "_")
     name = (
         name.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("_CBC_SHA", "_SHA")

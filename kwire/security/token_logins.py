@@ -1,11 +1,12 @@
-"""Logins by delegation token: what SCRAM needs to know of a token, and who logs in with it.
+"""Logins by delegation token: SCRAM gets a token's credential here, and the owner who then logs in.
 
 Rules:
 
-- The user name of such a login is a token's id, the password its HMAC in base64. The client says so
-  by the extension ``tokenauth=true``.
-- A token that has expired, or that was made with another secret key, is as unknown as one that
-  never was. An unknown id gets a salt all the same, the one that a token with this id would have.
+- The client says ``tokenauth=true``. Its user name is the id of the token, its password the token's
+  HMAC in base64.
+- A token that has expired, or that was made with another secret key, is treated like an unknown
+  token. For an unknown id the client still gets a salt, namely the salt that a token with this id
+  would have, so that nobody can find out which tokens exist.
 
 Source: ScramServerCallbackHandler, DelegationTokenCache of Kafka; KIP-48.
 """
@@ -20,21 +21,23 @@ _MECHANISMS = tuple(HASHES)
 
 
 class TokenLogin(NamedTuple):
-    """The credential to check a proof with, and the token; None for one that is no login."""
+    """The credential that checks the client's proof, and the token; None if no valid token
+    exists.
+    """
 
     credential: ScramCredential
     token: DelegationToken | None
 
 
 class TokenLogins:
-    """The logins by the tokens that ``tokens`` gives, which were made with ``secret_key``."""
+    """Finds logins among the tokens that ``tokens`` returns; ``secret_key`` has made them."""
 
     def __init__(self, secret_key: str, tokens: Callable[[], Tokens]) -> None:
         self._secret_key = secret_key
         self._tokens = tokens
 
     def find(self, mechanism: str, token_id: str, now_ms: int) -> TokenLogin:
-        """The login of a token id in a mechanism."""
+        """The login for a token id by a SCRAM mechanism."""
         digest = secret_of(self._secret_key, token_id).digest
         salt = salt_of(self._secret_key, token_id)
         token = self._tokens().get(token_id)

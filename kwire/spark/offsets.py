@@ -7,6 +7,8 @@ the query is. It works for any streaming query of Spark's connector ``kafka``::
     listener = OffsetListener(view, {query_name: "group"})
     spark.streams.addListener(listener)
 
+``committed_to`` does that for a job that isn't a pipeline, with what belongs before and after it.
+
 Rules:
 
 - Spark tells a batch's progress after its sink has written and its commit is in the checkpoint. So
@@ -16,15 +18,19 @@ Rules:
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from kwire.spark.broker_view import UNREACHABLE, BrokerView
-from kwire.spark.checkpoint import Offsets, offsets_of
+from kwire.spark.checkpoint import Checkpoint, Offsets, offsets_of
+from kwire.spark.settings import Source
+from kwire.spark.storage import storage_at
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
@@ -72,6 +78,29 @@ class OffsetListener(StreamingQueryListener):  # type: ignore[misc]
 
     def onQueryTerminated(self, event: "QueryTerminatedEvent") -> None:
         """Nothing more comes."""
+
+
+@contextmanager
+def committed_to(
+    group: str, spark: "SparkSession", source: Source, query: str, checkpoint: str
+) -> Iterator[None]:
+    """Let a group have the offsets of a query's finished batches, for the time of a block.
+
+    ``query`` is its name, ``checkpoint`` its ``checkpointLocation``. Before and after the block the
+    group gets what the checkpoint says: a kill comes before Spark has told of a batch, and the end
+    of a query too.
+    """
+    finished = Checkpoint(storage_at(checkpoint, spark))
+    with BrokerView(source) as view:
+        commit(view, group, finished.next_offsets())
+        listener = OffsetListener(view, {query: group})
+        spark.streams.addListener(listener)
+        try:
+            yield
+        finally:
+            listener.end()
+            spark.streams.removeListener(listener)
+            commit(view, group, finished.next_offsets())
 
 
 def commit(view: BrokerView, group: str, offsets: Offsets) -> None:

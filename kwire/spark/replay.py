@@ -55,7 +55,9 @@ Places = Mapping[Partition, OffsetRuns]
 
 EXAMPLES = """examples:
   kwire pipeline replay orders.toml --topic orders --partition 3 --from-offset 1000 --to-offset 2000
-  kwire pipeline replay orders.toml --topic orders --from-time 2026-03-01T00:00:00+00:00"""
+  kwire pipeline replay orders.toml --topic orders --from-time 2026-03-01T00:00:00+00:00
+  kwire pipeline replay orders.toml --dead-letters
+  kwire pipeline replay orders.toml --dead-letters --error "value:" --execute"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kwire.config.broker import BrokerConfig
+from kwire.connection.preloading import preload
 from kwire.server import StartError, bind
 from kwire.workers.messages import MOST_BYTES, Ends, Ways
 from kwire.workers.worker import Worker
@@ -106,12 +107,15 @@ class Template:
         wake.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake.fileno())
+        waiting = select.poll()  # ``select.select`` takes no descriptor beyond 1,023
+        for one in (self._control, awake):
+            waiting.register(one, select.POLLIN)
         while True:
-            readable, _, _ = select.select([self._control, awake], [], [])
-            if awake in readable:
+            readable = {fd for fd, _ in waiting.poll()}
+            if awake.fileno() in readable:
                 awake.recv(MOST_BYTES)
                 self._reap()
-            if self._control in readable:
+            if self._control.fileno() in readable:
                 self._obey()
 
     def _obey(self) -> None:
@@ -204,10 +208,7 @@ def _load(*, with_http: bool) -> None:
     Nothing is collected before the fork: each process would fill the gaps with objects of its own,
     and have its own copy of the pages around them.
     """
-    import kwire.broker.groups
-    import kwire.broker.peers
-    import kwire.broker.transactions
-
+    preload()
     if with_http:
         with suppress(ImportError):  # the worker that needs them says what is missing
             import kwire.web.app

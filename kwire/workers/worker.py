@@ -18,6 +18,7 @@ import trio
 from kwire.cluster_server import ClusterServer
 from kwire.config.broker import BrokerConfig
 from kwire.connection.own_wait import own_wait
+from kwire.connection.routing import load_in_threads
 from kwire.housekeeping import StorageLost
 from kwire.log.loading import LoadingStopped
 from kwire.log.manager import LogManager
@@ -95,7 +96,8 @@ class Worker:
         """Serve until the supervisor wants it to end, or has ended; returns the exit code."""
         failed: list[str] = []
         try:
-            trio.run(self._serve, ways, tell)
+            with load_in_threads():
+                trio.run(self._serve, ways, tell)
         except* (StartError, StorageLost) as group:
             error: BaseException = group
             while isinstance(error, BaseExceptionGroup):

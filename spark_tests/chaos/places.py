@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset
+from numpy.typing import NDArray
 
 from spark_tests.chaos.stream import read_topic
 
@@ -25,7 +27,9 @@ class Place:
     directory: Path
     bootstrap: str
     out: str = ""
-    options: dict[str, Any] = field(default_factory=dict)
+    _read: list[int] = field(default_factory=list)
+    _next: dict[int, int] = field(default_factory=dict)
+    """What was read of a topic, whose records stay as they are, and where to go on."""
 
     @property
     def path(self) -> Path:
@@ -45,12 +49,12 @@ class Place:
         found = {"kind": self.kind, "path": str(self.path)}
         return found | ({"metadata": ["offset"]} if self.kind in ("parquet", "json") else {})
 
-    def numbers(self) -> list[int]:
+    def numbers(self) -> NDArray[np.int64]:
         """The column ``n`` of all rows, sorted; none before the first batch."""
         if self.kind == "topic":
-            return sorted(self._of_topic())
+            return np.sort(np.array(self._of_topic(), np.int64))
         table = self._table(["n"])
-        return [] if table is None else sorted(table["n"].to_pylist())
+        return np.array([], np.int64) if table is None else np.sort(table["n"].to_numpy())
 
     def rows_by_key(self) -> dict[bytes, int]:
         """The column ``n`` by key; AssertionError for a key that is there twice."""
@@ -90,14 +94,12 @@ class Place:
         return table.scan(selected_fields=tuple(columns)).to_arrow()
 
     def _of_topic(self) -> list[int]:
-        found: list[int] = []
-
         def take(key: bytes, value: bytes | None) -> None:
             assert value is not None
-            found.append(json.loads(value)["n"])
+            self._read.append(json.loads(value)["n"])
 
-        read_topic(self.bootstrap, self.out, OUT_PARTITIONS, take)
-        return found
+        read_topic(self.bootstrap, self.out, OUT_PARTITIONS, take, self._next)
+        return self._read
 
 
 def dead_letters(path: Path) -> list[bytes]:

@@ -26,6 +26,8 @@ QUIET = logging.getLogger("spark_tests.chaos")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 CHUNK = 400
+CHUNKS_AT_MOST = 1000
+"""Of a long stream: what is flushed or committed together is larger there."""
 ABORTED = -1
 GARBAGE_EVERY = 997
 TOMBSTONE_EVERY = 101
@@ -49,6 +51,7 @@ class Stream:
         self.count = count
         self.sent = 0
         self.aborted = 0
+        self._size = max(CHUNK, count // CHUNKS_AT_MOST)
         self._topic = topic
         self._partitions = partitions
         self._keys = max(count // REPLACED_KEYS, 1)
@@ -77,7 +80,7 @@ class Stream:
 
     def allow_more(self) -> bool:
         """Let the stream write a chunk beyond what it has; False if it has written everything."""
-        self.allow(max(self._allowed, self.sent + CHUNK))
+        self.allow(max(self._allowed, self.sent + self._size))
         return self.sent < self.count
 
     def finish(self, timeout_s: float) -> None:
@@ -98,7 +101,7 @@ class Stream:
             while self.sent < self.count:
                 with self._changed:
                     self._changed.wait_for(lambda: self._allowed > self.sent)
-                    end = min(self.sent + CHUNK, self._allowed)
+                    end = min(self.sent + self._size, self._allowed)
                 self._chunk(range(self.sent, end))
                 self.sent = end
         except BaseException as error:
@@ -201,8 +204,12 @@ def read_topic(
     topic: str,
     partitions: int,
     take: Callable[[bytes, bytes | None], object],
+    starts: dict[int, int] | None = None,
 ) -> None:
-    """Give key and value of each committed record to ``take``, in each partition's order."""
+    """Give key and value of each committed record to ``take``, in each partition's order.
+
+    It begins at the offsets of ``starts``, and leaves there where it has ended.
+    """
     from confluent_kafka import TopicPartition
 
     consumer = Consumer(
@@ -216,7 +223,10 @@ def read_topic(
         logger=QUIET,
     )
     try:
-        consumer.assign([TopicPartition(topic, one, 0) for one in range(partitions)])
+        next_offsets = {} if starts is None else starts
+        consumer.assign(
+            [TopicPartition(topic, one, next_offsets.get(one, 0)) for one in range(partitions)]
+        )
         ended: set[int] = set()
         deadline_s = time.monotonic() + TIMEOUT_S
         while len(ended) < partitions:
@@ -229,6 +239,7 @@ def read_topic(
                 error = message.error()
                 if error is None:
                     take(message.key(), message.value())
+                    next_offsets[message.partition()] = message.offset() + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
                 else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from kwire.broker.fetch_link import Watcher
 from kwire.broker.fetchers import Fetchers
 from kwire.broker.flusher import Flusher
 from kwire.broker.follower_partition import FollowerPartition
@@ -14,6 +15,7 @@ from kwire.broker.throttles import Throttles
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
+from kwire.connection.poller import Poller
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
@@ -71,10 +73,17 @@ class Following:
     """The broker, as its fetchers see it; ``script`` are the leader's answers to Fetch, in order.
 
     When they are used up, the leader keeps its follower waiting. ``ends`` are the log start offset
-    and the log end offset that it tells.
+    and the log end offset that it tells. With ``has_poller`` the follower's fast path fetches.
     """
 
-    def __init__(self, nursery: trio.Nursery, directory: Path, **config: Any) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        directory: Path,
+        *,
+        has_poller: bool = False,
+        **config: Any,
+    ) -> None:
         self.node_id = NODE
         self.config = BrokerConfig.load({"replica.fetch.backoff.ms": "20"})
         brokers = {
@@ -89,8 +98,13 @@ class Following:
         self.flusher = Flusher(self.clock.steady_ms, self.threads.syncing)
         self.random = Random(1)
         self.throttles: Throttles | None = None
+        self.watcher: Watcher | None = None
+        if has_poller:
+            self.watcher = poller = Poller(nursery)
+            nursery.start_soon(poller.run)
         self.background = nursery
         self.leader = ScriptedBrokers(nursery)
+        self.leader.has_sockets = has_poller
         self.leader.answer = self._answer
         self.leader.gated = FetchRequest
         self.leader.gate = trio.Event()

@@ -20,6 +20,7 @@ from kwire.metadata.image import (
     PartitionImage,
     TopicImage,
 )
+from kwire.metadata.liveness import RETURN_MS
 from kwire.metadata.store import Guard, Member, Sessions
 
 GUARD = Guard("controller", 7)
@@ -27,6 +28,7 @@ SETTINGS = {
     "leader.imbalance.check.interval.seconds": 300,
     "unclean.leader.election.interval.ms": 60_000,
     "auto.leader.rebalance.enable": True,
+    "kwire.workers": 1,
 }
 
 
@@ -109,6 +111,20 @@ async def test_the_silent_are_fenced_and_others_lead(cluster, caplog):
     assert cluster.leaders == [1]
     assert cluster.image.brokers[2].is_fenced
     assert [one.levelname for one in caplog.records if "[2]" in one.getMessage()] == ["WARNING"]
+
+
+async def test_a_worker_that_comes_back_at_once_isnt_fenced(cluster):
+    """Unless others have replicas of what it has: they needn't wait."""
+    cluster.settings["kwire.workers"] = 2
+    del cluster.sessions.members[2]
+    alone = ASTRAY._replace(replicas=(2,), isr=(2,))
+    topic = cluster.image.topics_by_name["t"]._replace(partitions=(alone,))
+    shared, cluster.image = cluster.image, apply(cluster.image, [TopicCreated(topic)], 9)
+    assert await cluster.perform(6000) == RETURN_MS
+    assert not cluster.image.brokers[2].is_fenced
+    cluster.image = shared
+    await cluster.perform(6001)
+    assert cluster.image.brokers[2].is_fenced
 
 
 async def test_a_broker_that_has_stopped_is_fenced_without_a_warning(cluster, caplog):

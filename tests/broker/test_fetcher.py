@@ -18,18 +18,38 @@ from kwire.protocol.messages.list_offsets import ListOffsetsRequest
 from kwire.protocol.types import Request, Response
 from kwire.testing.log_scan import check_log
 from kwire.testing.waiting import until
-from tests.broker.following import EPOCH, LEADER, NODE, SESSION, Following, answer, batch_at
+from tests.broker.following import (
+    EPOCH,
+    LEADER,
+    NODE,
+    NOW_MS,
+    SESSION,
+    Following,
+    answer,
+    batch_at,
+)
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["slowly", "quickly"])
+def fast_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether what is common goes over the fast path: each test holds for both."""
+    monkeypatch.setitem(HOW, "has_poller", request.param)
+    return HOW["has_poller"]
+
+
+HOW = {"has_poller": False}
 
 
 @asynccontextmanager
 async def following(tmp_path: Path, **config: Any) -> AsyncIterator[Following]:
     """A broker that follows; its logs are checked at the end."""
     async with trio.open_nursery() as nursery:
-        made = Following(nursery, tmp_path / "data", **config)
+        made = Following(nursery, tmp_path / "data", **HOW, **config)
         yield made
         for log in made.log_manager.logs.values():
             check_log(log, has_gaps=True)
         nursery.cancel_scope.cancel()
+    made.log_manager.close(NOW_MS, clean=False)
 
 
 async def asks(broker: Following, offset: int, index: int = 0) -> None:
@@ -193,8 +213,11 @@ async def test_a_partition_that_is_added_joins_the_session(
         assert len(request.topics[0].partitions) == len(broker.leader.opened) == 1
 
 
-async def test_several_tasks_fetch_from_one_leader(tmp_path: Path) -> None:
+async def test_several_tasks_fetch_from_one_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each partition by one of them, on a connection of its own; also after a change."""
+    monkeypatch.setattr("kwire.broker.fetcher.GRACE_S", 25.0)  # the first one asks no more here
     async with following(tmp_path) as broker:
         partitions = [broker.follower(index) for index in range(8)]
         broker.follow(*partitions)

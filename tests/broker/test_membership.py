@@ -63,6 +63,7 @@ class Serving:
 
     node_id = 1
     log_manager = SimpleNamespace(failures=())
+    suspects = None
 
     def __init__(self, store: EtcdStore, image: MetadataImage) -> None:
         self.config = BrokerConfig.load({})

@@ -72,7 +72,7 @@ async def watching(nursery):
     proofs = Proofs(store, address.open, lambda: told.append(trio.current_time()))
     nursery.start_soon(proofs.run)
     await trio.testing.wait_all_tasks_blocked()
-    proofs.watch({2: BROKER})
+    proofs.watch({2: BROKER}, [2])
     await trio.testing.wait_all_tasks_blocked()
     return proofs, store, address, told
 
@@ -112,10 +112,10 @@ async def test_an_address_that_never_took_a_connection_proves_nothing(nursery, a
     proofs = Proofs(store, address.open, lambda: None)
     nursery.start_soon(proofs.run)
     await trio.testing.wait_all_tasks_blocked()
-    proofs.watch({2: BROKER})
+    proofs.watch({2: BROKER}, [2])
     await _pass_s(10)
     assert not store.ended
-    proofs.watch({2: BROKER._replace(session=None)})  # its session is over, as the store says
+    proofs.watch({2: BROKER._replace(session=None)}, [2])  # its session is over, as the store says
     await _pass_s(PAUSE_S)
     assert proofs.dead == {(2, "2a")}
     assert not store.ended
@@ -138,7 +138,7 @@ async def test_another_process_is_watched_anew(watching, autojump_clock) -> None
     """The proof about the old one is forgotten, and its watch ended."""
     proofs, store, address, _ = watching
     newer = BROKER._replace(incarnation="2b", session=Guard("live/2", 9))
-    proofs.watch({2: newer})
+    proofs.watch({2: newer}, [2])
     await _pass_s(0.1)
     await address.connections[0].aclose()
     assert not store.ended
@@ -146,7 +146,7 @@ async def test_another_process_is_watched_anew(watching, autojump_clock) -> None
     await _pass_s(0.2)
     assert store.ended == [newer.session]
     assert proofs.dead == {(2, "2b")}
-    proofs.watch({})
+    proofs.watch({}, ())
     assert not proofs.dead
 
 
@@ -165,12 +165,12 @@ async def test_a_process_that_was_wrongly_proven_dead_is_watched_again(
     proofs, store, address, _ = watching
     await address.die()
     await _pass_s(0.2)
-    proofs.watch({2: BROKER})  # the store doesn't show yet that the session has ended
-    proofs.watch({2: BROKER._replace(session=None)})
+    proofs.watch({2: BROKER}, [2])  # the store doesn't show yet that the session has ended
+    proofs.watch({2: BROKER._replace(session=None)}, [2])
     assert proofs.dead == {(2, "2a")}
     address.answer = address.accept
     again = BROKER._replace(session=Guard("live/2", 9))
-    proofs.watch({2: again})
+    proofs.watch({2: again}, [2])
     assert not proofs.dead
     await _pass_s(0.2)
     await address.die()
@@ -192,3 +192,39 @@ async def test_a_dying_process_that_still_takes_connections_is_known_soon(
     assert store.ended == [SESSION]
     assert proofs.dead == {(2, "2a")}
     assert told[0] - began_s < 0.25
+
+
+async def test_who_proves_no_death_is_told_of_the_end_of_a_connection(
+    watching, autojump_clock
+) -> None:
+    """The controller proves deaths; others only suspect, and hear of it when there is no reason."""
+    proofs, store, address, _ = watching
+    heard = []
+    proofs.heard = lambda *what: heard.append(what)
+    proofs.watch({2: BROKER}, ())
+    await _pass_s(1)
+    assert proofs.connected == {2}
+    assert heard == [(2, True)]
+    await address.connections[-1].aclose()
+    await _pass_s(1)
+    assert heard[1:] == [(2, False), (2, True)]
+    await address.die()
+    await _pass_s(5)
+    assert heard[3:] == [(2, False)]
+    assert not proofs.connected
+    assert not store.ended
+
+
+async def test_a_new_controller_proves_a_death_that_it_has_seen_before(
+    watching, autojump_clock
+) -> None:
+    """Two brokers may die, the controller last: its successor waits for no session's end."""
+    proofs, store, address, _ = watching
+    proofs.watch({2: BROKER}, ())
+    await _pass_s(1)
+    await address.die()
+    await _pass_s(PAUSE_S / 2)
+    assert not store.ended
+    proofs.watch({2: BROKER}, [2])
+    await _pass_s(2 * BETWEEN_S)
+    assert store.ended == [SESSION]

@@ -2,7 +2,7 @@
 
 import trio
 
-from kwire.broker.suspects import PATIENCE_S, Suspects
+from kwire.broker.suspects import PATIENCE_S, REMEMBERED_S, Suspects
 from kwire.metadata.image import BrokerImage, MetadataImage
 
 LONG_AGO = -1.0
@@ -34,7 +34,9 @@ async def test_nobody_is_suspected_who_is_fenced_gone_or_new() -> None:
     """The image says who leads instead; a newer registration is another process."""
     suspects = Suspects()
     suspects.lost(2, _image())
-    for settled in (_image(is_fenced=True), _image(epoch=6), MetadataImage()):
+    stops = BrokerImage(2, None, (), epoch=5, is_fenced=False, is_shutting_down=True)
+    leaves = MetadataImage(brokers={2: stops})
+    for settled in (_image(is_fenced=True), _image(epoch=6), MetadataImage(), leaves):
         assert suspects.wait_until_s(settled, LONG_AGO) is None
     suspects.lost(2, _image(epoch=6))
     assert suspects.wait_until_s(_image(epoch=6), LONG_AGO) is not None
@@ -58,3 +60,27 @@ async def test_a_death_may_be_noticed_a_moment_after_the_question() -> None:
     """A client's connection may end before this broker's."""
     soon_s = trio.current_time() + 1.0
     assert Suspects().wait_until_s(_image(), soon_s) == soon_s
+
+
+async def test_a_broker_that_was_fenced_is_remembered_for_a_while(autojump_clock) -> None:
+    """librdkafka forgets partitions together with their old leader, until it asks again."""
+    suspects = Suspects()
+    suspects.meet([2], _image())
+    suspects.follow(_image())
+    assert suspects.remembered() == set()
+    suspects.follow(_image(is_fenced=True))
+    assert suspects.remembered() == {2}
+    await _pass_s(REMEMBERED_S / 2)
+    suspects.meet([2], _image(is_fenced=True))  # a frozen process keeps its connections
+    suspects.follow(_image(is_fenced=True))
+    await _pass_s(REMEMBERED_S / 2)
+    assert suspects.remembered() == set()
+
+
+async def test_nobody_is_remembered_who_was_never_met() -> None:
+    """A cluster that starts at other addresses tells its clients of no old one."""
+    suspects = Suspects()
+    suspects.meet([3], _image())
+    suspects.follow(_image())
+    suspects.follow(_image(is_fenced=True))
+    assert suspects.remembered() == set()

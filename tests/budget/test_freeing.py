@@ -12,20 +12,48 @@ import trio
 import trio.testing
 
 from bench.worst_requests import WORST, version_of
+from kwire.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kwire.testing.waiting import until
 from tests.budget.test_worst_requests import (
     AUTHORIZED,
     DENIED,
+    MOST_LINES,
+    PassMeter,
+    play,
     prepare,
     worst,
 )
-from tests.budget.test_worst_requests import small_slices as small_slices
 from tests.performance.desk import Message, desk, sent
 
 ELEMENTS = 3000
 
+MANY = 12_000
+"""More elements than one pass of the event loop may run lines of Python here."""
+
 MOST_BLOCKS = 2500
 """The authorizer forgets so many answers of a client at once."""
+
+
+def _group_configs(count):
+    configs = [AlterableConfig(name="consumer.session.timeout.ms", value="50000")]
+    resources = [
+        AlterConfigsResource(resource_type=32, resource_name=f"g-{n}", configs=configs)
+        for n in range(count)
+    ]
+    return IncrementalAlterConfigsRequest(resources=resources)
+
+
+MANY_CHANGES = {
+    "AlterClientQuotas": WORST["AlterClientQuotas"],
+    "CreateAcls": WORST["CreateAcls"],
+    "CreateTopics": WORST["CreateTopics"],
+    "IncrementalAlterConfigs": _group_configs,
+}
+"""Requests whose every element is a change of the metadata."""
 
 BOUNDED = {"DeleteAcls": "at most 1,000 filters are looked at"}
 
@@ -37,8 +65,7 @@ class FreeMeter(trio.abc.Instrument):
         self.most = self._before = 0
 
     def __enter__(self):
-        gc.collect()
-        gc.disable()
+        gc.disable()  # a collection in a step would count as what the step frees
         trio.lowlevel.add_instrument(self)
         return self
 
@@ -55,10 +82,16 @@ class FreeMeter(trio.abc.Instrument):
         self.most = max(self.most, self._before - sys.getallocatedblocks())
 
 
+@pytest.fixture
+def in_a_thread(monkeypatch):
+    """Smaller requests than otherwise are decoded, and taken apart, in a thread."""
+    monkeypatch.setattr("kwire.connection.large.INLINE_ELEMENTS", 50)
+
+
 @pytest.mark.parametrize(
     "settings", [{}, AUTHORIZED, DENIED], ids=["everybody may", "a super user", "denied"]
 )
-async def test_the_event_loop_frees_no_large_request(tmp_path, monkeypatch, small_slices, settings):
+async def test_the_event_loop_frees_no_large_request(tmp_path, monkeypatch, in_a_thread, settings):
     """Each handler names what it has made, so that the thread takes that apart."""
     doomed = []  # it would count otherwise if the thread freed it during a step
     monkeypatch.setattr("kwire.connection.large.take_apart", doomed.append)
@@ -77,8 +110,32 @@ async def test_the_event_loop_frees_no_large_request(tmp_path, monkeypatch, smal
     assert not wrong, wrong
 
 
-async def test_what_a_request_has_made_is_freed_in_a_thread_if_it_fails(
+async def test_a_request_of_too_many_changes_is_refused_in_slices(
     tmp_path, monkeypatch, small_slices
+):
+    """Each element has its error, and a thread frees the decision that is given up."""
+    doomed = []
+    monkeypatch.setattr("kwire.connection.large.take_apart", doomed.append)
+    wrong = []
+    async with desk(tmp_path, AUTHORIZED) as clients:
+        await prepare(clients)
+        monkeypatch.setattr("kwire.handlers.decisions.MOST_CHANGES", 100)
+        monkeypatch.setattr("kwire.metadata.controller.MAX_RECORDS_PER_REQUEST", 100)
+        for name, request in MANY_CHANGES.items():
+            await play(clients, request(3), version_of(name))  # what is imported
+            frames = sent(Message(request(MANY), version_of(name))).frames
+            with FreeMeter() as freed, PassMeter() as lines:
+                await clients.send(0, frames)
+                await clients.receive(0)
+                await trio.testing.wait_all_tasks_blocked()
+            doomed.clear()
+            if freed.most > MOST_BLOCKS or lines.most > MOST_LINES / 2:
+                wrong.append(f"{name}: {freed.most} blocks in a step, {lines.most} lines in a pass")
+    assert not wrong, wrong
+
+
+async def test_what_a_request_has_made_is_freed_in_a_thread_if_it_fails(
+    tmp_path, monkeypatch, in_a_thread
 ):
     """A client may ask for too much again and again."""
     doomed = []

@@ -24,10 +24,8 @@ from bench.worst_requests import (
     offset_commit,
     version_of,
 )
-from kwire.budget.work import FIRST_UNITS, SLICE_UNITS
 from kwire.config.authorizer import STANDARD_AUTHORIZER
 from kwire.errors import ErrorCode
-from kwire.handlers.slices import PIECE
 from kwire.metadata.changes import ConfigChanged
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -79,15 +77,6 @@ class PassMeter(trio.abc.Instrument):
     def _on_event(self, _frame, _event, _argument):
         self._now += 1
         return self._on_event
-
-
-@pytest.fixture
-def small_slices(monkeypatch):
-    """Slices, and what is done at once, are smaller: then few elements are enough to see slices."""
-    monkeypatch.setattr("kwire.budget.work.FIRST_UNITS", FIRST_UNITS // 4)
-    monkeypatch.setattr("kwire.budget.work.SLICE_UNITS", SLICE_UNITS // 4)
-    monkeypatch.setattr("kwire.handlers.slices.PIECE", PIECE // 4)
-    monkeypatch.setattr("kwire.connection.large.INLINE_ELEMENTS", 50)
 
 
 async def prepare(clients):

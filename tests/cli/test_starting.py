@@ -98,3 +98,14 @@ def test_a_broker_serves_though_its_first_line_finds_no_reader(
     assert "WARNING kwire.cli.own_process: standard output cannot be written (" in told
     assert (process.returncode, "Traceback" in said) == (0, False)
     assert "stopped cleanly" in said
+
+
+def test_a_process_with_keys_leaves_no_dump() -> None:
+    """The limit of one byte also keeps the kernel from writing into a pipe."""
+    code = (
+        "import resource; from kwire.cli.own_process import leave_no_dump; leave_no_dump(); "
+        "print(*resource.getrlimit(resource.RLIMIT_CORE))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    soft, hard = done.stdout.split()
+    assert soft == ("0" if hard == "0" else "1")

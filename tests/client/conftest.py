@@ -1,5 +1,6 @@
 """A broker that is a script: it answers requests in memory, in simulated time."""
 
+import socket
 from collections.abc import Callable
 from random import Random
 
@@ -25,11 +26,20 @@ from kwire.protocol.types import Request, Response, is_flexible
 SERVED = (0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18, 68)
 
 
+def socket_stream_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
+    """Two ends of a connection over TCP, which needs no task to be opened."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        near = socket.create_connection(listening.getsockname())
+        far, _ = listening.accept()
+    ours, theirs = (trio.socket.from_stdlib_socket(one) for one in (near, far))
+    return trio.SocketStream(ours), trio.SocketStream(theirs)
+
+
 class ScriptedBrokers:
     """Brokers by port, all on one host. ``answer(port, request, version)`` is the script.
 
     An answer of None closes the connection. ``requests`` has the port, the request and its version
-    of everything but ApiVersions.
+    of everything but ApiVersions. With ``has_sockets`` streams are sockets, not memory.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
@@ -42,13 +52,14 @@ class ScriptedBrokers:
         self.ranges = {key: message_classes(key)[0].VERSIONS for key in SERVED}
         self.gate: trio.Event | None = None
         self.gated: type[Request] = Request
+        self.has_sockets = False
 
     async def open(self, host: str, port: int) -> trio.abc.Stream:
         """A stream to one of the brokers."""
         self.opened.append((trio.current_time(), port))
         if port in self.refused:
             raise ConnectionRefusedError(111, "Connection refused")
-        ours, theirs = memory_stream_pair()
+        ours, theirs = socket_stream_pair() if self.has_sockets else memory_stream_pair()
         self.nursery.start_soon(self._serve, theirs, port)
         return ours
 

@@ -12,10 +12,13 @@ from kwire.client.peer import Peer
 from kwire.client.secured import Credentials, open_secured, scram_messages
 from kwire.client.settings import ClientSettings
 from kwire.config.broker import BrokerConfig
+from kwire.config.listener_settings import UNSECURED_VALIDATOR
 from kwire.config.settings import ConfigError
 from kwire.metadata.scram import ScramCredentialChanged, credential_of, salted
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kwire.security.among_brokers import opener
+from kwire.security.jaas import parse_jaas
+from kwire.security.own_logins import token_of
 from kwire.testing.certificates import Authority
 from kwire.testing.in_process import running_server
 
@@ -59,7 +62,7 @@ async def _ask(running, open_stream):
 
 def _opener(settings, mechanism):
     given = {**settings, "sasl.mechanism.inter.broker.protocol": mechanism}
-    return opener(BrokerConfig.load(given).of_listener("SASL_SSL"))
+    return opener("SASL_SSL", BrokerConfig.load(given))
 
 
 async def _create_user(running):
@@ -82,6 +85,27 @@ async def test_a_broker_logs_in_at_another(settings, tmp_path):
         error = caught.value.exceptions[0]
         assert isinstance(error, CannotConnect)
         assert "the login failed: Authentication failed" in str(error)
+
+
+async def test_a_broker_logs_in_with_a_token(settings, tmp_path):
+    """From a file that may be replaced; without one nobody starts."""
+    token = tmp_path / "token.jwt"
+    token.touch(mode=0o600)
+    prefix = "listener.name.sasl_ssl.oauthbearer."
+    line = 'x.Y required unsecuredLoginStringClaim_sub="broker";'
+    given = {
+        **settings,
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{prefix}sasl.server.callback.handler.class": UNSECURED_VALIDATOR,
+        f"{prefix}sasl.jaas.config": "x.Y required;",
+    }
+    with pytest.raises(ConfigError, match="must name a file with a token"):
+        _opener(given, "OAUTHBEARER")
+    given |= {f"{prefix}sasl.oauthbearer.token.endpoint.url": token.as_uri()}
+    token.write_text(token_of("", parse_jaas(line)))
+    async with running_server(tmp_path / "data", given) as running:
+        found = await _ask(running, _opener(given, "OAUTHBEARER"))
+        assert [broker.node_id for broker in found.brokers] == [1]
 
 
 async def test_a_broker_with_a_certificate_of_nobody_is_not_trusted(settings, tmp_path):

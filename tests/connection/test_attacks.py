@@ -19,6 +19,7 @@ from kwire.security.authority import NewAuthority
 from kwire.security.tls import server_context
 from kwire.testing.certificates import Authority
 from kwire.testing.in_process import RawClient, running_server
+from kwire.testing.waiting import until
 
 CA = Authority()
 SSL_POINTER_AT = 24
@@ -114,6 +115,26 @@ async def test_a_storm_of_handshakes(tmp_path):
         await good.aclose()
         for one in others:
             await one.aclose()
+
+
+@pytest.mark.parametrize(
+    "bound",
+    ["kwire.connection.newcomers.MOST_BYTES", "kwire.connection.tls_socket.MOST_HANDSHAKE_BYTES"],
+)
+async def test_a_handshake_that_does_not_end(tmp_path, monkeypatch, bound):
+    """A first message of 100 KB that stops short: what all hold together is bounded, and each."""
+    monkeypatch.setattr(bound, 70_000)
+    record = b"\x16\x03\x01\x40\x00"
+    async with running_server(tmp_path, _settings(CA.sign("server"))) as running:
+        stream = await trio.open_tcp_stream(*running.server.addresses[0])
+        await stream.send_all(record + b"\x01\x01\x86\xa0\x03\x03" + bytes(16_384 - 6))
+        with suppress(trio.BrokenResourceError):  # it may be ended while it sends
+            for _ in range(4):
+                await stream.send_all(record + bytes(16_384))
+        with trio.fail_after(5), suppress(trio.BrokenResourceError):
+            assert await stream.receive_some() == b""
+        await until(lambda: not running.server.poller.connections)
+        assert not running.server.poller.newcomers._held_bytes
 
 
 def _greeting(context):

@@ -42,6 +42,8 @@ from kwire.protocol.messages.write_txn_markers import (
 )
 from kwire.record.records import BatchBuilder
 from kwire.security.authorizer import Authorizer
+from kwire.security.principal import ANONYMOUS
+from kwire.testing.clock import FakeClock
 from kwire.testing.in_process import RawClient, RunningServer, running_server
 
 USER = (("user", "ANONYMOUS"),)
@@ -328,3 +330,21 @@ async def test_who_only_pretends_to_be_a_broker_is_not_exempt(tmp_path, is_refus
         request = WriteTxnMarkersRequest()
         await client.request(request, 1, WriteTxnMarkersResponse)
         assert server.broker.tally.throttled == ({"request": 1} if is_refused else {})
+
+
+@pytest.mark.parametrize("step_ms", [-3_600_000, 604_800_000], ids=["back", "ahead"])
+async def test_a_date_that_is_set_changes_no_wait(tmp_path, step_ms):
+    """What a client has used counts no more after the windows of the quota, by the steady clock."""
+    clock = FakeClock()
+    async with running_server(tmp_path, clock=clock) as server:
+        await alter(server, producer_byte_rate=1.0)
+        quotas = server.broker.quotas
+        meter = quotas.of(ANONYMOUS, "raw").produce
+        waits_ms = [meter.use(1_000_000, clock.steady_ms())]
+        clock.set_date(step_ms)
+        waits_ms.append(quotas.of(ANONYMOUS, "raw").produce.use(0, clock.steady_ms()))
+        clock.pass_time(12_000)
+        waits_ms.append(quotas.of(ANONYMOUS, "raw").produce.use(0, clock.steady_ms()))
+    first, later, last = waits_ms
+    assert first == later > 9000
+    assert last == 0

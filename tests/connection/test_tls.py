@@ -210,20 +210,20 @@ async def test_a_renewed_certificate_counts_for_new_connections(
     running, settings, tmp_path, caplog
 ):
     """A file that has changed is read again; one that can't be read changes nothing."""
-    listener = running.server._security["SSL"]
+    keys = running.server._security["SSL"]._keys
     old = await _connect(running)
     await old.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     path = tmp_path / "server.pem"
     path.write_text("nonsense")
-    listener._file_times[str(path)] = 0
-    listener._look_due_s = 0
+    keys._file_times[str(path)] = 0
+    keys._look_due_s = 0
     with caplog.at_level(logging.INFO):
         again = await _connect(running)
         await again.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     assert "keeps its old certificate" in caplog.text
     OTHER_CA.sign("renewed").write_pem(path)
-    listener._file_times[str(path)] = 0
-    listener._look_due_s = 0
+    keys._file_times[str(path)] = 0
+    keys._look_due_s = 0
     new = await _connect(running, ca=OTHER_CA)
     await new.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     await old.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
@@ -237,7 +237,7 @@ async def test_a_dynamic_config_renews_a_certificate(running, tmp_path):
     name = "listener.name.ssl.ssl.keystore.location"
     change = ConfigChanged(ConfigResourceType.BROKER, "1", name, str(path))
     await running.broker.commit(lambda _image: [change])
-    running.server._security["SSL"]._look_due_s = 0
+    running.server._security["SSL"]._keys._look_due_s = 0
     client = await _connect(running, ca=OTHER_CA)
     await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     await client.aclose()
@@ -267,7 +267,7 @@ async def test_a_dynamic_config_of_nonsense_harms_nobody(running, tmp_path, capl
         for name, text in {"ssl.truststore.certificates": "", setting: value}.items()
     ]
     await running.broker.commit(lambda _image: changes)
-    running.server._security["SSL"]._look_due_s = 0
+    running.server._security["SSL"]._keys._look_due_s = 0
     with trio.fail_after(10):
         client = await _connect(running)
         await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)

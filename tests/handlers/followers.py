@@ -43,10 +43,14 @@ class Leader:
         self.topic_id = self.broker.image.topics_by_name[TOPIC].topic_id
 
     async def register(
-        self, node_id: int, epoch: int = BROKER_EPOCH, rack: str | None = None
+        self,
+        node_id: int,
+        epoch: int = BROKER_EPOCH,
+        rack: str | None = None,
+        endpoints: tuple[tuple[str, str, int], ...] = (),
     ) -> None:
         """Another broker starts."""
-        registered = BrokerRegistered(BrokerImage(node_id, rack, (), epoch=epoch))
+        registered = BrokerRegistered(BrokerImage(node_id, rack, endpoints, epoch=epoch))
         await self.broker.commit(lambda _image: [registered])
 
     async def fence(self, node_id: int) -> None:

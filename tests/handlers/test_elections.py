@@ -28,6 +28,13 @@ async def _leader_told(leader: Leader) -> int:
     return response.topics[0].partitions[0].leader_id
 
 
+async def _brokers_told(leader: Leader) -> list[int]:
+    client = await leader.running.connect()
+    response = await client.request(MetadataRequest(topics=[]), 12, MetadataResponse)
+    await client.aclose()
+    return sorted(broker.node_id for broker in response.brokers)
+
+
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elections take longer on a machine that is busy with tests."""
@@ -68,3 +75,15 @@ async def test_the_wait_has_an_end(tmp_path: Path) -> None:
         response = await client.request(request, 4, FindCoordinatorResponse)
         assert [found.key for found in response.coordinators] == ["g"]
         await client.aclose()
+
+
+async def test_a_dead_leader_is_in_the_answer_that_moves_its_partitions(tmp_path: Path) -> None:
+    """librdkafka loses a partition whose old leader is gone with the same answer."""
+    async with leading(tmp_path, leader=2) as leader:
+        suspects = leader.broker.suspects = Suspects()
+        for node_id in (2, 3):
+            await leader.register(node_id, endpoints=(("PLAINTEXT", "127.0.0.1", node_id),))
+        suspects.meet([2], leader.broker.image)
+        await leader.fence(2)
+        await leader.fence(3)
+        assert await _brokers_told(leader) == [leader.broker.node_id, 2]

@@ -2,15 +2,17 @@
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.log.data_directory import DataDirectory
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
+from kwire.log.open_files import OpenFiles
 from kwire.log.partition_log import PartitionLog
 from kwire.log.recovery import open_log
 from kwire.log.validation import AppendOrigin
@@ -192,6 +194,39 @@ class LogTools:
     def values(self, log: PartitionLog) -> list[tuple[int, bytes | None]]:
         """Offset and value of every record."""
         return [(record.offset, record.value) for record in self.records(log)]
+
+
+_made: list[Any] = []
+"""What the test in hand has made that holds descriptors."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_holds_descriptors_is_noted() -> Iterator[None]:
+    def noting(init: Callable[..., None]) -> Callable[..., None]:
+        def noted(self: Any, *args: Any, **options: Any) -> None:
+            init(self, *args, **options)
+            _made.append(self)
+
+        return noted
+
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (OpenFiles, DataDirectory):
+            patch.setattr(kind, "__init__", noting(kind.__init__))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _descriptors_are_closed() -> Iterator[None]:
+    """A test may leave its logs as a crash does, but not thousands of files for the next one."""
+    _made.clear()
+    yield
+    for made in _made:
+        if isinstance(made, OpenFiles):
+            for file in list(made._open):
+                file.close()
+        else:
+            made._unlock()
+    _made.clear()
 
 
 @pytest.fixture

@@ -148,6 +148,15 @@ def test_whoever_reads_the_former_files_goes_on(moves):
     assert offsets == list(range(40))
 
 
+def test_no_former_file_stays_open(moves):
+    """A file that is open keeps its room on the disk, also after its removal."""
+    opened = moves.disk.open_files._open
+    assert {file.directory for file in opened} == {moves.log.directory}
+    moves.finish(moves.begin())
+    assert moves.values == expected(40)
+    assert {file.directory for file in opened} == {moves.log.directory}
+
+
 def test_deleted_records_stay_deleted(moves):
     """The log start offset is in the new directory's checkpoint before the log is."""
     move = moves.begin()

@@ -11,7 +11,11 @@ from kwire.metadata.changes import apply
 from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage
 from kwire.metadata.kraft.access_records import (
     AccessControlEntryRecord,
+    ClientQuotaRecord,
+    DelegationTokenRecord,
+    EntityData,
     RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
 from kwire.metadata.kraft.cluster import KraftCluster, NotOneBroker
@@ -36,6 +40,7 @@ from kwire.metadata.kraft.topic_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from kwire.metadata.scram import ScramCredential
 from kwire.protocol.wire import MalformedRequest
 
 TOPIC = b"t" * 16
@@ -170,9 +175,43 @@ def test_only_a_replica_that_has_everything_is_taken_over():
 
 
 def test_what_has_no_place_is_counted():
-    """Nobody should think that credentials were taken over."""
-    user = UserScramCredentialRecord(name="x", mechanism=1)
-    assert cluster_of(user, user).not_taken_over == {"SCRAM credentials": 2}
+    """Nobody should think that tokens were taken over."""
+    token = DelegationTokenRecord(token_id="x")
+    assert cluster_of(token, token).not_taken_over == {"delegation tokens": 2}
+
+
+def test_credentials_are_taken_over():
+    """A user's password stays what it was; those that were deleted are gone."""
+
+    def user(name, salt):
+        parts = {"salt": salt, "stored_key": b"k" * 64, "server_key": b"s" * 64}
+        return UserScramCredentialRecord(name=name, mechanism=2, iterations=8192, **parts)
+
+    gone = RemoveUserScramCredentialRecord(name="bob", mechanism=2)
+    cluster = cluster_of(user("alice", b"old"), user("bob", b"x"), user("alice", b"new"), gone)
+    wanted = ScramCredential(b"new", b"k" * 64, b"s" * 64, 8192)
+    assert image_of(cluster).scram_credentials == {("SCRAM-SHA-512", "alice"): wanted}
+    assert not cluster.not_taken_over
+
+
+def test_quotas_are_taken_over():
+    """Of users, clients and defaults; the last value counts, and what was removed is gone."""
+
+    def quota(value, key="producer_byte_rate", *, remove=False, **names):
+        entity = [EntityData(entity_type=k.replace("_", "-"), entity_name=names[k]) for k in names]
+        return ClientQuotaRecord(entity=entity, key=key, value=value, remove=remove)
+
+    cluster = cluster_of(
+        quota(1.0, user="alice", client_id=None),
+        quota(2.0, client_id=None, user="alice"),
+        quota(50.0, "request_percentage", user=None),
+        quota(3.0, "connection_creation_rate", ip="10.0.0.7"),
+        quota(0.0, "connection_creation_rate", remove=True, ip="10.0.0.7"),
+    )
+    assert image_of(cluster).client_quotas == {
+        (("client-id", None), ("user", "alice")): {"producer_byte_rate": 2.0},
+        (("user", None),): {"request_percentage": 50.0},
+    }
 
 
 def test_acls_are_taken_over():

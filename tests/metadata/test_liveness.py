@@ -1,7 +1,10 @@
 """Whom a controller fences, and when."""
 
-from kwire.metadata.image import BrokerImage
-from kwire.metadata.liveness import Liveness, deadline_ms
+import pytest
+
+from kwire.metadata.changes import TopicCreated, apply
+from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from kwire.metadata.liveness import RETURN_MS, Liveness, deadline_ms, is_shared
 from kwire.metadata.store import Guard, Member, Sessions
 
 SESSION_MS = 9000
@@ -56,6 +59,38 @@ def test_a_fenced_broker_is_not_fenced_again():
     """Whether it has a session or not."""
     liveness = Liveness(0, SESSION_MS)
     assert liveness.judge(_brokers(1, 2, fenced={1, 2}), _sessions("2a"), 20_000).silent == set()
+
+
+def test_a_worker_that_comes_back_is_fenced_a_moment_later():
+    """Its clients wait at its port meanwhile; a process that is started anew is waited for anew."""
+    liveness = Liveness(1000, SESSION_MS)
+
+    def judge(at_ms, brokers, *names):
+        return liveness.judge(brokers, _sessions(*names), at_ms, comes_back=lambda node: node == 2)
+
+    judge(1001, _brokers(1, 2, 3), "1a", "2a", "3a")
+    verdict = judge(1100, _brokers(1, 2, 3), "1a")
+    assert verdict == ({3}, 1100 + RETURN_MS)
+    assert judge(1099 + RETURN_MS, _brokers(1, 2), "1a").silent == set()
+    assert judge(1100 + RETURN_MS, _brokers(1, 2), "1a") == ({2}, float("inf"))
+    judge(5000, _brokers(1, 2), "1a", "2a")
+    assert judge(5001, _brokers(1, 2), "1a") == (set(), 5001 + RETURN_MS)
+
+
+@pytest.mark.parametrize(
+    ("row", "shared"),
+    [
+        (PartitionImage(2, 0, (2,), (2,)), set()),
+        (PartitionImage(1, 0, (1, 2), (1, 2)), {1, 2}),
+        (PartitionImage(1, 0, (1, 2), (1,)), set()),
+        (PartitionImage(1, 0, (1, 2), (1,), elr=(2,)), {1, 2}),
+    ],
+)
+def test_whose_replicas_others_have(row, shared):
+    """Others lead in its place, or acknowledge without it, as soon as it is fenced."""
+    topics = [TopicImage("t", bytes(16), (row,), 1), TopicImage("other", bytes([1] * 16), (), 0)]
+    image = apply(MetadataImage(), [TopicCreated(topic) for topic in topics], 1)
+    assert {node_id for node_id in (1, 2, 3) if is_shared(image, node_id)} == shared
 
 
 def test_the_deadline_lies_before_the_end_of_the_session():

@@ -198,6 +198,20 @@ def test_a_failed_replica_leads_no_longer_if_another_can():
 _SETS = st.frozensets(st.integers(1, 4))
 
 
+def test_a_replica_without_room_leads_no_longer_and_stays_eligible():
+    """It has its records; without another one in sync it goes on leading."""
+
+    def full(image):
+        return without_replicas(image, 1, lambda topic, index: True, are_whole=True)
+
+    row = _row(full(_image(min_insync_replicas="3")))
+    assert (row.leader, row.isr, row.elr) == (2, (2, 3), (1,))
+    alone = HEALTHY._replace(isr=(1,), elr=(2, 3))
+    assert full(_image(alone, min_insync_replicas="3")) == []
+    out = HEALTHY._replace(leader=2, isr=(2,), elr=(1, 3))
+    assert full(_image(out, min_insync_replicas="3")) == []
+
+
 @given(
     st.permutations([1, 2, 3, 4]).flatmap(lambda n: st.integers(1, 4).map(lambda k: tuple(n[:k]))),
     st.integers(1, 4),

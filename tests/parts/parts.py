@@ -35,14 +35,15 @@ class Part(NamedTuple):
 
 PARTS = (
     Part("check", "format, lint, types, structure, unit tests", "1 to 2 min"),
-    Part("processes", "tests that start other programs", "1 min"),
+    Part("processes", "tests that start other programs", "1 to 2 min"),
     Part("short-fuzz", "property tests with new examples", "1 min"),
-    Part("short-simulation", "clusters in virtual time under faults, seeded bugs", "4 min"),
-    Part("compat", "stock clients and Kafka's Java tools", "5 min", "160 MB, Java tools"),
+    Part("short-simulation", "clusters in virtual time under faults, seeded bugs", "3 min"),
+    Part("compat", "stock clients and Kafka's Java tools", "7 min", "160 MB, Java tools"),
+    Part("short-compat-secured", "stock clients with TLS, a login, an authorizer", "30 s"),
     Part("compat-cluster", "groups, transactions, Streams on three brokers", "3 min"),
-    Part("spark", "PySpark, two versions of it", "10 min", "about 1 GB, PySpark and Java"),
+    Part("spark", "PySpark, two versions of it", "11 min", "about 1 GB, PySpark and Java"),
     Part("browser", "the page in Chromium", "1 min", "150 MB, Chromium, in CI"),
-    Part("compiled-tests", "unit tests and clients, compiled", "4 min"),
+    Part("compiled-tests", "unit tests and clients, compiled", "6 min"),
 )
 
 MOST_AGAIN = 3

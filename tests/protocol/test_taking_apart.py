@@ -1,5 +1,10 @@
 """Large messages are emptied piece by piece, and nothing that others still use is touched."""
 
+import gc
+import weakref
+
+import pytest
+
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -10,7 +15,7 @@ from kwire.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponsePartition,
 )
-from kwire.protocol.taking_apart import PIECE, take_apart
+from kwire.protocol.taking_apart import COLLECTED, PIECE, take_apart
 
 
 def _topics(count):
@@ -73,3 +78,36 @@ def test_collections_of_a_handler_are_emptied():
     for thing in things:
         take_apart(thing)
     assert things == [{}, set(), []]
+
+
+class _Cycle:
+    """An object that only the collector of cyclic garbage can free."""
+
+    def __init__(self):
+        self.itself = self
+
+
+@pytest.fixture
+def quiet_collector():
+    """The collector starts only when the code calls it."""
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(1_000_000_000)
+    yield
+    gc.enable()
+    gc.set_threshold(*thresholds)
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+@pytest.mark.parametrize("has_parts", [False, True])
+def test_young_objects_are_collected_meanwhile(quiet_collector, is_enabled, has_parts):
+    """Old objects that are freed make the collector wait, and young ones would become too many."""
+    if not is_enabled:
+        gc.disable()
+    kind = ListOffsetsTopic if has_parts else MetadataRequestTopic
+    items = [kind(name="a") for _ in range(COLLECTED)]
+    young = weakref.ref(_Cycle())
+    take_apart(items[: COLLECTED // 2])
+    assert young() is not None, "a short list needs no collection"
+    take_apart(items)
+    assert (young() is None) == is_enabled

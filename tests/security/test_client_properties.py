@@ -6,9 +6,10 @@ from base64 import urlsafe_b64decode
 import pytest
 
 from kwire.client.peer import open_tcp
-from kwire.security.client_properties import ClientFileError, _token, read_client_properties
+from kwire.security.client_properties import ClientFileError, read_client_properties
 from kwire.security.jaas import parse_jaas
 from kwire.security.oauth import unsecured
+from kwire.security.own_logins import token_of
 from kwire.testing.certificates import Authority
 
 CA = Authority()
@@ -64,13 +65,13 @@ def test_what_opens_a_secured_stream(read, tmp_path):
         ),
     ):
         assert read(text).open_stream is not open_tcp
-    assert _token(str(token), None) == "a.b.c"
+    assert token_of(str(token), None) == "a.b.c"
 
 
 def test_a_token_that_nobody_signed():
     """Kafka's options for tests; its claims are those of the JAAS line, and it ends."""
     line = parse_jaas('x.Y required unsecuredLoginStringClaim_sub="alice";')
-    token = _token("", line)
+    token = token_of("", line)
     claims = unsecured(token)
     assert claims["sub"] == "alice"
     assert claims["exp"] - claims["iat"] == 3600
@@ -82,7 +83,8 @@ def test_a_token_that_nobody_signed():
     ("text", "said"),
     [
         ("security.protocol=TLS\n", "TLS for configuration security.protocol: must be one of PLA"),
-        (LOGIN.replace("=PLAIN\n", "=GSSAPI\n"), "GSSAPI for configuration sasl.mechanism: must"),
+        (LOGIN.replace("=PLAIN\n", "=X\n"), "X for configuration sasl.mechanism: must"),
+        (LOGIN.replace("=PLAIN\n", "=GSSAPI\n"), "must name a key and whose it is"),
         (LOGIN.replace("sasl.mechanism=PLAIN\n", ""), "value None for configuration sasl.mechanis"),
         (LOGIN.replace("sasl.jaas.config", "sasl.jaas.confg"), "sasl.jaas.confg: there is no sett"),
         (LOGIN.replace("username", "user"), "must have the name and password of a login"),

@@ -6,8 +6,9 @@ import pytest
 
 from kwire.config.settings import ConfigError
 from kwire.metadata.features import CHANGES_VERSION, FeatureUpdate, UpgradeType, update_features
-from kwire.metadata.scram import credential_of, salted
-from kwire.security.first_users import SETTING, add_first_users, first_users
+from kwire.metadata.image import ConfigResourceType
+from kwire.metadata.scram import ScramCredentialChanged, credential_of, salted
+from kwire.security.first_users import MADE, SETTING, add_first_users, first_users
 from kwire.server import StartError
 from kwire.testing.in_process import running_server
 
@@ -58,6 +59,20 @@ async def test_they_count_while_there_is_no_user(tmp_path):
         assert list(known) == [("SCRAM-SHA-512", "alice")]
     async with running_server(tmp_path, {SETTING: _user("bob")}) as running:
         assert running.broker.image.scram_credentials == known
+
+
+async def test_who_was_deleted_does_not_come_back(tmp_path):
+    """Not even the last user. Another one lets in who has locked everybody out."""
+    async with running_server(tmp_path, {SETTING: _user()}) as running:
+        gone = ScramCredentialChanged("SCRAM-SHA-512", "alice", None)
+        await running.broker.commit(lambda _: [gone])
+    async with running_server(tmp_path, {SETTING: _user()}) as running:
+        assert not running.broker.image.scram_credentials
+        assert running.broker.image.config(ConfigResourceType.BROKER, "") == {MADE: "alice"}
+    both = f"{_user()};{_user('bob')}"
+    async with running_server(tmp_path, {SETTING: both}) as running:
+        assert list(running.broker.image.scram_credentials) == [("SCRAM-SHA-512", "bob")]
+        assert running.broker.image.config(ConfigResourceType.BROKER, "") == {MADE: "alice,bob"}
 
 
 async def test_an_old_cluster_gets_none(tmp_path, caplog):

@@ -56,6 +56,15 @@ def test_a_text_that_holds_no_rules(rules):
         MappingRules(rules)
 
 
+def test_no_name_takes_long():
+    """Not with a pattern that backtracks for ever elsewhere; what needs backtracking is refused."""
+    slow = MappingRules(r"RULE:^CN=(([a-z]+)+)+,OU=x$/$1/")
+    assert slow.name_of("CN=" + "a" * 5000) is None
+    for pattern in (r"CN=(.)\1", "CN=(?=a).*", "CN=(?<!a)b"):
+        with pytest.raises(ValueError, match="the syntax is RE2's"):
+            MappingRules(f"RULE:{pattern}/$1/")
+
+
 def test_names_are_those_of_java():
     """The most specific part first, escaped, and with numbers where Java has no keyword."""
     subject = (

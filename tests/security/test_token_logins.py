@@ -59,6 +59,21 @@ def test_tokens_that_are_no_login():
     assert _login(",tokenauth=true", now_ms=TOKEN.expires_ms) is not None
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_token_that_ends_within_a_login(is_deleted):
+    """Its time is up, or its owner has ended it, before the last message: nobody has logged in."""
+    known = {"id": TOKEN}
+    tokens = TokenLogins(KEY, lambda: known)
+    exchange = ScramExchange(SHA_512, {}.get, "n", Unknown.among({}, SHA_512, b"s"), tokens)
+    client = scram_messages("sha512", "id", SECRET.password.decode(), "m", ",tokenauth=true")
+    last = client.send(exchange.step(next(client), TOKEN.expires_ms))
+    if is_deleted:
+        known.clear()
+    with pytest.raises(LoginRefused, match="has ended meanwhile"):
+        exchange.step(last, TOKEN.expires_ms + (not is_deleted))
+    assert exchange.identity is None
+
+
 def test_an_unknown_id_has_the_salt_of_a_token():
     """So nobody learns which tokens there are."""
     found = LOGINS.find(SHA_512, "id", 1000)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import kwire
-from bench.cluster.kills import ClusterTrial, WorkersTrial
+from bench.cluster.kills import ClusterTrial
+from bench.cluster.worker_kills import WorkersTrial
 from kwire.testing.etcd import MISSING, find_etcd
 
 PACKAGE = Path(kwire.__file__).parent.parent

@@ -11,6 +11,7 @@ from kwire.broker.homes import Homes
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.replica_sessions import ReplicaSession
 from kwire.connection import waiting
+from kwire.coordinator.transaction import coordinator
 from kwire.handlers import replica_fetch
 from kwire.metadata import partition_change, registration
 from tests.simulation import failures
@@ -254,6 +255,26 @@ def old_coordinators_go_on(patch: Any) -> None:
     patch.setattr(Homes, "basis_of", lambda homes, partition: None)
 
 
+def followers_show_everything(patch: Any) -> None:
+    """A consumer reads from a follower beyond what is replicated."""
+
+    def read(one: FollowerPartition, offset: int, max_bytes: int, **how: bool) -> Any:
+        end_offset, at_least = one.log.log_end_offset, how["min_one_batch"]
+        return one.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=at_least)
+
+    patch.setattr(FollowerPartition, "read", read)
+
+
+def any_epoch_ends(patch: Any) -> None:
+    """The end of a transaction ends the next one, too."""
+    may_end = coordinator.may_end
+
+    def any_epoch(known: Any, end: Any) -> bool:
+        return may_end(known, end._replace(producer_epoch=known.producer_epoch))
+
+    patch.setattr(coordinator, "may_end", any_epoch)
+
+
 BUGS = [
     Bug(own_end_is_the_watermark, failures.leader_dies_with_tail, "is replicated to"),
     Bug(fastest_follower_is_enough, failures.isr_flap, "is replicated to"),
@@ -281,4 +302,6 @@ BUGS = [
     Bug(unclean_by_default, failures.the_stale_return_first, "joins|leads with"),
     Bug(old_coordinators_go_on, failures.coordinators_move, "group|transaction|at home"),
     Bug(markers_count_at_once, failures.markers_die_young, "transaction"),
+    Bug(followers_show_everything, failures.truncating_followers_are_read, "shows"),
+    Bug(any_epoch_ends, failures.late_ends, "a late end of a transaction"),
 ]

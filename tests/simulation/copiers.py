@@ -203,6 +203,45 @@ class Copier(Workload):
             await pass_s(0.5)
 
 
+class LateEnds(Copier):
+    """A copier whose ends arrive once more, when its next transaction has begun.
+
+    S21: with the protocol of KIP-890 they are refused; they would tear the next transaction.
+    """
+
+    def __init__(self, world: World, name: str, topic: str) -> None:
+        super().__init__(world, name, topic, bumps=True)
+        self.late = 0
+        self._old: tuple[int, int] | None = None
+
+    async def _end(self, *, commits: bool) -> None:
+        producer = self._producer
+        await super()._end(commits=commits)
+        self._old = producer
+
+    async def _produce(self, index: int, batch: bytes) -> None:
+        await super()._produce(index, batch)
+        old, self._old = self._old, None
+        if old is None:
+            return
+        request = EndTxnRequest(
+            transactional_id=self.name,
+            producer_id=old[0],
+            producer_epoch=old[1],
+            committed=self.random.random() < 0.5,
+        )
+        answer = await self.cluster.ask_coordinator(
+            self.name,
+            request,
+            EndTxnResponse,
+            lambda answer: [answer.error_code],
+            key_type=TRANSACTION,
+            at_most=5,
+        )
+        assert answer.error_code, f"{self.name}: a late end of a transaction is taken"
+        self.late += 1
+
+
 def _codes(answer: AddPartitionsToTxnResponse) -> list[int]:
     return [
         row.partition_error_code

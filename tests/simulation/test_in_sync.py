@@ -1,5 +1,6 @@
 """Who is in sync in a simulated cluster: brokers that die and return, and followers cut off."""
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,5 +111,39 @@ def test_a_follower_that_is_cut_off_falls_out_and_returns(seed: int, tmp_path: P
         assert all(partition.high_watermark > before for partition, before in watermarks)
         world.network.heal()
         await world.until(lambda: _led(world, [1, 2, 3]), BACK_WITHIN_S, "all are in sync")
+
+    simulate(seed, tmp_path, scenario)
+
+
+def test_a_broker_without_room_leaves_at_once_and_returns(seed: int, tmp_path: Path) -> None:
+    """Nobody waits for it until the lag time; with room it leads nothing, and is in sync again."""
+
+    async def scenario(world: World) -> None:
+        await _made(world)
+        full = world.random.choice(list(world.nodes.values()))
+        rest = sorted(set(world.nodes) - {full.node_id})
+        [data] = full.broker.log_manager.data_directories
+        data.health.refused("cannot append", OSError(errno.ENOSPC, "No space left on device"))
+        await world.until(lambda: _led(world, rest), 1.0, "the others lead and are in sync")
+        assert all(row.elr == () for row in _rows(world))
+        _append(world)
+        await world.until(lambda: _led(world, rest), 1.0, "records are replicated without it")
+        await world.until(lambda: not data.health.is_full, 30, "room on the disk")
+        await world.until(lambda: _led(world, [1, 2, 3]), BACK_WITHIN_S, "all are in sync")
+
+    simulate(seed, tmp_path, scenario)
+
+
+def test_the_last_replica_in_sync_stays_without_room(seed: int, tmp_path: Path) -> None:
+    """Its producers are refused; but nobody else may lead, and consumers read on."""
+
+    async def scenario(world: World) -> None:
+        await _made(world)
+        for node in world.nodes.values():
+            [data] = node.broker.log_manager.data_directories
+            data.health.refused("cannot append", OSError(errno.ENOSPC, "No space left on device"))
+        await pass_s(2)
+        assert all(row.leader >= 0 and len(row.isr) == 1 for row in _rows(world))
+        await world.until(lambda: _led(world, [1, 2, 3]), 30, "all are in sync")
 
     simulate(seed, tmp_path, scenario)

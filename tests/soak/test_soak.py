@@ -29,10 +29,11 @@ from kwire.log.producer_entry import ProducerEntry
 from kwire.metadata import embedded
 from kwire.protocol.messages import message_classes
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kwire.security import authorizer
 from kwire.testing import in_process
 from kwire.testing.in_process import RawClient, running_server
 from tests.performance.answers import error_codes
-from tests.soak import things
+from tests.soak import things, things_of_access
 
 CYCLES = int(os.environ.get("KWIRE_SOAK_CYCLES", "3"))
 WARM_UP = 2
@@ -47,7 +48,8 @@ DAYS = 9
 """Longer than transactional ids and committed offsets are kept without use, a week."""
 
 NOW_MS = 1_700_000_000_000
-SETTINGS = {
+SETTINGS = things_of_access.SETTINGS | {
+    "delegation.token.expiry.check.interval.ms": "60000",
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.enable": "false",
     "log.roll.hours": "1000000",
@@ -56,6 +58,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "1",
 }
 BOUNDS = (
+    (authorizer, "ANSWERS_PER_CLIENT", 2),
     (history, "GROUPS_KEPT", 2),
     (settling, "ANNOUNCED_AT_MOST", 2),
     (producer_state, "AWAITED_KEPT", 2),
@@ -76,7 +79,7 @@ class Soak:
 
     async def begin(self):
         """Make what is there all the time, and wait for the coordinators."""
-        client = await self.server.connect()
+        client = await self._connect("first", things_of_access.SUPER_USER)
         await things.create_topic(client, things.LASTING)
         for kind in (0, 1):
             request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["any"])
@@ -87,17 +90,25 @@ class Soak:
     async def cycle(self):
         """Make, use and remove everything once, by a client with a name of its own."""
         self._cycles += 1
-        connection = await trio.open_tcp_stream(self.server.host, self.server.port)
-        client = RawClient(connection, f"client-{self._cycles}")
-        for make in things.ALL:
+        client = await self._connect(f"client-{self._cycles}", things_of_access.SUPER_USER)
+        for make in (*things.ALL, *things_of_access.ALL):
             await make(client, self._cycles)
         await client.aclose()
+        eve = await self._connect(f"eve-{self._cycles}", things_of_access.DENIED_USER)
+        await things_of_access.denied(eve, self._cycles)
+        await eve.aclose()
         for _ in range(3):
             await self._pass_s(DAYS * DAY_S)
         while not self._is_settled():
             await self._pass_s(60)
         regexes._compile.cache_clear()
         re2.purge()
+
+    async def _connect(self, client_id, user):
+        connection = await trio.open_tcp_stream(self.server.host, self.server.port)
+        client = RawClient(connection, client_id)
+        await things_of_access.log_in(client, user)
+        return client
 
     def _is_settled(self):
         """Whether what takes time has been done: files are removed, connections are closed."""
@@ -112,6 +123,7 @@ class Soak:
             any(name.endswith(("-delete", ".deleted")) for name in names)
             or self.server.server.poller.connections
             or self.broker.threads.housekeeping.running
+            or self.broker.image.tokens
             or self.broker.transactions.of("any").coordinator.transactions
         )
 

@@ -127,7 +127,7 @@ async def test_a_login_that_fails_is_said_at_once_and_without_the_password(
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"sasl.mechanism": "GSSAPI"}, "source.client.sasl.mechanism"),
+        ({"sasl.mechanism": "GSSAPI"}, "source.client.sasl.jaas.config"),
         ({"sasl.jaas.config": "geheim"}, "source.client"),
         ({"ssl.truststore.location": "/nowhere"}, "/nowhere"),
         ({"ssl.trustore.password": "geheim"}, "no setting of this name"),

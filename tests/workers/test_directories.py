@@ -62,8 +62,11 @@ def test_fewer_workers_than_hold_partitions_are_refused(start):
     assert stored(workers.bootstrap, "t", 3, len(values)) == values
 
 
-def test_workers_become_brokers_on_etcd(start, tmp_path):
-    """The one with the metadata first; another one that comes first puts nothing aside."""
+def test_one_broker_becomes_workers_and_then_brokers_on_etcd(start, tmp_path):
+    """The one with the metadata first; another one that comes first puts nothing aside.
+
+    Records of every stage are there, and groups go on where they were.
+    """
     if find_etcd() is None:
         pytest.skip(MISSING)
     with Etcd() as etcd:
@@ -75,9 +78,15 @@ def test_workers_become_brokers_on_etcd(start, tmp_path):
         ):
             BrokerProcess(tmp_path / "data", own).start()
 
+        alone = start(None)
+        create(At(alone.bootstrap), "old", 2)
+        oldest = produce(alone.bootstrap, "old", 2, "z")
+        assert _group_reads(alone.bootstrap, len(oldest)) == oldest
+        assert alone.stop() == 0
         workers = start(2)
         create(At(workers.addresses[0]), "t", 2)
         values = produce(workers.bootstrap, "t", 2, "a")
+        more = produce(workers.bootstrap, "old", 2, "b")
         cluster_id = workers.process.cluster_id
         assert workers.stop() == 0
         own = {"kwire.metadata.store": f"{etcd.url}/moved", **FEW}
@@ -89,3 +98,5 @@ def test_workers_become_brokers_on_etcd(start, tmp_path):
             wait_until(lambda: sorted(leaders(second, "t")) == [1, 2], what="both leaders")
             bootstrap = f"{first.bootstrap},{second.bootstrap}"
             assert stored(bootstrap, "t", 2, len(values)) == values
+            assert stored(bootstrap, "old", 2, len(oldest + more)) == sorted(oldest + more)
+            assert _group_reads(bootstrap, len(more)) == more

@@ -3,10 +3,13 @@
 Time is virtual, so pauses cost none.
 """
 
+import fcntl
 import json
 import os
+import resource
 import signal
 import socket
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -295,3 +298,24 @@ def test_a_template_ends_with_its_supervisor(monkeypatch):
         with pytest.raises(SystemExit):
             Template(own, own_life, [], {}, None)._obey()
     assert codes == [0]
+
+
+def test_a_template_may_have_any_descriptor(monkeypatch):
+    """Also one beyond 1,023: it has those of the process that it was forked from."""
+    for name in ("signal", "set_wakeup_fd", "pthread_sigmask"):
+        monkeypatch.setattr(signal, name, lambda *_: None)
+    monkeypatch.setattr(os, "setpgid", lambda *_: None)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4096)), hard))
+    supervisors, near = socket.socketpair()
+    life, own_life = socket.socketpair()
+    far = socket.socket(fileno=fcntl.fcntl(near, fcntl.F_DUPFD_CLOEXEC, 1500))
+    template = Template(far, own_life, [], {}, None)
+    with near, far, life, own_life:
+        supervisors.close()
+        with pytest.raises(SystemExit) as ended:
+            template.run()
+        assert ended.value.code == 0
+        for one in template._waking:
+            one.close()

@@ -1,14 +1,14 @@
-"""What each API needs where there is an authorizer: a guard stands before its handler.
+"""The rights that each API needs. With an authorizer, a guard runs before the API's handler.
 
 Rules:
 
-- Every API that is served has a row in ``GUARDS``. A guard checks what Kafka's KafkaApis checks,
-  hands the handler only what the client may do, and adds the errors for the rest. It also leaves
-  out of a response what the client may not see.
-- Without an authorizer no guard is called, and none is imported.
-- The fast paths of Produce and Fetch ask the authorizer themselves, and leave a request that isn't
-  allowed to the guard.
-- An API without a guard is refused: a new one can't be forgotten.
+- Every API has a row in ``GUARDS``. A guard makes the checks of Kafka's KafkaApis. It gives the
+  handler only the elements that the client may use, and adds errors for the others. It removes from
+  a response what the client may not see.
+- Without an authorizer, no guard runs and none is imported.
+- The fast paths of Produce and Fetch ask the authorizer themselves. They leave a request to the
+  guard if the client may not do all of it.
+- An API without a guard is refused, so that nobody can forget the guard of a new API.
 """
 
 from importlib import import_module
@@ -30,7 +30,7 @@ FOR_EVERYBODY = {
     "sasl_authenticate": "it says who the client is",
     "sasl_handshake": "it says who the client is",
 }
-"""APIs that need no right, and why."""
+"""The APIs that need no right, each with the reason."""
 
 GUARDS = {
     "administration": (
@@ -62,7 +62,7 @@ GUARDS = {
         *("init_producer_id", "list_transactions", "write_txn_markers"),
     ),
 }
-"""The guards in each module of this package, by the name of their API's module."""
+"""The modules of this package, each with its guards by the name of their API's module."""
 
 _MODULES = {api: module for module, apis in GUARDS.items() for api in apis}
 

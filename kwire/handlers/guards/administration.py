@@ -1,4 +1,4 @@
-"""What the APIs of administrators need: reassignments, brokers, credentials, quotas, tokens.
+"""The rights for the APIs of administrators: reassignments, brokers, credentials, quotas, tokens.
 
 Source: KafkaApis, ControllerApis of Kafka.
 """

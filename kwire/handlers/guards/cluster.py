@@ -1,4 +1,4 @@
-"""What the APIs of the whole cluster need: a right to the cluster, or to the resource of a config.
+"""The rights for the APIs of the whole cluster: a right to the cluster, or to a config's resource.
 
 Source: KafkaApis, ControllerApis, AclApis, ConfigHelper of Kafka.
 """
@@ -62,7 +62,8 @@ OF_CONFIGS = {
     ConfigResourceType.BROKER_LOGGER: ResourceType.CLUSTER,
     ConfigResourceType.CLIENT_METRICS: ResourceType.CLUSTER,
 }
-"""To which resource a config belongs. Those of an unknown type are refused by the handlers."""
+"""The resource whose rights protect a config, by the config's type. The handlers refuse unknown
+types."""
 
 _Refusal: TypeAlias = tuple[Any, int, str]
 """A resource that the client may not see or change, the error's code and its text."""

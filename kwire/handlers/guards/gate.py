@@ -1,7 +1,7 @@
-"""One request at the authorizer: what its client may do, and the handler that serves the rest.
+"""The authorizer's answers for one request: a guard asks here what the client may do.
 
-A guard is a coroutine ``guard(request, gate)`` that returns the response. It waits only as
-``kwire.handlers.waiting`` allows, because it begins in the connection's own task.
+A guard is a coroutine ``guard(request, gate)`` that returns the response. It begins in the
+connection's own task, so it may wait only as ``kwire.handlers.waiting`` allows.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
@@ -20,14 +20,16 @@ from kwire.security.authorizer import Authorizer
 Guard: TypeAlias = Callable[[Any, "Gate"], Awaitable[Any]]
 
 UNITS = 4
-"""What a check costs that was not asked before."""
+"""The units of a check whose answer is not in the authorizer's cache."""
 
 UNITS_PER_REFUSAL = 2
-"""What one element of a response that refuses it costs."""
+"""The units of one element of a response that refuses it."""
 
 
 class Gate:
-    """What the client of one request may do. ``api`` is the API's name, for the audit log."""
+    """Answers what the client of one request may do. ``api`` is the API's name for the audit
+    log.
+    """
 
     __slots__ = ("_api", "_authorizer", "_handle", "context")
 
@@ -61,9 +63,10 @@ class Gate:
         tells_denied: bool = True,
         count: int = 1,
     ) -> bool:
-        """Whether the client may do this; the audit log has the answer, ``count`` times.
+        """Whether the client may do this. The audit log records the answer for ``count`` elements.
 
-        ``tells_denied`` is False where a denial is no attempt, but leaves something out.
+        ``tells_denied`` is False if a denial only hides something and is not worth a line in the
+        log.
         """
         client = self.context.connection
         rule = self._authorizer.rule(client, operation, resource_type, name)
@@ -160,7 +163,7 @@ FAILED = {
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-"""The error for a resource to which the client may not do what it asks for."""
+"""The error code for a denied operation on each type of resource."""
 
 
 def refused(resource_type: ResourceType) -> KafkaError:
@@ -176,9 +179,9 @@ async def topics_apart(
     by_id: bool = False,
     tells_denied: bool = True,
 ) -> tuple[list[Any], list[Any]]:
-    """The topics of a request to which the client may do this, and the others.
+    """Split the topics of a request: those to which the client may do this, and the others.
 
-    An unknown id is among the first: the handler answers that nobody has it.
+    A topic id that doesn't exist belongs to the first: the handler answers that it is unknown.
     """
 
     def name_of(topic: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""What the APIs of groups need: READ to be a member, DESCRIBE to look, DELETE to delete.
+"""The rights for the APIs of groups: READ for members, DESCRIBE to describe, DELETE to delete.
 
 Source: KafkaApis of Kafka.
 """

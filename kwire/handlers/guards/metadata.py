@@ -1,10 +1,10 @@
-"""What the APIs that describe topics and the cluster need, and what they hide.
+"""The rights for the APIs that describe topics and the cluster, and what these APIs hide.
 
 Rules:
 
-- A topic without DESCRIBE is left out where all topics are asked for. Where it is named, it has the
-  same error whether it exists or not.
-- A topic that doesn't exist is created only with CREATE on the cluster or on the topic.
+- If a request asks for all topics, topics without DESCRIBE are left out. If it names a topic
+  without DESCRIBE, the error is the same whether or not the topic exists.
+- A missing topic is created only with CREATE on the cluster or on the topic.
 
 Source: KafkaApis.handleTopicMetadataRequest, DescribeTopicPartitionsRequestHandler of Kafka.
 """
@@ -51,7 +51,7 @@ async def metadata(request: MetadataRequest, gate: Gate) -> MetadataResponse:
         request.topics, others = await _visible(request.topics, request, gate)
     response: MetadataResponse = await gate.serve(request)
     if version == 0 and not wants_all and not request.topics:
-        response.topics = []  # the handler took an empty list for all topics
+        response.topics = []  # for the handler, an empty list would mean all topics
     if wants_all:
         names = await gate.made(lambda topic: topic.name or "", response.topics, 1)
         allowed = await gate.allowed(

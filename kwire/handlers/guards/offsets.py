@@ -1,4 +1,4 @@
-"""What the APIs of committed offsets need: a right to the group, and one to each topic.
+"""The rights for the APIs of committed offsets: one to the group, and one to each topic.
 
 Source: KafkaApis of Kafka.
 """

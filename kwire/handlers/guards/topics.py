@@ -1,11 +1,13 @@
-"""What the APIs of topics need: WRITE, READ, DESCRIBE, DELETE, ALTER or CREATE on each topic.
+"""The rights for the APIs of topics: WRITE, READ, DESCRIBE, DELETE, ALTER or CREATE on each topic.
 
-A topic that the client may not see has the same answer whether it exists or not. Only a topic id
-tells whether a topic has it, because ids aren't secret in Kafka either.
+The answer for a topic that the client may not see is the same whether or not the topic exists. A
+topic id is different: the answer shows whether it exists, because ids aren't secret in Kafka
+either.
 
 Source: KafkaApis, ControllerApis, DescribeTopicPartitionsRequestHandler of Kafka.
 """
 
+from collections.abc import Container
 from typing import Any
 
 from kwire.handlers.guards.gate import FAILED, Gate, refused, topics_apart
@@ -139,9 +141,9 @@ async def _unwritten(
 
 
 async def fetch(request: FetchRequest, gate: Gate) -> Any:
-    """READ on each topic, which the handler checks: a session has topics of earlier requests.
+    """READ on each topic for clients, which the handler checks; CLUSTER_ACTION for brokers.
 
-    A replica needs CLUSTER_ACTION.
+    A fetch session also has topics of earlier requests, so the guard can't check them.
     """
     replica_id = request.replica_state.replica_id if request.replica_state else request.replica_id
     if replica_id < 0 or gate.may_on_cluster(AclOperation.CLUSTER_ACTION):
@@ -247,7 +249,7 @@ async def describe_producers(
 async def create_topics(request: CreateTopicsRequest, gate: Gate) -> CreateTopicsResponse:
     """CREATE on the cluster or on each topic; without DESCRIBE_CONFIGS its configs stay hidden."""
     names = await gate.made(lambda topic: topic.name, request.topics, 1)
-    allowed = set(names)
+    allowed: Container[str] = await distinct(names, gate.context.work)
     if not gate.may_on_cluster(AclOperation.CREATE, tells_denied=False):
         allowed = await gate.allowed(AclOperation.CREATE, ResourceType.TOPIC, names)
     described = await gate.allowed(
@@ -274,7 +276,7 @@ async def create_topics(request: CreateTopicsRequest, gate: Gate) -> CreateTopic
     return response
 
 
-async def _denied(names: list[str], allowed: set[str], gate: Gate) -> list[str]:
+async def _denied(names: list[str], allowed: Container[str], gate: Gate) -> list[str]:
     """The names that are not allowed, each once."""
     once = list(await distinct(names, gate.context.work))
     _, denied = await gate.apart(allowed.__contains__, once)

@@ -1,4 +1,5 @@
-"""What the APIs of transactions need: WRITE on the transactional id, and rights to what it touches.
+"""The rights for the APIs of transactions: WRITE on the transactional id, and a right to each topic
+and group in the transaction.
 
 Source: KafkaApis of Kafka.
 """

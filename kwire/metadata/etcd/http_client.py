@@ -12,7 +12,7 @@ A general HTTP client, like httpx, would cost several megabytes for each broker 
 each commit.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -147,10 +147,10 @@ class Stream(NamedTuple):
 
 
 class HttpClient:
-    """Connections to endpoints (``host:port``), with TLS if there is a context."""
+    """Connections to endpoints (``host:port``), with TLS if there is a ``new_context``."""
 
-    def __init__(self, context: "ssl.SSLContext | None") -> None:
-        self._context = context
+    def __init__(self, new_context: "Callable[[], ssl.SSLContext] | None") -> None:
+        self._new_context = new_context
         self._kept: dict[str, list[_Connection]] = {}
 
     async def post(self, endpoint: str, target: str, headers: Headers, content: bytes) -> Answer:
@@ -211,9 +211,10 @@ class HttpClient:
         host, _, port = endpoint.rpartition(":")
         host = host.strip("[]")
         plain = await trio.open_tcp_stream(host, int(port))
-        if self._context is None:
+        if self._new_context is None:
             return _Connection(plain, plain.socket)
-        secure = trio.SSLStream(plain, self._context, server_hostname=host, https_compatible=True)
+        context = self._new_context()
+        secure = trio.SSLStream(plain, context, server_hostname=host, https_compatible=True)
         try:
             await secure.do_handshake()
         except BaseException as error:

@@ -9,9 +9,8 @@ Rules:
 """
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -73,7 +72,7 @@ class HttpGateway:
         self._access = access
         self._random = random
         self._token: str | None = None
-        self._client = HttpClient(_tls(access) if address.is_tls else None)
+        self._client = HttpClient(_new_context(access) if address.is_tls else None)
 
     async def open(self) -> None:
         """Check that etcd answers and isn't too old; StoreUnusable, Unreachable."""
@@ -238,18 +237,8 @@ def _denied(username: str | None) -> str:
     )
 
 
-def _tls(access: Access) -> "ssl.SSLContext":
-    """The context for TLS; the system's CAs are trusted where no file names others."""
-    import ssl
+def _new_context(access: Access) -> "Callable[[], ssl.SSLContext]":
+    """What gives the TLS of each connection; StoreUnusable."""
+    from kwire.metadata.etcd.tls import EtcdTls
 
-    for name, file in zip(Access._fields, access, strict=True):
-        if name.endswith("_file") and file is not None and not Path(file).is_file():
-            setting = f"{SETTING}.tls.{name.replace('_', '.')}"
-            raise StoreUnusable(f"{setting}={file}: this file does not exist")
-    try:
-        context = ssl.create_default_context(cafile=access.ca_file)
-        if access.certificate_file is not None:
-            context.load_cert_chain(access.certificate_file, access.key_file)
-    except (ssl.SSLError, OSError) as error:
-        raise StoreUnusable(f"{SETTING}.tls: the files can't be used: {error}") from error
-    return context
+    return EtcdTls(access).current

@@ -11,12 +11,14 @@ Rules:
   the only replica. After the takeover the node is the only replica and the leader of each
   partition, in a new leader epoch.
 - A feature whose level requests may change keeps it, up to the highest level that kwire supports.
-- Credentials, tokens and quotas are counted and not taken over.
+- SCRAM credentials and client quotas stay what they are. Delegation tokens are counted and not
+  taken over: they live for some days, and jobs ask for new ones.
 
 Source: MetadataDelta, PartitionRegistration, BatchLoader of Kafka.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kwire.metadata.acls import AclBinding, AclsCreated, in_changes
@@ -30,7 +32,10 @@ from kwire.metadata.features import CHANGES_VERSION, FIXED, SUPPORTED
 from kwire.metadata.image import ConfigResource, ConfigResourceType, PartitionImage, TopicImage
 from kwire.metadata.kraft.access_records import (
     AccessControlEntryRecord,
+    ClientQuotaRecord,
     RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
 )
 from kwire.metadata.kraft.cluster_records import (
     AbortTransactionRecord,
@@ -48,14 +53,18 @@ from kwire.metadata.kraft.topic_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from kwire.metadata.quotas import (
+    ClientQuotaChanged,
+    QuotaEntity,
+    apply_quota,
+    entity_of,
+    quota_changes,
+)
+from kwire.metadata.scram import MECHANISMS, ScramCredential, ScramUser, credential_changes
 from kwire.protocol.types import Schema
 
 _NO_LEADER_CHANGE = -2
-_NOT_TAKEN_OVER = {
-    "UserScramCredentialRecord": "SCRAM credentials",
-    "DelegationTokenRecord": "delegation tokens",
-    "ClientQuotaRecord": "client quotas",
-}
+_NOT_TAKEN_OVER = {"DelegationTokenRecord": "delegation tokens"}
 
 
 class KraftPartition(NamedTuple):
@@ -97,6 +106,8 @@ class KraftCluster:
         self.configs: dict[ConfigResource, dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.acls: dict[bytes, AclBinding] = {}
+        self.credentials: dict[ScramUser, ScramCredential] = {}
+        self.quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self.next_producer_id = 0
         self.not_taken_over: Counter[str] = Counter()
         self._transaction: list[MetadataRecord] | None = None
@@ -152,6 +163,16 @@ class KraftCluster:
             )
         elif isinstance(fields, RemoveAccessControlEntryRecord):
             del self.acls[fields.id]
+        elif isinstance(fields, UserScramCredentialRecord):
+            keys = fields.salt, fields.stored_key, fields.server_key
+            credential = ScramCredential(*keys, fields.iterations)
+            self.credentials[MECHANISMS[fields.mechanism], fields.name] = credential
+        elif isinstance(fields, RemoveUserScramCredentialRecord):
+            del self.credentials[MECHANISMS[fields.mechanism], fields.name]
+        elif isinstance(fields, ClientQuotaRecord):
+            entity = entity_of((one.entity_type, one.entity_name) for one in fields.entity)
+            value = None if fields.remove else fields.value
+            apply_quota(self.quotas, ClientQuotaChanged(entity, fields.key, value))
         elif type(fields).__name__ in _NOT_TAKEN_OVER:
             self.not_taken_over[_NOT_TAKEN_OVER[type(fields).__name__]] += 1
 
@@ -208,6 +229,8 @@ class KraftCluster:
         ]
         changes += [TopicCreated(_taken_over(topic, node_id)) for topic in self.topics.values()]
         changes += in_changes(AclsCreated, self.acls.values())
+        changes += credential_changes(self.credentials)
+        changes += quota_changes(self.quotas)
         changes += [
             FeatureLevelChanged(name, min(self.features.get(name, 0), levels.max_level))
             for name, levels in SUPPORTED.items()

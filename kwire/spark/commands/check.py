@@ -14,7 +14,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--offline", action="store_true", help="don't ask the cluster whether the topics exist"
     )
-    add_examples(parser, "kwire pipeline check orders.toml")
+    add_examples(
+        parser, "kwire pipeline check orders.toml", "kwire pipeline check orders.toml --offline"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -56,3 +56,20 @@ def test_the_least_loaded_is_looked_for_in_every_rack(monkeypatch):
     topics = {t: AssignedTopic(8, (racks,) * 8), u: AssignedTopic(1, (racks,))}
     shares = uniform.assign_uniformly(AssignmentSpec(members, topics))
     assert shares["z"] == {t: frozenset(range(4))}
+
+
+def test_of_the_members_near_a_partition_the_one_that_needs_most_gets_it():
+    """Not the first one by its id, which could have the other partitions as well."""
+    t, x, y = b"t" * 16, frozenset({"x"}), frozenset({"y"})
+    racks = (x, x, x, y, y, y, x, frozenset({"z"}), frozenset({"z"}))
+    members = {
+        "a": Subscriber(frozenset({t}), {t: frozenset({0, 1})}, None, "x"),
+        "b": Subscriber(frozenset({t}), {}, None, "x"),
+        "c": Subscriber(frozenset({t}), {t: frozenset({3, 4, 5})}, None, "y"),
+    }
+    shares = uniform.assign_uniformly(AssignmentSpec(members, {t: AssignedTopic(9, racks)}))
+    assert {name: sorted(share[t]) for name, share in shares.items()} == {
+        "a": [0, 1, 7],
+        "b": [2, 6, 8],
+        "c": [3, 4, 5],
+    }

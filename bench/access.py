@@ -1,0 +1,112 @@
+"""What security costs a request: the authorizer and quotas (``python -m bench.access``).
+
+- A check on the way of a record, with 10,000 ACLs: an answer that is known, and a new one.
+- Quotas while there is none: the look that a request takes.
+- A client with a quota of its own, which isn't served on the short ways of Produce and Fetch.
+"""
+
+import tempfile
+import timeit
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+from confluent_kafka import Producer
+from rich.console import Console
+from rich.table import Table
+
+from bench.usage import cpu_seconds
+from compat_tests.raw_client import RawConnection
+from kwire.metadata.acls import AclBinding, AclOperation, PatternType, Permission, ResourceType
+from kwire.protocol.messages import alter_client_quotas
+from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kwire.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kwire.protocol.types import Request
+from kwire.security.authorizer import Authorizer
+from kwire.security.principal import Principal
+from kwire.testing.process import BrokerProcess
+
+ACLS, CHECKS, REQUESTS = 10_000, 200_000, 10_000
+TOPIC = "orders"
+
+
+def checks() -> dict[str, float]:
+    """Microseconds of a check, by what it is."""
+    write, topic = AclOperation.WRITE, ResourceType.TOPIC
+    acls = [
+        AclBinding(
+            *(topic, f"t{n}", PatternType.PREFIXED if n % 10 == 0 else PatternType.LITERAL),
+            *(f"User:u{n % 100}", "*", write, Permission.ALLOW),
+        )
+        for n in range(ACLS)
+    ]
+    authorizer = Authorizer((), acls)
+    client = SimpleNamespace(principal=Principal("User", "u7"), peer_host="10.0.0.7")
+    assert authorizer.allows(client, write, topic, "t107")
+    names = iter([f"t{n}-new" for n in range(ACLS)])
+    broker = SimpleNamespace(quotas=None)
+    known = timeit.timeit(lambda: authorizer.allows(client, write, topic, "t107"), number=CHECKS)
+    new = timeit.timeit(lambda: authorizer.allows(client, write, topic, next(names)), number=ACLS)
+    empty = timeit.timeit(lambda: None, number=CHECKS)
+    look = timeit.timeit(lambda: broker.quotas is not None, number=CHECKS)
+    return {
+        f"a check with {ACLS:,} ACLs": (known - empty) / CHECKS * 1e6,
+        "its first time for a name": new / ACLS * 1e6,
+        "quotas while there is none": (look - empty) / CHECKS * 1e6,
+    }
+
+
+def requests() -> dict[str, float]:
+    """Microseconds of the broker's processor for a fetch of a small batch."""
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        BrokerProcess(Path(directory) / "data", {}) as broker,
+    ):
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce(TOPIC, b"x" * 1000)
+        assert producer.flush(30) == 0
+        connection = RawConnection(broker.bootstrap)
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+        [topic] = connection.ask(asked, 12).topics
+        one = FetchPartition(partition_max_bytes=100_000)
+        fetch = FetchRequest(topics=[FetchTopic(topic_id=topic.topic_id, partitions=[one])])
+
+        def cost(request: Request) -> float:
+            return _cost(broker.pid, lambda: connection.ask(request, 13))
+
+        found = {"a fetch of 1 KB": cost(fetch)}
+        connection.ask(_quota("producer_byte_rate"), 1)
+        found["by a client that may produce so much"] = cost(fetch)
+        connection.ask(_quota("consumer_byte_rate"), 1)
+        found["by a client that may fetch so much"] = cost(fetch)
+        connection.close()
+    return found
+
+
+def _quota(key: str) -> Request:
+    """A quota that is never reached."""
+    user = alter_client_quotas.EntityData(entity_type="user", entity_name=None)
+    rate = alter_client_quotas.OpData(key=key, value=1e12)
+    entry = alter_client_quotas.AlterClientQuotasRequestEntryData(entity=[user], ops=[rate])
+    return alter_client_quotas.AlterClientQuotasRequest(entries=[entry])
+
+
+def _cost(pid: int, ask: Callable[[], object]) -> float:
+    for _ in range(REQUESTS // 10):
+        ask()
+    before = cpu_seconds(pid)
+    for _ in range(REQUESTS):
+        ask()
+    return (cpu_seconds(pid) - before) / REQUESTS * 1e6
+
+
+def main() -> None:
+    """Measure, and show the table."""
+    table = Table("what", "µs")
+    for what, microseconds in {**checks(), **requests()}.items():
+        table.add_row(what, f"{microseconds:.2f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

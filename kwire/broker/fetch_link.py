@@ -1,0 +1,254 @@
+"""A follower's connection while nothing uncommon happens: fetch, append, ask again, all at once.
+
+This is a fast path. The poller calls the link when its leader has answered; it appends what has
+come and sends the next request, all in that turn. A ``Fetcher``, the slow and obvious twin, would
+be woken by a task that receives, and by trio, each time. A follower's turn lies in the way of every
+record with ``acks=all``.
+
+Rules:
+
+- The fetcher lends its connection's socket to the link, and waits until the link is ``over``. Then
+  nobody else asks or receives.
+- Whatever isn't common is left to the fetcher (``Left``): an answer with an error, the rest of one
+  of which an append has failed, what has to be flushed, a request that isn't plain.
+- While the fetcher has news, no further request is sent.
+- Answers are received into one buffer, from which they are written to the logs. It grows with the
+  bytes that arrive, and shrinks when an answer brings no records.
+- After ``BYTES_PER_TURN`` others have their turn.
+"""
+
+import os
+from struct import Struct
+from typing import NamedTuple, Protocol
+
+from trio import Event
+
+from kwire.broker.fetching import Fetching, Limits
+from kwire.broker.follower_partition import FollowerPartition
+from kwire.broker.plain_fetching import Fetched, Sender, answer, request
+from kwire.errors import KafkaError
+
+BYTES_PER_TURN = 256 * 1024
+"""After appending so much, other tasks have their turn."""
+
+FIRST_BYTES = 64 * 1024
+MOST_AT_ONCE = 1 << 20
+"""The most bytes of one read, and of memory that an answer gets before it has filled the rest."""
+
+LAST_NUMBER = 0x7FFFFFFF
+
+_SIZE = Struct(">i")
+_SIZE_BYTES = 4
+
+
+class Watcher(Protocol):
+    """The poller, as links see it."""
+
+    now_s: float
+
+    def watch(self, connection: "FetchLink") -> None:
+        """Call ``on_readable`` whenever the link's socket is readable."""
+
+    def unwatch(self, connection: "FetchLink") -> None:
+        """Stop that."""
+
+    def serve_again(self, connection: "FetchLink") -> None:
+        """Call ``on_readable`` in the next turn."""
+
+
+class Lender(Protocol):
+    """The fetcher whose connection a link uses."""
+
+    fetching: Fetching[FollowerPartition]
+
+    def has_news(self) -> bool:
+        """Whether the fetcher has to look at something before the next request."""
+
+    def is_over(self, partition: FollowerPartition) -> bool:
+        """Whether a partition has moved since it was asked for."""
+
+    def limits(self) -> Limits:
+        """The settings of fetches."""
+
+    def sender(self) -> Sender:
+        """Who asks."""
+
+    def now_ms(self) -> int:
+        """The time of day."""
+
+
+class Left(NamedTuple):
+    """What a link leaves to its fetcher.
+
+    ``frame`` is an answer without its size, ``rest`` is what is still to be appended of another,
+    ``due`` has to be flushed. ``failure`` says why the connection is of no use any more.
+    """
+
+    frame: bytes = b""
+    rest: tuple[Fetched, ...] = ()
+    due: tuple[FollowerPartition, ...] = ()
+    failure: str = ""
+
+
+class FetchLink:
+    """Fetches over the socket ``fd``, from ``begin`` until it is ``over``.
+
+    ``number`` is the correlation id of the last request, ``asked_s`` the time when it was sent.
+    """
+
+    __slots__ = (
+        *("_buffer", "_done", "_due", "_end", "_fd", "_found", "_is_over", "_lender"),
+        *("_most_bytes", "_watcher", "asked_s", "has_asked", "left", "number", "over"),
+        "used_units",
+    )
+
+    def __init__(
+        self, fd: int, watcher: Watcher, lender: Lender, number: int, most_bytes: int
+    ) -> None:
+        self.used_units = 0  # it comes before all clients, who wait for it
+        self.over = Event()
+        self.left = Left()
+        self.number = number
+        self.asked_s = 0.0
+        self.has_asked = False
+        self._is_over = True
+        self._fd = fd
+        self._watcher = watcher
+        self._lender = lender
+        self._most_bytes = most_bytes
+        self._buffer = bytearray(FIRST_BYTES)
+        self._end = 0
+        self._found: list[Fetched] = []
+        self._done = 0
+        self._due: list[FollowerPartition] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the socket is used no more, or not yet."""
+        return self._is_over
+
+    def fileno(self) -> int:
+        """The descriptor of the socket."""
+        return self._fd
+
+    def begin(self) -> None:
+        """Send the first request."""
+        self._watcher.watch(self)
+        self._is_over = False
+        self._ask()
+
+    def end(self, left: Left) -> None:
+        """Use the socket no more, and leave the rest to the fetcher."""
+        if not self._is_over:
+            self._is_over = True
+            self._watcher.unwatch(self)
+            self._found = []
+            self.left = left
+            self.over.set()
+
+    def on_readable(self) -> None:
+        """Take what has arrived; the poller calls this."""
+        if self._is_over:
+            return
+        if self._found:
+            self._append()
+            return
+        try:
+            with memoryview(self._buffer) as whole, whole[self._end :] as room:
+                count = os.readv(self._fd, [room[:MOST_AT_ONCE]])
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.end(Left(failure=str(error)))
+            return
+        if not count:
+            self.end(Left(failure="the broker closed the connection"))
+            return
+        self._end += count
+        self._look()
+
+    def _look(self) -> None:
+        """Take an answer that is complete, or make room for the rest of it."""
+        if self._end < _SIZE_BYTES:
+            return
+        (size_bytes,) = _SIZE.unpack_from(self._buffer, 0)
+        if not 0 <= size_bytes <= self._most_bytes:
+            self.end(Left(failure=f"it answers with a frame of {size_bytes} bytes"))
+            return
+        whole = _SIZE_BYTES + size_bytes
+        if self._end < whole:
+            if self._end == len(self._buffer):
+                grown = bytearray(min(whole, max(2 * self._end, MOST_AT_ONCE)))
+                grown[: self._end] = self._buffer
+                self._buffer = grown
+            return
+        if self._end > whole:
+            self.end(Left(failure="it sent an answer that nothing was asked for"))
+            return
+        frame = memoryview(self._buffer)[_SIZE_BYTES:whole]
+        self._end = 0
+        if int.from_bytes(frame[:_SIZE_BYTES]) != self.number:
+            self.end(Left(failure="its answer has another number"))
+            return
+        found = answer(self._lender.fetching, frame)
+        if found is None:
+            self.end(Left(frame=bytes(frame)))
+            return
+        if found:
+            self._found, self._done = found, 0
+            self._append()
+            return
+        if len(self._buffer) > FIRST_BYTES:
+            self._buffer = bytearray(FIRST_BYTES)
+        self._go_on()
+
+    def _append(self) -> None:
+        """Append what was fetched, as long as the turn lasts; then ask again."""
+        found, now_ms, done_bytes = self._found, self._lender.now_ms(), 0
+        while self._done < len(found):
+            partition, records, watermark, start = found[self._done]
+            if not self._lender.is_over(partition):
+                try:
+                    if records:
+                        partition.append(records, now_ms)
+                    partition.advance(watermark, start)
+                except KafkaError:
+                    self.end(Left(rest=copied(found[self._done :]), due=tuple(self._due)))
+                    return
+                if partition.log.flush_is_due:
+                    self._due.append(partition)
+            self._done += 1
+            done_bytes += len(records)
+            if done_bytes >= BYTES_PER_TURN and self._done < len(found):
+                self._watcher.serve_again(self)
+                return
+        self._found = []
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._due or self._lender.has_news():
+            self.end(Left(due=tuple(self._due)))
+        else:
+            self._ask()
+
+    def _ask(self) -> None:
+        lender, now_s = self._lender, self._watcher.now_s
+        number = 1 if self.number == LAST_NUMBER else self.number + 1
+        asked = request(lender.fetching, lender.limits(), lender.sender(), number, now_s)
+        if asked is None:
+            self.end(Left())
+            return
+        self.number, self.asked_s = number, now_s
+        self.has_asked = True
+        try:
+            sent = os.write(self._fd, asked)
+        except OSError as error:
+            self.end(Left(failure=str(error)))
+            return
+        if sent < len(asked):  # a socket without anything to send has room for a request
+            self.end(Left(failure="a request was not written completely"))
+
+
+def copied(found: list[Fetched]) -> tuple[Fetched, ...]:
+    """What was fetched, in memory of its own: the buffer is used again."""
+    return tuple(one._replace(records=memoryview(bytes(one.records))) for one in found)

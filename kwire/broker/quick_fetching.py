@@ -1,0 +1,151 @@
+"""A fetcher that lets a link fetch while nothing uncommon comes.
+
+Rules:
+
+- A link needs a poller, a connection over a plain socket, a leader that serves version 18, and a
+  session that has begun. Where something is throttled, there is none.
+- The connection is the link's from ``lend`` to ``take_back``.
+"""
+
+from collections.abc import Callable, Sequence
+
+import trio
+
+from kwire.broker.fetch_link import FetchLink, Left, Watcher
+from kwire.broker.fetching import FIRST_EPOCH, Fetching, Limits, Outcome
+from kwire.broker.fetching_broker import FetchingBroker
+from kwire.broker.follower_partition import FollowerPartition
+from kwire.broker.plain_fetching import VERSION, Fetched, Sender
+from kwire.client.connection import Connection
+from kwire.client.peer import Peer
+from kwire.client.versions import pick
+from kwire.protocol.codec import MalformedRequest, decode
+from kwire.protocol.frame import decode_response_header
+from kwire.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+
+GIVEN_UP = Left(failure="given up")
+NO_ANSWER = Left(failure="no answer in time")
+
+
+def limits_of(broker: FetchingBroker) -> Limits:
+    """The settings of fetches that are in force."""
+    integer = broker.integer
+    return Limits(
+        integer("replica.fetch.wait.max.ms"),
+        integer("replica.fetch.min.bytes"),
+        integer("replica.fetch.response.max.bytes"),
+        integer("replica.fetch.max.bytes"),
+    )
+
+
+def sender_of(broker: FetchingBroker, client_id: bytes) -> Sender:
+    """Who a broker is, as it is registered; of epoch -1 where it isn't."""
+    own = broker.image.brokers.get(broker.node_id)
+    return Sender(client_id, broker.node_id, -1 if own is None else own.epoch)
+
+
+def outcome_of(rest: Sequence[Fetched]) -> Outcome[FollowerPartition]:
+    """What a link has left to be appended, as the outcome of an answer."""
+    outcome: Outcome[FollowerPartition] = Outcome()
+    for partition, records, watermark, start in rest:
+        data = PartitionData(
+            partition_index=partition.index,
+            error_code=0,
+            high_watermark=watermark,
+            log_start_offset=start,
+            records=records,
+        )
+        outcome.appends.append((partition, data))
+    return outcome
+
+
+def response_in(frame: bytes) -> Left | FetchResponse:
+    """The response that a link hasn't read."""
+    try:
+        _, position = decode_response_header(frame, FetchResponse, VERSION)
+        return decode(FetchResponse, VERSION, memoryview(frame)[position:])
+    except MalformedRequest as error:
+        return Left(failure=f"the answer is malformed ({error})")
+
+
+class QuickFetching:
+    """What a fetcher's links know of it; see ``fetch_link.Lender``.
+
+    ``has_news`` and ``is_over`` are the fetcher's. ``asking`` is the scope of the wait for a link.
+    """
+
+    def __init__(
+        self,
+        broker: FetchingBroker,
+        fetching: Fetching[FollowerPartition],
+        client_id: str,
+        has_news: Callable[[], bool],
+        is_over: Callable[[FollowerPartition], bool],
+    ) -> None:
+        self.fetching = fetching
+        self.has_news = has_news
+        self.is_over = is_over
+        self.asking: trio.CancelScope | None = None
+        self._broker = broker
+        self._client_id = client_id.encode()
+
+    def limits(self) -> Limits:
+        """The settings of fetches."""
+        return limits_of(self._broker)
+
+    def sender(self) -> Sender:
+        """Who asks."""
+        return sender_of(self._broker, self._client_id)
+
+    def now_ms(self) -> int:
+        """The time of day."""
+        return self._broker.clock.now_ms()
+
+    async def run(self, peer: Peer) -> Left | FetchResponse | None:
+        """Fetch; what is left to be done when a link is over, None if none could begin.
+
+        A response is an answer that isn't common.
+        """
+        watcher = self._broker.watcher
+        if watcher is None or self.fetching.epoch == FIRST_EPOCH or not peer.is_connected:
+            return None
+        if self._broker.throttles is not None or self.has_news():
+            return None
+        connection, served = await peer.connected()
+        if pick(FetchRequest, served, peer.address) < VERSION:
+            return None
+        return await self._over(connection, watcher)
+
+    async def _over(self, connection: Connection, watcher: Watcher) -> Left | FetchResponse | None:
+        fd, number = await connection.lend()
+        if fd < 0:
+            return None
+        link = FetchLink(fd, watcher, self, number, connection.settings.max_response_bytes)
+        try:
+            if not self.has_news():
+                link.begin()
+                link.asked_s = trio.current_time()
+                await self._wait_for(link)
+        finally:
+            link.end(GIVEN_UP)
+            connection.take_back(link.number)
+        if not link.has_asked:
+            return None
+        return response_in(link.left.frame) if link.left.frame else link.left
+
+    async def _wait_for(self, link: FetchLink) -> None:
+        """Wait until a link is over, or its leader doesn't answer, or the wait is given up."""
+        integer = self._broker.integer
+        while not link.is_over:
+            patience_ms = integer("replica.socket.timeout.ms") + integer(
+                "replica.fetch.wait.max.ms"
+            )
+            end_s = link.asked_s + patience_ms / 1000
+            if trio.current_time() >= end_s:
+                link.end(NO_ANSWER)
+                return
+            with trio.CancelScope(deadline=end_s) as self.asking:
+                await link.over.wait()
+            scope, self.asking = self.asking, None
+            if scope is not None and scope.cancelled_caught and self.has_news():
+                return

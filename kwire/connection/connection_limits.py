@@ -1,0 +1,99 @@
+"""How many connections there may be: of the broker, of a listener, of an address.
+
+Rules:
+
+- A connection beyond ``max.connections``, ``listener.name.NAME.max.connections`` or
+  ``max.connections.per.ip`` is closed at once. ``max.connections.per.ip.overrides`` has other
+  limits for some addresses; names of hosts aren't looked up.
+- On the listener among brokers there is always room: where the broker's limit is reached, the
+  connection of another listener that was silent for the longest is closed instead.
+
+Source: ConnectionQuotas of Kafka; KIP-402. There, a listener that is full accepts no more until a
+connection ends.
+"""
+
+from collections import defaultdict
+from functools import lru_cache
+from ipaddress import ip_address
+
+from kwire.broker.broker import Broker
+from kwire.connection.connection import Connection
+from kwire.connection.poller import Poller
+
+ALL, PER_ADDRESS = "max.connections", "max.connections.per.ip"
+OVERRIDES = "max.connections.per.ip.overrides"
+LOOK_S = 0.1
+"""A full listener looks at most so often which of its connections have ended."""
+
+
+class ConnectionLimits:
+    """The limits of one broker; ``add`` is told of each connection."""
+
+    def __init__(self, broker: Broker, poller: Poller) -> None:
+        self._broker = broker
+        self._poller = poller
+        self._own = {
+            name.split(".")[2].upper(): name
+            for name in broker.config.prefixed
+            if name.endswith(f".{ALL}")
+        }
+        self._among_brokers = broker.config.inter_broker_name
+        self._of_listener: defaultdict[str, set[Connection]] = defaultdict(set)
+        self._look_due_s: defaultdict[str, float] = defaultdict(float)
+
+    def refusal(self, listener: str, address: str) -> str | None:
+        """The setting by which there is no room for a connection; None if there is room.
+
+        This may close another connection.
+        """
+        if self._poller.per_address[address] >= self._limit_of(address):
+            return PER_ADDRESS
+        if listener in self._own and self._is_full(listener):
+            return self._own[listener]
+        if len(self._poller.connections) < self._broker.integer(ALL):
+            return None
+        if listener != self._among_brokers:
+            return ALL
+        self._make_room()
+        return None
+
+    def add(self, listener: str, connection: Connection) -> None:
+        """Note a connection that has begun."""
+        if listener in self._own:
+            self._of_listener[listener].add(connection)
+
+    def _limit_of(self, address: str) -> int:
+        overrides = str(self._broker.setting(OVERRIDES) or "")
+        limit = _parsed(overrides).get(address) if overrides else None
+        return self._broker.integer(PER_ADDRESS) if limit is None else limit
+
+    def _is_full(self, listener: str) -> bool:
+        limit = self._broker.config.of_listener(listener).integer(ALL)
+        held = self._of_listener[listener]
+        if len(held) >= limit and self._poller.now_s >= self._look_due_s[listener]:
+            self._look_due_s[listener] = self._poller.now_s + LOOK_S
+            held.intersection_update(self._poller.connections)
+        return len(held) >= limit
+
+    def _make_room(self) -> None:
+        """Close the connection of another listener that was silent for the longest."""
+        others = [
+            one
+            for one in self._poller.connections
+            if isinstance(one, Connection) and one.info.listener != self._among_brokers
+        ]
+        if others:
+            min(others, key=lambda one: one.last_active_s).abort_nowait()
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> dict[str, int]:
+    """The limits by address, written as in ``10.0.0.7:100,10.0.0.8:10``."""
+    found = {}
+    for item in text.split(","):
+        host, _, limit = item.strip().rpartition(":")
+        try:
+            found[str(ip_address(host))] = int(limit)
+        except ValueError:
+            continue  # a name
+    return found

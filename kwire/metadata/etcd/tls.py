@@ -1,0 +1,72 @@
+"""TLS towards etcd: made of the files in the settings, and again when they have changed.
+
+Rule: a connection that is opened takes what the files have then. If they can't be used any more,
+the log says so and the old certificate stays.
+"""
+
+import logging
+import os
+import ssl
+from pathlib import Path
+
+from kwire.config.metadata_store import SETTING
+from kwire.metadata.etcd.gateway import Access
+from kwire.metadata.store import StoreUnusable
+
+log = logging.getLogger(__name__)
+
+
+class EtcdTls:
+    """The contexts of connections to etcd; StoreUnusable if the first can't be made."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._times = _times(access)
+        self._context = _context(access)
+
+    def current(self) -> ssl.SSLContext:
+        """The context of a new connection."""
+        times = _times(self._access)
+        if times != self._times:
+            self._times = times
+            try:
+                self._context = _context(self._access)
+            except StoreUnusable as error:
+                log.error("connections to etcd keep their old certificate: %s", error)
+            else:
+                log.info("connections to etcd have read their certificates again")
+        return self._context
+
+
+def _files(access: Access) -> dict[str, str]:
+    """The files that are used, by their settings."""
+    found = {}
+    for name, file in zip(Access._fields, access, strict=True):
+        if name.endswith("_file") and file is not None:
+            found[f"{SETTING}.tls.{name.replace('_', '.')}"] = file
+    return found
+
+
+def _times(access: Access) -> list[float]:
+    """When each file was changed; -1 for one that can't be looked at."""
+    times = []
+    for file in _files(access).values():
+        try:
+            times.append(os.stat(file).st_mtime)
+        except OSError:
+            times.append(-1.0)
+    return times
+
+
+def _context(access: Access) -> ssl.SSLContext:
+    """The system's CAs are trusted where no file names others."""
+    for setting, file in _files(access).items():
+        if not Path(file).is_file():
+            raise StoreUnusable(f"{setting}={file}: this file does not exist")
+    try:
+        context = ssl.create_default_context(cafile=access.ca_file)
+        if access.certificate_file is not None:
+            context.load_cert_chain(access.certificate_file, access.key_file)
+    except (ssl.SSLError, OSError) as error:
+        raise StoreUnusable(f"{SETTING}.tls: the files can't be used: {error}") from error
+    return context

@@ -1,0 +1,280 @@
+"""A link: what it does with its socket, and what it leaves to its fetcher."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kwire.broker import fetch_link
+from kwire.broker.fetch_link import FetchLink, Left
+from kwire.broker.fetching import Fetching, Limits
+from kwire.broker.follower_partition import FollowerPartition
+from kwire.broker.plain_fetching import Sender
+from kwire.log.disk import Disk
+from kwire.log.log_config import LogConfig
+from kwire.log.manager import LogManager
+from kwire.protocol.codec import decode
+from kwire.protocol.frame import decode_request_header, encode_response, skip_header_tags
+from kwire.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from tests.broker.following import NOW_MS, TOPIC_ID, batch_at
+
+SESSION, VERSION = 99, 18
+MOST_BYTES = 3_000_000
+PARTITIONS = 2
+
+
+class Lender:
+    """A fetcher whose session has begun, with two partitions."""
+
+    def __init__(self, directory: Path, **config: Any) -> None:
+        self.fetching: Fetching[FollowerPartition] = Fetching()
+        self.news = False
+        manager = LogManager.open([directory], node_id=2, now_ms=NOW_MS, disk=Disk())
+        self.partitions = []
+        for index in range(PARTITIONS):
+            log = manager.get_or_create("t", index, TOPIC_ID, LogConfig(**config), NOW_MS)
+            self.partitions.append(FollowerPartition("t", index, TOPIC_ID, log, 1, 5, 0))
+            self.fetching.follow(self.partitions[-1])
+        self.fetching.request(2, 77, self.limits(), 0.0)
+        self.fetching.take(FetchResponse(session_id=SESSION), 0.0, 1.0)
+
+    def has_news(self) -> bool:
+        """Whether anything has arrived."""
+        return self.news
+
+    def is_over(self, partition: FollowerPartition) -> bool:
+        """Whether it has moved."""
+        return partition.is_deleted
+
+    def limits(self) -> Limits:
+        """Kafka's."""
+        return Limits(500, 1, 10_000_000, 1_000_000)
+
+    def sender(self) -> Sender:
+        """Broker 2."""
+        return Sender(b"f", 2, 77)
+
+    def now_ms(self) -> int:
+        """Always the same."""
+        return NOW_MS
+
+    @property
+    def ends(self) -> list[int]:
+        """Where the logs end."""
+        return [one.log.log_end_offset for one in self.partitions]
+
+
+class Watcher:
+    """A poller that is turned by hand."""
+
+    def __init__(self) -> None:
+        self.now_s = 12.0
+        self.watched: set[FetchLink] = set()
+        self.again: list[FetchLink] = []
+
+    def watch(self, connection: FetchLink) -> None:
+        """It is watched."""
+        self.watched.add(connection)
+
+    def unwatch(self, connection: FetchLink) -> None:
+        """It isn't any more."""
+        self.watched.remove(connection)
+
+    def serve_again(self, connection: FetchLink) -> None:
+        """It has more to do."""
+        self.again.append(connection)
+
+
+class Desk:
+    """A link that has begun, and its leader's end of the connection."""
+
+    def __init__(self, directory: Path, **config: Any) -> None:
+        self.lender = Lender(directory, **config)
+        self.watcher = Watcher()
+        self.near, self.leader = socket.socketpair()
+        self.near.setblocking(False)
+        self.link = FetchLink(self.near.fileno(), self.watcher, self.lender, 6, MOST_BYTES)
+        self.link.begin()
+
+    def asked(self) -> FetchRequest | None:
+        """The request that the leader has got; None if there is none."""
+        self.leader.setblocking(False)
+        try:
+            frame = self.leader.recv(100_000)
+        except BlockingIOError:
+            return None
+        assert int.from_bytes(frame[:4]) == len(frame) - 4
+        header, position = decode_request_header(frame, 4)
+        assert (header.api_key, header.api_version, header.client_id) == (1, VERSION, "f")
+        assert header.correlation_id == self.link.number
+        body = memoryview(frame)[skip_header_tags(frame, position) :]
+        request: FetchRequest = decode(FetchRequest, VERSION, body)
+        return request
+
+    def frame(self, *data: PartitionData, number: int = 0) -> bytes:
+        """An answer."""
+        topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(data))] if data else []
+        response = FetchResponse(session_id=SESSION, responses=topics)
+        return bytes(encode_response(response, VERSION, number or self.link.number)[0])
+
+    def says(self, frame: bytes) -> None:
+        """The leader answers, as much as the socket takes at a time."""
+        self.leader.setblocking(False)
+        while frame:
+            frame = frame[self.leader.send(frame) :]
+            self.link.on_readable()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the fetcher has been told, and the socket is watched no more."""
+        assert self.link.over.is_set() == self.link.is_over == (not self.watcher.watched)
+        return self.link.is_over
+
+
+def of(index: int, records: bytes, **fields: Any) -> PartitionData:
+    """A partition of an answer."""
+    values: dict[str, Any] = {"error_code": 0, "high_watermark": 1, "log_start_offset": 0}
+    return PartitionData(
+        partition_index=index, records=records, aborted_transactions=None, **(values | fields)
+    )
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A link that has asked for the first time."""
+    made = Desk(tmp_path)
+    yield made
+    made.near.close()
+    made.leader.close()
+
+
+def test_a_link_fetches_and_appends_and_asks_again(desk: Desk) -> None:
+    """In one call, without its fetcher: the next request names what has moved."""
+    first = desk.asked()
+    assert first is not None
+    assert (first.session_id, first.session_epoch, first.topics) == (SESSION, 1, [])
+    assert desk.link.asked_s == desk.watcher.now_s
+    desk.says(desk.frame(of(1, batch_at(0, b"a", b"b"), high_watermark=2)))
+    second = desk.asked()
+    assert second is not None
+    [named] = second.topics[0].partitions
+    assert (named.partition, named.fetch_offset, named.high_watermark) == (1, 2, 2)
+    assert (second.session_epoch, desk.lender.ends) == (2, [0, 2])
+    desk.says(desk.frame())
+    third = desk.asked()
+    assert third is not None
+    assert (third.session_epoch, third.topics, desk.is_over) == (3, [], False)
+
+
+def test_an_answer_may_arrive_in_pieces(desk: Desk) -> None:
+    """And be larger than the buffer, which is small again when nothing comes."""
+    data = batch_at(0, bytes(900_000), bytes(900_000))
+    frame = desk.frame(of(0, data, high_watermark=2))
+    for end in (3, 5, 70_000):
+        desk.says(frame[:end])
+        frame = frame[end:]
+        assert desk.lender.ends == [0, 0]
+    desk.says(frame)
+    assert (desk.lender.ends, desk.is_over) == ([2, 0], False)
+    assert len(desk.link._buffer) > fetch_link.FIRST_BYTES
+    desk.says(desk.frame())
+    assert len(desk.link._buffer) == fetch_link.FIRST_BYTES
+
+
+def test_others_have_their_turn_between_large_appends(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of the answer is appended in the next turn, but not for a role that is over."""
+    monkeypatch.setattr(fetch_link, "BYTES_PER_TURN", 1)
+    desk.asked()
+    desk.says(desk.frame(of(0, batch_at(0, b"a")), of(1, batch_at(0, b"a"))))
+    assert (desk.lender.ends, desk.watcher.again, desk.asked()) == ([1, 0], [desk.link], None)
+    desk.lender.partitions[1].delete()
+    desk.link.on_readable()
+    assert desk.lender.ends == [1, 0]
+    assert desk.asked() is not None
+
+
+def test_news_are_for_the_fetcher(desk: Desk) -> None:
+    """After the answer on its way is appended: no request is lost, and none is sent."""
+    desk.asked()
+    desk.lender.news = True
+    desk.says(desk.frame(of(0, batch_at(0, b"a"))))
+    assert (desk.lender.ends, desk.is_over, desk.link.left, desk.asked()) == (
+        *([1, 0], True, Left()),
+        None,
+    )
+
+
+def test_an_answer_with_an_error_is_for_the_fetcher(desk: Desk) -> None:
+    """Whole, and nothing of it was appended."""
+    frame = desk.frame(of(0, batch_at(0, b"a")), of(1, b"", error_code=6))
+    desk.says(frame)
+    assert (desk.lender.ends, desk.is_over) == ([0, 0], True)
+    assert desk.link.left == Left(frame=frame[4:])
+
+
+def test_the_rest_after_a_failed_append_is_for_the_fetcher(desk: Desk) -> None:
+    """The batch that fails and those after it; what was before is appended."""
+    damaged = bytearray(batch_at(0, b"abcdef"))
+    damaged[-1] ^= 1
+    desk.says(desk.frame(of(1, batch_at(0, b"a")), of(0, bytes(damaged))))
+    assert (desk.lender.ends, desk.is_over) == ([0, 1], True)
+    [rest] = desk.link.left.rest
+    assert (rest.partition, bytes(rest.records)) == (desk.lender.partitions[0], bytes(damaged))
+
+
+def test_what_has_to_be_flushed_is_for_the_fetcher(tmp_path: Path) -> None:
+    """Before the next request says that it is here (flush.messages)."""
+    desk = Desk(tmp_path, flush_messages=1)
+    desk.asked()
+    desk.says(desk.frame(of(0, batch_at(0, b"a"))))
+    assert (desk.is_over, desk.asked()) == (True, None)
+    assert desk.link.left == Left(due=(desk.lender.partitions[0],))
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (b"", "the broker closed the connection"),
+        ((MOST_BYTES + 1).to_bytes(4), "it answers with a frame of 3000001 bytes"),
+        (b"\xff" * 4, "it answers with a frame of -1 bytes"),
+        (bytes(3) + b"\4" + bytes(5), "it sent an answer that nothing was asked for"),
+        (bytes(3) + b"\4" + bytes(4), "its answer has another number"),
+    ],
+)
+def test_a_connection_that_is_of_no_use_is_for_the_fetcher(
+    desk: Desk, sent: bytes, why: str
+) -> None:
+    """With the reason."""
+    desk.asked()
+    if sent:
+        desk.says(sent)
+    else:
+        desk.leader.close()
+        desk.link.on_readable()
+    assert desk.is_over
+    assert desk.link.left == Left(failure=why)
+
+
+def test_a_link_that_is_over_takes_nothing(desk: Desk) -> None:
+    """Not even what the poller has found before; its end counts once."""
+    desk.link.end(Left(failure="first"))
+    desk.link.end(Left(failure="second"))
+    desk.says(desk.frame(of(0, batch_at(0, b"a"))))
+    assert (desk.lender.ends, desk.link.left) == ([0, 0], Left(failure="first"))
+
+
+def test_a_request_that_isnt_plain_is_for_the_fetcher(desk: Desk) -> None:
+    """Here, because a partition is followed no more and the session has to be told."""
+    desk.asked()
+    desk.lender.fetching.leave(desk.lender.partitions[0])
+    desk.says(desk.frame())
+    assert (desk.is_over, desk.link.left, desk.asked()) == (True, Left(), None)

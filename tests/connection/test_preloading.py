@@ -1,0 +1,34 @@
+"""A broker of a cluster imports nothing on the event loop that every cluster needs."""
+
+import json
+import subprocess
+import sys
+
+UNLESS_SET = (
+    *("kwire.broker.client_metrics", "kwire.broker.quotas", "kwire.broker.replica_moves"),
+    *("kwire.connection.connection_limits", "kwire.connection.connection_rates"),
+    *("kwire.connection.metering", "kwire.connection.secured"),
+    *("kwire.security.audit", "kwire.security.authorizer"),
+)
+"""What only settings, or requests of administrators, make a broker use."""
+
+LOOK = """
+import ast, json, sys
+import kwire.cluster_server, kwire.connection.preloading
+kwire.connection.preloading.preload()
+rooms = ("kwire.broker.", "kwire.connection.", "kwire.handlers.")
+missing = set()
+for name in [name for name in sys.modules if name.startswith(rooms)]:
+    source = sys.modules[name].__spec__.loader.get_source(name)
+    for function in ast.walk(ast.parse(source or "")):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            imports = [one for one in ast.walk(function) if isinstance(one, ast.ImportFrom)]
+            missing.update(one.module for one in imports if one.module not in sys.modules)
+print(json.dumps(sorted(name for name in missing if name.startswith("kwire."))))
+"""
+
+
+def test_what_functions_import_is_there_before() -> None:
+    """Each import inside a function of these rooms, unless settings ask for it."""
+    run = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout) == sorted(UNLESS_SET)
