@@ -176,11 +176,12 @@ def _counts(read: "Observation", good: "Observation") -> Counts | None:
         if time.monotonic() > deadline_s:
             return None
         time.sleep(0.005)
-    found: dict[str, int] = read.get
-    records = found["records"]
+    # ``Observation.get`` takes twenty calls into the JVM: it asks until there is no next one.
+    found, rows = (one.getAsJava() for one in inner)
+    records = int(found["records"])
     if not records:
         return None
-    return Counts(records, records - good.get["rows"], found["value_bytes"])
+    return Counts(records, records - int(rows["rows"]), int(found["value_bytes"]))
 
 
 def _count_again(decoded: "DataFrame") -> Counts:
