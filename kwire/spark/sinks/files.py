@@ -66,7 +66,8 @@ _BY_PARTITION = "__kwire_partition"
 _BY_NUMBER = "__kwire_number"
 _NUMBER = re.compile(rf"{_BY_NUMBER}=(?P<number>\d+)/")
 _PLACE = re.compile(rf"{_BY_TOPIC}=(?P<topic>[^/]+)/{_BY_PARTITION}=(?P<partition>\d+)/")
-_SUFFIX = re.compile(r"\.c\d+\.(?P<suffix>.+)$")
+_SUFFIX = re.compile(r"[.-]c\d{3,6}\.(?P<suffix>.+)$")
+"""The end of Spark's names: ``.c000.json.gz`` in directories of partitions, ``-c000`` without."""
 _MOST_OPEN_FILES = "64"
 """Files that a task writes at the same time; with more it sorts its rows first."""
 
