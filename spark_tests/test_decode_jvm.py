@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from kwire.spark.batch_work import good_rows
 from kwire.spark.decode import decode, decoder
 from kwire.spark.settings import Decode, WrongSetting
 from spark_tests.decoding import decoded, outcome, records_of
@@ -76,6 +77,16 @@ def test_the_same_values_are_wrong_with_and_without_reasons(spark: SparkSession)
     assert offsets == [[1, 2, 3, 4, 5]] * 2
     plans = [one._jdf.queryExecution().optimizedPlan().toString() for one in (brief, full)]
     assert ["get_json_object(" in plan for plan in plans] == [False, True]
+
+
+def test_the_value_is_left_behind_where_it_is_parsed(spark: SparkSession) -> None:
+    """Spark copies all that is needed after ``from_json``, for each record: the value isn't."""
+    records = records_of(spark, [b'{"id":1}'])
+    plan = good_rows(decoder(records, JSON)(records, False))
+    text = plan._jdf.queryExecution().optimizedPlan().toString()
+    [line] = [one for one in text.splitlines() if "from_json(" in one]
+    assert "AS _kwire_parsed" in line
+    assert "AS _value" not in line, text
 
 
 def test_a_schema_file_says_what_is_required(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from kwire.spark.pipeline_file import read_pipeline
 from kwire.spark.progress import Progress
 from kwire.spark.session import CONNECTOR, NoSpark, configuration, jars
 from kwire.spark.settings import DeadLetters, PipelineSettings, SinkSettings, Source
-from kwire.spark.source import connector_options, max_offsets
+from kwire.spark.source import connector_options, consumer_options, max_offsets
 from kwire.spark.storage import LocalStorage
 from kwire.testing import Kafka
 
@@ -205,6 +205,18 @@ def test_the_options_of_the_connector() -> None:
     assert (options["subscribe"], options["startingOffsets"]) == ("a,b", "earliest")
     assert options["kafka.fetch.max.bytes"] == "5"
     assert options["kafkaConsumer.pollTimeoutMs"] == "60000", "not Spark's two minutes"
+
+
+def test_tasks_wait_for_nothing_where_a_log_ends() -> None:
+    """A fetch that finds nothing comes back at once, and a poll takes what a fetch has brought.
+
+    Client options override both, for a stream as well as for ranges that are read once.
+    """
+    options = connector_options(Source("h:1", ("a",)))
+    assert (options["kafka.fetch.min.bytes"], options["kafka.max.poll.records"]) == ("0", "5000")
+    source = Source("h:1", ("a",), client={"fetch.min.bytes": "1", "max.poll.records": "7"})
+    for options in (connector_options(source), consumer_options(source)):
+        assert (options["kafka.fetch.min.bytes"], options["kafka.max.poll.records"]) == ("1", "7")
 
 
 def test_a_limit_in_bytes_becomes_one_in_offsets() -> None:
