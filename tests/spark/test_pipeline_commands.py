@@ -75,15 +75,22 @@ def test_check_says_that_the_installed_pyspark_has_no_connector(
         assert bool(told) == bool(said)
 
 
-@pytest.mark.parametrize("action", ["check", "run", "status", "submit-args"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("check", "run", "status", "submit-args", "verify", "compact"),
+        *("expire --older-than 1d", "replay --topic orders", "replay --dead-letters"),
+    ],
+)
 def test_a_wrong_file_is_told_before_spark_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     """Exit code 2, a line for each mistake, and no need for PySpark."""
     assert "pyspark" not in sys.modules
     file = tmp_path / "orders.toml"
     file.write_text('checkpoint = "c"\ntriger = "once"\n[sink]\nkind = "parquet"\n')
-    assert pipeline(action, file) == 2
+    action, *more = command.split()
+    assert pipeline(action, file, *more) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == f"kwire: {file}:1: source.bootstrap_servers: is missing; it has no default"
     assert any(f"{file}:2: triger" in line for line in lines)
