@@ -15,10 +15,14 @@ connection ends.
 from collections import defaultdict
 from functools import lru_cache
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 from kwire.broker.broker import Broker
 from kwire.connection.connection import Connection
 from kwire.connection.poller import Poller
+
+if TYPE_CHECKING:
+    from kwire.connection.admission import ListenerLimits
 
 ALL, PER_ADDRESS = "max.connections", "max.connections.per.ip"
 OVERRIDES = "max.connections.per.ip.overrides"
@@ -29,16 +33,12 @@ LOOK_S = 0.1
 class ConnectionLimits:
     """The limits of one broker; ``add`` is told of each connection."""
 
-    def __init__(self, broker: Broker, poller: Poller) -> None:
+    def __init__(self, broker: Broker, poller: Poller, own: "ListenerLimits") -> None:
         self._broker = broker
         self._poller = poller
-        self._own = {
-            name.split(".")[2].upper(): name
-            for name in broker.config.prefixed
-            if name.endswith(f".{ALL}")
-        }
+        self._own = own
         self._among_brokers = broker.config.inter_broker_name
-        self._of_listener: defaultdict[str, set[Connection]] = defaultdict(set)
+        self._of_listener: dict[str, set[Connection]] = {}
         self._look_due_s: defaultdict[str, float] = defaultdict(float)
 
     def refusal(self, listener: str, address: str) -> str | None:
@@ -48,8 +48,9 @@ class ConnectionLimits:
         """
         if self._poller.per_address[address] >= self._limit_of(address):
             return PER_ADDRESS
-        if listener in self._own and self._is_full(listener):
-            return self._own[listener]
+        own = self._own.of(listener, ALL)
+        if own is not None and self._is_full(listener, own):
+            return f"listener.name.{listener.lower()}.{ALL}"
         if len(self._poller.connections) < self._broker.integer(ALL):
             return None
         if listener != self._among_brokers:
@@ -59,17 +60,27 @@ class ConnectionLimits:
 
     def add(self, listener: str, connection: Connection) -> None:
         """Note a connection that has begun."""
-        if listener in self._own:
-            self._of_listener[listener].add(connection)
+        held = self._of_listener.get(listener)
+        if held is None:
+            return
+        if self._own.of(listener, ALL) is None:
+            del self._of_listener[listener]
+        else:
+            held.add(connection)
 
     def _limit_of(self, address: str) -> int:
         overrides = str(self._broker.setting(OVERRIDES) or "")
         limit = _parsed(overrides).get(address) if overrides else None
         return self._broker.integer(PER_ADDRESS) if limit is None else limit
 
-    def _is_full(self, listener: str) -> bool:
-        limit = self._broker.config.of_listener(listener).integer(ALL)
-        held = self._of_listener[listener]
+    def _is_full(self, listener: str, limit: int) -> bool:
+        held = self._of_listener.get(listener)
+        if held is None:  # the limit is new, and others may be here already
+            held = self._of_listener[listener] = {
+                one
+                for one in self._poller.connections
+                if isinstance(one, Connection) and one.info.listener == listener
+            }
         if len(held) >= limit and self._poller.now_s >= self._look_due_s[listener]:
             self._look_due_s[listener] = self._poller.now_s + LOOK_S
             held.intersection_update(self._poller.connections)

@@ -18,6 +18,7 @@ Source: ConnectionQuotas of Kafka's SocketServer; KIP-612.
 
 import socket
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -26,6 +27,9 @@ from kwire.connection.poller import Poller
 from kwire.metadata.quotas import CONNECTION_RATE, IP, NONE
 from kwire.quotas.clients import IDLE_MS, MOST, RateMeter
 from kwire.quotas.rates import Window
+
+if TYPE_CHECKING:
+    from kwire.connection.admission import ListenerLimits
 
 SETTING = "max.connection.creation.rate"
 UNLIMITED = 2**31 - 1
@@ -37,9 +41,10 @@ BY_ADDRESS, BY_LISTENER = "connection_of_address", "connection"
 class ConnectionRates:
     """Counts the connections of one server."""
 
-    def __init__(self, broker: Broker, poller: Poller) -> None:
+    def __init__(self, broker: Broker, poller: Poller, own: "ListenerLimits") -> None:
         self._broker = broker
         self._poller = poller
+        self._own = own
         integer = broker.integer
         size_ms = integer("quota.window.size.seconds") * 1000
         self._window = Window(integer("quota.window.num"), size_ms)
@@ -106,11 +111,8 @@ class ConnectionRates:
 
     def _limit_of(self, listener: str) -> int:
         """The rate of a listener: its own setting, or else the broker's."""
-        config = self._broker.config
-        own = f"listener.name.{listener.lower()}.{SETTING}"
-        if own not in config.prefixed:
-            return self._broker.integer(SETTING)
-        return config.of_listener(listener).integer(SETTING)
+        own = self._own.of(listener, SETTING)
+        return self._broker.integer(SETTING) if own is None else own
 
     def _count_address(self, address: str, now_ms: int) -> int:
         quotas = self._broker.image.client_quotas
