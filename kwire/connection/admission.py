@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from kwire.broker.broker import Broker
 from kwire.config.broker import Listener
-from kwire.config.without_effect import PREFIX
 from kwire.connection.acceptor import Acceptor
 from kwire.connection.connection import Connection
 from kwire.connection.ends import tell
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RATE, LIMIT, UNLIMITED = "max.connection.creation.rate", "max.connections", 2**31 - 1
+
+PREFIX = "listener.name."
+"""So begin the names of the settings of one listener."""
 
 MAPPED = "::ffff:"
 """With this, IPv6 begins the address of an IPv4 client."""
