@@ -125,7 +125,7 @@ class Admission:
         if self._rates is None:
             from kwire.connection.connection_rates import ConnectionRates
 
-            self._rates = ConnectionRates(self._broker, self._poller, self._own)
+            self._rates = ConnectionRates(self._broker, self._poller, self._own.of)
         return self._rates
 
     def _limits_of_today(self) -> "ConnectionLimits | None":
@@ -143,7 +143,7 @@ class Admission:
         if is_limited:
             from kwire.connection.connection_limits import ConnectionLimits
 
-            self._limits = ConnectionLimits(broker, self._poller, self._own)
+            self._limits = ConnectionLimits(broker, self._poller, self._own.of)
         return self._limits
 
     def _begin(self, listener: Listener, accepted: socket.socket, address: str, port: int) -> None:

@@ -13,16 +13,13 @@ connection ends.
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
 from kwire.broker.broker import Broker
 from kwire.connection.connection import Connection
 from kwire.connection.poller import Poller
-
-if TYPE_CHECKING:
-    from kwire.connection.admission import ListenerLimits
 
 ALL, PER_ADDRESS = "max.connections", "max.connections.per.ip"
 OVERRIDES = "max.connections.per.ip.overrides"
@@ -31,9 +28,14 @@ LOOK_S = 0.1
 
 
 class ConnectionLimits:
-    """The limits of one broker; ``add`` is told of each connection."""
+    """The limits of one broker; ``add`` is told of each connection.
 
-    def __init__(self, broker: Broker, poller: Poller, own: "ListenerLimits") -> None:
+    ``own(listener, setting)`` is the limit that a listener has of its own, or None.
+    """
+
+    def __init__(
+        self, broker: Broker, poller: Poller, own: Callable[[str, str], int | None]
+    ) -> None:
         self._broker = broker
         self._poller = poller
         self._own = own
@@ -48,7 +50,7 @@ class ConnectionLimits:
         """
         if self._poller.per_address[address] >= self._limit_of(address):
             return PER_ADDRESS
-        own = self._own.of(listener, ALL)
+        own = self._own(listener, ALL)
         if own is not None and self._is_full(listener, own):
             return f"listener.name.{listener.lower()}.{ALL}"
         if len(self._poller.connections) < self._broker.integer(ALL):
@@ -63,7 +65,7 @@ class ConnectionLimits:
         held = self._of_listener.get(listener)
         if held is None:
             return
-        if self._own.of(listener, ALL) is None:
+        if self._own(listener, ALL) is None:
             del self._of_listener[listener]
         else:
             held.add(connection)

@@ -17,8 +17,8 @@ Source: ConnectionQuotas of Kafka's SocketServer; KIP-612.
 """
 
 import socket
+from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -28,9 +28,6 @@ from kwire.metadata.quotas import CONNECTION_RATE, IP, NONE
 from kwire.quotas.clients import IDLE_MS, MOST, RateMeter
 from kwire.quotas.rates import Window
 
-if TYPE_CHECKING:
-    from kwire.connection.admission import ListenerLimits
-
 SETTING = "max.connection.creation.rate"
 UNLIMITED = 2**31 - 1
 MOST_HELD = 1000
@@ -39,9 +36,14 @@ BY_ADDRESS, BY_LISTENER = "connection_of_address", "connection"
 
 
 class ConnectionRates:
-    """Counts the connections of one server."""
+    """Counts the connections of one server.
 
-    def __init__(self, broker: Broker, poller: Poller, own: "ListenerLimits") -> None:
+    ``own(listener, setting)`` is the rate that a listener has of its own, or None.
+    """
+
+    def __init__(
+        self, broker: Broker, poller: Poller, own: Callable[[str, str], int | None]
+    ) -> None:
         self._broker = broker
         self._poller = poller
         self._own = own
@@ -111,7 +113,7 @@ class ConnectionRates:
 
     def _limit_of(self, listener: str) -> int:
         """The rate of a listener: its own setting, or else the broker's."""
-        own = self._own.of(listener, SETTING)
+        own = self._own(listener, SETTING)
         return self._broker.integer(SETTING) if own is None else own
 
     def _count_address(self, address: str, now_ms: int) -> int:

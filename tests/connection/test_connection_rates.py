@@ -80,7 +80,7 @@ async def test_a_stop_waits_for_no_connection_that_is_to_be_closed(tmp_path, mon
     held, beyond = socket.socket(), socket.socket()
     with trio.fail_after(5):
         async with running_server(tmp_path) as server:
-            own = ListenerLimits(server.broker)
+            own = ListenerLimits(server.broker).of
             rates = connection_rates.ConnectionRates(server.broker, server.server.poller, own)
             rates.hold(held, 3_600_000)
             rates.hold(beyond, 3_600_000)
