@@ -6,12 +6,13 @@ Rules:
   request with many slices delays no other change. If the image has changed when the decision's
   turn comes, the decision is made again then. Its slices no longer wait for other requests.
 - One request makes at most ``MOST_CHANGES`` changes, in one commit.
+- New partitions are placed in pieces (``in_slices``), because one topic may have 10,000 of them.
 
 Source: BoundedList and MAX_RECORDS_PER_USER_OP of Kafka's QuorumController.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import trio
 
@@ -21,8 +22,13 @@ from kwire.handlers.context import RequestContext
 from kwire.handlers.slices import free_in_thread
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage
+from kwire.metadata.new_partitions import Steps
 
 MOST_CHANGES = 10_000
+UNITS_PER_REPLICA = 2
+"""The cost of a new partition, for each of its replicas."""
+
+_T = TypeVar("_T")
 
 
 class Price(Protocol):
@@ -54,6 +60,18 @@ class _InTurn:
 
 
 Decide = Callable[[MetadataImage, Price], Coroutine[Any, Any, Sequence[Change]]]
+
+
+async def in_slices(steps: Steps[_T], work: Price) -> _T:
+    """The result of steps that make new partitions; each piece waits for its slice."""
+    while True:
+        try:
+            replicas = next(steps)
+        except StopIteration as done:
+            result: _T = done.value
+            return result
+        if work.spend(UNITS_PER_REPLICA * replicas):
+            await work.next_slice()
 
 
 async def commit_in_slices(

@@ -102,7 +102,7 @@ async def test_many_topics_are_one_commit(server, create):
         (_topic("n", -1, -1, {0: [2]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (_topic("n", 0), ErrorCode.INVALID_PARTITIONS),
         (_topic("n", 1, 3), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (_topic("n", 20_000), ErrorCode.POLICY_VIOLATION),
+        (_topic("n", 10_001), ErrorCode.POLICY_VIOLATION),
         (_topic("n", foo="1"), ErrorCode.INVALID_CONFIG),
         (_topic("n", retention_ms=None), ErrorCode.INVALID_CONFIG),
     ],
