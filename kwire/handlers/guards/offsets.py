@@ -152,7 +152,7 @@ async def offset_fetch(request: OffsetFetchRequest, gate: Gate) -> OffsetFetchRe
 
     refused = await gate.made(refuse, denied)
     work = gate.context.work
-    others = []
+    others: list[list[OffsetFetchResponseTopics]] = []
     for group in request.groups:
         if others and work.spend(UNITS_PER_GROUP):
             await later(work.next_slice)
