@@ -138,6 +138,16 @@ async def test_an_internal_topic_is_compacted_whoever_creates_it(server, create)
     assert server.broker.topic_settings("__transaction_state")["cleanup.policy"] == ["compact"]
 
 
+async def test_a_request_that_changes_nothing_has_no_turn(server, create, monkeypatch):
+    """However many topics it names, the changes of others don't wait for it."""
+
+    async def commit(*arguments):
+        raise AssertionError("it waits for its turn")
+
+    monkeypatch.setattr(server.broker, "commit", commit)
+    assert (await create(_topic("orders")))["orders"].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
 async def test_a_commit_that_fails_is_every_topics_error(server, create, monkeypatch):
     """When the disk is full each topic says so, those that were refused anyway say why."""
 
