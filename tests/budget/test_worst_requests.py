@@ -144,7 +144,7 @@ async def test_no_request_costs_more_in_one_pass_the_more_it_asks_for(
                     await play(clients, request, version_of(name))
                 meters.append(meter)
             few, many = meters
-            grows = many.most > 1.2 * few.most + (MANY - FEW) / 2 and many.most > MOST_LINES / 5
+            grows = many.most > 1.2 * few.most + 2 * (MANY - FEW) and many.most > MOST_LINES / 5
             if name not in AT_ONCE and (grows or many.most > MOST_LINES):
                 wrong.append(f"{name}: {few.most}, {many.most} lines in one pass")
             if many.total > 2.3 * few.total:

@@ -190,6 +190,8 @@ async def topics_apart(
         name: str | None = None if by_id else topic.name
         return name
 
+    if gate.context.work.spend(UNITS):
+        await later(gate.context.work.next_slice)
     names = await gate.made(name_of, topics, 1)
     wanted = [name for name in names if name is not None]
     allowed = await gate.allowed(operation, ResourceType.TOPIC, wanted, tells_denied=tells_denied)
