@@ -90,7 +90,7 @@ async def create_missing(
             except RequestTooLarge:
                 raise
             except KafkaError as error:
-                refused[topic.name] = error
+                refused[topic.name] = error.to_keep()
             if number % TOPICS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
         return creation.changes

@@ -19,6 +19,7 @@ LOGS = 4
 COLD_READS = 8
 HOUSEKEEPING = 2
 COMPUTING = 1
+DECIDING = 2
 HANDSHAKES = 2
 
 
@@ -31,6 +32,8 @@ class Threads:
     - ``cold_reads``: pages that are not in the page cache are read.
     - ``housekeeping``: checkpoints are written, files are removed, compaction is prepared.
     - ``computing``: partitions of large groups are assigned.
+    - ``deciding``: decisions about every partition are made, like fencing a broker, and large
+      commits are applied. All later changes of metadata wait for them, and they wait for no group.
     - ``matching``: regular expressions of groups are matched; no assignment waits for that.
     - ``regexes``: regular expressions of requests are compiled, and matched for listings; whoever
       has used the thread least comes first.
@@ -48,6 +51,7 @@ class Threads:
         self.cold_reads = Kind(COLD_READS)
         self.housekeeping = Kind(HOUSEKEEPING)
         self.computing = Kind(COMPUTING)
+        self.deciding = Kind(DECIDING)
         self.telemetry = Lane()
         self.matching = Kind(COMPUTING)
         self.regexes = Lane()

@@ -79,7 +79,7 @@ class _Moves:
             try:
                 after = self._move(image, topic, index, replicas, configs, active)
             except KafkaError as error:
-                self._outcomes[topic, index] = error
+                self._outcomes[topic, index] = error.to_keep()
                 continue
             self._outcomes[topic, index] = None
             if after is not None:

@@ -107,7 +107,7 @@ class _Creation:
                 free_in_thread(creation.changes, self._context.work)
                 raise
             except KafkaError as error:
-                self.outcomes[name] = error
+                self.outcomes[name] = error.to_keep()
         return creation.changes
 
     async def refuse_all(self, error: KafkaError) -> None:
@@ -158,7 +158,7 @@ def _wish(topic: CreatableTopic, context: RequestContext) -> NewTopic | KafkaErr
     try:
         return _new_topic(topic, context)
     except KafkaError as error:
-        return error
+        return error.to_keep()
 
 
 def _new_topic(topic: CreatableTopic, context: RequestContext) -> NewTopic:

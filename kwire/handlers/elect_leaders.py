@@ -77,7 +77,7 @@ class _Election:
             except KafkaError as error:
                 is_left_out = error.code is ErrorCode.ELECTION_NOT_NEEDED and self._wanted is None
                 if not is_left_out:
-                    self._outcomes[topic, index] = error
+                    self._outcomes[topic, index] = error.to_keep()
                 continue
             self._outcomes[topic, index] = None
             rows.setdefault(image.topics_by_name[topic].topic_id, []).append((index, row))

@@ -185,6 +185,26 @@ async def test_a_request_is_held_in_a_small_multiple_of_its_bytes(tmp_path):
     assert not wrong
 
 
+async def test_a_request_leaves_nothing_for_the_collector_of_garbage(tmp_path, small_slices):
+    """Memory in cycles stays until the collector runs, which then holds up the event loop."""
+    wrong = []
+    async with desk(tmp_path) as clients:
+        member_id = await prepare(clients)
+        for name in WORST:
+            await play(clients, worst(name, 3, member_id), version_of(name))
+            request = worst(name, FEW, member_id)
+            gc.collect()
+            gc.disable()
+            try:
+                await play(clients, request, version_of(name))
+                found = gc.collect()
+            finally:
+                gc.enable()
+            if found > FEW / 2:
+                wrong.append(f"{name}: {found} objects")
+    assert not wrong
+
+
 async def test_few_bytes_cannot_ask_for_an_answer_of_any_size(tmp_path):
     """A group that is named thousands of times would be answered as often: the connection ends."""
     settings = {"kwire.response.max.bytes": "1048576"}
