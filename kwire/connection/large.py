@@ -14,10 +14,10 @@ Rules:
 - The memory of all such requests together is bounded (``kwire.budget.large``).
 - A thread does none of this. While a thread runs Python code, the event loop waits for the lock of
   the interpreter whenever it wakes up: a millisecond now and then, and several for each request of
-  another client. A slice takes less (decision 51).
+  another client. A slice takes less (decision 54).
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
 import trio
@@ -144,8 +144,7 @@ async def encode_large(
     work.doomed.insert(0, response)
     codecs = await _codecs(served_by, loading)
     parts = await _done(work, encoded_parts(served_by, codecs, response, header.correlation_id))
-    for thing in _twice(work.doomed):
-        await _done(work, take_apart(thing))
+    await _done(work, _taken_apart(work.doomed))
     size_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
     if size_bytes > work.max_answer_bytes:
         raise ConnectionClosed(
@@ -157,16 +156,17 @@ async def encode_large(
 
 async def free(things: Sequence[object]) -> None:
     """Take apart what a large request has made whose connection has ended."""
-    for thing in _twice(things):
-        for number, _ in enumerate(take_apart(thing), start=1):
-            if number % _PIECES_OF_NOBODY == 0:
-                await trio.lowlevel.checkpoint()
+    for number, _ in enumerate(_taken_apart(things), start=1):
+        if number % _PIECES_OF_NOBODY == 0:
+            await trio.lowlevel.checkpoint()
 
 
-def _twice(things: Sequence[object]) -> Iterator[object]:
-    """All things, and again in the other order: two of them may refer to the same list."""
-    yield from things
-    yield from reversed(things)
+def _taken_apart(things: Sequence[object]) -> Generator[None, None, None]:
+    """Take all things apart, and again in the other order: one may refer to another's parts."""
+    for thing in things:
+        yield from take_apart(thing, keeps=True)
+    for thing in reversed(things):
+        yield from take_apart(thing)
 
 
 def encoded_parts(

@@ -9,6 +9,8 @@ Rules:
 - A list is emptied only if nothing but its message refers to it. Code that keeps a list of a
   request, such as a group that keeps its member's protocols, still has it whole. So have tuples,
   which nobody can empty.
+- With ``keeps`` a list keeps those of its messages to which other things refer. When those have
+  been taken apart, the list is taken apart again.
 - A message itself may be referred to: the caller knows that nobody reads it any more.
 - The collector of cyclic garbage runs after every ``COLLECTED`` elements. It starts by itself when
   1,000 more objects were made than freed; while old objects are freed and other code makes new
@@ -33,14 +35,14 @@ COLLECTED = 2048
 """After so many elements the young objects are collected, which takes some 200 microseconds."""
 
 
-def take_apart(thing: Any) -> Generator[None, None, None]:
+def take_apart(thing: Any, *, keeps: bool = False) -> Generator[None, None, None]:
     """Empty the lists of a message, and those of its parts; or a dict, a set or a list.
 
     It yields after each piece, which takes some 30 microseconds: ``PIECE`` elements, or as many
     elements with lists of their own as take the same time.
     """
     cost, freed = 0, 0
-    for count in _emptied(thing):
+    for count in _emptied(thing, keeps):
         cost += count if count > 1 else _WITH_PARTS
         freed += count
         if freed >= COLLECTED:
@@ -52,12 +54,12 @@ def take_apart(thing: Any) -> Generator[None, None, None]:
             yield
 
 
-def _emptied(thing: Any) -> Iterator[int]:
+def _emptied(thing: Any, keeps: bool) -> Iterator[int]:
     """Empty a thing; give 1 for each element with parts, or PIECE for so many simple elements."""
     if isinstance(type(thing), MessageType):
-        yield from _empty_message(thing)
+        yield from _empty_message(thing, keeps)
     elif type(thing) is list:
-        yield from _empty_list(thing)
+        yield from _empty_list(thing, keeps)
     elif isinstance(thing, dict | set):
         pop = thing.popitem if isinstance(thing, dict) else thing.pop
         while thing:
@@ -66,29 +68,33 @@ def _emptied(thing: Any) -> Iterator[int]:
             yield PIECE
 
 
-def _empty_message(message: Any) -> Iterator[int]:
+def _empty_message(message: Any, keeps: bool) -> Iterator[int]:
     for field in type(message).FIELDS:
         if field.kind is ARRAY:
             items = getattr(message, field.name)
             if type(items) is list and sys.getrefcount(items) <= _OF_A_FIELD:
-                yield from _empty_list(items)
+                yield from _empty_list(items, keeps)
         elif field.kind is STRUCT:
             part = getattr(message, field.name)
             if part is not None and sys.getrefcount(part) <= _OF_A_FIELD:
-                yield from _empty_message(part)
+                yield from _empty_message(part, keeps)
 
 
-def _empty_list(items: list[Any]) -> Iterator[int]:
+def _empty_list(items: list[Any], keeps: bool) -> Iterator[int]:
     if items and not _has_parts(items[-1]):
         while items:
             del items[-PIECE:]
             yield PIECE
         return
+    kept = []
     while items:
         message = items.pop()
         if sys.getrefcount(message) <= _OF_A_VARIABLE:
-            yield from _empty_message(message)
+            yield from _empty_message(message, keeps)
+        elif keeps:
+            kept.append(message)
         yield 1
+    items += kept
 
 
 def _has_parts(item: Any) -> bool:

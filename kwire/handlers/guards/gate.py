@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import PIECE, apart, each, free_in_thread, pieces
+from kwire.handlers.slices import PIECE, apart, each, free_in_slices, pieces
 from kwire.handlers.waiting import Unfinished, Wait, later
 from kwire.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from kwire.protocol.types import ZERO_UUID
@@ -114,8 +114,8 @@ class Gate:
                     count=counts[name],
                 )
             )
-        free_in_thread(counts, work)
-        free_in_thread(found, work)
+        free_in_slices(counts, work)
+        free_in_slices(found, work)
         return found
 
     async def made(
