@@ -89,7 +89,7 @@ async def commit_in_slices(
     image = broker.image
     decided = _checked(await decide(image, context.work), context)
     if validate_only or not decided:
-        free_in_thread(decided, context.work)
+        free_in_slices(decided, context.work)
         return
 
     last: tuple[MetadataImage, Sequence[Change]] | None = (image, decided)
