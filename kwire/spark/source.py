@@ -7,6 +7,7 @@ Rules:
 - A task whose broker doesn't answer gives up after ``RESTART_S``, as the pipeline's own client
   does, and not after the two minutes that are Spark's default. Spark then tries the task again, or
   the batch fails.
+- The connector takes a pattern for a part of a topic's name; a pipeline's is for the whole name.
 - The connector limits a batch by offsets only. A limit in bytes is turned into offsets with the
   average size of an offset: bytes on the broker's disk by offsets between start and end of the log.
   So bytes are as the broker holds them, compressed if the producers compress. Where sizes vary
@@ -43,7 +44,7 @@ def connector_options(source: Source) -> dict[str, str]:
         "kafkaConsumer.pollTimeoutMs": str(int(RESTART_S * 1000)),
     }
     if source.pattern:
-        options["subscribePattern"] = source.pattern
+        options["subscribePattern"] = rf"\A(?:{source.pattern})\z"
     else:
         options["subscribe"] = ",".join(source.topics)
     if source.starting in ("earliest", "latest") or source.starting.lstrip().startswith("{"):

@@ -81,6 +81,7 @@ class Place:
     def _catalog(self) -> dict[str, str]:
         """Of pyiceberg: in a file of SQLite, which stands for any catalog that decides commits."""
         return {
+            "name": "chaos",
             "type": "sql",
             "uri": f"sqlite:///{self.directory}/catalog.db",
             "warehouse": f"file://{self.directory}/lake",
@@ -127,7 +128,7 @@ class Place:
     def _of_catalog(self, columns: list[str]) -> pa.Table | None:
         from pyiceberg.catalog import load_catalog
 
-        catalog = load_catalog("chaos", **self._catalog)
+        catalog = load_catalog(**self._catalog)
         if not catalog.table_exists(PY_TABLE):
             return None
         return catalog.load_table(PY_TABLE).scan(selected_fields=tuple(columns)).to_arrow()
