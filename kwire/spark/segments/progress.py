@@ -148,10 +148,10 @@ def _progress(offsets: dict[Partition, int]) -> Progress:
 
 def _with_gone(found: Progress, start: Progress) -> Progress:
     """The offsets with the topics and partitions that only ``start`` has."""
-    whole: Progress = dict(found)
+    whole = dict(found)
     for topic, entry in start.items():
-        offsets = entry["offsets"] | found.get(topic, _NOTHING)["offsets"]
-        whole[topic] = {**(found.get(topic) or entry), "offsets": offsets}
+        now: Progress = found.get(topic, entry)
+        whole[topic] = now | {"offsets": {**entry["offsets"], **now["offsets"]}}
     return whole
 
 
