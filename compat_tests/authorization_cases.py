@@ -194,7 +194,7 @@ def check(case: Case, admin: Admin, tries: int = 1) -> None:
     """
     for rights, expected in (
         ((), case.denied),
-        (((T, D), (G, D), (X, D)), case.described),
+        (((T, D), (G, D), (X, D), (C, D)), case.described),
         (case.needs, NONE),
     ):
         client, things = Client(admin, admin.bootstrap), admin.things()

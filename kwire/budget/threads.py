@@ -26,8 +26,6 @@ HANDSHAKES = 2
 class Threads:
     """All kinds of threads of one broker.
 
-    - ``coding``: large requests are decoded and large responses encoded, in one thread; whoever has
-      used the threads least comes first.
     - ``checking``: records are decompressed, checked, and compressed anew (``checking``).
     - ``syncing``: one run of fsyncs for each data directory.
     - ``logs``: the logs of partitions are opened, renamed and cut at their start.
@@ -47,7 +45,6 @@ class Threads:
     """
 
     def __init__(self) -> None:
-        self.coding = Lane()
         self.checking = Checking()
         self.syncing = Kind(SYNCING)
         self.logs = Kind(LOGS)
@@ -63,8 +60,7 @@ class Threads:
         self.handshakes = Kind(HANDSHAKES)
 
     def close(self) -> None:
-        """Give up work that no client was promised: large requests, batches to check, metrics."""
-        self.coding.close()
+        """Give up work that no client was promised: batches to check, metrics."""
         self.checking.close()
         self.regexes.close()
         self.telemetry.close()

@@ -17,7 +17,8 @@ Rules:
   ``MAX_TRACEBACK_CHARACTERS`` in all, and ``MAX_TRACEBACK_LINES`` in a text log.
 - Messages with the same format text are written
   at most ``MOST_PER_SECOND`` times a second. The others are counted, and the first message after
-  that second gives their number. Clients therefore can't fill the disk.
+  that second gives their number. Clients therefore can't fill the disk. The lines of the authorizer
+  have limits of their own (``kwire.security.audit_limits``), which count for each client.
 - A rebalance writes three lines while its next request is in progress, so a line has to be cheap.
   Python's logging is told not to look up the caller and the thread, which no line shows, and the
   time is formatted once a second.
@@ -32,6 +33,9 @@ MAX_MESSAGE_CHARACTERS = 1000
 MAX_TRACEBACK_CHARACTERS = 20_000
 MAX_TRACEBACK_LINES = 400
 MOST_PER_SECOND = 200
+
+AUTHORIZER, LOGINS = "kwire.authorizer", "kwire.logins"
+"""The loggers of the audit log. The messages of the first aren't counted here."""
 
 _ESCAPES = {
     code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
@@ -150,6 +154,8 @@ class Sparing(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to write the message. The first of a second says how many were left out."""
+        if record.name == AUTHORIZER:
+            return True
         second = int(record.created)
         with self._lock:
             if second != self._second:
@@ -174,3 +180,15 @@ def begin(
     handler.setFormatter(JsonFormatter(worker) if as_json else LineFormatter(worker))
     level = logging.DEBUG if verbose else logging.INFO
     logging.basicConfig(level=level, handlers=[handler], force=worker is not None)
+
+
+def begin_audit(file: logging.Handler, like: logging.Handler) -> None:
+    """Write the audit log to ``file`` and nowhere else; its lines look as those of ``like``."""
+    file.addFilter(Sparing())
+    file.setFormatter(like.formatter)
+    for name in (AUTHORIZER, LOGINS):
+        audit = logging.getLogger(name)
+        for earlier in audit.handlers[:]:  # those of the supervisor, in a worker
+            audit.removeHandler(earlier)
+        audit.addHandler(file)
+        audit.propagate = False

@@ -19,7 +19,7 @@ import trio
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
 from kwire.connection.connection import Connection
-from kwire.connection.ends import ConnectionClosed, tell
+from kwire.connection.ends import ConnectionClosed, LoginFailed, tell
 from kwire.connection.inbox import READ_BYTES_PER_UNIT, Inbox
 from kwire.connection.outbox import Outbox
 from kwire.connection.poller import Poller
@@ -32,6 +32,8 @@ from kwire.handlers import Route
 from kwire.handlers.context import ConnectionInfo
 from kwire.protocol.frame import MIN_REQUEST_BYTES, RequestHeader
 from kwire.security.listeners import ListenerSecurity
+from kwire.security.login_lines import CERTIFICATE, note_login
+from kwire.security.principal import ANONYMOUS
 from kwire.security.tls import NoPrincipal, reason_of
 
 HANDSHAKE_UNITS = 20
@@ -93,8 +95,9 @@ class SecuredServing(Serving):
         if login.has_news and self.waiting is None:
             login.has_news = False
             if login.failure is not None:
-                raise ConnectionClosed(f"authentication failed: {login.failure}")
+                raise LoginFailed(f"authentication failed: {login.failure}")
             self._info = self._info._replace(principal=login.principal)
+            note_login(self._info, login.mechanism)
             self._inbox.max_bytes = self._max_request_bytes
 
 
@@ -249,8 +252,10 @@ class SecuredConnection(Connection):
         try:
             principal = self._tls.principal(tls_socket.tls)
         except NoPrincipal as error:
-            raise ConnectionClosed(f"authentication failed: {error}") from error
+            raise LoginFailed(f"authentication failed: {error}") from error
         self.info = self.info._replace(principal=principal)
+        if principal != ANONYMOUS:
+            note_login(self.info, CERTIFICATE)
         how = self._broker, self._poller, self._outbox, self._work
         self._serving = Serving(self.info, *how)
         self._poller.newcomers.discard(self)
@@ -281,5 +286,5 @@ class SecuredConnection(Connection):
         self._poller.newcomers.discard(self)
 
 
-def _failed(error: ssl.SSLError) -> ConnectionClosed:
-    return ConnectionClosed(f"the TLS handshake failed: {reason_of(error)}")
+def _failed(error: ssl.SSLError) -> LoginFailed:
+    return LoginFailed(f"the TLS handshake failed: {reason_of(error)}")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
-from kwire.handlers.slices import free_in_thread, pieces
+from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
 from kwire.metadata.partition_change import active_brokers, terms_of
@@ -52,8 +52,8 @@ async def handle(
             allow_replication_factor_change=allowed,
         )
     results = await moves.results(context.work)
-    free_in_thread(moves.outcomes, context.work)
-    free_in_thread(wanted, context.work)
+    free_in_slices(moves.outcomes, context.work)
+    free_in_slices(wanted, context.work)
     return AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=allowed, responses=results
     )

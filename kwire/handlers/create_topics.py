@@ -15,7 +15,7 @@ from kwire.broker.topics import replicas
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices, in_slices
-from kwire.handlers.slices import free_in_thread, pieces
+from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import MOST_CONFIGS, check_number
 from kwire.metadata.controller import (
@@ -58,8 +58,8 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
         await creation.fail(error)
     wait_ms = 0 if creation.mutations is None else creation.mutations.wait_ms()
     results = await creation.results()
-    free_in_thread(creation.outcomes, context.work)
-    free_in_thread(creation.wanted, context.work)
+    free_in_slices(creation.outcomes, context.work)
+    free_in_slices(creation.wanted, context.work)
     return CreateTopicsResponse(throttle_time_ms=wait_ms, topics=results)
 
 
@@ -112,7 +112,7 @@ class _Creation:
             try:
                 self.outcomes[name] = await in_slices(creation.add(wanted), work)
             except RequestTooLarge:
-                free_in_thread(creation.changes, self._context.work)
+                free_in_slices(creation.changes, self._context.work)
                 raise
             except KafkaError as error:
                 self.outcomes[name] = error.to_keep()

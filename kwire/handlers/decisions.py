@@ -21,7 +21,7 @@ import trio
 from kwire.budget.work import SLICE_UNITS
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import free_in_thread
+from kwire.handlers.slices import free_in_slices
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage
 from kwire.metadata.new_partitions import Steps
@@ -89,7 +89,7 @@ async def commit_in_slices(
     image = broker.image
     decided = _checked(await decide(image, context.work), context)
     if validate_only or not decided:
-        free_in_thread(decided, context.work)
+        free_in_slices(decided, context.work)
         return
 
     last: tuple[MetadataImage, Sequence[Change]] | None = (image, decided)
@@ -107,7 +107,7 @@ async def commit_in_slices(
 
 def _checked(changes: Sequence[Change], context: RequestContext) -> Sequence[Change]:
     if len(changes) > MOST_CHANGES:
-        free_in_thread(changes, context.work)
+        free_in_slices(changes, context.work)
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
             f"Excessively large number of changes in one request: {len(changes)}; "

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
-from kwire.handlers.slices import free_in_thread, pieces
+from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
 from kwire.metadata.partition_change import (
@@ -53,7 +53,7 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
     except KafkaError as error:
         return ElectLeadersResponse(error_code=error.code)
     results = await election.results(context.work)
-    free_in_thread(election.outcomes, context.work)
+    free_in_slices(election.outcomes, context.work)
     return ElectLeadersResponse(replica_election_results=results)
 
 

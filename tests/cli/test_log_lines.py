@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from compat_tests.raw_client import RawConnection
 from kwire.cli.log_file import LogFile
 from kwire.cli.log_lines import (
+    AUTHORIZER,
+    LOGINS,
     MAX_MESSAGE_CHARACTERS,
     MAX_TRACEBACK_CHARACTERS,
     MAX_TRACEBACK_LINES,
@@ -21,7 +24,9 @@ from kwire.cli.log_lines import (
     JsonFormatter,
     LineFormatter,
     Sparing,
+    begin_audit,
 )
+from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kwire.testing.process import BrokerFailed, BrokerProcess
 
 PYTHONS = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -250,6 +255,55 @@ def test_a_file_that_cannot_be_opened_stops_the_start(tmp_path: Path) -> None:
     options = ("--log-file", str(tmp_path / "missing" / "kwire.log"))
     with pytest.raises(BrokerFailed, match=r"kwire\.log: cannot write to it: No such file"):
         BrokerProcess(tmp_path / "data", options=options).start()
+
+
+def test_the_audit_log_has_a_file_of_its_own(tmp_path: Path) -> None:
+    """Who is denied something is told there, and what is allowed if that is wanted; no line of it
+    is in the log, and the files rotate like that of the log.
+    """
+    path = tmp_path / "audit.log"
+    options = ("--audit-log-file", str(path), "--audit-allowed", "--log-format", "json")
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin",
+    }
+    with BrokerProcess(tmp_path / "data", settings, options=options) as broker:
+        connection = RawConnection(broker.bootstrap)
+        denied = CreateTopicsRequest(topics=[CreatableTopic(name="orders", num_partitions=1)])
+        connection.ask(denied, 7)
+        connection.close()
+        assert broker.stop() == 0
+    assert "orders" not in broker.log()
+    told = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {one["logger"] for one in told} == {"kwire.authorizer"}
+    assert [one["is_allowed"] for one in told if one["resource_name"] == "orders"] == [False]
+
+
+def test_the_limits_of_the_audit_log_are_its_own() -> None:
+    """The filter for all lines doesn't count them: it couldn't tell one client from another."""
+    sparing = Sparing()
+    made = record(1_700_000_000.5, "Principal = %s")
+    made.name = AUTHORIZER
+    assert all(sparing.filter(made) for _ in range(2 * MOST_PER_SECOND))
+
+
+def test_the_audit_log_of_a_worker_replaces_the_supervisors(tmp_path: Path) -> None:
+    """Each line is in one file."""
+    files = [LogFile(str(tmp_path / name), 1000, 2) for name in ("audit", "audit.worker.1")]
+    like = logging.StreamHandler()
+    like.setFormatter(LineFormatter())
+    audit = logging.getLogger(AUTHORIZER)
+    try:
+        for file in files:
+            begin_audit(file, like)
+        audit.warning("denied")
+    finally:
+        for name in (AUTHORIZER, LOGINS):
+            logging.getLogger(name).handlers.clear()
+            logging.getLogger(name).propagate = True
+        for file in files:
+            file.close()
+    assert [len(Path(file.baseFilename).read_text().splitlines()) for file in files] == [0, 1]
 
 
 def test_lines_of_a_worker_name_it() -> None:

@@ -20,7 +20,7 @@ from kwire.spark.pipeline_file import read_pipeline
 from kwire.spark.progress import Progress
 from kwire.spark.session import CONNECTOR, NoSpark, configuration, jars
 from kwire.spark.settings import DeadLetters, PipelineSettings, SinkSettings, Source
-from kwire.spark.source import connector_options, max_offsets
+from kwire.spark.source import connector_options, consumer_options, max_offsets
 from kwire.spark.storage import LocalStorage
 from kwire.testing import Kafka
 
@@ -75,15 +75,22 @@ def test_check_says_that_the_installed_pyspark_has_no_connector(
         assert bool(told) == bool(said)
 
 
-@pytest.mark.parametrize("action", ["check", "run", "status", "submit-args"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("check", "run", "status", "submit-args", "verify", "compact"),
+        *("expire --older-than 1d", "replay --topic orders", "replay --dead-letters"),
+    ],
+)
 def test_a_wrong_file_is_told_before_spark_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     """Exit code 2, a line for each mistake, and no need for PySpark."""
     assert "pyspark" not in sys.modules
     file = tmp_path / "orders.toml"
     file.write_text('checkpoint = "c"\ntriger = "once"\n[sink]\nkind = "parquet"\n')
-    assert pipeline(action, file) == 2
+    action, *more = command.split()
+    assert pipeline(action, file, *more) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == f"kwire: {file}:1: source.bootstrap_servers: is missing; it has no default"
     assert any(f"{file}:2: triger" in line for line in lines)
@@ -205,6 +212,18 @@ def test_the_options_of_the_connector() -> None:
     assert (options["subscribe"], options["startingOffsets"]) == ("a,b", "earliest")
     assert options["kafka.fetch.max.bytes"] == "5"
     assert options["kafkaConsumer.pollTimeoutMs"] == "60000", "not Spark's two minutes"
+
+
+def test_tasks_wait_for_nothing_where_a_log_ends() -> None:
+    """A fetch that finds nothing comes back at once, and a poll takes what a fetch has brought.
+
+    Client options override both, for a stream as well as for ranges that are read once.
+    """
+    options = connector_options(Source("h:1", ("a",)))
+    assert (options["kafka.fetch.min.bytes"], options["kafka.max.poll.records"]) == ("0", "5000")
+    source = Source("h:1", ("a",), client={"fetch.min.bytes": "1", "max.poll.records": "7"})
+    for options in (connector_options(source), consumer_options(source)):
+        assert (options["kafka.fetch.min.bytes"], options["kafka.max.poll.records"]) == ("1", "7")
 
 
 def test_a_limit_in_bytes_becomes_one_in_offsets() -> None:
