@@ -25,7 +25,7 @@ from kwire.metadata.controller import (
     check_partition_total,
 )
 from kwire.metadata.image import MetadataImage
-from kwire.metadata.new_partitions import at_once
+from kwire.metadata.placement import at_once
 
 
 def replicas(broker: TopicMaker, setting: str = "default.replication.factor") -> int:

@@ -24,7 +24,7 @@ from kwire.handlers.context import RequestContext
 from kwire.handlers.slices import free_in_slices
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage
-from kwire.metadata.new_partitions import Steps
+from kwire.metadata.placement import Steps
 
 MOST_CHANGES = 10_000
 UNITS_PER_REPLICA = 2

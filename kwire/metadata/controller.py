@@ -29,8 +29,7 @@ from kwire.metadata.changes import (
 from kwire.metadata.config_checks import check_configs
 from kwire.metadata.features import CHANGES_VERSION, REPLICATION_LEVEL
 from kwire.metadata.image import ConfigResourceType, MetadataImage, TopicImage
-from kwire.metadata.new_partitions import Steps, assigned, at_once, placed
-from kwire.metadata.placement import Placer
+from kwire.metadata.placement import Placer, Steps, assigned, at_once, placed
 
 MAX_TOPIC_NAME_LENGTH = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000

@@ -18,7 +18,7 @@ from kwire.metadata.controller import (
     delete_topic,
 )
 from kwire.metadata.image import ConfigResourceType
-from kwire.metadata.new_partitions import at_once
+from kwire.metadata.placement import at_once
 
 
 def _created(image, random, name="t", partitions=1, factor=1, **more):
