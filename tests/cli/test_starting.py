@@ -1,11 +1,12 @@
 """``kwire serve`` while it starts: a signal ends it, and its first line may find no reader."""
 
 import os
+import resource
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,15 @@ FIRST = "kwire.scram.first.users"
 USER = "SCRAM-SHA-256=[name=alice,iterations=4096,salt=c2FsdA==,saltedpassword=c2VjcmV0]"
 
 
+@pytest.fixture
+def dumps() -> Iterator[None]:
+    """Dumps are allowed, whatever this process has forbidden itself for a command."""
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, before)
+
+
 @pytest.mark.parametrize(
     ("settings", "is_left"),
     [
@@ -128,7 +138,11 @@ USER = "SCRAM-SHA-256=[name=alice,iterations=4096,salt=c2FsdA==,saltedpassword=c
     ],
 )
 def test_a_broker_with_a_secret_leaves_no_dump_and_no_trace_of_it(
-    tmp_path: Path, settings: dict[str, str], is_left: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    settings: dict[str, str],
+    is_left: bool,
+    dumps: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of whatever kind the secret is; what its file says is on no command line."""
     monkeypatch.setenv("SECRET", "from-outside")
