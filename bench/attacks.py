@@ -13,7 +13,8 @@ import zstandard
 
 from bench.load import ask, frame_of
 from bench.rows.common import create_topic
-from bench.worst_requests import OF_TOPICS, PARTITIONS, WORST, offset_commit, version_of
+from bench.worst_requests import WORST, offset_commit, version_of
+from bench.worst_topic_requests import OF_TOPICS, PARTITIONS
 from kwire.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kwire.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -1,6 +1,6 @@
-"""``python -m bench.hostile`` (``make hostile``): what one hostile client costs its neighbours.
+"""``python -m bench.hostile`` (``make hostile``): what one hostile client costs its neighbors.
 
-Well-behaved clients (``bench.neighbour``) are measured alone, and then beside a client that sends
+Well-behaved clients (``bench.neighbor``) are measured alone, and then beside a client that sends
 one of the requests of ``bench.attacks`` in a loop. Each attack is a row: the 99th percentile and
 the longest wait of a producer and its consumer, the ratio to their wait without the attack, the
 longest wait for a record that is synced and for a new topic, and the broker's memory above its
@@ -39,11 +39,11 @@ STARTS_S = 60
 
 ELSEWHERE = 19
 """The niceness of a program that stands for another machine: it gets the processors that the broker
-and its neighbours leave, and takes none from them."""
+and its neighbors leave, and takes none from them."""
 
 
 class Waits(NamedTuple):
-    """The neighbours' waits in milliseconds, and the broker's additional memory in MB.
+    """The neighbors' waits in milliseconds, and the broker's additional memory in MB.
 
     ``flush_ms`` and ``create_ms`` are the longest waits for a synced record and for a new topic.
     ``request_mb`` is what the attacker's connections send at the same time.
@@ -70,11 +70,11 @@ def at(share: float, values: list[float]) -> float:
     return values[min(int(share * len(values)), len(values) - 1)]
 
 
-def neighbour(broker: MeasuredBroker, seconds: float) -> tuple[Waits, float]:
+def neighbor(broker: MeasuredBroker, seconds: float) -> tuple[Waits, float]:
     """The waits of well-behaved clients for a while, and the broker's peak memory in that time."""
     start_peak(broker.pid)
     run = subprocess.run(
-        [sys.executable, "-m", "bench.neighbour", broker.bootstrap, "neighbour", str(seconds)],
+        [sys.executable, "-m", "bench.neighbor", broker.bootstrap, "neighbor", str(seconds)],
         capture_output=True,
         text=True,
         check=True,
@@ -124,16 +124,16 @@ def under_attack(broker: MeasuredBroker, attack: Attack, directory: Path) -> Ite
 def measured(
     broker: MeasuredBroker, attacks: list[Attack], seconds: float, directory: Path
 ) -> Iterator[tuple[str, Waits]]:
-    """Measure the neighbours alone, then beside each attack."""
-    alone, idle_mb = neighbour(broker, seconds)
+    """Measure the neighbors alone, then beside each attack."""
+    alone, idle_mb = neighbor(broker, seconds)
     yield ALONE, alone
     with busy_processors():
-        yield CONTROL, neighbour(broker, seconds)[0]
+        yield CONTROL, neighbor(broker, seconds)[0]
     for attack in attacks:
         idle_mb = resident_mb(broker.pid)
         try:
             with under_attack(broker, attack, directory) as request_mb:
-                waits, peak = neighbour(broker, seconds)
+                waits, peak = neighbor(broker, seconds)
         except (subprocess.SubprocessError, OSError, RuntimeError):
             broker.kill()  # it doesn't answer any more, or has died of the attack
             broker.start()

@@ -8,7 +8,7 @@ from bench.markdown import table
 
 ALONE = "nobody hostile"
 CONTROL = "nobody hostile, two other programs compute"
-"""What sharing two processors costs the neighbours, without any request of an attacker."""
+"""What sharing two processors costs the neighbors, without any request of an attacker."""
 
 MOST_TIMES = 5.0
 MOST_MS = 100.0

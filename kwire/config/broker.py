@@ -169,7 +169,7 @@ class BrokerConfig(Mapping[str, Value]):
         return list(dict.fromkeys([self.metadata_directory(), *self.data_directories()]))
 
     def advertised_listeners(self) -> list[Listener]:
-        """The addresses to tell clients; empty if unset: then a client gets the one it dialled."""
+        """The addresses to tell clients; empty if unset: then a client gets the one it dialed."""
         name = "advertised.listeners"
         return [parse_listener(name, text) for text in self.strings(name)]
 

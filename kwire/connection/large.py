@@ -12,9 +12,9 @@ Rules:
 - The connection that has used the fewest units gets the next slice (``kwire.budget.work``): a
   client with many large requests does not keep the others waiting.
 - The memory of all such requests together is bounded (``kwire.budget.large``).
-- A thread does none of this. While a thread runs Python code, the event loop waits for the lock of
-  the interpreter whenever it wakes up: a millisecond now and then, and several for each request of
-  another client. A slice takes less (decision 54).
+- No thread decodes or encodes. While a thread runs Python code, it holds the interpreter's lock,
+  and the event loop waits for this lock each time it wakes up: for a millisecond, and several times
+  for each request of another client. A slice holds up the event loop for less time (decision 54).
 """
 
 from collections.abc import Generator, Sequence
@@ -40,8 +40,8 @@ INLINE_ELEMENTS = 2000
 """Up to this many elements are decoded inline, which takes about a millisecond."""
 
 BYTES_PER_BYTE = 32
-"""How much memory one byte of a request of many small elements takes, with all that its handler
-makes of it. A topic of 16 bytes in CreateTopics takes the most."""
+"""How many bytes of memory a request takes for each of its bytes, with the objects that its handler
+makes. Small elements take the most: 16 bytes of a CreateTopics request are a whole topic."""
 
 FETCH_BYTES_PER_BYTE = 4
 """The same for Fetch, which many consumers send, and which waits: their number shouldn't suffer."""
@@ -136,8 +136,9 @@ async def encode_large(
 ) -> PlainAnswer:
     """Encode a response in slices; ConnectionClosed for a response of too many bytes.
 
-    It also notes the response's errors, and frees the objects of the request and of the response.
-    Slices of files don't count: they are not in memory, and ``fetch.max.bytes`` bounds them.
+    This also counts the response's errors for the metrics, and frees the objects of the request and
+    of the response. Records that are sent from files don't count among the bytes: they are not in
+    memory, and ``fetch.max.bytes`` bounds them.
     """
     if stopwatch is not None:
         stopwatch.note_errors(response)

@@ -1,6 +1,6 @@
 """AlterClientQuotas: sets and removes quotas of users, client ids and addresses (KIP-546).
 
-Behaviour: each entity has its own result, and those without an error are changed in one commit.
+Behavior: each entity has its own result, and those without an error are changed in one commit.
 Other brokers follow with the metadata. An address is kept in its usual form; host names aren't
 looked up. UNSUPPORTED_VERSION while the cluster's ``kwire.changes`` is too low. A request with an
 entity of more than ``MOST_PARTS`` parts or values ends the connection.

@@ -1,6 +1,6 @@
 """AlterConfigs: replaces the configs of resources; a config that isn't named is no longer set.
 
-Behaviour: each resource has its own result. A resource that is named twice is refused each time.
+Behavior: each resource has its own result. A resource that is named twice is refused each time.
 """
 
 from kwire.handlers.context import RequestContext

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments: starts or cancels moves of replicas to other brokers (KIP-455).
 
-Behaviour: no replicas cancel the move of a partition. Each partition has its own result; what is
+Behavior: no replicas cancel the move of a partition. Each partition has its own result; what is
 allowed is done in one commit. A partition that is named twice has one result, the last. Version 1
 can refuse another number of replicas (KIP-860). The answer doesn't wait for the end of the moves.
 """

@@ -1,6 +1,6 @@
 """CreateAcls: creates access control entries, all valid ones of a request in one commit.
 
-Behaviour: an entry that exists is no error. An invalid one has an error of its own. Without an
+Behavior: an entry that exists is no error. An invalid one has an error of its own. Without an
 authorizer every entry is SECURITY_DISABLED. The number UNKNOWN (0) ends the connection, and an
 entry with a number that stands for nothing is INVALID_REQUEST, as in Kafka.
 """

@@ -1,6 +1,6 @@
 """CreatePartitions: more partitions for topics, placed by the broker or by the client.
 
-Behaviour: each topic has its own result. A topic that is named twice has one result, an error. All
+Behavior: each topic has its own result. A topic that is named twice has one result, an error. All
 topics whose change is allowed are extended in one commit.
 """
 

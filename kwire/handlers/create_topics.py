@@ -1,6 +1,6 @@
 """CreateTopics: creates topics, each with its own result.
 
-Behaviour: -1 partitions or replicas mean the broker's default; a replica assignment excludes both.
+Behavior: -1 partitions or replicas mean the broker's default; a replica assignment excludes both.
 All allowed topics are created in one commit. A request beyond the limit of one commit is refused
 as a whole (POLICY_VIOLATION). The answer carries a topic's id (version 7) and its configs (version
 5). After the answer, clients can write to the topic.

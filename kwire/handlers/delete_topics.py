@@ -1,6 +1,6 @@
 """DeleteTopics: deletes topics by name, or by id from version 6 on.
 
-Behaviour: a topic is gone when the answer leaves, and its name can be used again at once. The next
+Behavior: a topic is gone when the answer leaves, and its name can be used again at once. The next
 topic of that name has another id. The offsets that groups committed for the topic go with it. A
 topic that is named more than once, by name or id, isn't deleted. All allowed deletions are made in
 one commit.

@@ -1,6 +1,6 @@
 """DescribeDelegationToken: the tokens that the client may see, with their HMACs (KIP-48).
 
-Behaviour: if the request lists owners, the response has only tokens that one of them owns, has
+Behavior: if the request lists owners, the response has only tokens that one of them owns, has
 asked for or may renew. A null list means all tokens, and an empty list none. The guard of the API
 decides which of these tokens the client may see (``kwire.handlers.guards``).
 """

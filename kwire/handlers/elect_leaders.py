@@ -1,6 +1,6 @@
 """ElectLeaders: makes partitions elect a leader, preferred or unclean (KIP-460).
 
-Behaviour: an unclean election is for partitions without a leader. The replica that it elects may
+Behavior: an unclean election is for partitions without a leader. The replica that it elects may
 lack records, or all of them. A request that names no partitions means all, and its answer leaves
 out partitions that need no election.
 """

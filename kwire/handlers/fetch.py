@@ -1,6 +1,6 @@
 """Fetch: reads batches from partitions, and waits for them if there are too few.
 
-Behaviour:
+Behavior:
 
 - A fetch waits until there are ``min_bytes`` or an error, or until ``max_wait_ms`` have passed. An
   append wakes only the fetches that wait for its partition.

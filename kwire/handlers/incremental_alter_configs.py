@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs: sets, deletes, appends to or subtracts from single configs (KIP-339).
 
-Behaviour: each resource has its own result. A resource that is named twice is refused each time.
+Behavior: each resource has its own result. A resource that is named twice is refused each time.
 This API also changes the levels of this broker's loggers (KIP-412).
 """
 

@@ -1,6 +1,6 @@
 """ListOffsets: the first and last offsets of partitions, and the first offset of a time.
 
-Behaviour of the special timestamps: -1 latest (read_committed: the last stable offset), -2
+Behavior of the special timestamps: -1 latest (read_committed: the last stable offset), -2
 earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on local disk (KIP-405:
 the same as earliest), -5 latest in tiered storage and -6 earliest to be uploaded there (neither
 exists: -1). By time: the first record whose timestamp is not smaller, or -1 if there is none. A

@@ -1,6 +1,6 @@
 """OffsetDelete: a tool deletes the committed offsets of a group (KIP-496).
 
-Behaviour: the offset of a topic that members read stays: GROUP_SUBSCRIBED_TO_TOPIC. If the
+Behavior: the offset of a topic that members read stays: GROUP_SUBSCRIBED_TO_TOPIC. If the
 coordinator can't read what members subscribe to, the whole request is NON_EMPTY_GROUP. An offset
 that doesn't exist counts as deleted.
 """

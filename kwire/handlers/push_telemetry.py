@@ -1,6 +1,6 @@
 """PushTelemetry: takes the metrics of a client (KIP-714).
 
-Behaviour: metrics that can't be read are INVALID_RECORD, after which a client pushes no more. A
+Behavior: metrics that can't be read are INVALID_RECORD, after which a client pushes no more. A
 thread of their own decompresses and reads them, so that a client with many metrics delays no other
 client. They may decompress to ``MOST_TIMES`` the bytes that a client may push. The thread gives up
 when the client has gone, and serves the connection first that has used the threads least.

@@ -1,6 +1,6 @@
 """Alters the configs of many resources in one commit, for AlterConfigs and IncrementalAlterConfigs.
 
-Behaviour: each resource has its own result. A resource that is named twice is refused each time.
+Behavior: each resource has its own result. A resource that is named twice is refused each time.
 Resources don't depend on each other, so all changes are decided on one image.
 """
 

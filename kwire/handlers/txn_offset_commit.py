@@ -1,6 +1,6 @@
 """TxnOffsetCommit: a group's next offsets to read, as part of a producer's transaction.
 
-Behaviour: the offsets are pending until the transaction ends. From version 5 on, this request also
+Behavior: the offsets are pending until the transaction ends. From version 5 on, this request also
 adds the group to the transaction; before that, the client must have added it (KIP-890). From
 version 3 on, a member of the group names itself, and gets the errors of OffsetCommit (KIP-447),
 except that a stale epoch is ILLEGAL_GENERATION. Versions before 2 have no

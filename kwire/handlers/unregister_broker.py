@@ -1,6 +1,6 @@
 """UnregisterBroker: a broker leaves the cluster for good (KIP-631).
 
-Behaviour: only a broker that doesn't run leaves. Kafka lets one leave that runs, which stops it; in
+Behavior: only a broker that doesn't run leaves. Kafka lets one leave that runs, which stops it; in
 kwire it would register again. Its replicas stay its replicas, so another broker can take its place.
 """
 

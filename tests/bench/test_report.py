@@ -222,7 +222,7 @@ def test_waits_beside_hostile_clients_are_a_table_and_a_count() -> None:
 
 
 def test_waits_are_also_compared_with_those_beside_programs_that_only_compute() -> None:
-    """On two processors these alone make a neighbour wait for its turn."""
+    """On two processors these alone make a neighbor wait for its turn."""
     alone = {"p50_ms": 0.2, "p99_ms": 1.0, "longest_ms": 3, "more_mb": 0}
     shared = alone | {"p99_ms": 4.0}
     slow = alone | {"p99_ms": 6.0}

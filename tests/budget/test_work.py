@@ -56,7 +56,7 @@ def test_a_host_that_connects_anew_goes_on_where_it_was():
     assert turns.rank(turns.first_units("attacker")) == 9 * CREDIT_UNITS
     turns.leave("attacker", 10 * CREDIT_UNITS - 5)
     assert turns.rank(turns.first_units("attacker")) == 10 * CREDIT_UNITS - 5
-    assert turns.rank(turns.first_units("neighbour")) == 9 * CREDIT_UNITS
+    assert turns.rank(turns.first_units("neighbor")) == 9 * CREDIT_UNITS
 
 
 def test_what_hosts_have_used_is_bounded():

@@ -1,6 +1,6 @@
 """Well-behaved clients, which measure how long they wait beside other clients.
 
-``python -m bench.neighbour HOST:PORT TOPIC SECONDS`` prints JSON: all waits in seconds, by what the
+``python -m bench.neighbor HOST:PORT TOPIC SECONDS`` prints JSON: all waits in seconds, by what the
 clients wait for.
 
 - ``produce`` and ``deliver``: one client writes a record and waits until it is acknowledged and
@@ -61,7 +61,7 @@ def deliveries(bootstrap: str, topic: str, end: float, taken: Waits) -> None:
             answer = decoded(read_frame(producer), record, PRODUCE_VERSION)
             taken["produce"].append(time.perf_counter() - started)
             if answer.responses[0].partition_responses[0].error_code:
-                raise RuntimeError("the neighbour's record is refused")
+                raise RuntimeError("the neighbor's record is refused")
             read_frame(consumer)
             taken["deliver"].append(time.perf_counter() - started)
             offset += 1
@@ -80,7 +80,7 @@ def flushes(bootstrap: str, topic: str, end: float, taken: Waits) -> None:
             answer = decoded(read_frame(producer), record, PRODUCE_VERSION)
             taken["flush"].append(time.perf_counter() - started)
             if answer.responses[0].partition_responses[0].error_code:
-                raise RuntimeError("the neighbour's flushed record is refused")
+                raise RuntimeError("the neighbor's flushed record is refused")
             time.sleep(FLUSH_PAUSE_S)
 
 
@@ -96,7 +96,7 @@ def creations(bootstrap: str, topic: str, end: float, taken: Waits) -> None:
             answer = decoded(read_frame(client), request, CREATE_VERSION)
             taken["create"].append(time.perf_counter() - started)
             if answer.topics[0].error_code:
-                raise RuntimeError("the neighbour's topic can't be created")
+                raise RuntimeError("the neighbor's topic can't be created")
             deletion = DeleteTopicsRequest(topic_names=[name], timeout_ms=60_000)
             client.sendall(frame_of(deletion, DELETE_VERSION))
             read_frame(client)
