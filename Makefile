@@ -46,8 +46,10 @@ SHORT_SECURED := $(addprefix compat_tests/test_,clients.py admin.py)
 CHAOS := $(addprefix compat_tests/test_,moves_between_directories.py cluster_kills.py cluster_chaos.py truncation.py kafka_directory_in_cluster.py)
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
+KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.py pipeline_upkeep.py \
+	dead_letters.py parts.py decode_poisoned.py sinks_topic.py)
 
-.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench access bench-cluster reliability pipelines segments costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench access bench-cluster reliability pipelines segments costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +96,10 @@ spark: $(VENV)/.test ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:
 spark-cluster: $(VENV)/.test bring-etcd ## test PySpark on three kwires and an etcd: reads, writes, transactions, a pipeline with verify (LANE=new FILES=…)
 	$(BIN)/python -m compat_tests.cluster --run \
 		$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) $(or $(FILES),$(CLUSTER_SPARK)) $(ARGS)
+
+spark-kafka: $(VENV)/.test ## test pipelines on a real Apache Kafka 4.3.1: losses, verify and upkeep, dead letters, garbage (LANE=new FILES=…)
+	$(BIN)/python -m compat_tests.apache_kafka --set log.cleaner.backoff.ms=100 --run \
+		$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) $(or $(FILES),$(KAFKA_SPARK)) $(ARGS)
 
 spark-chaos: $(VENV)/.test bring-etcd ## pipelines into each sink while driver, workers and broker are killed, a query while the brokers of a cluster are; takes more than an hour (ARGS="--sink delta --records 100000 --kills 8 --seed 1" LANE=new)
 	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) -m long

@@ -2,7 +2,8 @@
 
 A request is given for a number of elements, so that a test can double it. What is named exists
 where that costs more: ``t`` is a topic of ``PARTITIONS`` partitions, there are ``GROUPS`` groups
-with an offset, and ``big`` is a group with an offset of every partition.
+with an offset, and ``big`` is a group with an offset of every partition. The requests of
+``OF_TOPICS`` name topics that have to be created before, ``name-0`` and so on.
 """
 
 from zlib import crc32
@@ -18,13 +19,18 @@ from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from kwire.protocol.messages.alter_configs import AlterableConfig as ReplacedConfig
 from kwire.protocol.messages.alter_configs import AlterConfigsRequest
 from kwire.protocol.messages.alter_configs import AlterConfigsResource as ReplacedResource
 from kwire.protocol.messages.announce_member import AnnounceMemberRequest, Announcement
 from kwire.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kwire.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kwire.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kwire.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from kwire.protocol.messages.delete_groups import DeleteGroupsRequest
 from kwire.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -49,6 +55,7 @@ from kwire.protocol.messages.describe_transactions import DescribeTransactionsRe
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kwire.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
@@ -103,6 +110,10 @@ from kwire.record.records import BatchBuilder
 
 ALL_APIS = APIS | OWN_APIS
 KEYS = {api.name: key for key, api in ALL_APIS.items()}
+GROUP_CONFIGS = (
+    ("consumer.session.timeout.ms", "50000"),
+    ("consumer.heartbeat.interval.ms", "6000"),
+)
 PARTITIONS = 200
 GROUPS = 300
 
@@ -252,16 +263,24 @@ def _describe_configs(count):
 
 def _alter_configs(count):
     resources = [
-        ReplacedResource(resource_type=ConfigResourceType.GROUP, resource_name=name)
-        for name in _names(count)
+        ReplacedResource(
+            resource_type=ConfigResourceType.GROUP,
+            resource_name=name,
+            configs=[ReplacedConfig(name=key, value=value) for key, value in GROUP_CONFIGS],
+        )
+        for name in _names(count // 3)
     ]
     return AlterConfigsRequest(resources=resources, validate_only=True)
 
 
 def _incremental(count):
     resources = [
-        AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=name)
-        for name in _names(count)
+        AlterConfigsResource(
+            resource_type=ConfigResourceType.GROUP,
+            resource_name=name,
+            configs=[AlterableConfig(name=key, value=value) for key, value in GROUP_CONFIGS],
+        )
+        for name in _names(count // 3)
     ]
     return IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
 
@@ -370,6 +389,36 @@ WORST = {
     ),
 }
 """Requests whose cost grows with the number of their elements."""
+
+OF_TOPICS = ("CreatePartitions", "DeleteTopics")
+
+
+def _one_topic(count):
+    topic = CreatableTopic(name="wide", num_partitions=count, replication_factor=1)
+    return CreateTopicsRequest(topics=[topic], validate_only=True)
+
+
+def _one_assigned_topic(count):
+    assignments = [
+        CreatableReplicaAssignment(partition_index=n, broker_ids=[1]) for n in range(count)
+    ]
+    topic = CreatableTopic(
+        name="wide", num_partitions=-1, replication_factor=-1, assignments=assignments
+    )
+    return CreateTopicsRequest(topics=[topic], validate_only=True)
+
+
+def _more_partitions(count):
+    topic = CreatePartitionsTopic(name="t", count=PARTITIONS + count)
+    return CreatePartitionsRequest(topics=[topic], validate_only=True)
+
+
+IN_ONE = {
+    "CreateTopics, one topic": ("CreateTopics", _one_topic),
+    "CreateTopics, one assigned topic": ("CreateTopics", _one_assigned_topic),
+    "CreatePartitions, one topic": ("CreatePartitions", _more_partitions),
+}
+"""Requests for one thing that consists of many; the API's name and the request."""
 
 CONSTANT = {
     **CONSTANT_OF_ACCESS,

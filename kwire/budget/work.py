@@ -52,7 +52,7 @@ MOST_PAYERS = 1000
 """Of so many users and addresses the broker knows what their ended connections have used."""
 
 LARGE_ANSWER_BYTES = 65_536
-"""A response of so many bytes is encoded in a thread; the bytes beyond them count as held."""
+"""A response of so many bytes is encoded in slices; the bytes beyond them count as held."""
 
 OBJECT_BYTES = 3
 """How many bytes of memory one byte of a message takes while it is an object, roughly."""
@@ -144,7 +144,7 @@ class Work:
     - ``used_units``: what the requests have cost so far.
     - ``thread_units``: what they have cost in the threads that open batches; None before the first.
     - ``is_large``: whether the request in hand has needed more than one slice, or has a large
-      response. Then a thread encodes the response.
+      response. Then the response is encoded in slices.
     - ``max_answer_bytes``: the setting ``kwire.response.max.bytes``.
     - ``is_gone``: says whether the connection has ended; a thread may ask.
     - ``outlives_client``: whether the request in hand is carried out even then. A producer with
@@ -152,8 +152,8 @@ class Work:
     - ``is_exempt``: whether quotas don't count the request in hand.
     - ``in_threads_units``: what threads have spent on it, since somebody set this to 0.
     - ``held_bytes``: the memory of a large request and of its response, while they are objects.
-    - ``doomed``: large objects that nobody needs when the response is made. The thread that encodes
-      the response frees them, piece by piece.
+    - ``doomed``: large objects that nobody needs when the response is made. They are freed in
+      slices after the response has been encoded.
     """
 
     __slots__ = (

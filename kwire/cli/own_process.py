@@ -47,7 +47,7 @@ collection of the middle generation looks at all objects since the last one of i
 
 SWITCH_INTERVAL_S = 0.0001
 """How long a thread may run Python code while the event loop is ready. Python's default of 5 ms
-would be added to every request of every client while a thread decodes one large request."""
+would be added to every request of every client while a thread decompresses, compiles or imports."""
 ENDS_WITH_STDIN = "KWIRE_ENDS_WITH_STDIN"
 STOP_TIMEOUT_S = 30.0
 """How long a broker without its parent process may take for a clean stop."""

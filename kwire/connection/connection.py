@@ -381,8 +381,7 @@ class Connection:
         self._rest.end(self, self._work)
         self._poller.arriving.forget(self)
         if self._work.is_large and self._work.doomed:
-            threads = self._broker.threads.housekeeping
-            self._poller.start_task(partial(free, self._work.doomed, threads))
+            self._poller.start_task(partial(free, self._work.doomed))
         self._work.end_request()
         self._watch.end(self)
         self._outbox.clear()

@@ -81,7 +81,7 @@ def _filter(one: DeleteAclsFilter) -> AclFilter | KafkaError:
     try:
         check_filter(wanted)
     except KafkaError as error:
-        return error
+        return error.to_keep()
     return wanted
 
 

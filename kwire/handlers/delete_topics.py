@@ -98,7 +98,13 @@ class _Deletion:
         if self.mutations is not None:
             await self._count(self.mutations, found, image, work)
         doomed = [topic_id for topic_id, result in found.items() if not result.error_code]
-        return [change for topic_id in doomed for change in delete_topic(image, topic_id)]
+        changes: list[Change] = []
+        for piece in pieces(doomed):
+            if work.spend(len(piece) // 2):
+                await work.next_slice()
+            for topic_id in piece:
+                changes += delete_topic(image, topic_id)
+        return changes
 
     async def _count(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import PIECE, free_in_thread, pieces
+from kwire.handlers.slices import PIECE, free_in_slices, pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -49,7 +49,7 @@ async def _handle(request: OffsetDeleteRequest, context: RequestContext) -> Offs
             answer.partitions.append(partition)
             if not code:
                 wanted.append((topic.name, partition))
-    free_in_thread(wanted, work)
+    free_in_slices(wanted, work)
     try:
         await _delete(request.group_id, wanted, context)
     except KafkaError as error:

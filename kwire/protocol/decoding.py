@@ -10,6 +10,8 @@ Rules of the generated code:
 - All arrays of a message together hold at most ``room`` elements. The number of bytes alone is too
   weak a limit: a struct of two bytes becomes an object of a hundred bytes. Beyond ``room`` the
   decoder raises ``TooManyElements``, and the caller may decode again with more room.
+- A decoder in pieces is a generator. It yields after every ``PIECE`` elements, and returns what the
+  decoder at once returns.
 - The decoder raises only ``MalformedRequest`` and its subclass ``TooManyElements``. A read beyond
   the end raises ``struct.error`` or IndexError inside, which the decoder turns into
   ``MalformedRequest``.
@@ -56,16 +58,20 @@ RUNTIME = {
 }
 
 
-def generate_decoder(message: type[Message], version: int) -> Any:
+PIECE = 32
+"""How many elements a decoder in pieces reads at a time, which takes some 25 microseconds."""
+
+
+def generate_decoder(message: type[Message], version: int, *, in_pieces: bool = False) -> Any:
     """Generate the function ``decode(buffer, position, room) -> (message, position)``."""
-    return DecoderWriter(message, version).function()
+    return DecoderWriter(message, version, in_pieces).function()
 
 
 class DecoderWriter(SourceWriter):
     """Writes the decoder of one message in one version."""
 
-    def __init__(self, message: type[Message], version: int) -> None:
-        super().__init__(message, version)
+    def __init__(self, message: type[Message], version: int, in_pieces: bool) -> None:
+        super().__init__(message, version, PIECE if in_pieces else 0)
         self.namespace.update(RUNTIME)
         self.run: list[tuple[str, str, int]] = []  # (target, struct code, size), to be read
 
@@ -75,6 +81,7 @@ class DecoderWriter(SourceWriter):
             with self.block("try:"):
                 self.emit("end = len(buffer)")
                 self.emit("p = position")
+                self.begin_pieces()
                 name = self.read_struct(self.message, "")
                 self.flush()
                 self.emit(f"return {name}, p")
@@ -82,7 +89,7 @@ class DecoderWriter(SourceWriter):
                 self.emit(f"raise MalformedRequest('{self.label} is cut short') from error")
             with self.block("except NOT_TEXT as error:"):
                 self.emit(f"raise MalformedRequest('{self.label}: text is not UTF-8') from error")
-        filename = f"<decoder of {self.message.__module__} {self.label}>"
+        filename = f"<decoder{self.suffix} of {self.message.__module__} {self.label}>"
         return compile_function("\n".join(self.lines), "decode", filename, self.namespace)
 
     def flush(self, length: str = "") -> None:
@@ -235,15 +242,29 @@ class DecoderWriter(SourceWriter):
                 item = self.unique("item")
                 self.read_primitive(element, item, f"{path}[]", nullable=False)
             self.emit(f"{items}.append({item})")
+            self.end_element()
 
     def read_fixed_elements(self, element: Kind, target: str) -> None:
-        """Read ``n`` values of fixed size by one call."""
-        self.emit(f"q = p + n * {element.size}")
+        """Read ``n`` values of fixed size by one call, or by one call for each piece."""
+        if not self.piece:
+            self.emit(f"{target} = {self.fixed_elements(element)}")
+            self.emit(f"p += n * {element.size}")
+            return
+        items, stop = self.unique("items"), self.unique("stop")
+        self.emit(f"{target} = {items} = []")
+        self.emit(f"{stop} = n")
+        with self.block(f"while {stop}:"):
+            self.emit(f"n = {stop} if {stop} < {self.piece} else {self.piece}")
+            self.emit(f"{items} += {self.fixed_elements(element)}")
+            self.emit(f"p += n * {element.size}")
+            self.emit(f"{stop} -= n")
+            self.emit("yield")
+
+    def fixed_elements(self, element: Kind) -> str:
+        """The source of a list of the next ``n`` values of fixed size."""
         if element is uuid:
-            self.emit(f"{target} = [bytes(buffer[i : i + 16]) for i in range(p, q, 16)]")
-        else:
-            self.emit(f"{target} = list(unpack_from('>%d{element.code}' % n, buffer, p))")
-        self.emit("p = q")
+            return "[bytes(buffer[i : i + 16]) for i in range(p, p + n * 16, 16)]"
+        return f"list(unpack_from('>%d{element.code}' % n, buffer, p))"
 
     def read_tagged_fields(self, name: str, fields: list[Field], path: str) -> None:
         """Read the tagged fields at the end of a struct; unknown ones are skipped."""

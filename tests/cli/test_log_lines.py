@@ -18,6 +18,8 @@ from kwire.cli.log_lines import (
     AUTHORIZER,
     LOGINS,
     MAX_MESSAGE_CHARACTERS,
+    MAX_TRACEBACK_CHARACTERS,
+    MAX_TRACEBACK_LINES,
     MOST_PER_SECOND,
     JsonFormatter,
     LineFormatter,
@@ -79,6 +81,35 @@ def test_a_long_message_is_cut() -> None:
     line = LineFormatter().format(record(1_700_000_000.0, "group %s", "g" * 32_000))
     assert len(line) < MAX_MESSAGE_CHARACTERS + 150
     assert line.endswith("… (31006 more characters)")
+
+
+@pytest.mark.parametrize("text", ["\n" * 1_000_000, "x" * 1_000_000, "\x1b\n" * 500_000])
+def test_a_long_traceback_is_cut(text: str) -> None:
+    """An exception's text may come from a client; the end of the traceback stays."""
+    made = record(1_700_000_000.0, "broken")
+    try:
+        try:
+            raise ValueError(text)
+        except ValueError as error:
+            raise KeyError("why") from error
+    except KeyError:
+        made.exc_info = sys.exc_info()
+    line = LineFormatter().format(made)
+    assert line.count("\n") < MAX_TRACEBACK_LINES + 5
+    assert len(line) < 6 * MAX_TRACEBACK_CHARACTERS
+    assert line.endswith("    KeyError: 'why'")
+    exception = json.loads(JsonFormatter().format(made))["exception"]
+    assert len(exception) < MAX_TRACEBACK_CHARACTERS + 100
+    assert exception.endswith("KeyError: 'why'")
+
+
+def test_long_fields_are_cut() -> None:
+    """Those of the audit log have names of clients."""
+    made = record(1_700_000_000.0, "denied")
+    made.fields = {"topic": "t" * 1_000_000, "count": 3}
+    found = json.loads(JsonFormatter().format(made))
+    assert found["count"] == 3
+    assert len(found["topic"]) < MAX_MESSAGE_CHARACTERS + 50
 
 
 def test_a_kind_of_message_is_written_so_many_times_a_second() -> None:

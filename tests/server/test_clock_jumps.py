@@ -1,4 +1,4 @@
-"""Every timer of a running server under every kind of jump of its clocks.
+"""Timers of a running server under every kind of jump of its clocks.
 
 The promise: a date that is set back stops nothing, one that is set ahead ends nothing before its
 time, and after the machine's sleep all that has become due is done by the next tick. What Kafka
@@ -231,6 +231,18 @@ async def old_records(bench: Bench) -> Fired:
     return lambda: log.log_start_offset == 1
 
 
+async def old_segment(bench: Bench) -> Fired:
+    """segment.ms: the next record after that time begins a segment, by the date."""
+    bench.append()
+    log = bench.broker.partition("t", 0).log
+
+    def is_rolled() -> bool:
+        bench.append()
+        return len(log.segments) > 1
+
+    return is_rolled
+
+
 async def silent_member(bench: Bench) -> Fired:
     """session.timeout.ms: a member that isn't heard is out."""
     await bench.broker.groups.ensure_topic()
@@ -354,6 +366,31 @@ async def test_retention_by_timestamps_follows_the_date(
         assert fired() is goes
 
     await with_bench(tmp_path, test, SETTINGS | {"log.retention.ms": str(DAY_MS)})
+
+
+@pytest.mark.parametrize(
+    ("step_ms", "passed_ms", "is_rolled"),
+    [
+        (BACK_AN_HOUR, DAY_MS, False),
+        (BACK_AN_HOUR, DAY_MS + 2 * HOUR_MS, True),
+        (AHEAD_A_WEEK, 0, True),
+        (0, WEEK_MS, True),
+        (0, HOUR_MS, False),
+    ],
+    ids=["back", "back, later", "ahead", "sleep", "nothing"],
+)
+async def test_a_segment_is_rolled_by_the_date(
+    tmp_path: Path, step_ms: int, passed_ms: int, is_rolled: bool
+) -> None:
+    """Its age is told by its records' timestamps, which are dates."""
+
+    async def test(bench: Bench) -> None:
+        fired = await old_segment(bench)
+        bench.clock.set_date(step_ms)
+        bench.clock.pass_time(passed_ms)
+        assert fired() is is_rolled
+
+    await with_bench(tmp_path, test, SETTINGS | {"log.roll.ms": str(DAY_MS)})
 
 
 @pytest.mark.parametrize("jump", ["back", "ahead", "sleep"])

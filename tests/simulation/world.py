@@ -194,6 +194,10 @@ class Node:
         else:
             self.kill()
 
+    def close(self) -> None:
+        """Close the files of the process."""
+        self._machine.kill()
+
     @property
     def is_down(self) -> bool:
         """Whether no process runs."""
@@ -299,6 +303,11 @@ class World:
         self.network.heal()
         self.start_all()
 
+    def close(self) -> None:
+        """Close all brokers' files when the run is over: an error's frames keep these alive."""
+        for node in self.nodes.values():
+            node.close()
+
 
 Scenario = Callable[[World], Awaitable[None]]
 
@@ -335,9 +344,18 @@ def simulate(
             trio.run(run, clock=MockClock(autojump_threshold=0), strict_exception_groups=True)
     except BaseException as error:
         tail = "\n".join(world.notes[-60:])
-        error.add_note(f"{tail}\nto repeat this run: pytest tests/simulation --seed {seed}")
+        error.add_note(f"{tail}\nto repeat this run: {_again(seed)}")
         raise
+    finally:
+        world.close()
     return world.notes
+
+
+def _again(seed: int) -> str:
+    """The command that repeats this run, of this test."""
+    test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" (")[0]
+    hashes = os.environ.get("PYTHONHASHSEED", "random")
+    return f"PYTHONHASHSEED={hashes} pytest '{test}' --seed {seed}"
 
 
 def _note_time() -> None:
