@@ -49,7 +49,7 @@ CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transaction
 KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.py pipeline_upkeep.py \
 	dead_letters.py parts.py decode_poisoned.py sinks_topic.py)
 
-.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines segments costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench access bench-cluster reliability pipelines segments costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -128,8 +128,11 @@ compiled-compat: build/compiled/.built
 bench: $(VENV)/.test ## measure kwire and Apache Kafka 4.3.1 in one table (KAFKA=no: only kwire)
 	$(BIN)/python -m bench $(ARGS)
 
-bench-tls: $(VENV)/.test ## measure produce, fetch and handshakes over TLS 1.3, kwire and Apache Kafka (KAFKA=no: only kwire)
+bench-tls: $(VENV)/.test ## measure produce, fetch and handshakes over TLS 1.3, kwire and Apache Kafka in turns (KAFKA=no: only kwire; ARGS=--publish)
 	$(BIN)/python -m bench.tls $(ARGS)
+
+access: $(VENV)/.test ## measure what the authorizer, quotas and the audit log cost a request (ARGS=--publish)
+	$(BIN)/python -m bench.access $(ARGS)
 
 bench-cluster: $(VENV)/.test bring-etcd ## measure three brokers on an etcd, and two workers against one (ARGS="--only metadata")
 	$(BIN)/python -m bench.cluster $(ARGS)

@@ -1,4 +1,4 @@
-"""What security costs a request: the authorizer and quotas (``python -m bench.access``).
+"""``make access``: what security costs a request, by the authorizer, quotas and the audit log.
 
 - A check on the way of a record, with 10,000 ACLs: an answer that is known, and a new one.
 - Quotas while there is none: the look that a request takes.
@@ -6,6 +6,7 @@
 - The audit log: a fetch that is allowed or denied, without lines for it and with them.
 """
 
+import argparse
 import tempfile
 import timeit
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
+from bench.publish import markdown_table, publish_part
 from bench.usage import cpu_seconds
 from compat_tests.raw_client import RawConnection
 from kwire.config.authorizer import STANDARD_AUTHORIZER
@@ -30,6 +32,9 @@ from kwire.security.authorizer import Authorizer
 from kwire.security.principal import Principal
 from kwire.testing.process import BrokerProcess
 
+HEAD = ("what", "µs")
+BEGIN = "<!-- access: made by `make access ARGS=--publish` -->\n"
+END = "<!-- end of access -->\n"
 ACLS, CHECKS, REQUESTS = 10_000, 200_000, 10_000
 AUTHORIZER = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
@@ -147,11 +152,18 @@ def _cost(pid: int, ask: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Measure, and show the table."""
-    table = Table("what", "µs")
-    for what, microseconds in {**checks(), **requests(), **audits()}.items():
-        table.add_row(what, f"{microseconds:.2f}")
+    """Measure, and show or publish the table."""
+    parser = argparse.ArgumentParser(prog="bench.access", description="the cost of security")
+    parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
+    options = parser.parse_args()
+    measured = {**checks(), **requests(), **audits()}
+    rows = [(what, f"{microseconds:.2f}") for what, microseconds in measured.items()]
+    table = Table(*HEAD)
+    for row in rows:
+        table.add_row(*row)
     Console().print(table)
+    if options.publish:
+        publish_part(markdown_table([HEAD, *rows]), BEGIN, END)
 
 
 if __name__ == "__main__":
