@@ -150,7 +150,7 @@ def _with_gone(found: Progress, start: Progress) -> Progress:
     """The offsets with the topics and partitions that only ``start`` has."""
     whole = dict(found)
     for topic, entry in start.items():
-        now: Progress = found.get(topic) or entry
+        now: Progress = found[topic] if topic in found else entry  # noqa: SIM401
         whole[topic] = now | {"offsets": {**entry["offsets"], **now["offsets"]}}
     return whole
 
