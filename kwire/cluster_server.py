@@ -13,6 +13,7 @@ from uuid import UUID
 
 import trio
 
+from kwire.broker.elsewhere import MOVED, note_store
 from kwire.broker.membership import Membership
 from kwire.broker.own_replicas import (
     known_directories,
@@ -36,9 +37,6 @@ from kwire.metadata.image import BrokerImage, ConfigResourceType, MetadataImage
 from kwire.metadata.store import Member, MetadataStore, RevisionConflict, StoreUnusable
 from kwire.metadata.topic_terms import CLUSTER_WIDE
 from kwire.server import KAFKA_METADATA, Server, StartError
-
-MOVED = f"{FILE_NAME}.moved"
-"""What the metadata of a broker that was alone is called once the cluster has it."""
 
 
 class ClusterServer(Server):
@@ -200,7 +198,17 @@ class ClusterServer(Server):
             ),
         )
         say_what_is_lost(image, node_id)
+        await self._starting.run(self._note_store)
         return image
+
+    def _note_store(self) -> None:
+        """Note in the directory where its metadata is; StartError. A worker's are in it."""
+        address, directory = self.config[SETTING], self.config.metadata_directory()
+        try:
+            if address is not None:
+                note_store(directory, str(address), self._disk)
+        except OSError as error:
+            raise StartError(f"cannot write to {directory}: {error}") from error
 
     def _endpoints(self) -> tuple[tuple[str, str, int], ...]:
         """Where clients and other brokers reach this one: the advertised address, or the bound."""

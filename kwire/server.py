@@ -159,13 +159,16 @@ class Server:
         self._stop.set()
 
     def _plan_takeover(self) -> None:
-        """Look for Apache Kafka's data in the directories; StartError if it can't be used."""
+        """Look for the data of Apache Kafka or a cluster; StartError if they can't be used."""
         is_planned, self._is_takeover_planned = self._is_takeover_planned, True
         directories = self.config.all_directories()
         if is_planned or not any(map(self._has_files, directories)):
             return
+        from kwire.broker.elsewhere import kept_elsewhere
         from kwire.broker.takeover import TakeoverError, plan_takeover
 
+        if (why := kept_elsewhere(self.config.metadata_directory())) is not None:
+            raise StartError(why)
         try:
             self._takeover = plan_takeover(directories, self.config.integer("node.id"))
         except TakeoverError as error:

@@ -4,7 +4,7 @@ Rules:
 
 - Idempotent producers, one for each partition, write all the time.
 - After the kills each acknowledged record is there once, in order; else AssertionError.
-- A pause is the longest time without an answer from any of some partitions. No time is judged.
+- A pause is the longest time without an answer from any of some partitions.
 """
 
 import time
@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -31,6 +32,21 @@ RECORD_BYTES = 100
 WAIT_S = 60.0
 SETTINGS = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300"}
 """Short sessions, so that an outage of etcd is longer than they are."""
+
+CREATED_S = 2.0
+"""The bar of P11 until a topic is created."""
+
+
+class Bars(NamedTuple):
+    """The bars of what the end of a controller costs, in seconds."""
+
+    created: float | None = None
+    others: float | None = None
+    own: float | None = None
+
+
+KILLED = Bars(created=1.0, own=1.5)
+RESTARTED = Bars(others=0.3)
 
 LOYAL = {"metadata.recovery.strategy": "none"}
 """Settings of a client that keeps to the brokers it knows when it reaches none of them. By default
@@ -104,14 +120,16 @@ class Load:
         wait_until(answered, timeout_s=WAIT_S, what=f"answers for {TOPIC} {list(partitions)}")
         return time.monotonic() - began_s
 
-    def pause(self, what: str, partitions: Sequence[int], since_s: float) -> Number:
+    def pause(
+        self, what: str, partitions: Sequence[int], since_s: float, bar: float | None = None
+    ) -> Number:
         """The longest time that one of these partitions had no answer since then."""
         longest_s = 0.0
         for index in partitions:
             times_s = [at_s for at_s in self.writers[index].answered_s if at_s > since_s]
             gaps_s = (after - before for before, after in pairwise([since_s, *times_s]))
             longest_s = max(longest_s, *gaps_s)
-        return Number(what, longest_s, "s")
+        return Number(what, longest_s, "s", bar)
 
     def check(self, bootstrap: str) -> None:
         """After the end: every acknowledged record is there once, in order."""
@@ -183,8 +201,8 @@ class ClusterTrial:
                 wait_until(lambda b=broker: sorted(leaders(b.bootstrap)) == [1, 1, 2, 2, 3, 3])  # type: ignore[misc]
             self.led = leaders(cluster.bootstrap)
             with Load(cluster.bootstrap, len(self.led)) as self.load:
-                yield from self.controller("P3 controller killed", BrokerProcess.kill)
-                yield from self.controller("P4 controller restarted", BrokerProcess.stop)
+                yield from self.controller("P3 controller killed", BrokerProcess.kill, KILLED)
+                yield from self.controller("P4 controller restarted", BrokerProcess.stop, RESTARTED)
                 yield from self.etcd_leader()
                 yield from self.etcd_stopped(outage_s)
             for writer in self.load.writers:
@@ -211,11 +229,13 @@ class ClusterTrial:
         for broker in self._running():
             wait_until(lambda b=broker: leaders(b.bootstrap) == self.led, what="all leaders")  # type: ignore[misc]
 
-    def _created(self, what: str, bootstrap: str) -> Number:
+    def _created(self, what: str, bootstrap: str, bar: float | None = None) -> Number:
         self._topics += 1
-        return Number(what, create_topic(bootstrap, f"more-{self._topics}"), "s")
+        return Number(what, create_topic(bootstrap, f"more-{self._topics}"), "s", bar)
 
-    def controller(self, name: str, end: Callable[[BrokerProcess], object]) -> Iterator[Number]:
+    def controller(
+        self, name: str, end: Callable[[BrokerProcess], object], bars: Bars
+    ) -> Iterator[Number]:
         """P3, P4: the controller ends; another one takes over, and it comes back."""
         node_id = self.controller_id()
         broker = self.cluster.brokers[node_id]
@@ -224,12 +244,14 @@ class ClusterTrial:
         rest = [index for index in range(len(self.led)) if index not in own]
         began_s = time.monotonic()
         end(broker)
-        yield self._created(f"{name}: until a topic is created", ",".join(others))
+        yield self._created(f"{name}: until a topic is created", ",".join(others), bars.created)
         self.load.wait(rest)
         broker.restart()
         self.load.wait(own)
-        yield self.load.pause(f"{name}: pause of other brokers' partitions", rest, began_s)
-        yield self.load.pause(f"{name}: pause of its own until it is back", own, began_s)
+        what = f"{name}: pause of other brokers' partitions"
+        yield self.load.pause(what, rest, began_s, bars.others)
+        what = f"{name}: pause of its own until it is back"
+        yield self.load.pause(what, own, began_s, bars.own)
         self._wait_until_led()
 
     def etcd_leader(self) -> Iterator[Number]:
@@ -237,7 +259,8 @@ class ClusterTrial:
         began_s = time.monotonic()
         leader = self.cluster.etcd.leader
         leader.kill()
-        yield self._created("P11 etcd's leader killed: until a topic is created", self.bootstrap)
+        what = "P11 etcd's leader killed: until a topic is created"
+        yield self._created(what, self.bootstrap, CREATED_S)
         everything = range(len(self.led))
         self.load.wait(everything)
         yield self.load.pause("P11 etcd's leader killed: pause", everything, began_s)
@@ -262,7 +285,7 @@ class ClusterTrial:
             member.start()
         for member in members:
             member.wait_ready()
-        yield self._created(f"{what}: until a topic is created", self.bootstrap)
+        yield self._created(f"{what}: until a topic is created", self.bootstrap, CREATED_S)
         self._wait_until_led()
 
     @property

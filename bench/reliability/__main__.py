@@ -23,8 +23,8 @@ from bench.reliability.catalogue import GROUPS, NAMES, Group, Scenario
 from bench.reliability.checks import check_equal, outcome
 from bench.reliability.clusters import KAFKA, KWIRE, REPLICAS
 from bench.reliability.kept import Kept, read
-from bench.reliability.scenarios import PARTITIONS, Scenarios
-from bench.reliability.table import outcomes, table
+from bench.reliability.scenarios import PARTITIONS, Scenarios, Seen
+from bench.reliability.table import BROKE_OFF, outcomes, table
 from bench.rows.common import NotHere
 
 PAGE = ROOT / "docs" / "RELIABILITY.md"
@@ -84,10 +84,14 @@ class Run:
         """One scenario, under a load of its own."""
         seen = []
         trial = scenarios.trial
-        with scenarios.new_load() as load:
-            for one in scenario(scenarios):
-                self._say(f"{system}, {one.scenario}: {one.what}: {one.seconds:.2f} s")
-                seen.append(one)
+        try:
+            with scenarios.new_load() as load:
+                for one in scenario(scenarios):
+                    self._say(f"{system}, {one.scenario}: {one.what}: {one.seconds:.2f} s")
+                    seen.append(one)
+        except AssertionError:
+            self.kept.add(system, name, [*seen, Seen(name, BROKE_OFF, 0.0)], None)
+            raise
         for writer in load.writers:
             writer.settle()
         found = outcome(trial, load)

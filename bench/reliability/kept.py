@@ -23,16 +23,23 @@ class Kept:
     outcomes: dict[str, dict[str, Outcome]] = field(default_factory=dict)
     machine: str = ""
 
-    def add(self, system: str, scenario: str, seen: list[Seen], outcome: Outcome) -> None:
-        """Keep what one scenario has shown on one system, in place of what it had shown before."""
+    def add(self, system: str, scenario: str, seen: list[Seen], outcome: Outcome | None) -> None:
+        """Keep what one scenario has shown on one system, in place of what it had shown before.
+
+        One that broke off has no outcome.
+        """
         self.seen.setdefault(system, {})[scenario] = seen
-        self.outcomes.setdefault(system, {})[scenario] = outcome
+        outcomes = self.outcomes.setdefault(system, {})
+        if outcome is None:
+            outcomes.pop(scenario, None)
+        else:
+            outcomes[scenario] = outcome
 
     def take(self, newer: "Kept") -> None:
         """Keep everything that another run has measured."""
         for system, scenarios in newer.seen.items():
             for scenario, seen in scenarios.items():
-                self.add(system, scenario, seen, newer.outcomes[system][scenario])
+                self.add(system, scenario, seen, newer.outcomes[system].get(scenario))
         self.machine = newer.machine or self.machine
 
     def write(self, file: Path = FILE) -> None:
@@ -42,7 +49,7 @@ class Kept:
             rows[system] = {
                 scenario: {
                     "seconds": [[one.what, round(one.seconds, 4)] for one in seen],
-                    "outcome": list(self.outcomes[system][scenario]),
+                    "outcome": list(self.outcomes[system].get(scenario, ())),
                 }
                 for scenario, seen in scenarios.items()
             }
@@ -59,5 +66,5 @@ def read(file: Path = FILE) -> Kept:
     for system, scenarios in rows.items():
         for scenario, row in scenarios.items():
             seen = [Seen(scenario, what, seconds) for what, seconds in row["seconds"]]
-            kept.add(system, scenario, seen, Outcome(*row["outcome"]))
+            kept.add(system, scenario, seen, Outcome(*row["outcome"]) if row["outcome"] else None)
     return kept

@@ -24,6 +24,12 @@ BARS_S = {
 }
 """The bar of the 95th percentile of kwire's trials."""
 
+SHARES = {("P5", "the whole round"): 0.2}
+"""Bars that are a part of what Apache Kafka takes in the same run."""
+
+BROKE_OFF = "broke off"
+"""What a scenario has to show that ended before its time; its seconds say nothing."""
+
 FAULTS = {
     "P1": "a leader gets SIGKILL",
     "P2": "a leader is frozen for 30 s",
@@ -58,19 +64,28 @@ def table(seen: Mapping[str, Sequence[Seen]]) -> str:
         "| --- | --- | --- | ---: | ---: | ---: | --- |",
     ]
     for key in sorted(keys, key=lambda k: (_number(k[0]), k[1])):
-        scenario, what = key
         times = {
             name: [one.seconds for one in rows if (one.scenario, one.what) == key]
             for name, rows in seen.items()
         }
-        own = times.get(KWIRE, [])
-        bar = BARS_S.get(key)
-        verdict = ""
-        if bar is not None and own:
-            verdict = "met" if percentile(own, 0.95) <= bar else "not met"
-        cells = [scenario, FAULTS[scenario], what, shown(own), shown(times.get(KAFKA, []))]
-        lines.append(f"| {' | '.join([*cells, '' if bar is None else f'≤ {bar:g}', verdict])} |")
+        lines.append(_row(key, times.get(KWIRE, []), times.get(KAFKA, [])))
     return "\n".join(lines)
+
+
+def _row(key: tuple[str, str], own: Sequence[float], kafkas: Sequence[float]) -> str:
+    """The row of one figure, with kwire's trials and Apache Kafka's."""
+    scenario, what = key
+    if what == BROKE_OFF:
+        cells = [BROKE_OFF if times else "" for times in (own, kafkas)]
+        verdict = "not met" if own else ""
+        return f"| {scenario} | {FAULTS[scenario]} | | {' | '.join(cells)} | | {verdict} |"
+    bar, verdict = BARS_S.get(key), ""
+    if key in SHARES and kafkas:
+        bar = SHARES[key] * percentile(kafkas, 0.5)
+    if bar is not None and own:
+        verdict = "met" if percentile(own, 0.95) <= bar else "not met"
+    cells = [scenario, FAULTS[scenario], what, shown(own), shown(kafkas)]
+    return f"| {' | '.join([*cells, '' if bar is None else f'≤ {bar:.3g}', verdict])} |"
 
 
 def outcomes(found: Mapping[str, Mapping[str, Outcome]]) -> str:

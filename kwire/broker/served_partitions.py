@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_UNCLEAN = (
+    "%s is led by a replica that may lack records (unclean election): records from offset %d on, "
+    "which were acknowledged before, are lost"
+)
+
 LOGS_PER_TURN = 32
 """How many logs a thread opens or deletes before other tasks have their turn."""
 
@@ -181,6 +186,8 @@ class ServedPartitions(HostedPartitions):
         if role is Role.LEADER:
             from kwire.broker.leader_partition import LeaderPartition
 
+            if row.is_recovering:
+                log.warning(_UNCLEAN, opened.name, opened.log_end_offset)
             led = LeaderPartition(
                 *place,
                 row.leader_epoch,

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from kwire.broker.elsewhere import kept_elsewhere
 from kwire.config.broker import BrokerConfig
 from kwire.errors import KafkaError
 from kwire.log.directory_health import LOCK_FILE
@@ -118,7 +119,9 @@ async def open_metadata(config: BrokerConfig, count: int) -> EmbeddedStore:
 
 
 def _check_new(config: BrokerConfig) -> None:
-    """Raise WorkersError if the directories have topics that somebody has to take over."""
+    """Raise WorkersError if the directories have topics whose metadata somebody has to bring."""
+    if (why := kept_elsewhere(config.metadata_directory())) is not None:
+        raise WorkersError(why)
     for directory in config.data_directories():
         if directory.is_dir() and any(map(_PARTITION.fullmatch, os.listdir(directory))):
             raise WorkersError(

@@ -7,7 +7,15 @@ from bench.reliability.checks import Outcome, log_bytes
 from bench.reliability.clusters import KAFKA, KWIRE
 from bench.reliability.kept import Kept, read
 from bench.reliability.scenarios import Seen
-from bench.reliability.table import BARS_S, FAULTS, outcomes, shown, table
+from bench.reliability.table import (
+    BARS_S,
+    BROKE_OFF,
+    FAULTS,
+    SHARES,
+    outcomes,
+    shown,
+    table,
+)
 
 PAUSE = "pause of the leader's partitions"
 
@@ -22,6 +30,29 @@ def test_a_row_has_both_systems_and_a_verdict_about_kwire() -> None:
     assert f"{row} ≤ 1 | met |" in table(seen)
     slow = {KWIRE: [Seen("P1", PAUSE, 0.5), Seen("P1", PAUSE, 1.1)]}
     assert "not met" in table(slow)
+
+
+def test_a_bar_may_be_a_part_of_kafkas_time() -> None:
+    """P5: the whole round takes at most a fifth of Apache Kafka's; without it there is no bar."""
+    [(key, share)] = SHARES.items()
+    seen = {KWIRE: [Seen(*key, 9.0)], KAFKA: [Seen(*key, 50.0)]}
+    assert share == 0.2
+    assert "| 9.00 | 50.00 | ≤ 10 | met |" in table(seen)
+    assert "met" not in table({KWIRE: [Seen(*key, 9.0)]})
+
+
+def test_a_scenario_that_broke_off_has_a_row(tmp_path: Path) -> None:
+    """What it had shown before stays; nothing is said of what was lost, as nobody knows it."""
+    file = tmp_path / "reliability.json"
+    kept = Kept()
+    kept.add(KWIRE, "P1", [Seen("P1", PAUSE, 0.5), Seen("P1", BROKE_OFF, 0.0)], None)
+    kept.write(file)
+    found = read(file)
+    assert table({KWIRE: found.seen[KWIRE]["P1"]}).splitlines()[2:] == [
+        "| P1 | a leader gets SIGKILL | | broke off |  | | not met |",
+        "| P1 | a leader gets SIGKILL | pause of the leader's partitions | 0.50 |  | ≤ 1 | met |",
+    ]
+    assert found.outcomes == {KWIRE: {}}
 
 
 def test_figures_of_kafka_alone_are_not_judged() -> None:

@@ -13,6 +13,7 @@ from kwire.broker.roles import Role, may_begin, role_of
 from kwire.broker.touched import Touched, touched_by
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.checkpoints import HIGH_WATERMARKS, write_offsets
+from kwire.log.disk import Disk
 from kwire.log.validation import CheckedBatch
 from kwire.metadata.changes import (
     Change,
@@ -177,6 +178,51 @@ async def test_a_role_is_an_object_and_a_new_one_ends_it(tmp_path: Path) -> None
         assert isinstance(again, LeaderPartition)
         assert (again.high_watermark, again.epoch_start) == (2, 2)
         assert again.log.leader_epochs.entries[-1] == (8, 2)
+
+
+async def test_an_unclean_leader_says_what_may_be_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P7: once, with the offset from which on records are lost; a clean leader says nothing."""
+    async with running_server(tmp_path, {"node.id": str(ME)}) as server:
+        roles = Roles(server.broker)
+        await roles.create()
+        roles.append(b"a", b"b")
+        await roles.become(row(OTHER, ME, OTHER, epoch=4))
+        await roles.become(row(ME, ME, OTHER, epoch=5))
+        await roles.become(row(OTHER, ME, OTHER, epoch=6))
+        assert "unclean" not in caplog.text
+        unclean = row(ME, ME, OTHER, epoch=7, isr=(ME,))._replace(is_recovering=True)
+        await roles.become(unclean)
+        [line] = [one for one in caplog.messages if "unclean" in one]
+        assert line.startswith("t-0 is led by a replica that may lack records")
+        assert "records from offset 2 on" in line
+
+
+async def test_roles_are_taken_without_a_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No sync of a disk holds the event loop up while thousands of partitions change leaders."""
+    synced: list[str] = []
+    async with running_server(tmp_path, {"node.id": str(ME)}) as server:
+        roles, served = Roles(server.broker), server.broker._served
+        await roles.create()
+        roles.append(b"a")
+        take_roles, taken = served.take_roles, []
+
+        async def counting(*image: Any) -> None:
+            with monkeypatch.context() as patch:
+                for name in ("sync", "sync_directory"):
+                    patch.setattr(Disk, name, lambda *_, name=name: synced.append(name))
+                await take_roles(*image)
+            taken.append(type(roles.hosted()))
+
+        served.take_roles = counting  # type: ignore[method-assign]
+        await roles.become(row(ME, ME, OTHER, epoch=4, isr=(ME,)))
+        await roles.become(row(OTHER, ME, OTHER, epoch=5))
+        await roles.become(row(ME, ME, OTHER, epoch=6))
+    assert taken == [LeaderPartition, FollowerPartition, LeaderPartition]
+    assert synced == []
 
 
 async def test_a_replica_that_is_given_to_others_is_deleted(tmp_path: Path) -> None:

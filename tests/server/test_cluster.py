@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kwire.cluster_server import MOVED
+from kwire.broker.elsewhere import MOVED, NOTE
 from kwire.metadata.embedded import FILE_NAME
 from kwire.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kwire.record.records import Record, build_batch
@@ -87,6 +87,33 @@ def test_a_broker_that_was_alone_brings_its_metadata_along(start, tmp_path):
     broker.restart()
     assert leaders(broker, "old") == [1, 1]
     assert not own.exists()
+
+
+def test_a_directory_of_a_cluster_is_refused_without_its_store(start, tmp_path):
+    """Else topics would be made anew from directory names, without settings, users and rights."""
+    brought, joined = tmp_path / "b1", tmp_path / "b2"
+    alone = BrokerProcess(brought).start()
+    create(alone, "old", 2)
+    alone.stop()
+    first, second = start(1), start(2)
+    create(first, "t", 4)
+    wait_until(lambda: sorted(leaders(second, "t")) == [1, 1, 2, 2], what="the topic")
+    first.stop()
+    second.stop()
+    for directory in (brought, joined):
+        store = (directory / NOTE).read_text().strip()
+        line = rf"{directory} belongs to a cluster, .* kwire\.metadata\.store={store}, as before"
+        for options in ((), ("--workers", "2")):
+            with pytest.raises(BrokerFailed, match=line):
+                BrokerProcess(directory, options=options).start()
+        assert not (directory / FILE_NAME).exists()
+    (brought / NOTE).unlink()  # as an older kwire left it
+    with pytest.raises(BrokerFailed, match=r"whose metadata is in etcd: start with"):
+        BrokerProcess(brought).start()
+    first.restart()
+    second.restart()
+    wait_until(lambda: sorted(leaders(first, "t")) == [1, 1, 2, 2], what="the topic again")
+    assert leaders(first, "old") == [1, 1]
 
 
 def test_a_directory_of_kafka_moves_on_to_the_cluster(start, tmp_path):
