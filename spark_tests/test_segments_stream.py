@@ -1,6 +1,5 @@
 """Streams over segments: each record once, over restarts and limits."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
 from spark_tests.rows import TIMEOUT_S, end_offsets, produce
 from spark_tests.segments import SETTINGS, Written
-
-STOCK = os.environ.get("KWIRE_SPARK_LANE") == "stock"
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +116,7 @@ def retain(written: Written, topic: str, partitions: int = 1) -> None:
             wait_until(is_empty, timeout_s=TIMEOUT_S, what="retention")
 
 
-@pytest.mark.skipif(STOCK, reason="one lane is enough: there is more time in the other one")
+@pytest.mark.long
 def test_segments_roll_and_go_while_a_stream_reads(written: Written, tmp_path: Path) -> None:
     """What was read may be deleted; what wasn't stops the stream, or is left out if that is said.
 
