@@ -116,6 +116,7 @@ def retain(written: Written, topic: str, partitions: int = 1) -> None:
             wait_until(is_empty, timeout_s=TIMEOUT_S, what="retention")
 
 
+@pytest.mark.long
 def test_segments_roll_and_go_while_a_stream_reads(written: Written, tmp_path: Path) -> None:
     """What was read may be deleted; what wasn't stops the stream, or is left out if that is said.
 
