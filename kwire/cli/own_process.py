@@ -9,7 +9,7 @@ Rules:
 - Modules that a broker usually doesn't need are deferred (``kwire.cli.deferred``).
 - A signal ends the start (``start``), and a ready line that nobody can read goes to the log.
 - After a clean stop the process ends at once (``leave``).
-- A broker with keys or passwords leaves no core dump, which would hold them.
+- A broker or a command with keys or passwords leaves no core dump, which would hold them.
 - A broker that a test has started ends with the test: if ``KWIRE_ENDS_WITH_STDIN`` is set, the end
   of standard input has the effect of SIGTERM. The test's process holds the other end of that pipe,
   and the system closes it however the process dies.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kwire.cli.options import positive
 from kwire.cli.output import fail, wrong
+from kwire.cli.own_process import leave_no_dump
 
 _USER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9.:-]{1,253}")
@@ -96,6 +97,7 @@ def run(options: argparse.Namespace) -> int:
     problem = _problem(options)
     if problem:
         return wrong(problem)
+    leave_no_dump()
     try:
         from kwire.security.first_files import Plan, client_lines, write_files
     except ImportError:
@@ -126,6 +128,7 @@ def run(options: argparse.Namespace) -> int:
 def run_renew(options: argparse.Namespace) -> int:
     """Renew the certificates; returns the exit code."""
     directory: Path = options.directory.absolute()
+    leave_no_dump()
     try:
         from kwire.security.first_files import SERVER_DAYS
         from kwire.security.renewal import CannotRenew, renew

@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
         _begin_log(options)
         properties, places = _properties(options)
         config = BrokerConfig.load(properties, places)
-        if config.secured_listeners or config["kwire.metadata.store.password"]:
+        if config.has_secrets:
             own_process.leave_no_dump()
         workers = config.integer("kwire.workers") or _cores()
         if workers > 1:

@@ -244,6 +244,13 @@ class BrokerConfig(Mapping[str, Value]):
         names = [listener.name for listener in self.listeners()]
         return [name for name in names if self.security_protocol(name) != "PLAINTEXT"]
 
+    @property
+    def has_secrets(self) -> bool:
+        """Whether the process holds keys or passwords: those of listeners, or any that are set."""
+        known = settings(BROKER)
+        given = (name for name, text in self.given.items() if text and name in known)
+        return bool(self.secured_listeners) or any(known[name].is_sensitive for name in given)
+
     def _check_together(self) -> None:
         """Check the settings that have to agree with others, and those that kwire can't serve."""
         if "broker" not in self.strings("process.roles"):

@@ -30,8 +30,6 @@ PROTECTION = (
     "sasl.oauthbearer.scope",
     "sasl.oauthbearer.scope.claim.name",
     "security.providers",
-    "ssl.allow.dn.changes",
-    "ssl.allow.san.changes",
     "ssl.keymanager.algorithm",
     "ssl.protocol",
     "ssl.secure.random.implementation",

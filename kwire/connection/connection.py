@@ -60,6 +60,7 @@ class Connection:
         self._outbox = Outbox(sock, broker.cold_reads)
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
         self._work.used_units = poller.turns.first_units(info.peer_host)
+        self._payer = info.peer_host  # who goes on where this connection was; see Turns.leave
         self._serving = Serving(info, broker, poller, self._outbox, self._work)
         self._scope: trio.CancelScope | None = None
         self._pipeline: Pipeline | None = None
@@ -385,5 +386,5 @@ class Connection:
         self._watch.end(self)
         self._outbox.clear()
         self._sock.close()
-        self._poller.turns.leave(self.peer_host, self._work.used_units)
+        self._poller.turns.leave(self._payer, self._work.used_units)
         self._poller.remove(self)

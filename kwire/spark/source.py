@@ -12,6 +12,7 @@ Rules:
   that finds nothing comes back at once: by Kafka's defaults it is sent where the log ends, and a
   task waited half a second for it before it could ask. Ranges end before the log does, so there is
   nothing to wait for. The pipeline's client options override both.
+- The connector takes a pattern for a part of a topic's name; a pipeline's is for the whole name.
 - The connector limits a batch by offsets only. A limit in bytes is turned into offsets with the
   average size of an offset: bytes on the broker's disk by offsets between start and end of the log.
   So bytes are as the broker holds them, compressed if the producers compress. Where sizes vary
@@ -47,7 +48,7 @@ def connector_options(source: Source) -> dict[str, str]:
         "kafkaConsumer.pollTimeoutMs": str(int(RESTART_S * 1000)),
     }
     if source.pattern:
-        options["subscribePattern"] = source.pattern
+        options["subscribePattern"] = rf"\A(?:{source.pattern})\z"
     else:
         options["subscribe"] = ",".join(source.topics)
     if source.starting in ("earliest", "latest") or source.starting.lstrip().startswith("{"):

@@ -1,6 +1,7 @@
 """``kwire pipeline`` without Spark: init, check, status, submit-args, and what runs need."""
 
 import json
+import re
 import shlex
 import sys
 import zipfile
@@ -95,6 +96,26 @@ def test_a_wrong_file_is_told_before_spark_starts(
     assert lines[0] == f"kwire: {file}:1: source.bootstrap_servers: is missing; it has no default"
     assert any(f"{file}:2: triger" in line for line in lines)
     assert "pyspark" not in sys.modules
+
+
+def test_check_names_the_partitions_that_starting_offsets_lack(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: Kafka
+) -> None:
+    """Spark's connector wants an offset for each, and says so only when the pipeline runs."""
+    file = tmp_path / "orders.toml"
+    kafka.topic("orders", partitions=3)
+    pipeline("init", file, "-b", kafka.bootstrap)
+    right = file.read_text(encoding="utf-8")
+    for offsets, code, said in (
+        ('"0" = 5', 1, "beginning, -1: its end), and lacks orders-1, orders-2"),
+        ('"0" = 5, "1" = -2, "2" = -1, "3" = 0', 1, "the cluster has no orders-3"),
+        ('"0" = 5, "1" = -2, "2" = -1', 0, ""),
+    ):
+        starting = f'starting = {{ "orders" = {{ {offsets} }} }}'
+        file.write_text(re.sub("(?m)^starting = .*", starting, right), encoding="utf-8")
+        capsys.readouterr()
+        assert pipeline("check", file) == code
+        assert said in capsys.readouterr().err
 
 
 def test_a_function_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,7 +225,7 @@ def test_the_options_of_the_connector() -> None:
     """Client options get their prefix; a time is a time for all partitions."""
     source = Source("h:1", pattern="a.*", starting="2026-01-31T12:00:00+00:00")
     options = connector_options(source)
-    assert options["subscribePattern"] == "a.*"
+    assert options["subscribePattern"] == r"\A(?:a.*)\z", "the connector looks for a part"
     assert options["startingTimestamp"] == "1769860800000"
     assert (options["failOnDataLoss"], options["includeHeaders"]) == ("false", "true")
     source = Source("h:1", ("a", "b"), client={"fetch.max.bytes": "5"})

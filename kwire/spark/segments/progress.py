@@ -150,8 +150,8 @@ def _with_gone(found: Progress, start: Progress) -> Progress:
     """The offsets with the topics and partitions that only ``start`` has."""
     whole = dict(found)
     for topic, entry in start.items():
-        offsets = entry["offsets"] | found.get(topic, _NOTHING)["offsets"]
-        whole[topic] = found.get(topic, entry) | {"offsets": offsets}
+        now: Progress = found.get(topic) or entry
+        whole[topic] = now | {"offsets": {**entry["offsets"], **now["offsets"]}}
     return whole
 
 
