@@ -7,8 +7,8 @@ Rules:
 - Later batches are sampled again, when the last sample is ``refresh_s`` old. What is new there is
   added to the file and so to the table. What is known never changes its type: a value that doesn't
   fit becomes a dead letter.
-- Tables don't tell ``id`` from ``ID``, and rows have columns of their own (``kwire.spark.rows``). Of
-  such names only the first is a column, so that no record can stop the pipeline by a name.
+- Tables don't tell ``id`` from ``ID``, and rows have columns of their own (``kwire.spark.rows``).
+  Of such names only the first is a column, so that no record can stop the pipeline by a name.
 - A new column that no sample holds is left out until one does: its values before are not read.
 """
 
