@@ -5,7 +5,8 @@ Rules:
 - All connections read into one shared scratch buffer, and frames are served from there. So an idle
   connection holds no buffer. Only an incomplete frame is copied into a buffer of the connection.
 - A connection's own buffer grows with the bytes that arrive, never with the size that a client
-  announces. The connection keeps the buffer while large requests follow, and frees it when idle.
+  announces. The connection keeps the buffer while large requests follow, and frees it when idle. A
+  very large buffer is freed at once (``keep``): many clients could each fill one with a request.
 - Frames are views. A frame is valid until the connection reads again, which happens after all
   frames are answered. While a frame in the scratch buffer is still in use, that buffer stays with
   the frame, and the connections share a new scratch buffer.
@@ -157,6 +158,11 @@ class Inbox:
             self._own = self._view = _NOTHING
             self._start = self._end = 0
             self.is_large = False
+
+    def keep(self, most_bytes: int) -> None:
+        """Free the buffer if it is empty and larger than that; views of it stay valid."""
+        if len(self._own) > most_bytes:
+            self.release()
 
     def _make_room(self) -> None:
         """Make room for the next read: move the bytes, or take a larger buffer."""
