@@ -53,6 +53,9 @@ READ_BYTES = 1 << 20
 LARGE_BYTES = 1 << 20
 """A buffer of more bytes counts among those of all connections while a frame arrives."""
 
+MAPPED_BYTES = 4 << 20
+"""Larger buffers grow in place (``kwire.connection.mapped``)."""
+
 READ_BYTES_PER_UNIT = 2048
 """How many bytes are read from a socket in one unit of work."""
 
@@ -181,8 +184,21 @@ class Inbox:
     def _move(self, capacity: int) -> None:
         """Move the remaining bytes to a new buffer of this size."""
         held = self._end - self._start
-        view = memoryview(bytearray(min(capacity, self.max_bytes + 4)))
-        view[:held] = self._view[self._start : self._end]
+        size_bytes = min(capacity, self.max_bytes + 4)
+        old = self._view
+        if size_bytes <= MAPPED_BYTES:
+            view = memoryview(bytearray(size_bytes))
+        elif self._start == 0 and old.nbytes > MAPPED_BYTES and old is self._own:
+            from kwire.connection.mapped import grown
+
+            self._own = self._view = _NOTHING  # or the memory couldn't grow
+            view, old = grown(old, size_bytes)
+        else:
+            from kwire.connection.mapped import new_mapped
+
+            view = new_mapped(size_bytes)
+        if view is not old:
+            view[:held] = old[self._start : self._end]
         self._own = self._view = view
         self._start, self._end = 0, held
         self.is_large = len(view) > LARGE_BYTES
