@@ -193,7 +193,7 @@ def test_secrets_are_no_arguments_of_spark_submit(
     out, err = capsys.readouterr()
     assert "spark.executor.cores=2" in out
     assert not any(one in out + err for one in ("AKIA", "geheim"))
-    assert "spark.hadoop.fs.s3a.secret.key, spark.x; if spark-submit needs them" in err
+    assert "spark.hadoop.fs.s3a.secret.key, spark.x. If spark-submit itself needs them" in err
     own = read_pipeline(file)
     submitted = configuration(own, "4.0.0", is_submitted=True)
     assert submitted["spark.hadoop.fs.s3a.secret.key"] == "geheim"
