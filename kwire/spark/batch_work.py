@@ -129,6 +129,13 @@ def _is_good() -> "Column":
     return column(names.ERROR).isNull()
 
 
+def transformed(rows: "DataFrame", transforms: Iterable[Transform]) -> "DataFrame":
+    """The rows after a pipeline's transforms; WrongSetting if a function can't be imported."""
+    for one in transforms:
+        rows = _step(one)(rows)
+    return rows
+
+
 def _step(transform: Transform) -> "Callable[[DataFrame], DataFrame]":
     if transform.function:
         return function_of(transform.function)
