@@ -82,8 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Compare what the broker holds, between the first and the last offset that the sink "
         "claims, with what the sink holds. Markers and aborted records are no gaps, nor is what "
-        "compaction has removed, nor what the dead letters hold. Upserts are compared key by key; of "
-        "a topic only what its transactions have committed is compared, not its rows."
+        "compaction has removed, nor what the dead letters hold. Upserts are compared key by key; "
+        "of a topic only what its transactions have committed is compared, not its rows."
     )
     parser.epilog = EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
