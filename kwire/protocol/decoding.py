@@ -10,6 +10,8 @@ Rules of the generated code:
 - All arrays of a message together hold at most ``room`` elements. The number of bytes alone is too
   weak a limit: a struct of two bytes becomes an object of a hundred bytes. Beyond ``room`` the
   decoder raises ``TooManyElements``, and the caller may decode again with more room.
+- Four tagged fields cost as much as an element, and so do as many bytes of a long value as
+  ``COSTS`` says. The decoder at once takes them off ``room``, a decoder in pieces off its piece.
 - A decoder in pieces is a generator. It yields after every ``PIECE`` elements, and returns what the
   decoder at once returns.
 - The decoder raises only ``MalformedRequest`` and its subclass ``TooManyElements``. A read beyond
@@ -22,7 +24,7 @@ from struct import unpack_from
 from typing import Any
 
 from kwire.protocol.generated import compile_function
-from kwire.protocol.source import SourceWriter, min_size_bytes, min_value_bytes
+from kwire.protocol.source import COSTS, SourceWriter, min_size_bytes, min_value_bytes
 from kwire.protocol.types import (
     ARRAY,
     STRUCT,
@@ -40,6 +42,7 @@ from kwire.protocol.wire import (
     MalformedRequest,
     TooManyElements,
     read_string_length,
+    read_tagged_fields_count,
     read_unsigned_varint,
     skip_tagged_fields,
 )
@@ -51,6 +54,7 @@ RUNTIME = {
     "MalformedRequest": MalformedRequest,
     "TooManyElements": TooManyElements,
     "read_string_length": read_string_length,
+    "read_tagged_fields_count": read_tagged_fields_count,
     "read_unsigned_varint": read_unsigned_varint,
     "skip_tagged_fields": skip_tagged_fields,
     "NOT_ENOUGH": (StructError, IndexError),
@@ -60,6 +64,9 @@ RUNTIME = {
 
 PIECE = 32
 """How many elements a decoder in pieces reads at a time, which takes some 25 microseconds."""
+
+_TAGS_SHIFT = 2
+"""How many bits to shift a number of tagged fields right: four take as long as an element."""
 
 
 def generate_decoder(message: type[Message], version: int, *, in_pieces: bool = False) -> Any:
@@ -189,8 +196,24 @@ class DecoderWriter(SourceWriter):
         with self.block("if n > 127:"):
             self.emit(f"n, p = {read}(buffer, p - 1)")
 
+    def count_cost(self, shift: int, path: str) -> None:
+        """Count ``n``, shifted right, as so many elements more."""
+        if self.piece:
+            self.emit(f"left -= n >> {shift}")
+            return
+        self.emit(f"room -= n >> {shift}")
+        self.check_room(path)
+
+    def check_room(self, path: str) -> None:
+        """Raise TooManyElements when no room is left."""
+        with self.block("if room < 0:"):
+            self.emit(f"raise TooManyElements('{self.label}: {path}: too many elements')")
+
     def read_bytes(self, kind: Kind, target: str, path: str) -> None:
         """Read ``n`` bytes (``n - 1`` where lengths are compact) into ``target`` as ``kind``."""
+        if kind in COSTS:
+            with self.block(f"if n > {(1 << COSTS[kind]) - 1}:"):
+                self.count_cost(COSTS[kind], path)
         self.emit("q = p + n - 1" if self.flexible else "q = p + n")
         self.fail_if("q > end", path, "longer than the message")
         value = {
@@ -227,8 +250,7 @@ class DecoderWriter(SourceWriter):
         beyond_end = "n > end - p" if min_bytes == 1 else f"n * {min_bytes} > end - p"
         self.fail_if(beyond_end, path, "more elements than bytes")
         self.emit("room -= n")
-        with self.block("if room < 0:"):
-            self.emit(f"raise TooManyElements('{self.label}: {path}: too many elements')")
+        self.check_room(path)
         if isinstance(element, Kind) and element.size:
             self.read_fixed_elements(element, target)
             return
@@ -270,11 +292,12 @@ class DecoderWriter(SourceWriter):
         """Read the tagged fields at the end of a struct; unknown ones are skipped."""
         self.flush("B")
         with self.block("if n:"):
+            self.count_cost(_TAGS_SHIFT, f"{path}tagged fields")
             if not fields:
                 self.emit("p = skip_tagged_fields(buffer, p, n, end)")
                 return
             with self.block("if n > 127:"):
-                self.emit("n, p = read_unsigned_varint(buffer, p - 1)")
+                self.emit("n, p = read_tagged_fields_count(buffer, p)")
             stop = self.unique("stop")
             with self.block("for _ in range(n):"):
                 self.emit("tag, p = read_unsigned_varint(buffer, p)")

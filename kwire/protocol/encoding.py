@@ -8,7 +8,8 @@ Rules of the generated code:
 - The encoder skips a field that the version lacks, if the field is ignorable or has its default.
   Any other value that it can't write raises ``UnencodableMessage``; ``out`` then holds a part of
   the message.
-- An encoder in pieces is a generator, which yields after every ``PIECE`` elements.
+- An encoder in pieces is a generator, which yields after every ``PIECE`` elements. A long value
+  costs as much as several elements (``COSTS``).
 """
 
 from struct import error as StructError
@@ -16,7 +17,7 @@ from struct import pack
 from typing import Any
 
 from kwire.protocol.generated import compile_function
-from kwire.protocol.source import SourceWriter
+from kwire.protocol.source import COSTS, SourceWriter
 from kwire.protocol.types import (
     ARRAY,
     MISSING,
@@ -183,6 +184,8 @@ class EncoderWriter(SourceWriter):
                 self.emit(f"{name} = {name}.encode()")
             self.write_length(kind, name)
             self.emit(f"{self.out} += {name}")
+            if self.piece:
+                self.emit(f"left -= len({name}) >> {COSTS[kind]}")
 
     def write_length(self, kind: Kind, name: str) -> None:
         """Write the length of a string or bytes, or the count of an array."""

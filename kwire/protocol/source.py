@@ -14,8 +14,14 @@ from kwire.protocol.types import (
     Message,
     MessageType,
     Schema,
+    binary,
     is_flexible,
+    string,
 )
+
+COSTS = {string: 8, binary: 12}
+"""How many bits to shift a length right for the number of elements that cost as much: 256 bytes of
+text and 4 KiB of bytes take as long as one element, roughly."""
 
 
 class SourceWriter:
@@ -60,11 +66,11 @@ class SourceWriter:
             self.emit(f"left = {self.piece}")
 
     def end_element(self) -> None:
-        """Count an element; yield if it is the last one of its piece."""
+        """Count an element; yield if it is the last one of its piece, or several pieces long."""
         if self.piece:
             self.emit("left -= 1")
-            with self.block("if not left:"):
-                self.emit(f"left = {self.piece}")
+            with self.block("while left <= 0:"):
+                self.emit(f"left += {self.piece}")
                 self.emit("yield")
 
     def unique(self, stem: str) -> str:
