@@ -133,6 +133,13 @@ def _is_good() -> "Column":
     return column(names.ERROR).isNull()
 
 
+def transformed(rows: "DataFrame", transforms: Iterable[Transform]) -> "DataFrame":
+    """The rows after a pipeline's transforms; WrongSetting if a function can't be imported."""
+    for one in transforms:
+        rows = _step(one)(rows)
+    return rows
+
+
 def _size(of: OffsetRange) -> int:
     return of.size
 
