@@ -79,8 +79,7 @@ def test_verify_of_upserts(
     assert [one for one, _ in found["examples"]["gaps"]] == [4, 6, 48]
     assert [one for one, _ in found["examples"]["doubles"]] == [7]
     shutil.rmtree(path)
-    found = commands.verify(code=1)
-    assert (found["gaps"], found["sink"]) == (19, 0)
+    assert f"{topic}-0: 19 gaps (offsets 0-0, 4-4" in commands("verify", code=1)
 
 
 def _iceberg_name(path: Path) -> str:
