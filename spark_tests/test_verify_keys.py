@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,10 @@ def test_verify_of_upserts(
     tmp_path: Path,
     commands: Commands,
 ) -> None:
-    """Exact with tombstones, aborted records and dead letters; then each kind of a wrong row."""
+    """Exact with tombstones, aborted records and dead letters; then each kind of a wrong row.
+
+    Without the table every key is a gap.
+    """
     topic = new_topic(1)
     produce_all_kinds(broker, topic, 0, 20)
     produce(broker, topic, ("1", 101), ("2", None), ("3", 103), ("new", 1), ("new", None))
@@ -74,6 +78,8 @@ def test_verify_of_upserts(
     assert (found["gaps"], found["strangers"], found["doubles"]) == (3, 2, 1)
     assert [one for one, _ in found["examples"]["gaps"]] == [4, 6, 48]
     assert [one for one, _ in found["examples"]["doubles"]] == [7]
+    shutil.rmtree(path)
+    assert f"{topic}-0: 19 gaps (offsets 0-0, 4-4" in commands("verify", code=1)
 
 
 def _iceberg_name(path: Path) -> str:

@@ -105,19 +105,21 @@ def compare_keys(
 
     RuntimeError if a registry doesn't answer, or if rows have no key any more.
     """
+    from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
     decode, records = _records(spark, settings, bounds, dead)
     lost = _undecodable(spark, decode(records, True), bounds)
     rows = transformed(good_rows(decode(records, False)), settings.transforms)
     wanted = _newest(spark, sink, rows, bounds)
     if held is None:
-        held = spark.createDataFrame(
-            [],
-            wanted.select(*(f"`{one}`" for one in sink.keys))
-            .schema.add(TOPIC, "string")
-            .add(PARTITION, "int")
-            .add(OFFSET, "long")
-            .add(INCARNATION, "int"),
+        key = wanted.select(*(f"`{one}`" for one in sink.keys)).schema
+        placed = (
+            StructField(TOPIC, StringType()),
+            StructField(PARTITION, IntegerType()),
+            StructField(OFFSET, LongType()),
+            StructField(INCARNATION, IntegerType()),
         )
+        held = spark.createDataFrame([], StructType([*key.fields, *placed]))
     outcomes = outcomes_of(spark, sink, wanted, held, bounds)
     outcomes = outcomes.select("outcome", "newest", "row", "rows").persist()
     try:
