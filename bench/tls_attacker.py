@@ -90,6 +90,16 @@ def slow_greeting(target: Target) -> Iterator[None]:
             time.sleep(PAUSE_S)
 
 
+def greeting_in_pieces(target: Target) -> Iterator[None]:
+    """The first message in records of a byte each, at once."""
+    greeting = greeting_of(target.tls)[5:]
+    with closing(target.connect()) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in greeting:
+            sock.sendall(b"\x16\x03\x01\x00\x01" + bytes([byte]))
+            yield
+
+
 def half_a_greeting(target: Target) -> Iterator[None]:
     """Half of the first message, and then nothing."""
     greeting = greeting_of(target.tls)
@@ -238,6 +248,9 @@ def unfinished_logins(target: Target) -> Iterator[None]:
 
 ATTACKS: dict[str, tuple[Life, int]] = {
     "TLS handshakes, a byte every 100 ms, on 500 connections": (slow_greeting, 500),
+    "a ClientHello in TLS records of a byte each, in a loop on 32 connections": (
+        *(greeting_in_pieces, 32),
+    ),
     "half a ClientHello on 900 connections": (half_a_greeting, 900),
     "a ClientHello of 128 KB that doesn't end, on 300 connections": (endless_greeting, 300),
     "a ClientHello and no more, in a loop on 32 connections": (greetings, 32),
