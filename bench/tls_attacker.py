@@ -1,9 +1,10 @@
 """A hostile client of a listener with TLS and logins; its attacks are the names in ``ATTACKS``.
 
 ``python -m bench.tls_attacker HOST:PORT CA OWN_HOST ATTACK`` prints a line when it has begun, and
-goes on until SIGTERM; it ends without that line if it can't begin. Then it prints how many times it has done what the attack's name says. Its
-connections come from OWN_HOST, another address than that of honest clients: a machine that attacks
-has one of its own. Each connection is a thread; one that the broker ends is replaced.
+goes on until SIGTERM; it ends without that line if it can't begin. At its end it prints how many
+times it has done what the attack's name says. Its connections come from OWN_HOST, another address
+than that of honest clients: a machine that attacks has one of its own. Each connection is a thread;
+one that the broker ends is replaced.
 """
 
 import base64
