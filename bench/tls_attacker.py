@@ -287,10 +287,12 @@ def attack(target: Target, life: Life, connections: int) -> int:
 
     for _ in range(connections):
         threading.Thread(target=live, daemon=True).start()
+    parent = os.getppid()
     signal.signal(signal.SIGTERM, lambda *_: has_ended.set())
     if has_begun.wait(BEGINS_S):
         print("attacking", flush=True)
-        has_ended.wait()
+        while not has_ended.wait(1.0) and os.getppid() == parent:
+            pass  # whoever has begun the attack is there
     return next(steps)
 
 
