@@ -14,7 +14,9 @@ from kwire.connection import waiting
 from kwire.coordinator.transaction import coordinator
 from kwire.handlers import replica_fetch
 from kwire.metadata import partition_change, registration
-from tests.simulation import failures
+from kwire.protocol.messages.offset_fetch import OffsetFetchResponse
+from kwire.protocol.messages.sync_group import SyncGroupResponse
+from tests.simulation import failures, more_clients
 from tests.simulation.scenarios import Fault, kills
 
 
@@ -200,15 +202,49 @@ def coordinators_tell_at_once(patch: Any) -> None:
 
 
 def reads_do_not_wait(patch: Any) -> None:
-    """No answer of a coordinator waits, whatever its handler demands."""
+    """The offsets of a group are told before they are replicated."""
+    _tell_at_once(patch, OffsetFetchResponse)
+
+
+def assignments_do_not_wait(patch: Any) -> None:
+    """A member learns what it owns before that is replicated."""
+    _tell_at_once(patch, SyncGroupResponse)
+
+
+def _tell_at_once(patch: Any, kind: type) -> None:
     held = waiting.held
 
     def at_once(response: Any, flusher: Any, before: Any = ()) -> Any:
-        flusher.forget()
-        return held(response, flusher, ())
+        if type(response) is kind:
+            flusher.forget()
+            before = ()
+        return held(response, flusher, before)
 
     patch.setattr(waiting, "held", at_once)
     patch.setattr("tests.simulation.serving.held", at_once)
+
+
+def proposals_are_forgotten(patch: Any) -> None:
+    """A leader counts a replica as in sync only when it learns that its proposal was accepted."""
+    propose = LeaderPartition.propose
+
+    def forget(led: LeaderPartition, revision: int) -> tuple[int, ...] | None:
+        wished = propose(led, revision)
+        led._note_proposal((), -1)
+        return wished
+
+    patch.setattr(LeaderPartition, "propose", forget)
+
+
+def cuts_forget_the_watermark(patch: Any) -> None:
+    """A follower that truncates its log begins with no high watermark."""
+    end_cut = FollowerPartition.end_cut
+
+    def forget(one: FollowerPartition) -> None:
+        end_cut(one)
+        one.high_watermark = one.log.log_start_offset
+
+    patch.setattr(FollowerPartition, "end_cut", forget)
 
 
 def markers_count_at_once(patch: Any) -> None:
@@ -292,7 +328,10 @@ BUGS = [
     Bug(acknowledged_before_the_last, failures.leader_dies_with_tail, "acknowledges"),
     Bug(watermark_beyond_the_log, kills, "follows to"),
     Bug(coordinators_tell_at_once, failures.coordinators_move, "group|transaction"),
-    Bug(reads_do_not_wait, failures.coordinators_move, "group|transaction"),
+    Bug(reads_do_not_wait, more_clients.commits_are_read_at_once, r"group: \d+, \d+"),
+    Bug(assignments_do_not_wait, more_clients.members_come_and_go, "two owners"),
+    Bug(proposals_are_forgotten, failures.isr_flap, "as maximal ISR"),
+    Bug(cuts_forget_the_watermark, failures.leader_dies_with_tail, "follows to .*, after"),
     Bug(wiped_disks_stay_in_sync, failures.wiped_while_all_are_away, "is replicated|leads with"),
     Bug(
         quiet_partitions_keep_their_epoch,
@@ -302,6 +341,6 @@ BUGS = [
     Bug(unclean_by_default, failures.the_stale_return_first, "joins|leads with"),
     Bug(old_coordinators_go_on, failures.coordinators_move, "group|transaction|at home"),
     Bug(markers_count_at_once, failures.markers_die_young, "transaction"),
-    Bug(followers_show_everything, failures.truncating_followers_are_read, "shows"),
-    Bug(any_epoch_ends, failures.late_ends, "a late end of a transaction"),
+    Bug(followers_show_everything, more_clients.truncating_followers_are_read, "shows"),
+    Bug(any_epoch_ends, more_clients.late_ends, "a late end of a transaction"),
 ]

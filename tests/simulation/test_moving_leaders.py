@@ -25,6 +25,7 @@ from tests.simulation.world import World, simulate
 
 TOPIC = "t"
 LONGEST_PAUSE_S = 0.5
+FAILED_WITHIN_S = 1.0
 
 
 async def _producer(world: World, factor: int = 3, **configs: str) -> IdempotentProducer:
@@ -158,7 +159,7 @@ def test_whoever_has_all_records_leads_when_all_were_gone(seed: int, tmp_path: P
 
 
 def test_a_failed_directory_hands_over_what_it_held(seed: int, tmp_path: Path) -> None:
-    """The other directory serves on, and no record is missing; nor after the next start."""
+    """S26: others lead within a second, and no record is missing; nor after the next start."""
 
     async def scenario(world: World) -> None:
         await _use_two_directories(world)
@@ -170,7 +171,13 @@ def test_a_failed_directory_hands_over_what_it_held(seed: int, tmp_path: Path) -
         failed = manager.logs[TOPIC, 0].health
         held = {n for n in range(PARTITIONS) if manager.logs[TOPIC, n].health is failed}
         assert held < set(range(PARTITIONS))
+        led = {n for n in held if _rows(world)[n].leader == node.node_id}
         failed.fail("cannot write", OSError(errno.EIO, "I/O error"))
+        await world.until(
+            lambda: not any(_rows(world)[n].leader in (-1, node.node_id) for n in led),
+            FAILED_WITHIN_S,
+            "what the directory led is led elsewhere",
+        )
         for _ in range(10):
             await producer.step()
         await world.until(

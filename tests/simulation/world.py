@@ -3,7 +3,8 @@
 Rules:
 
 - Everything that depends on chance takes it from the seed: the order of tasks, latency, faults and
-  workloads. So a seed repeats its run exactly. Time passes only when all tasks wait.
+  workloads. Sets are in the order of their hashes, which PYTHONHASHSEED decides. So both together
+  repeat a run exactly. Time passes only when all tasks wait.
 - Work for threads is done in the event loop: at once, or a little later, or its result is late. So
   what other tasks do meanwhile is a part of the run.
 - ``Checks`` looks at every step: each commit, and each image that a broker takes.
@@ -28,6 +29,7 @@ from kwire.client.cluster import Cluster
 from kwire.client.settings import ClientSettings
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
+from kwire.housekeeping import StorageLost
 from kwire.server import StartError
 from kwire.testing.machine import Died, Machine, MachineDisk
 from tests.simulation.checks import WatchedEtcd
@@ -145,6 +147,8 @@ class Node:
             await server.serve(_Started(self))  # type: ignore[arg-type]
         except* Died:
             pass
+        except* StorageLost as group:
+            world.note(f"broker {self.node_id} stops: {group.exceptions[0]}")
         except* StartError as group:
             world.note(f"broker {self.node_id} can't start: {group.exceptions[0]}")
         finally:
@@ -272,9 +276,10 @@ class World:
 
     async def all_ready(self, within_s: float = 30.0) -> None:
         """Wait until all brokers serve, are unfenced, and have the same image."""
-        await self.until(self._is_whole, within_s, "all brokers serve with one image")
+        await self.until(self.is_whole, within_s, "all brokers serve with one image")
 
-    def _is_whole(self) -> bool:
+    def is_whole(self) -> bool:
+        """Whether all brokers serve with one image, in which all replicas are in sync."""
         brokers = [node.broker for node in self.nodes.values()]
         if None in brokers:
             return False
