@@ -38,7 +38,7 @@ COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR)
 COMPILED_PYTEST = $(COMPILED) $(BIN)/pytest $(QUIET) $(AGAIN) -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
-CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_secured.py \
+CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_secured.py cluster_from_secure_init.py \
 	group_protocol.py group_rebalances.py \
 	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
 SECURED_COMPAT := $(addprefix compat_tests/test_,clients.py admin.py groups.py consumer_group_protocol.py transactions.py java_tools.py secured_programs.py)
@@ -46,8 +46,10 @@ SHORT_SECURED := $(addprefix compat_tests/test_,clients.py admin.py)
 CHAOS := $(addprefix compat_tests/test_,moves_between_directories.py cluster_kills.py cluster_chaos.py truncation.py kafka_directory_in_cluster.py)
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
+KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.py pipeline_upkeep.py \
+	dead_letters.py parts.py decode_poisoned.py sinks_topic.py)
 
-.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines segments costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench access bench-cluster reliability pipelines segments costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +97,10 @@ spark-cluster: $(VENV)/.test bring-etcd ## test PySpark on three kwires and an e
 	$(BIN)/python -m compat_tests.cluster --run \
 		$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) $(or $(FILES),$(CLUSTER_SPARK)) $(ARGS)
 
+spark-kafka: $(VENV)/.test ## test pipelines on a real Apache Kafka 4.3.1: losses, verify and upkeep, dead letters, garbage (LANE=new FILES=…)
+	$(BIN)/python -m compat_tests.apache_kafka --set log.cleaner.backoff.ms=100 --run \
+		$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) $(or $(FILES),$(KAFKA_SPARK)) $(ARGS)
+
 spark-chaos: $(VENV)/.test bring-etcd ## pipelines into each sink while driver, workers and broker are killed, a query while the brokers of a cluster are; takes more than an hour (ARGS="--sink delta --records 100000 --kills 8 --seed 1" LANE=new)
 	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) -m long
 	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) --run chaos $(ARGS)
@@ -122,8 +128,11 @@ compiled-compat: build/compiled/.built
 bench: $(VENV)/.test ## measure kwire and Apache Kafka 4.3.1 in one table (KAFKA=no: only kwire)
 	$(BIN)/python -m bench $(ARGS)
 
-bench-tls: $(VENV)/.test ## measure produce, fetch and handshakes over TLS 1.3, kwire and Apache Kafka (KAFKA=no: only kwire)
+bench-tls: $(VENV)/.test ## measure produce, fetch and handshakes over TLS 1.3, kwire and Apache Kafka in turns (KAFKA=no: only kwire; ARGS=--publish)
 	$(BIN)/python -m bench.tls $(ARGS)
+
+access: $(VENV)/.test ## measure what the authorizer, quotas and the audit log cost a request (ARGS=--publish)
+	$(BIN)/python -m bench.access $(ARGS)
 
 bench-cluster: $(VENV)/.test bring-etcd ## measure three brokers on an etcd, and two workers against one (ARGS="--only metadata")
 	$(BIN)/python -m bench.cluster $(ARGS)

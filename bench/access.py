@@ -1,13 +1,15 @@
-"""What security costs a request: the authorizer and quotas (``python -m bench.access``).
+"""``make access``: what security costs a request, by the authorizer, quotas and the audit log.
 
 - A check on the way of a record, with 10,000 ACLs: an answer that is known, and a new one.
 - Quotas while there is none: the look that a request takes.
 - A client with a quota of its own, which isn't served on the short ways of Produce and Fetch.
+- The audit log: a fetch that is allowed or denied, without lines for it and with them.
 """
 
+import argparse
 import tempfile
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,10 +17,14 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
+from bench.publish import markdown_table, publish_part
 from bench.usage import cpu_seconds
 from compat_tests.raw_client import RawConnection
+from kwire.config.authorizer import STANDARD_AUTHORIZER
 from kwire.metadata.acls import AclBinding, AclOperation, PatternType, Permission, ResourceType
 from kwire.protocol.messages import alter_client_quotas
+from kwire.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kwire.protocol.types import Request
@@ -26,7 +32,14 @@ from kwire.security.authorizer import Authorizer
 from kwire.security.principal import Principal
 from kwire.testing.process import BrokerProcess
 
+HEAD = ("what", "µs")
+BEGIN = "<!-- access: made by `make access ARGS=--publish` -->\n"
+END = "<!-- end of access -->\n"
 ACLS, CHECKS, REQUESTS = 10_000, 200_000, 10_000
+AUTHORIZER = {
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "allow.everyone.if.no.acl.found": "true",
+}
 TOPIC = "orders"
 
 
@@ -83,6 +96,44 @@ def requests() -> dict[str, float]:
     return found
 
 
+def audits() -> dict[str, float]:
+    """Microseconds of the broker's processor for a fetch behind an authorizer."""
+    found: dict[str, float] = {}
+    for what, options in (("", []), (", with --audit-allowed", ["--audit-allowed"])):
+        with tempfile.TemporaryDirectory() as name:
+            file = ["--audit-log-file", str(Path(name) / "audit.log")]
+            with BrokerProcess(
+                Path(name) / "data", AUTHORIZER, options=[*file, *options]
+            ) as broker:
+                found |= {f"{case}{what}": cost for case, cost in _audited(broker)}
+    return found
+
+
+def _audited(broker: BrokerProcess) -> Iterator[tuple[str, float]]:
+    """What a fetch costs of a topic that everybody may read, and of one that nobody may."""
+    admin = RawConnection(broker.bootstrap)
+    names = TOPIC, "closed"
+    created = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    admin.ask(CreateTopicsRequest(topics=created), 7)
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    ids = {topic.name: topic.topic_id for topic in admin.ask(asked, 12).topics}
+    denial = AclCreation(
+        resource_type=ResourceType.TOPIC,
+        resource_name="closed",
+        resource_pattern_type=PatternType.LITERAL,
+        principal="User:*",
+        host="*",
+        operation=AclOperation.READ,
+        permission_type=Permission.DENY,
+    )
+    admin.ask(CreateAclsRequest(creations=[denial]), 3)
+    for case, name in (("a fetch that is allowed", TOPIC), ("a fetch that is denied", "closed")):
+        one = FetchPartition(partition_max_bytes=100_000)
+        fetch = FetchRequest(topics=[FetchTopic(topic_id=ids[name], partitions=[one])])
+        yield case, _cost(broker.pid, lambda fetch=fetch: admin.ask(fetch, 13))  # type: ignore[misc]
+    admin.close()
+
+
 def _quota(key: str) -> Request:
     """A quota that is never reached."""
     user = alter_client_quotas.EntityData(entity_type="user", entity_name=None)
@@ -101,11 +152,18 @@ def _cost(pid: int, ask: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Measure, and show the table."""
-    table = Table("what", "µs")
-    for what, microseconds in {**checks(), **requests()}.items():
-        table.add_row(what, f"{microseconds:.2f}")
+    """Measure, and show or publish the table."""
+    parser = argparse.ArgumentParser(prog="bench.access", description="the cost of security")
+    parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
+    options = parser.parse_args()
+    measured = {**checks(), **requests(), **audits()}
+    rows = [(what, f"{microseconds:.2f}") for what, microseconds in measured.items()]
+    table = Table(*HEAD)
+    for row in rows:
+        table.add_row(*row)
     Console().print(table)
+    if options.publish:
+        publish_part(markdown_table([HEAD, *rows]), BEGIN, END)
 
 
 if __name__ == "__main__":

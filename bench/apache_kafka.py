@@ -1,7 +1,7 @@
 """Apache Kafka for measurements: formatted before the clock starts, ready as soon as it answers.
 
 The settings are those of ``compat_tests.apache_kafka``: Kafka's own ``server.properties`` for one
-broker, and its own JVM options. Kafka logs less than by default, which is in its favour.
+broker, and its own JVM options. Kafka logs less than by default, which is in its favor.
 """
 
 from collections.abc import Mapping

@@ -13,8 +13,12 @@ import zstandard
 
 from bench.load import ask, frame_of
 from bench.rows.common import create_topic
-from bench.worst_requests import PARTITIONS, WORST, offset_commit, version_of
+from bench.worst_requests import WORST, offset_commit, version_of
+from bench.worst_topic_requests import OF_TOPICS, PARTITIONS
+from kwire.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kwire.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kwire.protocol.messages.delete_topics import DeleteTopicsRequest
 from kwire.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -45,6 +49,7 @@ ELEMENTS = 60_000
 """How many elements each API's worst request has."""
 
 MANY = 200_000
+EXISTING = 500
 COMMITTED = 1000
 GROUP, TOPIC = "hostile", "hostile"
 RECORDS = 6_000_000
@@ -229,11 +234,69 @@ def wide_fetch(bootstrap: str) -> list[bytes]:
     return [frame_of(FetchRequest(max_wait_ms=60_000, session_epoch=-1, topics=topics), 11)]
 
 
+def wide_topic(bootstrap: str) -> list[bytes]:
+    """One topic of 10,000 partitions more, and of one more than a request may create, checked."""
+    create_topic(bootstrap, "hostile-wide")
+    frames = []
+    for count in (10_001, 10_002):
+        topic = CreatePartitionsTopic(name="hostile-wide", count=count)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=1000, validate_only=True)
+        frames.append(frame_of(request, 3))
+    return frames
+
+
+def topics_in_turn(bootstrap: str) -> list[bytes]:
+    """Topics that are created and deleted again."""
+    names = [f"hostile-turn-{n}" for n in range(200)]
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    return [
+        frame_of(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5),
+        frame_of(DeleteTopicsRequest(topic_names=names, timeout_ms=30_000), 5),
+    ]
+
+
+def log_flood(bootstrap: str) -> list[bytes]:
+    """Members with long ids join groups with long names, and leave: each is a line of the log."""
+    frames = []
+    for n in range(100):
+        for epoch in (0, -1):
+            request = ConsumerGroupHeartbeatRequest(
+                group_id=f"hostile-{n}-" + "g" * 10_000,
+                member_id="m" * 10_000,
+                member_epoch=epoch,
+                rebalance_timeout_ms=10_000,
+                subscribed_topic_names=["hostile-one"],
+                topic_partitions=[],
+            )
+            frames.append(frame_of(request, 1))
+    return frames
+
+
+def auto_creation(bootstrap: str) -> list[bytes]:
+    """Metadata of new topics, which the broker creates; they stay."""
+    return [
+        frame_of(
+            MetadataRequest(
+                topics=[MetadataRequestTopic(name=f"hostile-auto-{at}-{n}") for n in range(20)],
+                allow_auto_topic_creation=True,
+            ),
+            9,
+        )
+        for at in range(200)
+    ]
+
+
 def worst_of(name: str) -> Attack:
     """The worst request of an API, which a test in ``make check`` counts too."""
 
     def frames(bootstrap: str) -> list[bytes]:
         create_topic(bootstrap, "t", PARTITIONS)
+        if name in OF_TOPICS:
+            topics = [
+                CreatableTopic(name=f"name-{n}", num_partitions=1, replication_factor=1)
+                for n in range(EXISTING)
+            ]
+            ask(bootstrap, CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5)
         ask(bootstrap, offset_commit(PARTITIONS), version_of("OffsetCommit"))
         return [frame_of(WORST[name](ELEMENTS), version_of(name))]
 
@@ -255,6 +318,9 @@ SPECIAL = (
     Attack("Produce: a bomb to a topic with gzip", bomb_to_gzip),
     Attack("Produce: small bombs on 40 connections", forty_bombs, 40),
     Attack("Produce: a new producer id in each batch", new_producer_ids),
+    Attack("CreatePartitions: 10,000 and 10,001 for a topic, checked", wide_topic),
+    Attack("CreateTopics and DeleteTopics: 200 topics in turn", topics_in_turn),
+    Attack("ConsumerGroupHeartbeat: long names in the log", log_flood),
 )
 
 CROWDS = (
@@ -265,4 +331,12 @@ CROWDS = (
 )
 """Attacks on the memory: a limit for each connection alone would not bound them."""
 
-ATTACKS = (*SPECIAL, *CROWDS, *(worst_of(name) for name in WORST if name != "CreateTopics"))
+LASTING = (Attack("Metadata: 4,000 topics are created by themselves", auto_creation),)
+"""What such an attack leaves would be a part of later ones."""
+
+ATTACKS = (
+    *SPECIAL,
+    *CROWDS,
+    *(worst_of(name) for name in WORST if name != "CreateTopics"),
+    *LASTING,
+)

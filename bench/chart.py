@@ -14,7 +14,7 @@ from bench.report import Grown, Growth, Line, Run, main_lines
 
 TICKS = [whole * 10.0**power for power in range(-3, 8) for whole in (1, 2, 5)]
 AHEAD, BEHIND, GRID = "#2a6f97", "#c1121f", "#ddd"
-COLOURS = ("#2a6f97", "#e09f3e", "#6a994e")
+COLORS = ("#2a6f97", "#e09f3e", "#6a994e")
 ROW_HEIGHT = 17
 MEASURES = (("p50_us", "p50, µs"), ("p99_us", "p99, µs"), ("cpu_us", "CPU a request, µs"))
 
@@ -118,7 +118,7 @@ def _limit(line: Line) -> float | None:
 
 
 def _bars(axis: Axis, lines: list[Line], *, missed: bool) -> str:
-    """The coloured bars, from 1 to how many times better kwire is."""
+    """The colored bars, from 1 to how many times better kwire is."""
     start = f"{axis.at(1):g}"
     pieces = (
         f"M{start} {_middle(place) - 5:g}H{axis.at(_advantages(line)[0]):g}v10H{start}z"
@@ -167,9 +167,9 @@ def draw_growth(growth: Growth, target: Path) -> None:
         for row, (what, unit) in enumerate(MEASURES):
             elements += _panel(grown, what, f"{unit} by {curve}", 230.0 * column, 170.0 * row)
     names = titles(list(next(iter(growth.values()))["points"]))
-    for place, (name, colour) in enumerate(zip(names.values(), COLOURS, strict=False)):
+    for place, (name, color) in enumerate(zip(names.values(), COLORS, strict=False)):
         height = 170.0 * len(MEASURES) + 12
-        elements.append(f'<g fill="{colour}">{_text(50 + 180 * place, height, f"— {name}")}</g>')
+        elements.append(f'<g fill="{color}">{_text(50 + 180 * place, height, f"— {name}")}</g>')
     _write(target, 230 * len(growth), 170 * len(MEASURES) + 22, elements)
 
 
@@ -183,9 +183,9 @@ def _panel(grown: Grown, what: str, title: str, left: float, top: float) -> list
     lines = [
         _path(
             ["M", " ".join(f"{across.at(one['x']):g} {up.at(one[what]):g}" for one in some)],
-            f'fill="none" stroke="{colour}" stroke-width="2"',
+            f'fill="none" stroke="{color}" stroke-width="2"',
         )
-        for some, colour in zip(grown["points"].values(), COLOURS, strict=False)
+        for some, color in zip(grown["points"].values(), COLORS, strict=False)
     ]
     return [
         _path(grid, f'stroke="{GRID}"'),

@@ -1,10 +1,11 @@
-"""``python -m bench.hostile`` (``make hostile``): what one hostile client costs its neighbours.
+"""``python -m bench.hostile`` (``make hostile``): what one hostile client costs its neighbors.
 
-A well-behaved producer and a well-behaved consumer are measured alone, and then beside a client
-that sends one of the requests of ``bench.attacks`` in a loop. Each attack is a row: the neighbours'
-99th percentile and longest wait, the ratio to their wait without the attack, and the broker's
-memory above its memory before the attack. kwire and Apache Kafka are shown side by side. Each
-broker and each client is a process of its own.
+Well-behaved clients (``bench.neighbor``) are measured alone, and then beside a client that sends
+one of the requests of ``bench.attacks`` in a loop. Each attack is a row: the 99th percentile and
+the longest wait of a producer and its consumer, the ratio to their wait without the attack, the
+longest wait for a record that is synced and for a new topic, and the broker's memory above its
+memory before the attack. kwire and Apache Kafka are shown side by side. The broker, its attacker
+and the well-behaved clients are three processes.
 """
 
 import argparse
@@ -26,28 +27,38 @@ from rich.table import Table
 from bench.attacks import ATTACKS, Attack
 from bench.brokers import MeasuredBroker, titles
 from bench.choice import add_choice, brokers_of
-from bench.hostile_table import ALONE, CONTROL, Kept
+from bench.hostile_table import ALONE, CONTROL, HEADS, Kept, cells_of
 from bench.load import frame_of, new_generator, run_load
 from bench.publish import OUT, publish_hostile
 from bench.rows.common import PRODUCE_VERSION, create_topic, next_offset, produce_request
 from bench.rows.warm_up import warm_up_of
-from bench.usage import peak_mb, resident_mb, start_peak
+from bench.usage import MB, peak_mb, resident_mb, start_peak
 
 TABLE_WIDTH = 150
 STARTS_S = 60
 
 ELSEWHERE = 19
 """The niceness of a program that stands for another machine: it gets the processors that the broker
-and its neighbours leave, and takes none from them."""
+and its neighbors leave, and takes none from them."""
 
 
 class Waits(NamedTuple):
-    """The neighbours' waits in milliseconds, and the broker's additional memory in MB."""
+    """The neighbors' waits in milliseconds, and the broker's additional memory in MB.
+
+    ``flush_ms`` and ``create_ms`` are the longest waits for a synced record and for a new topic.
+    ``request_mb`` is what the attacker's connections send at the same time.
+    """
 
     p50_ms: float
     p99_ms: float
     longest_ms: float
-    more_mb: float
+    flush_ms: float
+    create_ms: float
+    more_mb: float = 0.0
+    request_mb: float = 0.0
+
+
+NO_ANSWER = Waits(*[math.inf] * 6)
 
 
 Results: TypeAlias = dict[str, dict[str, Waits]]
@@ -59,11 +70,11 @@ def at(share: float, values: list[float]) -> float:
     return values[min(int(share * len(values)), len(values) - 1)]
 
 
-def neighbour(broker: MeasuredBroker, seconds: float) -> tuple[Waits, float]:
+def neighbor(broker: MeasuredBroker, seconds: float) -> tuple[Waits, float]:
     """The waits of well-behaved clients for a while, and the broker's peak memory in that time."""
     start_peak(broker.pid)
     run = subprocess.run(
-        [sys.executable, "-m", "bench.neighbour", broker.bootstrap, "neighbour", str(seconds)],
+        [sys.executable, "-m", "bench.neighbor", broker.bootstrap, "neighbor", str(seconds)],
         capture_output=True,
         text=True,
         check=True,
@@ -71,7 +82,8 @@ def neighbour(broker: MeasuredBroker, seconds: float) -> tuple[Waits, float]:
     )
     taken = json.loads(run.stdout)
     waits = sorted(1000 * wait for wait in [*taken["produce"], *taken["deliver"]])
-    found = Waits(at(0.5, waits), at(0.99, waits), waits[-1], 0.0)
+    flush_ms, create_ms = (1000 * max(taken[name]) for name in ("flush", "create"))
+    found = Waits(at(0.5, waits), at(0.99, waits), waits[-1], flush_ms, create_ms)
     return found, peak_mb(broker.pid)
 
 
@@ -90,17 +102,18 @@ def busy_processors() -> Iterator[None]:
 
 
 @contextmanager
-def under_attack(broker: MeasuredBroker, attack: Attack, directory: Path) -> Iterator[None]:
-    """Let another process attack the broker."""
+def under_attack(broker: MeasuredBroker, attack: Attack, directory: Path) -> Iterator[float]:
+    """Let another process attack the broker; gives the MB that it sends at the same time."""
     file = directory / "frames"
-    file.write_bytes(b"".join(attack.frames(broker.bootstrap)))
+    frames = attack.frames(broker.bootstrap)
+    file.write_bytes(b"".join(frames))
     arguments = [broker.bootstrap, str(attack.connections), str(file)]
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.attacker", *arguments], stdout=subprocess.PIPE
     )
     os.setpriority(os.PRIO_PROCESS, process.pid, ELSEWHERE)
     try:
-        yield
+        yield attack.connections * max(map(len, frames)) / MB
         if process.poll() is not None:
             raise RuntimeError(f"{attack.name}: the attacker has ended by itself")
     finally:
@@ -111,44 +124,37 @@ def under_attack(broker: MeasuredBroker, attack: Attack, directory: Path) -> Ite
 def measured(
     broker: MeasuredBroker, attacks: list[Attack], seconds: float, directory: Path
 ) -> Iterator[tuple[str, Waits]]:
-    """Measure the neighbours alone, then beside each attack."""
-    alone, idle_mb = neighbour(broker, seconds)
+    """Measure the neighbors alone, then beside each attack."""
+    alone, idle_mb = neighbor(broker, seconds)
     yield ALONE, alone
     with busy_processors():
-        yield CONTROL, neighbour(broker, seconds)[0]
+        yield CONTROL, neighbor(broker, seconds)[0]
     for attack in attacks:
         idle_mb = resident_mb(broker.pid)
         try:
-            with under_attack(broker, attack, directory):
-                waits, peak = neighbour(broker, seconds)
+            with under_attack(broker, attack, directory) as request_mb:
+                waits, peak = neighbor(broker, seconds)
         except (subprocess.SubprocessError, OSError, RuntimeError):
             broker.kill()  # it doesn't answer any more, or has died of the attack
             broker.start()
-            yield attack.name, Waits(math.inf, math.inf, math.inf, math.inf)
+            yield attack.name, NO_ANSWER
         else:
-            yield attack.name, waits._replace(more_mb=max(0.0, peak - idle_mb))
+            more_mb = max(0.0, peak - idle_mb)
+            yield attack.name, waits._replace(more_mb=more_mb, request_mb=request_mb)
 
 
 def table_of(results: Results, names: list[str]) -> Table:
-    """A table with a row for each attack and four columns for each broker."""
+    """A table with a row for each attack and the columns of ``HEADS`` for each broker."""
     table = Table(title="well-behaved clients beside a hostile one")
     table.add_column("attack")
     for title in titles(names).values():
-        for head in ("p99 ms", "x alone", "longest ms", "MB more"):
+        for head in HEADS:
             table.add_column(f"{title}: {head}", justify="right")
-    for attack, by_broker in results.items():
+    kept = as_kept(results)
+    for attack, by_broker in kept.items():
         cells = []
         for name in names:
-            waits = by_broker.get(name)
-            if waits is None:
-                cells += ["-"] * 4
-                continue
-            times = waits.p99_ms / results[ALONE][name].p99_ms
-            if math.isinf(waits.p99_ms):
-                cells += ["no answer", "-", "-", "-"]
-                continue
-            cells += [f"{waits.p99_ms:.2f}", f"{times:.1f}", f"{waits.longest_ms:.1f}"]
-            cells.append(f"{waits.more_mb:.0f}")
+            cells += cells_of(by_broker.get(name), kept[ALONE][name])
         table.add_row(attack, *cells)
     return table
 

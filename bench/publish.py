@@ -6,6 +6,7 @@ writes the parts between the markers. A test fails if they don't match the publi
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.brokers import KAFKA
@@ -43,6 +44,18 @@ def between_markers(text: str, made: str, start: str = START, end: str = END) ->
     head, rest = text.split(start)
     _, tail = rest.split(end)
     return f"{head}{start}\n{made}\n{end}{tail}"
+
+
+def publish_part(made: str, start: str, end: str) -> None:
+    """Rewrite the part of docs/PERFORMANCE.md between these markers."""
+    text = PERFORMANCE.read_text(encoding="utf-8")
+    PERFORMANCE.write_text(between_markers(text, made, start, end), encoding="utf-8")
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """A table whose first row is its head."""
+    head, *others = ("| " + " | ".join(row) + " |" for row in rows)
+    return "\n".join([head, "|" + " --- |" * len(rows[0]), *others])
 
 
 README_ROWS = (

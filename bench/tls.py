@@ -1,8 +1,10 @@
 """``make bench-tls``: produce, fetch and handshakes over TLS 1.3, kwire and Apache Kafka in turns.
 
-Both brokers have the same certificate (P-256) and the same client, one process for a stream and two
-for handshakes. A row has the median of the rounds, and the broker's CPU time for a gigabyte or
-for a thousand handshakes. KAFKA=no measures only kwire.
+Both brokers run all the time, have a certificate of the same kind (P-256) and the same client, one
+process for a stream and two for handshakes. In each round each load is measured on one broker and
+at once on the other, the first of them in turns. A row has the median of the rounds, and the
+broker's CPU time for a gigabyte or for a thousand handshakes. KAFKA=no measures only kwire;
+``--publish`` writes docs/PERFORMANCE.md.
 """
 
 import argparse
@@ -12,15 +14,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
 
 from bench.apache_kafka import missing
+from bench.publish import markdown_table, publish_part
 from bench.usage import cpu_seconds
 from compat_tests.apache_kafka import ApacheKafka
 from kwire.testing.certificates import Authority
@@ -29,6 +32,8 @@ from kwire.testing.process import BrokerProcess
 
 KINDS = ("produce", "fetch", "handshakes")
 CLIENTS = {"produce": 1, "fetch": 1, "handshakes": 2}
+BEGIN = "<!-- tls: made by `make bench-tls ARGS=--publish` -->\n"
+END = "<!-- end of tls -->\n"
 UNITS = {"produce": "MB/s", "fetch": "MB/s", "handshakes": "1/s"}
 
 
@@ -37,6 +42,10 @@ class Measured(NamedTuple):
 
     rate: float
     cpu_s: float
+
+
+Found: TypeAlias = dict[str, dict[str, list[Measured]]]
+"""What was measured, by broker and kind of load."""
 
 
 class Subject(NamedTuple):
@@ -104,45 +113,73 @@ def kafka(directory: Path) -> Iterator[Subject]:
         yield Subject("Apache Kafka", port, broker.pid, directory / "ca.pem")
 
 
-def table_of(found: dict[str, dict[str, list[Measured]]]) -> Table:
-    """The medians."""
-    table = Table("load", "unit", *(f"{name}, broker CPU s" for name in found), "ratio")
+def rows_of(found: Found) -> list[list[str]]:
+    """The medians: the head of the table, and a row for each kind of load."""
+    rows = [["load", "unit", *(f"{name} (broker CPU s)" for name in found), "ratio"]]
     for kind in KINDS:
         rates, cells = [], []
         for name in found:
             runs = found[name][kind]
             rates.append(statistics.median(run.rate for run in runs))
             cpu_s = statistics.median(run.cpu_s for run in runs)
-            cells.append(f"{rates[-1]:,.0f}  ({cpu_s:.2f} per 1000)")
+            cells.append(f"{rates[-1]:,.0f} ({cpu_s:.2f} per 1000)")
         ratio = f"{rates[0] / rates[1]:.2f}" if len(rates) > 1 else ""
-        table.add_row(kind, UNITS[kind], *cells, ratio)
+        rows.append([kind, UNITS[kind], *cells, ratio])
+    return rows
+
+
+def table_of(found: Found) -> Table:
+    """The medians, for the terminal."""
+    head, *rows = rows_of(found)
+    table = Table(*head)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
+def part(found: Found, rounds: int, seconds: float) -> str:
+    """The generated part of docs/PERFORMANCE.md."""
+    lines = markdown_table(rows_of(found))
+    return (
+        f"{lines}\n\nMedians of {rounds} rounds of {seconds:g} s; the bar is Apache Kafka's own "
+        "TLS 1.3 (a ratio of 1)."
+    )
+
+
+def in_turns(subjects: Sequence[Subject], rounds: int, seconds: float) -> Found:
+    """Each load on one broker after the other, in each round; the first load of all warms up."""
+    found: Found = {one.name: {kind: [] for kind in KINDS} for one in subjects}
+    for number in range(-1, rounds):
+        for kind in KINDS:
+            for one in subjects[:: -1 if number % 2 else 1]:
+                measured = one.measure(kind, seconds)
+                if number >= 0:
+                    found[one.name][kind].append(measured)
+    return found
+
+
 def main() -> int:
-    """Measure in turns; returns the exit code."""
+    """Measure; returns the exit code."""
     parser = argparse.ArgumentParser(prog="bench.tls", description="measure TLS 1.3")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--package", type=Path, help="where the kwire to measure is imported from")
+    parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
     options = parser.parse_args()
     console = Console(width=120)
-    with tempfile.TemporaryDirectory() as name:
-        makers: list[Callable[[Path], object]] = [lambda path: kwire(path, options.package)]
-        why = missing() if os.environ.get("KAFKA") != "no" else "KAFKA=no"
-        makers += [] if why else [kafka]
-        found: dict[str, dict[str, list[Measured]]] = {}
-        for place, make in enumerate(makers):
-            with make(Path(name) / str(place)) as subject:  # type: ignore[attr-defined]
-                runs = found.setdefault(subject.name, {kind: [] for kind in KINDS})
-                for kind in KINDS:
-                    subject.measure(kind, options.seconds)  # warms up
-                    runs[kind] = [
-                        subject.measure(kind, options.seconds) for _ in range(options.rounds)
-                    ]
-        console.print(table_of(found))
-        if why:
-            console.print(f"Apache Kafka is not measured: {why}")
+    why = missing() if os.environ.get("KAFKA") != "no" else "KAFKA=no"
+    if options.publish and why:
+        parser.error(f"--publish needs Apache Kafka: {why}")
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        subjects = [stack.enter_context(kwire(Path(name) / "kwire", options.package))]
+        if not why:
+            subjects.append(stack.enter_context(kafka(Path(name) / "kafka")))
+        found = in_turns(subjects, options.rounds, options.seconds)
+    console.print(table_of(found))
+    if why:
+        console.print(f"Apache Kafka is not measured: {why}")
+    if options.publish:
+        publish_part(part(found, options.rounds, options.seconds), BEGIN, END)
     return 0
 
 

@@ -9,6 +9,7 @@ from zlib import crc32
 
 from bench.worst_access_requests import CONSTANT_OF_ACCESS, WORST_OF_ACCESS
 from bench.worst_replica_requests import WORST_OF_REPLICAS
+from bench.worst_topic_requests import PARTITIONS, WORST_OF_TOPICS
 from kwire.config.client_metrics import PUSH_INTERVAL_MS
 from kwire.handlers import APIS, OWN_APIS
 from kwire.metadata.image import ConfigResourceType
@@ -18,20 +19,15 @@ from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from kwire.protocol.messages.alter_configs import AlterConfigsRequest
-from kwire.protocol.messages.alter_configs import AlterConfigsResource as ReplacedResource
 from kwire.protocol.messages.announce_member import AnnounceMemberRequest, Announcement
 from kwire.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kwire.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from kwire.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kwire.protocol.messages.delete_groups import DeleteGroupsRequest
 from kwire.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kwire.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
 from kwire.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -48,10 +44,6 @@ from kwire.protocol.messages.describe_topic_partitions import (
 from kwire.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kwire.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kwire.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kwire.protocol.messages.list_config_resources import ListConfigResourcesRequest
@@ -103,7 +95,6 @@ from kwire.record.records import BatchBuilder
 
 ALL_APIS = APIS | OWN_APIS
 KEYS = {api.name: key for key, api in ALL_APIS.items()}
-PARTITIONS = 200
 GROUPS = 300
 
 
@@ -185,13 +176,6 @@ def _leave_group(count):
     return LeaveGroupRequest(group_id="big", members=members)
 
 
-def _create_topics(count):
-    topics = [
-        CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in _names(count)
-    ]
-    return CreateTopicsRequest(topics=topics, validate_only=True)
-
-
 def _delete_records(count):
     partitions = [DeleteRecordsPartition(partition_index=n, offset=0) for n in range(count)]
     return DeleteRecordsRequest(
@@ -250,22 +234,6 @@ def _describe_configs(count):
     return DescribeConfigsRequest(resources=resources, include_synonyms=True)
 
 
-def _alter_configs(count):
-    resources = [
-        ReplacedResource(resource_type=ConfigResourceType.GROUP, resource_name=name)
-        for name in _names(count)
-    ]
-    return AlterConfigsRequest(resources=resources, validate_only=True)
-
-
-def _incremental(count):
-    resources = [
-        AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=name)
-        for name in _names(count)
-    ]
-    return IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
-
-
 def _offset_delete(count):
     partitions = [OffsetDeleteRequestPartition(partition_index=n) for n in range(count)]
     topic = OffsetDeleteRequestTopic(name="t", partitions=partitions)
@@ -308,6 +276,7 @@ def _otlp(number, content):
 WORST = {
     **WORST_OF_REPLICAS,
     **WORST_OF_ACCESS,
+    **WORST_OF_TOPICS,
     "Produce": _produce,
     "Fetch": _fetch,
     "ListOffsets": _list_offsets,
@@ -320,25 +289,16 @@ WORST = {
     "SyncGroup": _sync_group,
     "DescribeGroups": lambda count: DescribeGroupsRequest(groups=_names(count)),
     "ListGroups": lambda count: ListGroupsRequest(states_filter=[*_names(count), "Empty"]),
-    "CreateTopics": _create_topics,
-    "DeleteTopics": lambda count: DeleteTopicsRequest(
-        topics=[DeleteTopicState(name=name) for name in _names(count)]
-    ),
     "DeleteRecords": _delete_records,
     "OffsetForLeaderEpoch": _leader_epochs,
     "AddPartitionsToTxn": _add_partitions,
     "WriteTxnMarkers": _write_markers,
     "TxnOffsetCommit": _txn_offset_commit,
     "DescribeConfigs": _describe_configs,
-    "AlterConfigs": _alter_configs,
     "DescribeLogDirs": lambda count: DescribeLogDirsRequest(
         topics=[DescribableLogDirTopic(topic="t", partitions=_indexes(count))]
     ),
-    "CreatePartitions": lambda count: CreatePartitionsRequest(
-        topics=[CreatePartitionsTopic(name=name, count=2) for name in _names(count)]
-    ),
     "DeleteGroups": lambda count: DeleteGroupsRequest(groups_names=_names(count)),
-    "IncrementalAlterConfigs": _incremental,
     "OffsetDelete": _offset_delete,
     "UpdateFeatures": lambda count: UpdateFeaturesRequest(
         feature_updates=[

@@ -1,15 +1,19 @@
 """A real Apache Kafka 4.3.1, to prove the tests against and to ask how it behaves.
 
 ``python -m compat_tests.apache_kafka`` (``make kafka``) runs one until Ctrl-C, with ``--nodes 3`` a
-cluster of three. Combined KRaft mode on free ports of 127.0.0.1, formatted by Kafka's own tool,
-with the settings that Kafka's own ``server.properties`` has for one broker.
+cluster of three. With ``--run COMMAND …`` it runs this command, which finds Kafka in
+KWIRE_BOOTSTRAP, and ends with its exit code. Combined KRaft mode on free ports of 127.0.0.1,
+formatted by Kafka's own tool, with the settings that Kafka's own ``server.properties`` has for one
+broker.
 """
 
 import argparse
 import base64
+import os
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
@@ -268,30 +272,53 @@ def _new_id() -> str:
     return "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
-def main() -> None:
-    """Run one, or a cluster, until Ctrl-C."""
+def _setting(text: str) -> tuple[str, str]:
+    name, mark, value = text.partition("=")
+    if not mark:
+        raise argparse.ArgumentTypeError(f"{text}: write NAME=VALUE")
+    return name, value
+
+
+def _run(command: Sequence[str], bootstrap: str) -> int:
+    """The exit code of a command that uses the broker."""
+    environment = {**os.environ, "KWIRE_BOOTSTRAP": bootstrap}
+    return subprocess.run(command, env=environment, check=False).returncode
+
+
+def main() -> int:
+    """Run one, or a cluster, until Ctrl-C, or as long as a command runs."""
     parser = argparse.ArgumentParser(description="run a real Apache Kafka 4.3.1 until Ctrl-C")
     parser.add_argument("--port", type=int, default=0, help="the port; 0 picks a free one")
     parser.add_argument("--nodes", type=int, default=1, help="how many brokers")
     parser.add_argument("--data-dir", type=Path, help="where to keep data; else it is temporary")
+    parser.add_argument(
+        "--set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a setting"
+    )
+    parser.add_argument(
+        "--run", nargs=argparse.REMAINDER, metavar="COMMAND", help="run this, not until Ctrl-C"
+    )
     options = parser.parse_args()
+    settings = dict(options.set)
     with tempfile.TemporaryDirectory(prefix="apache-kafka-") as temporary:
         data_dir = options.data_dir or temporary
         broker: ApacheKafka | KafkaCluster
         if options.nodes > 1:
-            broker = KafkaCluster(data_dir, nodes=options.nodes, first_port=options.port)
+            broker = KafkaCluster(data_dir, settings, options.nodes, options.port)
         else:
-            broker = ApacheKafka(data_dir, listen=f"127.0.0.1:{options.port}")
+            broker = ApacheKafka(data_dir, settings, f"127.0.0.1:{options.port}")
         try:
             with broker:
                 print(f"Apache Kafka 4.3.1 ready: {broker.bootstrap}", flush=True)
+                if options.run:
+                    return _run(options.run, broker.bootstrap)
                 signal.pause()
         except KeyboardInterrupt:
             print("Apache Kafka stopped", flush=True)
         except (MissingTool, KafkaFailed) as error:
             raise SystemExit(str(error)) from error
+    return 0
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    main()
+    sys.exit(main())

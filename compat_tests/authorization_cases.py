@@ -1,6 +1,6 @@
 """What each API answers a client that may do nothing, only describe, or what the API needs.
 
-The cases are Apache Kafka's behaviour, and run against both brokers. The broker has Kafka's
+The cases are Apache Kafka's behavior, and run against both brokers. The broker has Kafka's
 authorizer with ``allow.everyone.if.no.acl.found``. The admin's requests come from 127.0.0.1, and an
 ACL lets this host do everything. Each client has another loopback address: all are User:ANONYMOUS,
 so that no login is needed.
@@ -194,7 +194,7 @@ def check(case: Case, admin: Admin, tries: int = 1) -> None:
     """
     for rights, expected in (
         ((), case.denied),
-        (((T, D), (G, D), (X, D)), case.described),
+        (((T, D), (G, D), (X, D), (C, D)), case.described),
         (case.needs, NONE),
     ):
         client, things = Client(admin, admin.bootstrap), admin.things()

@@ -70,7 +70,7 @@ CASES = (
     Case(
         "ListPartitionReassignments",
         lambda _: list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None),
-        *(0, ((C, D),), NO_CLUSTER, NO_CLUSTER),
+        *(0, ((C, D),), NO_CLUSTER, NONE),
     ),
     Case(
         "DescribeClientQuotas",
@@ -80,7 +80,7 @@ CASES = (
     Case("AlterClientQuotas", _limit, 1, ((C, ALTER_CONFIGS),), NO_CLUSTER, NO_CLUSTER),
     Case(
         "DescribeUserScramCredentials",
-        *(_users, 0, ((C, D),), NO_CLUSTER, NO_CLUSTER),
+        *(_users, 0, ((C, D),), NO_CLUSTER, NONE),
     ),
     Case("AlterUserScramCredentials", _forget_user, 0, ((C, ALTER),), NO_CLUSTER, NO_CLUSTER),
     Case(

@@ -299,15 +299,15 @@ CASES = (
     Case(
         "DescribeLogDirs",
         lambda _: describe_log_dirs.DescribeLogDirsRequest(topics=None),
-        *(4, ((C, D),), NO_CLUSTER, NO_CLUSTER),
+        *(4, ((C, D),), NO_CLUSTER, NONE),
     ),
-    Case("DescribeQuorum", _quorum, 1, ((C, D),), NO_CLUSTER, NO_CLUSTER),
+    Case("DescribeQuorum", _quorum, 1, ((C, D),), NO_CLUSTER, NONE),
     Case(
         "UpdateFeatures",
         lambda _: update_features.UpdateFeaturesRequest(validate_only=True),
         *(1, ((C, ALTER),), NO_CLUSTER, NO_CLUSTER),
     ),
-    Case("DescribeAcls", _acls, 3, ((C, D),), NO_CLUSTER, NO_CLUSTER),
+    Case("DescribeAcls", _acls, 3, ((C, D),), NO_CLUSTER, NONE),
     Case("CreateAcls", _new_acl, 3, ((C, ALTER),), NO_CLUSTER, NO_CLUSTER),
     Case("DeleteAcls", _old_acl, 3, ((C, ALTER),), NO_CLUSTER, NO_CLUSTER),
 )

@@ -163,7 +163,7 @@ def streams_command(main_class: str, *arguments: str) -> list[str]:
 
 
 def connect_command(main_class: str, *arguments: str) -> list[str]:
-    """Like ``command``, for a class of Kafka Connect, with all of Java's own optimisations."""
+    """Like ``command``, for a class of Kafka Connect, with all of Java's own optimizations."""
     start, jars = command(main_class, *arguments), connect_libs()
     place = start.index("-cp") + 1
     return [*start[:place], f"{jars}/*", *start[place + 1 :]]

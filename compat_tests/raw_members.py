@@ -50,7 +50,7 @@ class RawMember:
         wait_until(is_ready, timeout_s=30, what="the coordinator")
         self.raw.move_to(Home(GROUP, group))  # with what isn't about one group, as ListGroups
 
-    def neighbour(self, hint: str) -> str:
+    def neighbor(self, hint: str) -> str:
         """The name of another group that has the same coordinator."""
         home = self.raw.address(Home(GROUP, self.group))
         names = (f"{self.group}-{hint}-{number}" for number in range(100))

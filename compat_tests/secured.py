@@ -6,7 +6,7 @@ It is a kwire, or with ``KWIRE_SECURED=kafka`` an Apache Kafka with the same set
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -51,9 +51,13 @@ SCRAM_LINE = f"{_MODULES}.scram.ScramLoginModule required;"
 
 
 class SecuredBroker:
-    """The addresses of a broker by protocol, and the files of its clients."""
+    """The addresses of a broker by protocol, and the files of its clients.
+
+    ``log`` gives what a kwire has logged so far; an Apache Kafka has None.
+    """
 
     def __init__(self, directory: Path) -> None:
+        self.log: Callable[[], str] | None = None
         authority = Authority()
         self.ca_file = directory / "ca.pem"
         self.ca_file.write_text(authority.certificate_pem)
@@ -224,6 +228,7 @@ def secured_broker(
         for name, address in secured.bootstrap.items():
             options += ["--listen", f"{name}://{address}"]
         with BrokerProcess(directory / "data", every, options=options) as kwire:
+            secured.log = kwire.log
             yield secured, kwire.bootstrap.split(",")[0]
             log = kwire.log()
     assert "bug in" not in log, log

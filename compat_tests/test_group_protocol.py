@@ -185,7 +185,7 @@ def test_offsets_of_several_groups(
     member: RawMember, new_member: NewMember, topic: str, version: int
 ) -> None:
     """All of one, some of another, none of a group nobody knows."""
-    other, nobody = new_member(member.neighbour("other")), member.neighbour("nobody")
+    other, nobody = new_member(member.neighbor("other")), member.neighbor("nobody")
     assert member.commit(topic, (0, 1, "")) == [OK]
     assert other.commit(topic, (1, 2, "")) == [OK]
     by_id = {"topic_id": topic_id(member, topic)} if version >= 10 else {"name": topic}
@@ -331,7 +331,7 @@ def test_groups_are_deleted(member: RawMember, topic: str, version: int) -> None
         answer = member.raw.ask(DeleteGroupsRequest(groups_names=list(groups)), version)
         return {result.group_id: result.error_code for result in answer.results}
 
-    nobody = member.neighbour("nobody")
+    nobody = member.neighbor("nobody")
     member.become_stable()
     assert member.commit(topic, (0, 1, ""), **member.as_member) == [OK]
     assert delete(member.group, nobody) == {

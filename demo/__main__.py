@@ -90,7 +90,7 @@ class Demo:
             if producer.is_done and read == producer.total:
                 stop()
 
-        pipeline.run(on_status)
+        pipeline.run(on_status, self.console)
         producer.join()
         if pipeline.restarts:
             self.say(f"the pipeline was started again {pipeline.restarts} times")

@@ -17,11 +17,11 @@ def draw(delays: Mapping[str, Delays], path: Path) -> None:
     carriers = [carrier for carrier, _ in by_delay]
     figure, axes = pyplot.subplots(figsize=(9, 6), layout="constrained")
     places = range(len(carriers))
-    for shift, label, colour, values in (
+    for shift, label, color, values in (
         (0.2, "departure", "#4477aa", [mean(one.dep_sum, one.dep_count) for _, one in by_delay]),
         (-0.2, "arrival", "#ee6677", [mean(one.arr_sum, one.arr_count) for _, one in by_delay]),
     ):
-        axes.barh([at + shift for at in places], values, 0.4, label=label, color=colour)
+        axes.barh([at + shift for at in places], values, 0.4, label=label, color=color)
     names = [f"{carrier}  ({delays[carrier].flights:,})" for carrier in carriers]
     axes.set_yticks(list(places), names)
     axes.axvline(0, color="black", linewidth=0.8)

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from rich.console import Console
+
 from demo.flights import Delays
 from kwire.cli import main as kwire
 from kwire.spark.commands.bar import Bar
@@ -65,14 +67,16 @@ class FlightsPipeline:
         self.spark = open_session(self._settings)
         self.restarts = 0
 
-    def run(self, on_status: Callable[[Status, Callable[[], None]], object]) -> None:
+    def run(
+        self, on_status: Callable[[Status, Callable[[], None]], object], console: Console
+    ) -> None:
         """Run with a progress bar, until ``on_status`` calls its second argument.
 
         If the broker's crash ends the pipeline, it is started again from its checkpoint.
         """
         while True:
             pipeline = Pipeline(self._settings, spark=self.spark)
-            with Bar("flights", is_on=True) as bar:
+            with Bar("flights", is_on=True, console=console) as bar:
 
                 def show(status: Status, bar: Bar = bar, stop: Callable[[], None] = pipeline.stop):
                     bar.show(status)

@@ -1,6 +1,6 @@
 """Tells which build of kwire runs: pure Python, or the build whose hot modules mypyc compiled.
 
-Both builds have the same sources and the same behaviour. ``setup.py`` lists the compiled modules.
+Both builds have the same sources and the same behavior. ``setup.py`` lists the compiled modules.
 """
 
 from importlib.util import find_spec

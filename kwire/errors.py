@@ -209,6 +209,14 @@ class KafkaError(Exception):
         self.code = code
         self.message = message
 
+    def to_keep(self) -> "KafkaError":
+        """This error without its traceback, for results that are kept while a request is served.
+
+        A traceback keeps the frames of the functions that the error went through. These frames keep
+        the results in turn: a cycle, which only the collector of garbage would free.
+        """
+        return self.with_traceback(None)
+
     @property
     def retriable(self) -> bool:
         """Whether the same request may succeed later without a change."""

@@ -81,7 +81,9 @@ class Housekeeping:
         self._broker.wake_coordinators()
         self._broker.look_at_offline()
         if self._broker.authorizer is not None:
-            self._broker.authorizer.denials.tell()
+            from kwire.security.audit import follow_level
+
+            follow_level(self._broker.authorizer)
         await self._bound_producers()
         now_s = trio.current_time()
         self._poller.newcomers.sweep(now_s)

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from kwire.spark.batch_work import good_rows
 from kwire.spark.decode import decode, decoder
+from kwire.spark.decode.wire_format import header
 from kwire.spark.settings import Decode, WrongSetting
+from kwire.testing.registry import SchemaRegistry
 from spark_tests.decoding import decoded, outcome, records_of
 
 JSON = Decode(options={"schema": "id BIGINT NOT NULL, name STRING, s STRUCT<y: INT NOT NULL>"})
@@ -76,6 +79,16 @@ def test_the_same_values_are_wrong_with_and_without_reasons(spark: SparkSession)
     assert offsets == [[1, 2, 3, 4, 5]] * 2
     plans = [one._jdf.queryExecution().optimizedPlan().toString() for one in (brief, full)]
     assert ["get_json_object(" in plan for plan in plans] == [False, True]
+
+
+def test_the_value_is_left_behind_where_it_is_parsed(spark: SparkSession) -> None:
+    """Spark copies all that is needed after ``from_json``, for each record: the value isn't."""
+    records = records_of(spark, [b'{"id":1}'])
+    plan = good_rows(decoder(records, JSON)(records, False))
+    text = plan._jdf.queryExecution().optimizedPlan().toString()
+    [line] = [one for one in text.splitlines() if "from_json(" in one]
+    assert "AS _kwire_parsed" in line
+    assert "AS _value" not in line, text
 
 
 def test_a_schema_file_says_what_is_required(spark: SparkSession, tmp_path: Path) -> None:
@@ -177,3 +190,29 @@ def test_text_and_bytes(spark: SparkSession) -> None:
     frame = decode(records_of(spark, [b"x"], key=b"\xff"), Decode("text", key="text"))
     [row] = frame.collect()
     assert (row._error, row._key, row._value) == ("key: it isn't UTF-8", None, b"x")
+
+
+def test_json_of_a_registry(spark: SparkSession) -> None:
+    """The columns are those of the newest JSON Schema; a value needs the header with an id."""
+    first = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    second = first | {"properties": first["properties"] | {"name": {"type": "string"}}}
+    with SchemaRegistry() as registry:
+        number = header(registry.register("orders-value", json.dumps(first), "JSON"))
+        settings = Decode(options={"refresh_s": 0.001}, registry=registry.url)
+        values = [number + b'{"id":1,"name":"x"}', b'{"id":2}', number + b"{}", number[:4], None]
+        assert [outcome(one) for one in decoded(spark, values, settings)] == [
+            {"id": 1},
+            "value: it doesn't begin with a schema id",
+            "value: required column id has no value",
+            "value: it doesn't begin with a schema id",
+            None,
+        ]
+        newer = header(registry.register("orders-value", json.dumps(second), "JSON"))
+        values = [number + b'{"id":1}', newer + b'{"id":2,"name":"x"}']
+        assert [outcome(one) for one in decoded(spark, values, settings)] == [
+            {"id": 1, "name": None},
+            {"id": 2, "name": "x"},
+        ]
+        registry.register("other-value", '"string"')
+        with pytest.raises(WrongSetting, match="subject other-value has a schema of type AVRO"):
+            decoded(spark, [], settings, topic="other")

@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from compat_tests.java_tools import MissingTool, run_tool
 from kwire.spark.pipeline_file import pipeline_of
 from kwire.spark.sink import OffsetsUnknown
 from kwire.spark.upkeep.commands import sink_of
@@ -61,6 +62,32 @@ def test_names_say_partition_and_offsets(
         for first, end in ((0, 500), (500, 550))
     ]
     assert list((tmp_path / ".kwire-table" / "staging").iterdir()) == []
+
+
+def test_kafka_s_own_tool_shows_the_lag(
+    spark: SparkSession, broker: str, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """The group has the offsets of what the sink has, and no member; the rest is lag."""
+    topic = new_topic(2)
+    settings = settings_of(broker, topic, tmp_path, group=f"{topic}-group")
+    produce_json(broker, topic, 0, 10, partitions=2)
+    run(spark, settings)
+    produce_json(broker, topic, 10, 13, partitions=2)
+    try:
+        said = run_tool(
+            *("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--describe"),
+            *("--bootstrap-server", broker, "--group", settings["group"]),
+        )
+    except MissingTool as missing:
+        pytest.skip(str(missing))
+    titles, *rows = (
+        line.split() for line in said.splitlines() if f"{topic}-group " in line or "LAG" in line
+    )
+    places = [titles.index(one) for one in ("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")]
+    assert sorted([row[place] for place in places] for row in rows) == [
+        ["0", "5", "7", "2"],
+        ["1", "5", "6", "1"],
+    ]
 
 
 def test_a_batch_that_runs_again_gives_its_new_rows(

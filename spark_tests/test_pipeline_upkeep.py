@@ -12,7 +12,14 @@ from pyspark.sql import SparkSession
 from kwire.spark import dead_letters
 from kwire.testing.waiting import wait_until
 from spark_tests.commands import Commands, produce_all_kinds
-from spark_tests.pipelines import TIMEOUT_S, settings_of
+from spark_tests.pipelines import (
+    TIMEOUT_S,
+    files,
+    numbers,
+    produce_json,
+    running,
+    settings_of,
+)
 from spark_tests.processes import toml
 from spark_tests.rows import committed_offsets
 
@@ -168,3 +175,50 @@ def test_verify_beside_a_batch_under_way(
     commands("run", "--quiet")
     found = commands.verify()
     assert (found["sink"], found["dead_letters"], found["unfinished"]) == (41, 1, 0)
+
+
+@pytest.mark.skipif(STOCK, reason="one lane is enough: there is more time in the other one")
+def test_the_commands_beside_a_running_pipeline(
+    spark: SparkSession,
+    broker: str,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    commands: Commands,
+) -> None:
+    """It writes files while others are merged, replayed and expired; ``verify`` is content."""
+    topic = new_topic(1)
+    changes = {"trigger": "50 milliseconds", "source__max_offsets_per_trigger": 25}
+    settings = settings_of(broker, topic, tmp_path, **changes)
+    (tmp_path / "p.toml").write_text(toml(settings))
+    place = ("--topic", topic, "--partition", 0)
+    end = 0
+
+    def more(count: int) -> None:
+        nonlocal end
+        produce_json(broker, topic, end, end + count)
+        end += count
+
+    with running(spark, settings):
+        more(100)
+        for command in (
+            ("expire", *place, "--before-offset", 50),
+            ("compact",),
+            ("replay", *place, "--from-offset", 60, "--to-offset", 90),
+        ):
+            wait_until(
+                lambda: files(tmp_path) and max(numbers(tmp_path)) >= end - 50,
+                timeout_s=TIMEOUT_S,
+                what="some batches",
+            )
+            more(75)  # so that batches are written while the command works
+            commands(*command)
+            rows = numbers(tmp_path)
+            assert rows == list(range(rows[0], rows[-1] + 1))
+        wait_until(
+            lambda: max(numbers(tmp_path)) == end - 1, timeout_s=TIMEOUT_S, what="all batches"
+        )
+        commands("verify")
+    found = commands.verify()
+    assert numbers(tmp_path) == list(range(found["first"], end))
+    assert found["first"] == 50
+    assert len(files(tmp_path)) < end // 25

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 from pyspark.sql import SparkSession
 
 from kwire.spark.segments import register
+from kwire.spark.segments.files import list_segments
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
-from spark_tests.rows import TIMEOUT_S, produce
+from spark_tests.rows import TIMEOUT_S, end_offsets, produce
 from spark_tests.segments import SETTINGS, Written
 
 
@@ -92,6 +94,65 @@ def test_a_topic_that_was_created_again_stops_the_stream(written: Written, tmp_p
     with pytest.raises(Exception, match="The topic again was created again"):
         query.processAllAvailable()
     query.stop()
+
+
+def retain(written: Written, topic: str, partitions: int = 1) -> None:
+    """Let retention delete all that is there, then nothing more."""
+    ends = dict(enumerate(end_offsets(written.bootstrap, topic, partitions)))
+
+    def is_empty() -> bool:
+        return all(
+            list_segments(written.directory / f"{topic}-{n}").bases == [ends[n]] for n in ends
+        )
+
+    for milliseconds in ("1", "-1"):
+        entry = ConfigEntry(
+            "retention.ms", milliseconds, incremental_operation=AlterConfigOpType.SET
+        )
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        for altered in written.admin.incremental_alter_configs([resource]).values():
+            altered.result(TIMEOUT_S)
+        if milliseconds != "-1":
+            wait_until(is_empty, timeout_s=TIMEOUT_S, what="retention")
+
+
+@pytest.mark.long
+def test_segments_roll_and_go_while_a_stream_reads(written: Written, tmp_path: Path) -> None:
+    """What was read may be deleted; what wasn't stops the stream, or is left out if that is said.
+
+    A partition that is new meanwhile is read from its start.
+    """
+    topic = written.create("retained", 1, **{"segment.ms": "1"})
+    options = {"startingOffsets": "earliest", "maxRecordsPerTrigger": "150"}
+
+    def more(first: int, partitions: int = 1) -> None:
+        for begin in range(first, first + 100, 20):  # each in a segment of its own
+            produce(written.bootstrap, topic, begin, begin + 20)
+        written.wait(topic, partitions)
+
+    more(0)
+    query = start(written, topic, tmp_path, **options)
+    more(100)
+    assert len(list_segments(written.directory / f"{topic}-0").bases) >= 10
+    query.processAllAvailable()
+    retain(written, topic)
+    written.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(TIMEOUT_S)
+    more(200, 2)
+    query.processAllAvailable()
+    query.stop()
+    assert values(written, tmp_path) == list(range(300))
+
+    read = end_offsets(written.bootstrap, topic, 2)
+    more(300, 2)
+    retain(written, topic, 2)
+    more(400, 2)
+    query = start(written, topic, tmp_path, **options)
+    with pytest.raises(Exception, match=f"the stream has read up to ({read[0]}|{read[1]}); failOn"):
+        query.processAllAvailable()
+    query = start(written, topic, tmp_path, failOnDataLoss="false", **options)
+    query.processAllAvailable()
+    query.stop()
+    assert values(written, tmp_path) == [*range(300), *range(400, 500)]
 
 
 def test_available_now_ends_with_what_was_there(written: Written, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from kwire.spark.comparison import claims_of
@@ -127,6 +128,7 @@ def test_partitions_properties_and_what_the_table_holds(
 def test_without_java(spark: SparkSession, tmp_path: Path) -> None:
     """pyiceberg writes each batch once, adds columns, and says what its table holds."""
     catalog = {
+        "name": "lake",
         "type": "sql",
         "uri": f"sqlite:///{tmp_path}/catalog.db",
         "warehouse": f"file://{tmp_path}",
@@ -142,7 +144,7 @@ def test_without_java(spark: SparkSession, tmp_path: Path) -> None:
     write(sink, spark, three, one)
     claims = claims_of(sink.held(spark))
     assert [(list(one.covered), one.repeats) for one in claims.values()] == [([(0, 33)], 0)] * 2
-    rows = sink._catalog().load_table("sales.orders").scan().to_arrow().to_pylist()
+    rows = load_catalog(**catalog).load_table("sales.orders").scan().to_arrow().to_pylist()
     assert sum(row["city"] == "Bonn" for row in rows) == 20
 
 

@@ -20,8 +20,23 @@ SAID = (
     "orders: 5 records in 1 batches, 1 dead letters",
     "Barbara    1.25",
     "required column id has no value",
+    "1 would be sent: --execute sends them; 0 were sent before",
+    "1 sent; 0 were sent before",
     "kwire_pipeline_records_total{",
 )
+
+
+def rows(said: str, title: str) -> list[dict[str, str]]:
+    """The rows of the table that has a column of this title."""
+    lines = [re.split(r"  +", line.strip()) for line in said.splitlines()]
+    place = next(number for number, line in enumerate(lines) if title in line)
+    titles = lines[place]
+    found = []
+    for line in lines[place + 1 :]:
+        if len(line) != len(titles):
+            break
+        found.append(dict(zip(titles, line, strict=True)))
+    return found
 
 
 @pytest.mark.skipif(
@@ -56,3 +71,12 @@ def test_the_tutorial(tmp_path: Path) -> None:
     assert code == 0, said
     for part in SAID:
         assert part in said, said
+    sums = {
+        title: sum(int(row[title]) for row in rows(said, "STRANGERS"))
+        for title in ("BROKER", "SINK", "DEAD LETTERS", "GAPS", "DOUBLES", "STRANGERS")
+    }
+    assert list(sums.values()) == [6, 5, 1, 0, 0, 0], said
+    for title in ("NEXT", "CLIENT"):  # of the pipeline's status, and of its group
+        found = rows(said, title)
+        assert [row["COMMITTED"] for row in found] == [row["END"] for row in found], said
+        assert [row["LAG"] for row in found] == ["0", "0"], said

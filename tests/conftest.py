@@ -82,6 +82,7 @@ PROCESSES = (
     "tests/testing/test_recipes.py",
     "tests/workers/test_directories.py",
     "tests/workers/test_processes.py",
+    "tests/workers/test_secured.py",
 )
 """Tests that spend seconds in other programs (builds, stock clients, brokers, runs of pytest), and
 simulated clusters, which take seconds each. `make processes` runs them; `make check` leaves them

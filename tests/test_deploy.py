@@ -144,7 +144,7 @@ def _told(bootstrap: str) -> tuple[str, int]:
 def test_the_container_tells_each_client_an_address_that_it_reaches(
     instructions: list[tuple[str, str]], tmp_path: Path
 ) -> None:
-    """Other containers the one they dialled, programs on the host the published port."""
+    """Other containers the one they dialed, programs on the host the published port."""
     with _serving(_locally(_entry_point(instructions), tmp_path)) as (addresses, _):
         network, host = addresses
         assert _told(network) == ("127.0.0.1", int(network.rpartition(":")[2]))

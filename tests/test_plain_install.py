@@ -55,7 +55,7 @@ sys.meta_path.insert(0, Blocker())
 
 
 def core_distributions() -> set[str]:
-    """The distributions that a plain install of kwire brings, by their normalised names."""
+    """The distributions that a plain install of kwire brings, by their normalized names."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     found: set[str] = {"kwire"}
     left = list(project["dependencies"])

@@ -21,9 +21,12 @@ def authorizer_of(config: BrokerConfig, acls: Acls) -> "Authorizer | None":
     wanted = config.authorizer()
     if wanted is None:
         return None
+    from kwire.security.audit import follow_level
     from kwire.security.authorizer import Authorizer
 
-    return Authorizer.of(wanted, acls)
+    authorizer = Authorizer.of(wanted, acls)
+    follow_level(authorizer)
+    return authorizer
 
 
 async def tell_authorizer(authorizer: "Authorizer", changes: Sequence[Change]) -> None:

@@ -125,7 +125,7 @@ class Broker:
         self.quotas: Quotas | None = None
         if image.client_quotas:
             self._follow_quotas(image)
-        self._commits = Commits(store, image, self.threads.logs, self.random)
+        self._commits = Commits(store, image, self.threads.deciding, self.random)
         self._served = ServedPartitions(
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
         )

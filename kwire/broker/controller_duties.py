@@ -128,7 +128,7 @@ def _tell(silent: frozenset[int], image: MetadataImage) -> None:
 
 def apart(broker: Broker, decide: Callable[..., list[Change]], *arguments: object) -> Decide:
     """A decision that looks at every partition: it is made in a thread."""
-    return lambda image: broker.threads.computing.run(decide, image, *arguments)
+    return lambda image: broker.threads.deciding.run(decide, image, *arguments)
 
 
 def _balance_every_ms(broker: Broker) -> int:

@@ -3,8 +3,9 @@
 Format: ``<offset>-<epoch>.checkpoint`` is a snapshot of everything before that offset, as batches
 of metadata records between a header and a footer; the segments are a log of further records.
 
-Rules: the newest snapshot and the log from the snapshot's offset on count. A torn end of the log
-was never committed, and is ignored. An unknown record or a gap is an error: kwire guesses nothing.
+Rules: the metadata is that of the newest snapshot, changed by the records of the log from the
+snapshot's offset on. A batch that is cut short at the end of the log was never committed, and is
+ignored. An unknown record or a gap is an error: kwire guesses nothing.
 
 Source: SnapshotReader, KafkaRaftLog of Kafka; KIP-630.
 """

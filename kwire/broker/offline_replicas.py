@@ -118,7 +118,7 @@ class OfflineReplicas:
     async def _give_up(self, lost: frozenset[TopicPartition], *, are_whole: bool) -> None:
         broker = self._broker
         await broker.commit(
-            lambda image: broker.threads.computing.run(
+            lambda image: broker.threads.deciding.run(
                 partial(without_replicas, are_whole=are_whole),
                 image,
                 broker.node_id,

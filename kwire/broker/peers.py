@@ -35,10 +35,10 @@ def inter_broker_address(broker: BrokerImage, listener: object) -> tuple[str, in
     """
     for name, host, port in broker.endpoints:
         if name == AMONG_WORKERS:
-            return _dialled(host), port
+            return _dialed(host), port
     for name, host, port in broker.endpoints:
         if listener is None or name == listener:
-            return _dialled(host), port
+            return _dialed(host), port
     return None
 
 
@@ -119,7 +119,7 @@ class Peers:
         )
 
 
-def _dialled(host: str) -> str:
+def _dialed(host: str) -> str:
     if is_every_interface(host):
         return "::1" if host == "::" else "127.0.0.1"
     return host

@@ -57,9 +57,10 @@ class Spread:
 class RequestTimes:
     """The times of one API's requests, by phase.
 
-    ``queue`` is the time until a connection that was ready had its turn, ``local`` that of decoding
-    and of the handler, ``wait`` that of waiting for a change, for a slice of the event loop, or for
-    a disk, ``total`` the sum of the three.
+    - ``queue``: from when its connection was found ready until the broker began with it.
+    - ``local``: decoding the request, and running its handler.
+    - ``wait``: the handler waited for a change, for a slice of the event loop, or for a disk.
+    - ``total``: the sum of the three.
     """
 
     __slots__ = ("local", "queue", "total", "wait")

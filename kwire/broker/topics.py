@@ -25,6 +25,7 @@ from kwire.metadata.controller import (
     check_partition_total,
 )
 from kwire.metadata.image import MetadataImage
+from kwire.metadata.placement import at_once
 
 
 def replicas(broker: TopicMaker, setting: str = "default.replication.factor") -> int:
@@ -86,11 +87,11 @@ async def create_missing(
         creation = TopicCreation(image, broker.random, sum(topic.partitions for topic in wanted))
         for number, topic in enumerate(wanted, 1):
             try:
-                creation.add(topic)
+                at_once(creation.add(topic))
             except RequestTooLarge:
                 raise
             except KafkaError as error:
-                refused[topic.name] = error
+                refused[topic.name] = error.to_keep()
             if number % TOPICS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
         return creation.changes

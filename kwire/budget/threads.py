@@ -19,20 +19,21 @@ LOGS = 4
 COLD_READS = 8
 HOUSEKEEPING = 2
 COMPUTING = 1
+DECIDING = 2
 HANDSHAKES = 2
 
 
 class Threads:
     """All kinds of threads of one broker.
 
-    - ``coding``: large requests are decoded and large responses encoded, in one thread; whoever has
-      used the threads least comes first.
     - ``checking``: records are decompressed, checked, and compressed anew (``checking``).
     - ``syncing``: one run of fsyncs for each data directory.
     - ``logs``: the logs of partitions are opened, renamed and cut at their start.
     - ``cold_reads``: pages that are not in the page cache are read.
     - ``housekeeping``: checkpoints are written, files are removed, compaction is prepared.
     - ``computing``: partitions of large groups are assigned.
+    - ``deciding``: decisions about every partition are made, like fencing a broker, and large
+      commits are applied. All later changes of metadata wait for them, and they wait for no group.
     - ``matching``: regular expressions of groups are matched; no assignment waits for that.
     - ``regexes``: regular expressions of requests are compiled, and matched for listings; whoever
       has used the thread least comes first.
@@ -44,13 +45,13 @@ class Threads:
     """
 
     def __init__(self) -> None:
-        self.coding = Lane()
         self.checking = Checking()
         self.syncing = Kind(SYNCING)
         self.logs = Kind(LOGS)
         self.cold_reads = Kind(COLD_READS)
         self.housekeeping = Kind(HOUSEKEEPING)
         self.computing = Kind(COMPUTING)
+        self.deciding = Kind(DECIDING)
         self.telemetry = Lane()
         self.matching = Kind(COMPUTING)
         self.regexes = Lane()
@@ -59,8 +60,7 @@ class Threads:
         self.handshakes = Kind(HANDSHAKES)
 
     def close(self) -> None:
-        """Give up work that no client was promised: large requests, batches to check, metrics."""
-        self.coding.close()
+        """Give up work that no client was promised: batches to check, metrics."""
         self.checking.close()
         self.regexes.close()
         self.telemetry.close()

@@ -48,11 +48,11 @@ CREDIT_UNITS = 20 * SLICE_UNITS
 """By how many units a connection that was quiet may be ahead of the busy connections."""
 
 
-MOST_HOSTS = 1000
-"""Of so many hosts the broker knows what their ended connections have used."""
+MOST_PAYERS = 1000
+"""Of so many users and addresses the broker knows what their ended connections have used."""
 
 LARGE_ANSWER_BYTES = 65_536
-"""A response of so many bytes is encoded in a thread; the bytes beyond them count as held."""
+"""A response of so many bytes is encoded in slices; the bytes beyond them count as held."""
 
 OBJECT_BYTES = 3
 """How many bytes of memory one byte of a message takes while it is an object, roughly."""
@@ -83,7 +83,7 @@ class Turns:
         self.large = LargeRequests()
         self._line = Line()
         self.floor = 0  # what the busiest connection that was served had used
-        self._left_by: dict[str, int] = {}  # the units of hosts whose connections have ended
+        self._left_by: dict[str, int] = {}  # by payer, the units of connections that have ended
 
     def begin_pass(self) -> None:
         """A pass of the event loop begins."""
@@ -116,20 +116,22 @@ class Turns:
         """What a connection counts as having used, beside others: quiet ones keep some credit."""
         return max(used_units, self.floor - CREDIT_UNITS)
 
-    def leave(self, host: str, used_units: int) -> None:
-        """A connection of this host has ended: the next one goes on where it was.
+    def leave(self, payer: str, used_units: int) -> None:
+        """A connection of this payer has ended: the next one goes on where it was.
+
+        A payer is the user who has logged in, or the address of a client that hasn't.
 
         Otherwise a client that reconnects for each request would always be ahead of the others.
         """
         if used_units <= self.floor - CREDIT_UNITS:
             return
-        self._left_by[host] = max(used_units, self._left_by.pop(host, 0))
-        if len(self._left_by) > MOST_HOSTS:
+        self._left_by[payer] = max(used_units, self._left_by.pop(payer, 0))
+        if len(self._left_by) > MOST_PAYERS:
             del self._left_by[next(iter(self._left_by))]
 
-    def first_units(self, host: str) -> int:
-        """What a new connection of this host counts as having used."""
-        return self._left_by.get(host, 0)
+    def first_units(self, payer: str) -> int:
+        """What a new connection of this payer counts as having used."""
+        return self._left_by.get(payer, 0)
 
     def close(self) -> None:
         """Grant no more slices, because the broker stops: requests that need one are given up."""
@@ -142,7 +144,7 @@ class Work:
     - ``used_units``: what the requests have cost so far.
     - ``thread_units``: what they have cost in the threads that open batches; None before the first.
     - ``is_large``: whether the request in hand has needed more than one slice, or has a large
-      response. Then a thread encodes the response.
+      response. Then the response is encoded in slices.
     - ``max_answer_bytes``: the setting ``kwire.response.max.bytes``.
     - ``is_gone``: says whether the connection has ended; a thread may ask.
     - ``outlives_client``: whether the request in hand is carried out even then. A producer with
@@ -150,8 +152,8 @@ class Work:
     - ``is_exempt``: whether quotas don't count the request in hand.
     - ``in_threads_units``: what threads have spent on it, since somebody set this to 0.
     - ``held_bytes``: the memory of a large request and of its response, while they are objects.
-    - ``doomed``: large objects that nobody needs when the response is made. The thread that encodes
-      the response frees them, piece by piece.
+    - ``doomed``: large objects that nobody needs when the response is made. They are freed in
+      slices after the response has been encoded.
     """
 
     __slots__ = (

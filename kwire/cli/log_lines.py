@@ -12,9 +12,13 @@ Rules:
 
 - Only a message starts at the left edge. Group ids, client ids and reasons are text from clients:
   control characters in a message are escaped, so that no client can forge a line.
-- A message is cut after ``MAX_MESSAGE_CHARACTERS``. Messages with the same format text are written
+- A message, and each text among the ``fields``, is cut after ``MAX_MESSAGE_CHARACTERS``. Of a
+  longer traceback the beginning and the end stay, because its last lines say what happened:
+  ``MAX_TRACEBACK_CHARACTERS`` in all, and ``MAX_TRACEBACK_LINES`` in a text log.
+- Messages with the same format text are written
   at most ``MOST_PER_SECOND`` times a second. The others are counted, and the first message after
-  that second gives their number. Clients therefore can't fill the disk.
+  that second gives their number. Clients therefore can't fill the disk. The lines of the authorizer
+  have limits of their own (``kwire.security.audit_limits``), which count for each client.
 - A rebalance writes three lines while its next request is in progress, so a line has to be cheap.
   Python's logging is told not to look up the caller and the thread, which no line shows, and the
   time is formatted once a second.
@@ -26,7 +30,12 @@ import threading
 import time
 
 MAX_MESSAGE_CHARACTERS = 1000
+MAX_TRACEBACK_CHARACTERS = 20_000
+MAX_TRACEBACK_LINES = 400
 MOST_PER_SECOND = 200
+
+AUTHORIZER, LOGINS = "kwire.authorizer", "kwire.logins"
+"""The loggers of the audit log. The messages of the first aren't counted here."""
 
 _ESCAPES = {
     code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
@@ -48,9 +57,23 @@ def one_line(text: str) -> str:
     return text if text.isprintable() else text.translate(_ESCAPES)
 
 
+def middle_cut(text: str) -> str:
+    """A traceback, without its middle if it is longer than ``MAX_TRACEBACK_CHARACTERS``."""
+    left_out = len(text) - MAX_TRACEBACK_CHARACTERS
+    if left_out <= 0:
+        return text
+    half = MAX_TRACEBACK_CHARACTERS // 2
+    return f"{text[:half]}\n… ({left_out} more characters)\n{text[-half:]}"
+
+
 def indented(text: str) -> str:
-    """The lines of ``text``, each indented, so that none looks like the start of a message."""
-    return "\n".join(f"    {one_line(line)}" for line in text.splitlines())
+    """The lines of a traceback, each indented, so that none looks like the start of a message."""
+    lines = middle_cut(text).splitlines()
+    left_out = len(lines) - MAX_TRACEBACK_LINES
+    if left_out > 0:
+        half = MAX_TRACEBACK_LINES // 2
+        lines = [*lines[:half], f"… ({left_out} more lines)", *lines[-half:]]
+    return "\n".join(f"    {one_line(line)}" for line in lines)
 
 
 class _Timed(logging.Formatter):
@@ -93,9 +116,10 @@ class JsonFormatter(_Timed):
         }
         if self.worker is not None:
             parts["worker"] = self.worker
-        parts.update(getattr(record, "fields", {}))
+        for name, value in getattr(record, "fields", {}).items():
+            parts[name] = cut(value) if isinstance(value, str) else value
         if record.exc_info:
-            parts["exception"] = self.formatException(record.exc_info)
+            parts["exception"] = middle_cut(self.formatException(record.exc_info))
         return self._dumps(parts)
 
 
@@ -130,6 +154,8 @@ class Sparing(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to write the message. The first of a second says how many were left out."""
+        if record.name == AUTHORIZER:
+            return True
         second = int(record.created)
         with self._lock:
             if second != self._second:
@@ -154,3 +180,15 @@ def begin(
     handler.setFormatter(JsonFormatter(worker) if as_json else LineFormatter(worker))
     level = logging.DEBUG if verbose else logging.INFO
     logging.basicConfig(level=level, handlers=[handler], force=worker is not None)
+
+
+def begin_audit(file: logging.Handler, like: logging.Handler) -> None:
+    """Write the audit log to ``file`` and nowhere else; its lines look as those of ``like``."""
+    file.addFilter(Sparing())
+    file.setFormatter(like.formatter)
+    for name in (AUTHORIZER, LOGINS):
+        audit = logging.getLogger(name)
+        for earlier in audit.handlers[:]:  # those of the supervisor, in a worker
+            audit.removeHandler(earlier)
+        audit.addHandler(file)
+        audit.propagate = False

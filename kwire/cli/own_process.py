@@ -9,7 +9,7 @@ Rules:
 - Modules that a broker usually doesn't need are deferred (``kwire.cli.deferred``).
 - A signal ends the start (``start``), and a ready line that nobody can read goes to the log.
 - After a clean stop the process ends at once (``leave``).
-- A broker with keys or passwords leaves no core dump, which would hold them.
+- A broker or a command with keys or passwords leaves no core dump, which would hold them.
 - A broker that a test has started ends with the test: if ``KWIRE_ENDS_WITH_STDIN`` is set, the end
   of standard input has the effect of SIGTERM. The test's process holds the other end of that pipe,
   and the system closes it however the process dies.
@@ -47,7 +47,7 @@ collection of the middle generation looks at all objects since the last one of i
 
 SWITCH_INTERVAL_S = 0.0001
 """How long a thread may run Python code while the event loop is ready. Python's default of 5 ms
-would be added to every request of every client while a thread decodes one large request."""
+would be added to every request of every client while a thread decompresses, compiles or imports."""
 ENDS_WITH_STDIN = "KWIRE_ENDS_WITH_STDIN"
 STOP_TIMEOUT_S = 30.0
 """How long a broker without its parent process may take for a clean stop."""

@@ -1,4 +1,4 @@
-"""Reading partitions from one place to another, and printing what is found."""
+"""Reads partitions from a start to an end offset, and prints their records."""
 
 import heapq
 import sys
@@ -19,7 +19,10 @@ LEAST_STEP = 1000
 
 
 class Reader:
-    """Reads and prints; ``done`` has the offset to go on with of each partition."""
+    """Reads records and prints them.
+
+    ``done`` maps each partition to the offset at which reading goes on.
+    """
 
     def __init__(self, cluster: Cluster, printer: Printer, *, read_committed: bool) -> None:
         self.done: dict[TopicPartition, int] = {}
@@ -115,10 +118,12 @@ async def _next(fetcher: Fetcher, stop: Callable[[], Awaitable[None]] | None) ->
 async def print_tail(
     reader: Reader, positions: Mapping[TopicPartition, int], most: int
 ) -> dict[TopicPartition, int]:
-    """Print the last records of all partitions in the order of their time; where to go on.
+    """Print the last ``most`` records of all partitions, in the order of their timestamps.
 
-    ``positions`` are so many offsets before the ends. Markers of transactions, compacted records
-    and filters leave fewer records there, so reading goes back in larger and larger steps.
+    Returns the offset of each partition at which reading goes on. ``positions`` are the offsets at
+    which to begin, ``most`` before the end of each partition. Fewer records than ``most`` may
+    follow there: some offsets belong to transaction markers, to records that were compacted away,
+    or to records that a filter leaves out. Then this reads again, from further and further back.
     """
     ends = await reader.ends(positions)
     found_in: Counter[TopicPartition] = Counter()

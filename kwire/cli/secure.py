@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kwire.cli.options import positive
 from kwire.cli.output import fail, wrong
+from kwire.cli.own_process import leave_no_dump
 
 _USER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9.:-]{1,253}")
@@ -17,7 +18,7 @@ NO_CRYPTOGRAPHY = (
     "certificates need the package cryptography: pip install -e '.[security]' in a checkout of "
     "kwire"
 )
-_MOST_BROKERS = 100
+_MOST_BROKERS, _MOST_WORKERS = 100, 64
 _MOST_PORT = 50_000
 
 
@@ -44,7 +45,20 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     init.add_argument(
         "--user", metavar="NAME", default="admin", help="who may do everything (default: admin)"
     )
-    init.add_argument("--brokers", metavar="N", type=positive, default=1, help="default: 1")
+    init.add_argument(
+        "--brokers",
+        metavar="N",
+        type=positive,
+        default=1,
+        help="how many brokers, each on a machine of its own (default: 1)",
+    )
+    init.add_argument(
+        "--workers",
+        metavar="N",
+        type=positive,
+        default=1,
+        help="how many workers of one broker, on one machine (default: 1)",
+    )
     init.add_argument(
         "--port",
         metavar="PORT",
@@ -83,6 +97,7 @@ def run(options: argparse.Namespace) -> int:
     problem = _problem(options)
     if problem:
         return wrong(problem)
+    leave_no_dump()
     try:
         from kwire.security.first_files import Plan, client_lines, write_files
     except ImportError:
@@ -94,6 +109,7 @@ def run(options: argparse.Namespace) -> int:
         options.brokers,
         options.port,
         options.metadata_store,
+        options.workers,
     )
     try:
         write_files(plan)
@@ -112,6 +128,7 @@ def run(options: argparse.Namespace) -> int:
 def run_renew(options: argparse.Namespace) -> int:
     """Renew the certificates; returns the exit code."""
     directory: Path = options.directory.absolute()
+    leave_no_dump()
     try:
         from kwire.security.first_files import SERVER_DAYS
         from kwire.security.renewal import CannotRenew, renew
@@ -139,6 +156,14 @@ def _problem(options: argparse.Namespace) -> str | None:
         return (
             f"{options.directory}: blanks, quotes, commas and backslashes can't stand in settings"
         )
+    return _too_many(options)
+
+
+def _too_many(options: argparse.Namespace) -> str | None:
     if options.brokers > _MOST_BROKERS or options.port > _MOST_PORT:
         return f"there may be {_MOST_BROKERS} brokers, and --port may be {_MOST_PORT}, at most"
+    if options.workers > _MOST_WORKERS:
+        return f"there may be {_MOST_WORKERS} workers at most"
+    if options.brokers > 1 and options.workers > 1:
+        return "--brokers are on several machines, --workers on one: leave one of them out"
     return None

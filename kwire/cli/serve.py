@@ -105,19 +105,21 @@ def _add_log_options(serve: argparse.ArgumentParser) -> None:
         help="log to this file, and not to standard error; worker i logs to FILE.worker.i",
     )
     serve.add_argument(
-        "--log-file-mb",
-        metavar="MB",
-        type=int,
-        default=100,
-        help="how large the file may get before it is renamed to FILE.1 (default: 100)",
+        "--audit-log-file",
+        metavar="FILE",
+        help="write the audit log, who logged in and what was denied, to a file of its own",
     )
     serve.add_argument(
-        "--log-file-count",
-        metavar="N",
-        type=int,
-        default=10,
-        help="how many such older files are kept (default: 10)",
+        "--audit-allowed",
+        action="store_true",
+        help="have the audit log tell what was allowed, too; it makes Produce and Fetch slower",
     )
+    for option, value, default, text in (
+        ("--log-file-mb", "MB", 100, "how large a file may get before it is renamed to FILE.1"),
+        ("--log-file-count", "N", 10, "how many such older files are kept"),
+    ):
+        text = f"{text} (default: {default})"
+        serve.add_argument(option, metavar=value, type=int, default=default, help=text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -131,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
         _begin_log(options)
         properties, places = _properties(options)
         config = BrokerConfig.load(properties, places)
-        if config.secured_listeners or config["kwire.metadata.store.password"]:
+        if config.has_secrets:
             own_process.leave_no_dump()
         workers = config.integer("kwire.workers") or _cores()
         if workers > 1:
@@ -161,24 +163,35 @@ def _begin_log(options: argparse.Namespace, worker: int | None = None) -> None:
 
     handler: logging.Handler = logging.StreamHandler()
     if options.log_file is not None:
-        from kwire.cli.log_file import LogFile
-
-        if options.log_file_mb < 1 or options.log_file_count < 1:
-            raise UsageError("--log-file-mb and --log-file-count must be at least 1")
-        try:
-            name = options.log_file if worker is None else f"{options.log_file}.worker.{worker}"
-            handler = LogFile(name, options.log_file_mb << 20, options.log_file_count)
-        except OSError as error:
-            problem = f"--log-file {options.log_file}: cannot write to it: {error.strerror}"
-            raise CommandError(problem) from error
+        handler = _file("--log-file", options.log_file, options, worker)
     as_json = options.log_format == "json"
     log_lines.begin(handler, verbose=options.verbose, as_json=as_json, worker=worker)
+    if options.audit_log_file is not None:
+        file = _file("--audit-log-file", options.audit_log_file, options, worker)
+        log_lines.begin_audit(file, handler)
+    if options.audit_allowed:
+        logging.getLogger(log_lines.AUTHORIZER).setLevel(logging.DEBUG)
     stream = os.environ.get("JOURNAL_STREAM")
     if stream and options.log_file is None:
         from kwire.cli import journal
 
         if handler.formatter is not None and journal.reads_standard_error(stream):
             handler.setFormatter(journal.PriorityFormatter(handler.formatter))
+
+
+def _file(
+    option: str, path: str, options: argparse.Namespace, worker: int | None
+) -> logging.Handler:
+    """The file of log lines that an option names; UsageError or CommandError."""
+    from kwire.cli.log_file import LogFile
+
+    if options.log_file_mb < 1 or options.log_file_count < 1:
+        raise UsageError("--log-file-mb and --log-file-count must be at least 1")
+    try:
+        name = path if worker is None else f"{path}.worker.{worker}"
+        return LogFile(name, options.log_file_mb << 20, options.log_file_count)
+    except OSError as error:
+        raise CommandError(f"{option} {path}: cannot write to it: {error.strerror}") from error
 
 
 def _place_of(name: str, places: dict[str, str]) -> str:

@@ -89,10 +89,12 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
 
 def _with_command_config(profile: "Profile") -> "tuple[Profile, OpenStream]":
     """The cluster as its file of client properties says, and what opens streams; ProfileError."""
+    from kwire.cli.own_process import leave_no_dump
     from kwire.cli.profiles import ProfileError, parse_addresses
     from kwire.security.client_properties import ClientFileError, read_client_properties
 
     assert profile.command_config is not None
+    leave_no_dump()
     try:
         found = read_client_properties(profile.command_config)
     except ClientFileError as error:

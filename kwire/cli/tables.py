@@ -3,7 +3,7 @@
 Rules:
 
 - At a terminal a table is drawn by rich, if it is installed. In a pipe, and without rich, columns
-  are aligned with blanks, without colours.
+  are aligned with blanks, without colors.
 - JSON is one document with all fields, also those that a table leaves out.
 - Text from a broker, such as a client's id, is printed on one line without control characters.
 """

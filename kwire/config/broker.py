@@ -169,7 +169,7 @@ class BrokerConfig(Mapping[str, Value]):
         return list(dict.fromkeys([self.metadata_directory(), *self.data_directories()]))
 
     def advertised_listeners(self) -> list[Listener]:
-        """The addresses to tell clients; empty if unset: then a client gets the one it dialled."""
+        """The addresses to tell clients; empty if unset: then a client gets the one it dialed."""
         name = "advertised.listeners"
         return [parse_listener(name, text) for text in self.strings(name)]
 
@@ -243,6 +243,13 @@ class BrokerConfig(Mapping[str, Value]):
         """The names of the listeners that are not PLAINTEXT."""
         names = [listener.name for listener in self.listeners()]
         return [name for name in names if self.security_protocol(name) != "PLAINTEXT"]
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether the process holds keys or passwords: those of listeners, or any that are set."""
+        known = settings(BROKER)
+        given = (name for name, text in self.given.items() if text and name in known)
+        return bool(self.secured_listeners) or any(known[name].is_sensitive for name in given)
 
     def _check_together(self) -> None:
         """Check the settings that have to agree with others, and those that kwire can't serve."""

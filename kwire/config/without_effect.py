@@ -30,8 +30,6 @@ PROTECTION = (
     "sasl.oauthbearer.scope",
     "sasl.oauthbearer.scope.claim.name",
     "security.providers",
-    "ssl.allow.dn.changes",
-    "ssl.allow.san.changes",
     "ssl.keymanager.algorithm",
     "ssl.protocol",
     "ssl.secure.random.implementation",
@@ -195,7 +193,7 @@ def warnings(
 def _reason(name: str, secured_listeners: Sequence[str], *, is_alone: bool) -> str | None:
     """Why a setting has no effect; None if it has one."""
     if is_among(name, PROTECTION):
-        return _UNPROTECTED
+        return _NO_EFFECT if secured_listeners else _UNPROTECTED
     if is_among(name, _OF_SECURED_LISTENERS) or name.startswith(PREFIX):
         is_in_use = _is_in_use(name, secured_listeners) or name.endswith(_OF_ANY_LISTENER)
         return None if is_in_use else _NO_LISTENER

@@ -17,6 +17,7 @@ from kwire.connection.ends import tell
 from kwire.connection.liveness import is_gone
 from kwire.connection.poller import Poller
 from kwire.handlers.context import ConnectionInfo, Software
+from kwire.metadata.image import ConfigResourceType
 
 if TYPE_CHECKING:
     from kwire.connection.connection_limits import ConnectionLimits
@@ -27,8 +28,46 @@ log = logging.getLogger(__name__)
 
 RATE, LIMIT, UNLIMITED = "max.connection.creation.rate", "max.connections", 2**31 - 1
 
+PREFIX = "listener.name."
+"""So begin the names of the settings of one listener."""
+
 MAPPED = "::ffff:"
 """With this, IPv6 begins the address of an IPv4 client."""
+
+
+class ListenerLimits:
+    """The limits that listeners have of their own, from the file or from dynamic configs.
+
+    They are read again when a dynamic config of the broker has changed.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._read_at: object = None
+        self._limits: dict[tuple[str, str], int] = {}
+        self.kinds: frozenset[str] = frozenset()
+        """Which of ``RATE`` and ``LIMIT`` any listener has."""
+
+    def of(self, listener: str, kind: str) -> int | None:
+        """The limit of a listener; None if it has none of its own."""
+        self.look()
+        return self._limits.get((listener, kind))
+
+    def look(self) -> None:
+        """Read the settings, if they may have changed."""
+        broker = self._broker
+        if self._read_at is broker.settings:
+            return
+        self._read_at = broker.settings
+        dynamic = dict(broker.image.config(ConfigResourceType.BROKER, ""))
+        dynamic.update(broker.image.config(ConfigResourceType.BROKER, str(broker.node_id)))
+        self._limits = {}
+        for name in (*broker.config.prefixed, *dynamic):
+            listener, _, kind = name.removeprefix(PREFIX).partition(".")
+            if name.startswith(PREFIX) and kind in (RATE, LIMIT):
+                settings = broker.config.of_listener(listener.upper(), dynamic)
+                self._limits[listener.upper(), kind] = settings.integer(kind)
+        self.kinds = frozenset(kind for _, kind in self._limits)
 
 
 class Admission:
@@ -41,6 +80,7 @@ class Admission:
         self._poller = poller
         self._security = security
         self._next_connection_id = 0
+        self._own = ListenerLimits(broker)
         self._rates: ConnectionRates | None = None
         self._limits: ConnectionLimits | None = None
 
@@ -78,13 +118,14 @@ class Admission:
         """Whether settings say how fast clients may connect."""
         if self._broker.integer(RATE) < UNLIMITED:
             return True
-        return any(name.endswith(RATE) for name in self._broker.config.prefixed)
+        self._own.look()
+        return RATE in self._own.kinds
 
     def _rates_of_today(self) -> "ConnectionRates":
         if self._rates is None:
             from kwire.connection.connection_rates import ConnectionRates
 
-            self._rates = ConnectionRates(self._broker, self._poller)
+            self._rates = ConnectionRates(self._broker, self._poller, self._own.of)
         return self._rates
 
     def _limits_of_today(self) -> "ConnectionLimits | None":
@@ -92,16 +133,17 @@ class Admission:
         if self._limits is not None:
             return self._limits
         broker = self._broker
+        self._own.look()
         is_limited = (
             broker.integer(LIMIT) < UNLIMITED
             or broker.integer(f"{LIMIT}.per.ip") < UNLIMITED
             or broker.setting(f"{LIMIT}.per.ip.overrides")
-            or any(name.endswith(f".{LIMIT}") for name in broker.config.prefixed)
+            or LIMIT in self._own.kinds
         )
         if is_limited:
             from kwire.connection.connection_limits import ConnectionLimits
 
-            self._limits = ConnectionLimits(broker, self._poller)
+            self._limits = ConnectionLimits(broker, self._poller, self._own.of)
         return self._limits
 
     def _begin(self, listener: Listener, accepted: socket.socket, address: str, port: int) -> None:

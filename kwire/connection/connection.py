@@ -60,6 +60,7 @@ class Connection:
         self._outbox = Outbox(sock, broker.cold_reads)
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
         self._work.used_units = poller.turns.first_units(info.peer_host)
+        self._payer = info.peer_host  # who goes on where this connection was; see Turns.leave
         self._serving = Serving(info, broker, poller, self._outbox, self._work)
         self._scope: trio.CancelScope | None = None
         self._pipeline: Pipeline | None = None
@@ -380,11 +381,10 @@ class Connection:
         self._rest.end(self, self._work)
         self._poller.arriving.forget(self)
         if self._work.is_large and self._work.doomed:
-            threads = self._broker.threads.housekeeping
-            self._poller.start_task(partial(free, self._work.doomed, threads))
+            self._poller.start_task(partial(free, self._work.doomed))
         self._work.end_request()
         self._watch.end(self)
         self._outbox.clear()
         self._sock.close()
-        self._poller.turns.leave(self.peer_host, self._work.used_units)
+        self._poller.turns.leave(self._payer, self._work.used_units)
         self._poller.remove(self)

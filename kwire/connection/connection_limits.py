@@ -13,6 +13,7 @@ connection ends.
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import ip_address
 
@@ -27,18 +28,19 @@ LOOK_S = 0.1
 
 
 class ConnectionLimits:
-    """The limits of one broker; ``add`` is told of each connection."""
+    """The limits of one broker; ``add`` is told of each connection.
 
-    def __init__(self, broker: Broker, poller: Poller) -> None:
+    ``own(listener, setting)`` is the limit that a listener has of its own, or None.
+    """
+
+    def __init__(
+        self, broker: Broker, poller: Poller, own: Callable[[str, str], int | None]
+    ) -> None:
         self._broker = broker
         self._poller = poller
-        self._own = {
-            name.split(".")[2].upper(): name
-            for name in broker.config.prefixed
-            if name.endswith(f".{ALL}")
-        }
+        self._own = own
         self._among_brokers = broker.config.inter_broker_name
-        self._of_listener: defaultdict[str, set[Connection]] = defaultdict(set)
+        self._of_listener: dict[str, set[Connection]] = {}
         self._look_due_s: defaultdict[str, float] = defaultdict(float)
 
     def refusal(self, listener: str, address: str) -> str | None:
@@ -48,8 +50,9 @@ class ConnectionLimits:
         """
         if self._poller.per_address[address] >= self._limit_of(address):
             return PER_ADDRESS
-        if listener in self._own and self._is_full(listener):
-            return self._own[listener]
+        own = self._own(listener, ALL)
+        if own is not None and self._is_full(listener, own):
+            return f"listener.name.{listener.lower()}.{ALL}"
         if len(self._poller.connections) < self._broker.integer(ALL):
             return None
         if listener != self._among_brokers:
@@ -59,17 +62,27 @@ class ConnectionLimits:
 
     def add(self, listener: str, connection: Connection) -> None:
         """Note a connection that has begun."""
-        if listener in self._own:
-            self._of_listener[listener].add(connection)
+        held = self._of_listener.get(listener)
+        if held is None:
+            return
+        if self._own(listener, ALL) is None:
+            del self._of_listener[listener]
+        else:
+            held.add(connection)
 
     def _limit_of(self, address: str) -> int:
         overrides = str(self._broker.setting(OVERRIDES) or "")
         limit = _parsed(overrides).get(address) if overrides else None
         return self._broker.integer(PER_ADDRESS) if limit is None else limit
 
-    def _is_full(self, listener: str) -> bool:
-        limit = self._broker.config.of_listener(listener).integer(ALL)
-        held = self._of_listener[listener]
+    def _is_full(self, listener: str, limit: int) -> bool:
+        held = self._of_listener.get(listener)
+        if held is None:  # the limit is new, and others may be here already
+            held = self._of_listener[listener] = {
+                one
+                for one in self._poller.connections
+                if isinstance(one, Connection) and one.info.listener == listener
+            }
         if len(held) >= limit and self._poller.now_s >= self._look_due_s[listener]:
             self._look_due_s[listener] = self._poller.now_s + LOOK_S
             held.intersection_update(self._poller.connections)

@@ -17,6 +17,7 @@ Source: ConnectionQuotas of Kafka's SocketServer; KIP-612.
 """
 
 import socket
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 import trio
@@ -35,11 +36,17 @@ BY_ADDRESS, BY_LISTENER = "connection_of_address", "connection"
 
 
 class ConnectionRates:
-    """Counts the connections of one server."""
+    """Counts the connections of one server.
 
-    def __init__(self, broker: Broker, poller: Poller) -> None:
+    ``own(listener, setting)`` is the rate that a listener has of its own, or None.
+    """
+
+    def __init__(
+        self, broker: Broker, poller: Poller, own: Callable[[str, str], int | None]
+    ) -> None:
         self._broker = broker
         self._poller = poller
+        self._own = own
         integer = broker.integer
         size_ms = integer("quota.window.size.seconds") * 1000
         self._window = Window(integer("quota.window.num"), size_ms)
@@ -106,11 +113,8 @@ class ConnectionRates:
 
     def _limit_of(self, listener: str) -> int:
         """The rate of a listener: its own setting, or else the broker's."""
-        config = self._broker.config
-        own = f"listener.name.{listener.lower()}.{SETTING}"
-        if own not in config.prefixed:
-            return self._broker.integer(SETTING)
-        return config.of_listener(listener).integer(SETTING)
+        own = self._own(listener, SETTING)
+        return self._broker.integer(SETTING) if own is None else own
 
     def _count_address(self, address: str, now_ms: int) -> int:
         quotas = self._broker.image.client_quotas

@@ -1,6 +1,7 @@
 """The end of a connection: its reason, and the log line for it.
 
-An end that the client caused is an info or debug line. An unexpected exception is a bug.
+An end that the client caused is an info or debug line. An unexpected exception is a bug. A login
+that failed is a line of the logger ``kwire.logins``, which belongs to the audit log.
 """
 
 import logging
@@ -15,6 +16,7 @@ from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import MalformedRequest
 
 log = logging.getLogger(__name__)
+logins = logging.getLogger("kwire.logins")
 
 _OTHER_PROTOCOLS = {
     b"GET ": "an HTTP request",
@@ -30,6 +32,10 @@ _OTHER_PROTOCOLS = {
 
 class ConnectionClosed(Exception):
     """The client has closed the connection, or sent something that ends it."""
+
+
+class LoginFailed(ConnectionClosed):
+    """The client has not shown who it is: its login, its certificate or its handshake failed."""
 
 
 def bad_size(error: BadFrameSize, most_bytes: int, setting: str) -> ConnectionClosed:
@@ -72,7 +78,8 @@ def tell(error: Exception, broker: Broker, peer: str) -> None:
     if isinstance(error, ConnectionClosed):
         if error.args:
             broker.tally.malformed += 1
-            log.info("closing the connection from %s: %s", peer, error)
+            told_by = logins if isinstance(error, LoginFailed) else log
+            told_by.info("closing the connection from %s: %s", peer, error)
     elif isinstance(error, OSError):
         log.debug("connection from %s ended: %s", peer, error)
     elif isinstance(error, SliceEnded):

@@ -2,39 +2,46 @@
 
 Rules:
 
-- A request whose arrays hold more than ``INLINE_ELEMENTS`` elements waits for a slice. A thread
-  then decodes it, if it has at most ``kwire.request.max.elements``. Its handler runs in a slice.
-- The thread serves the connection that has used threads least (``kwire.budget.checking``): a client
-  with many large requests does not keep the others waiting.
+- A request whose arrays hold more than ``INLINE_ELEMENTS`` elements is decoded in slices of the
+  event loop, if it has at most ``kwire.request.max.elements``. Then its handler runs in a slice.
+- If a handler needed more than one slice, its response is encoded in slices too. So a response must
+  not hold an object that a handler, or any other code, changes later.
+- Afterwards the request, its response, and what the handler has added to ``Work.doomed`` are taken
+  apart in slices. So after that no code may read a list of theirs, unless it holds a reference of
+  its own to that list. ``free`` does the same for a request whose connection has ended.
+- The connection that has used the fewest units gets the next slice (``kwire.budget.work``): a
+  client with many large requests does not keep the others waiting.
 - The memory of all such requests together is bounded (``kwire.budget.large``).
-- If a handler needed more than one slice, a thread encodes its response. So a response must not
-  hold an object that a handler, or any other code, changes later.
-- Then the thread also takes apart the request, its response, and what the handler has added to
-  ``Work.doomed``. So nobody may read a list of theirs after that, except through a reference of
-  their own to that list. ``free`` does that for a request whose connection has ended.
+- No thread decodes or encodes. While a thread runs Python code, it holds the interpreter's lock,
+  and the event loop waits for this lock each time it wakes up: for a millisecond, and several times
+  for each request of another client. A slice holds up the event loop for less time (decision 54).
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Generator, Sequence
+from typing import Any, TypeVar
 
-from kwire.budget.checking import Lane
+import trio
+
 from kwire.budget.kind import Kind
 from kwire.budget.work import Work
 from kwire.connection.ends import ConnectionClosed
 from kwire.connection.stopwatch import Stopwatch
 from kwire.handlers import PlainAnswer, Route
 from kwire.handlers.context import RequestContext
+from kwire.protocol.codec import InPieces
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.taking_apart import take_apart
 from kwire.protocol.wire import TooManyElements
 
+_T = TypeVar("_T")
+
 INLINE_ELEMENTS = 2000
 """Up to this many elements are decoded inline, which takes about a millisecond."""
 
 BYTES_PER_BYTE = 32
-"""How much memory one byte of a request of many small elements takes, with all that its handler
-makes of it. A topic of 16 bytes in CreateTopics takes the most."""
+"""How many bytes of memory a request takes for each of its bytes, with the objects that its handler
+makes. Small elements take the most: 16 bytes of a CreateTopics request are a whole topic."""
 
 FETCH_BYTES_PER_BYTE = 4
 """The same for Fetch, which many consumers send, and which waits: their number shouldn't suffer."""
@@ -50,6 +57,12 @@ COPY_BYTES = 256 * 1024
 SMALL_BYTES = 4096
 """A request of a fast path up to this size costs so little that its cost isn't counted."""
 
+_PIECE_UNITS = 25
+"""What a piece of the decoding, of the encoding, or of the taking apart costs."""
+
+_PIECES_OF_NOBODY = 8
+"""So many pieces are taken apart at once where no request pays for it."""
+
 _BYTES_PER_PLAIN_UNIT = 2000
 _ANSWER_BYTES_PER_UNIT = 8
 
@@ -64,62 +77,76 @@ def plain_units(frame: memoryview, answer: PlainAnswer) -> int:
 async def serve_large(
     served_by: Route, frame: memoryview, position: int, context: RequestContext
 ) -> Any:
-    """Decode a request in a thread and call its handler; return what the handler gives.
+    """Decode a request in slices and call its handler; return what the handler gives.
 
     Raises ConnectionClosed if the request has more elements than the broker's settings allow.
     """
-    broker = context.broker
+    broker, work = context.broker, context.work
     most = broker.integer(SETTING)
     times = FETCH_BYTES_PER_BYTE if served_by.api.name == "Fetch" else BYTES_PER_BYTE
-    context.work.hold(min(len(frame) * times, most * BYTES_PER_ELEMENT))
+    work.hold(min(len(frame) * times, most * BYTES_PER_ELEMENT))
     # Before a Produce request is decoded, nobody knows whether its client waits for a response.
-    context.work.outlives_client = served_by.api.name == "Produce"
-    await context.work.next_slice()
+    work.outlives_client = served_by.api.name == "Produce"
+    codecs = await _codecs(served_by, broker.threads.loading)
+    await work.next_slice()
     try:
-        request, _ = await broker.threads.coding.run(
-            context.work,
-            lambda most, between: served_by.decode(frame, position, most),
-            most,
-            len(frame) // served_by.decoded_bytes_per_unit,
-        )
+        request, _ = await _done(work, codecs.decode(frame, position, most))
     except TooManyElements as error:
         raise ConnectionClosed(
             f"{error}; {SETTING}={most} allows no more in one request"
         ) from error
-    context.work.doomed.append(request)
-    await context.work.next_slice()
-    context.work.outlives_client = False  # from here on, its handler decides
+    work.doomed.append(request)
+    work.outlives_client = False  # from here on, its handler decides
     broker.flusher.forget()
     handle = served_by.handle if broker.authorizer is None else served_by.guarded
     return handle(request, context)
+
+
+_CODECS: dict[Any, InPieces] = {}
+"""The codecs in pieces that have been made, by the decoder that does the same at once."""
+
+
+async def _codecs(served_by: Route, loading: Kind) -> InPieces:
+    """The codecs in pieces of an API; a thread makes them for the first large request."""
+    codecs = _CODECS.get(served_by.decode)
+    if codecs is None:
+        codecs = _CODECS[served_by.decode] = await loading.run(served_by.in_pieces)
+    return codecs
+
+
+async def _done(work: Work, pieces: Generator[None, None, _T]) -> _T:
+    """Do a work in pieces within the slices of a request; return the value of the generator."""
+    while True:
+        if work.spend(_PIECE_UNITS):
+            await work.next_slice()
+        try:
+            next(pieces)
+        except StopIteration as done:
+            value: _T = done.value
+            return value
 
 
 async def encode_large(
     served_by: Route,
     response: Any,
     header: RequestHeader,
-    coding: Lane,
+    loading: Kind,
     work: Work,
     stopwatch: Stopwatch | None,
 ) -> PlainAnswer:
-    """Encode a response in a thread; ConnectionClosed for a response of too many bytes.
+    """Encode a response in slices; ConnectionClosed for a response of too many bytes.
 
-    The thread also notes the response's errors, and frees the objects of the request and of the
-    response. Slices of files don't count: they are not in
+    This also counts the response's errors for the metrics, and frees the objects of the request and
+    of the response. Records that are sent from files don't count among the bytes: they are not in
     memory, and ``fetch.max.bytes`` bounds them.
     """
-
-    def encode(response: Any, between: Callable[[], None]) -> list[bytes | FileSlice]:
-        if stopwatch is not None:
-            stopwatch.note_errors(response)
-        parts = encoded_parts(served_by, response, header.correlation_id)
-        for thing in (response, *work.doomed):
-            take_apart(thing)
-        return parts
-
-    parts = await coding.run(work, encode, response)
+    if stopwatch is not None:
+        stopwatch.note_errors(response)
+    work.doomed.insert(0, response)
+    codecs = await _codecs(served_by, loading)
+    parts = await _done(work, encoded_parts(served_by, codecs, response, header.correlation_id))
+    await _done(work, _taken_apart(work.doomed))
     size_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
-    work.thread_units = (work.thread_units or 0) + size_bytes // _ANSWER_BYTES_PER_UNIT
     if size_bytes > work.max_answer_bytes:
         raise ConnectionClosed(
             f"{served_by.api.name}: the answer has {size_bytes} bytes; "
@@ -128,24 +155,31 @@ async def encode_large(
     return parts
 
 
-async def free(things: Sequence[object], threads: Kind) -> None:
+async def free(things: Sequence[object]) -> None:
     """Take apart what a large request has made whose connection has ended."""
-
-    def run() -> None:
-        for thing in things:
-            take_apart(thing)
-
-    await threads.run(run)
+    for number, _ in enumerate(_taken_apart(things), start=1):
+        if number % _PIECES_OF_NOBODY == 0:
+            await trio.lowlevel.checkpoint()
 
 
-def encoded_parts(served_by: Route, response: Any, correlation_id: int) -> list[bytes | FileSlice]:
+def _taken_apart(things: Sequence[object]) -> Generator[None, None, None]:
+    """Take all things apart, and again in the other order: one may refer to another's parts."""
+    for thing in things:
+        yield from take_apart(thing, keeps=True)
+    for thing in reversed(things):
+        yield from take_apart(thing)
+
+
+def encoded_parts(
+    served_by: Route, codecs: InPieces, response: Any, correlation_id: int
+) -> Generator[None, None, list[bytes | FileSlice]]:
     """A whole response with its size in front, cut where slices of files belong."""
     out = bytearray(4)
     slices: list[tuple[int, FileSlice]] = []
     out += correlation_id.to_bytes(4, "big", signed=True)
     if served_by.response_header_version:
         out.append(0)
-    served_by.encode(response, out, slices)
+    yield from codecs.encode(response, out, slices)
     size_bytes = len(out) - 4 + sum(part.size_bytes for _, part in slices)
     out[:4] = size_bytes.to_bytes(4, "big")
     parts: list[bytes | FileSlice] = []
@@ -154,11 +188,12 @@ def encoded_parts(served_by: Route, response: Any, correlation_id: int) -> list[
     for at, part in slices:
         parts += [bytes(whole[position:at]), part]
         position = at
+        yield
     whole.release()
-    return parts + _cut(out, position)
+    return parts + (yield from _cut(out, position))
 
 
-def _cut(out: bytearray, start: int) -> list[bytes]:
+def _cut(out: bytearray, start: int) -> Generator[None, None, list[bytes]]:
     """The bytes from ``start`` on, which leave ``out``, in pieces.
 
     One copy of 100 MB would keep the event loop from going on for 20 ms.
@@ -168,4 +203,5 @@ def _cut(out: bytearray, start: int) -> list[bytes]:
         at = max(start, len(out) - COPY_BYTES)
         pieces.append(bytes(memoryview(out)[at:]))
         del out[at:]
+        yield
     return pieces[::-1]

@@ -19,7 +19,7 @@ import trio
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
 from kwire.connection.connection import Connection
-from kwire.connection.ends import ConnectionClosed, tell
+from kwire.connection.ends import ConnectionClosed, LoginFailed, tell
 from kwire.connection.inbox import READ_BYTES_PER_UNIT, Inbox
 from kwire.connection.outbox import Outbox
 from kwire.connection.poller import Poller
@@ -32,6 +32,8 @@ from kwire.handlers import Route
 from kwire.handlers.context import ConnectionInfo
 from kwire.protocol.frame import MIN_REQUEST_BYTES, RequestHeader
 from kwire.security.listeners import ListenerSecurity
+from kwire.security.login_lines import CERTIFICATE, note_login
+from kwire.security.principal import ANONYMOUS, Principal
 from kwire.security.tls import NoPrincipal, reason_of
 
 HANDSHAKE_UNITS = 20
@@ -93,8 +95,9 @@ class SecuredServing(Serving):
         if login.has_news and self.waiting is None:
             login.has_news = False
             if login.failure is not None:
-                raise ConnectionClosed(f"authentication failed: {login.failure}")
+                raise LoginFailed(f"authentication failed: {login.failure}")
             self._info = self._info._replace(principal=login.principal)
+            note_login(self._info, login.mechanism)
             self._inbox.max_bytes = self._max_request_bytes
 
 
@@ -115,6 +118,7 @@ class SecuredConnection(Connection):
         served = sock if self._tls_socket is None else cast(socket.socket, self._tls_socket)
         super().__init__(served, info, broker, poller, max_request_bytes)
         self._shakes_hands = self._tls_socket is not None
+        self._units_of_address = self._work.used_units
         if self._tls_socket is not None:
             sizes = MIN_REQUEST_BYTES, max_request_bytes
             self._tls_inbox = TlsInbox(poller.scratch, *sizes, self._tls_socket)
@@ -155,6 +159,7 @@ class SecuredConnection(Connection):
         serving = self._login_serving
         if serving is not None and serving.info is not self.info:
             self.info = serving.info
+            self._pay_as(serving.info.principal)
             self._size_setting = "socket.request.max.bytes"
             self._poller.newcomers.discard(self)
         elif serving is not None and self._inbox.size_bytes > SMALL_BYTES:
@@ -170,6 +175,15 @@ class SecuredConnection(Connection):
             and tls_socket.fileno() >= 0
         ):
             self._poller.serve_soon(self)
+
+    def _pay_as(self, principal: Principal) -> None:
+        """Go on where earlier connections of this user were, not those of its address."""
+        payer = str(principal)
+        if payer != self._payer:
+            turns, work = self._poller.turns, self._work
+            own_units = max(work.used_units - self._units_of_address, 0)
+            work.used_units = turns.first_units(payer) + own_units
+            self._payer = payer
 
     def _begin_handshake(self) -> None:
         assert self._tls_socket is not None
@@ -249,8 +263,11 @@ class SecuredConnection(Connection):
         try:
             principal = self._tls.principal(tls_socket.tls)
         except NoPrincipal as error:
-            raise ConnectionClosed(f"authentication failed: {error}") from error
+            raise LoginFailed(f"authentication failed: {error}") from error
         self.info = self.info._replace(principal=principal)
+        if principal != ANONYMOUS:
+            note_login(self.info, CERTIFICATE)
+            self._pay_as(principal)
         how = self._broker, self._poller, self._outbox, self._work
         self._serving = Serving(self.info, *how)
         self._poller.newcomers.discard(self)
@@ -281,5 +298,5 @@ class SecuredConnection(Connection):
         self._poller.newcomers.discard(self)
 
 
-def _failed(error: ssl.SSLError) -> ConnectionClosed:
-    return ConnectionClosed(f"the TLS handshake failed: {reason_of(error)}")
+def _failed(error: ssl.SSLError) -> LoginFailed:
+    return LoginFailed(f"the TLS handshake failed: {reason_of(error)}")

@@ -214,7 +214,7 @@ class Serving:
         if type(response) is list:
             self._outbox.append_plain(response)
         elif response is not None and self._work.is_large:
-            how = self._broker.threads.coding, self._work, self._stopwatch
+            how = self._broker.threads.loading, self._work, self._stopwatch
             encoding = large.encode_large(served_by, response, header, *how)
             self.waiting = Waiting(served_by, header, encoding)
             return

@@ -113,7 +113,7 @@ class TopicInfo(Nested):
 
 
 class ShareGroupStatePartitionMetadataValue(Schema, versions=(0, 0), flexible=0):
-    """The partitions whose share state is being initialised or exists; topics being deleted."""
+    """The partitions whose share state is being initialized or exists; topics being deleted."""
 
     initializing_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)
     initialized_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)

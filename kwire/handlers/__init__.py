@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.waiting import Unfinished
-from kwire.protocol.codec import Decoder, Encoder, decoder, encoder
+from kwire.protocol.codec import Decoder, Encoder, InPieces, decoder, encoder, in_pieces
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import RequestHeader, response_header_version
 from kwire.protocol.messages import MODULES, OWN_MODULES, message_classes
@@ -154,6 +154,9 @@ class Route(NamedTuple):
     decoded_bytes_per_unit: int
     """How many bytes of a request are decoded in one unit of work (``kwire.budget.work``)."""
 
+    in_pieces: Callable[[], InPieces]
+    """Makes the codecs of large requests and responses."""
+
     guarded: Handler
     """``handle`` behind an authorizer (``kwire.handlers.guards``)."""
 
@@ -185,6 +188,7 @@ def route(api_key: int, version: int) -> Route:
         response_header_version(response, version),
         import_module(PLAIN[api_key]).answer if api_key in PLAIN else None,
         RECORD_BYTES_PER_UNIT if api_key == PRODUCE_KEY else DECODED_BYTES_PER_UNIT,
+        partial(in_pieces, request, response, version),
         partial(_guarded, api_key),
     )
 

@@ -1,6 +1,6 @@
 """AddOffsetsToTxn: adds the offsets of a group to a transaction.
 
-Behaviour: the group's partition of ``__consumer_offsets`` is added to the transaction. Before
+Behavior: the group's partition of ``__consumer_offsets`` is added to the transaction. Before
 version 2, PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 """
 

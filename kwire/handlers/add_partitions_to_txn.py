@@ -1,6 +1,6 @@
 """AddPartitionsToTxn: adds partitions to transactions, or verifies that they were added.
 
-Behaviour: if one partition doesn't exist, no partition is added, and the others are
+Behavior: if one partition doesn't exist, no partition is added, and the others are
 OPERATION_NOT_ATTEMPTED. Versions 4 and later hold several transactions, may ask only to verify, and
 come from brokers. A verified partition that wasn't added is TRANSACTION_ABORTABLE. Before version
 2, PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.

@@ -1,6 +1,6 @@
 """AlterClientQuotas: sets and removes quotas of users, client ids and addresses (KIP-546).
 
-Behaviour: each entity has its own result, and those without an error are changed in one commit.
+Behavior: each entity has its own result, and those without an error are changed in one commit.
 Other brokers follow with the metadata. An address is kept in its usual form; host names aren't
 looked up. UNSUPPORTED_VERSION while the cluster's ``kwire.changes`` is too low. A request with an
 entity of more than ``MOST_PARTS`` parts or values ends the connection.
@@ -12,7 +12,7 @@ from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
-from kwire.handlers.slices import free_in_thread, pieces
+from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, QUOTAS_LEVEL
 from kwire.metadata.image import MetadataImage
@@ -60,10 +60,10 @@ async def handle(
     try:
         await commit_in_slices(context, decide, validate_only=request.validate_only)
     except KafkaError as error:
-        free_in_thread(results, work)
+        free_in_slices(results, work)
         results = await _all_failed(asked, error, work)
-    free_in_thread(asked, work)
-    free_in_thread(results, work)
+    free_in_slices(asked, work)
+    free_in_slices(results, work)
     return await _told(results, work)
 
 

@@ -1,9 +1,10 @@
 """AlterConfigs: replaces the configs of resources; a config that isn't named is no longer set.
 
-Behaviour: each resource has its own result. A resource that is named twice is refused each time.
+Behavior: each resource has its own result. A resource that is named twice is refused each time.
 """
 
 from kwire.handlers.context import RequestContext
+from kwire.handlers.key_changes import checked
 from kwire.handlers.resources import alter_all, responses, warn_all
 from kwire.metadata.changes import Change
 from kwire.metadata.config_control import replace_configs, resource_type
@@ -22,7 +23,8 @@ async def handle(request: AlterConfigsRequest, context: RequestContext) -> Alter
     def decide(resource: AlterConfigsResource, image: MetadataImage) -> list[Change]:
         target = (resource_type(resource.resource_type), resource.resource_name)
         configs = [(config.name, config.value) for config in resource.configs]
-        return replace_configs(image, target, configs, context.broker.settings)
+        changes = replace_configs(image, target, configs, context.broker.settings)
+        return checked(changes, image, context.broker)
 
     outcomes = await alter_all(request.resources, decide, context, request.validate_only)
     if not request.validate_only:

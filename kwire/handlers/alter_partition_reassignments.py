@@ -1,6 +1,6 @@
 """AlterPartitionReassignments: starts or cancels moves of replicas to other brokers (KIP-455).
 
-Behaviour: no replicas cancel the move of a partition. Each partition has its own result; what is
+Behavior: no replicas cancel the move of a partition. Each partition has its own result; what is
 allowed is done in one commit. A partition that is named twice has one result, the last. Version 1
 can refuse another number of replicas (KIP-860). The answer doesn't wait for the end of the moves.
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
-from kwire.handlers.slices import pieces
+from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
 from kwire.metadata.partition_change import active_brokers, terms_of
@@ -51,10 +51,11 @@ async def handle(
             error_message=error.message or None,
             allow_replication_factor_change=allowed,
         )
+    results = await moves.results(context.work)
+    free_in_slices(moves.outcomes, context.work)
+    free_in_slices(wanted, context.work)
     return AlterPartitionReassignmentsResponse(
-        error_message=None,
-        allow_replication_factor_change=allowed,
-        responses=await moves.results(context.work),
+        error_message=None, allow_replication_factor_change=allowed, responses=results
     )
 
 
@@ -66,11 +67,11 @@ class _Moves:
     ) -> None:
         self._wanted = wanted
         self._may_change_factor = may_change_factor
-        self._outcomes: dict[tuple[str, int], KafkaError | None] = {}
+        self.outcomes: dict[tuple[str, int], KafkaError | None] = {}
 
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
         """The changes of the partitions whose move is allowed."""
-        self._outcomes = {}
+        self.outcomes = {}
         configs, active = TopicTerms(image), active_brokers(image)
         rows: dict[bytes, list[tuple[int, PartitionImage]]] = {}
         for (topic, index), replicas in self._wanted.items():
@@ -79,9 +80,9 @@ class _Moves:
             try:
                 after = self._move(image, topic, index, replicas, configs, active)
             except KafkaError as error:
-                self._outcomes[topic, index] = error
+                self.outcomes[topic, index] = error.to_keep()
                 continue
-            self._outcomes[topic, index] = None
+            self.outcomes[topic, index] = None
             if after is not None:
                 rows.setdefault(image.topics_by_name[topic].topic_id, []).append((index, after))
         return [PartitionsChanged(topic_id, tuple(some)) for topic_id, some in rows.items()]
@@ -112,7 +113,7 @@ class _Moves:
     async def results(self, work: Price) -> list[ReassignableTopicResponse]:
         """The partitions by topic."""
         topics: dict[str, ReassignableTopicResponse] = {}
-        for (topic, index), error in self._outcomes.items():
+        for (topic, index), error in self.outcomes.items():
             if work.spend(UNITS):
                 await work.next_slice()
             told = topics.setdefault(topic, ReassignableTopicResponse(name=topic, partitions=[]))

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs: moves replicas between the log directories of this broker (KIP-113).
 
-Behaviour: a move begins with the answer, and DescribeLogDirs shows it until it has ended. A replica
+Behavior: a move begins with the answer, and DescribeLogDirs shows it until it has ended. A replica
 that isn't here yet is answered REPLICA_NOT_AVAILABLE, and is made in the directory later.
 """
 

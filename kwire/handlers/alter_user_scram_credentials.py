@@ -1,6 +1,6 @@
 """AlterUserScramCredentials: sets and deletes the credentials of users for SCRAM (KIP-554).
 
-Behaviour: each user has its own result. The password itself never comes to the broker: the client
+Behavior: each user has its own result. The password itself never comes to the broker: the client
 has salted it. UNSUPPORTED_VERSION while the cluster's ``kwire.changes`` is too low.
 """
 

@@ -1,6 +1,6 @@
 """ApiVersions: the APIs, versions and features of this broker.
 
-Behaviour: this is the first request of every client. A request of an unknown version is answered in
+Behavior: this is the first request of every client. A request of an unknown version is answered in
 version 0 (``of_unknown_version``). The features are those that kwire supports.
 """
 

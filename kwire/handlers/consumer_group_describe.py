@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe: members, assignments and targets of consumer groups (KIP-848).
 
-Behaviour: an unknown group, or a group of another kind, is GROUP_ID_NOT_FOUND. From version 1 on, a
+Behavior: an unknown group, or a group of another kind, is GROUP_ID_NOT_FOUND. From version 1 on, a
 member's protocol is shown. A partition that a member has to give back is shown as assigned until
 the member has given it back. Deleted topics are left out.
 """

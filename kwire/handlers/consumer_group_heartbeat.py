@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat: a member of a consumer group joins, stays, or leaves (KIP-848).
 
-Behaviour: the answer comes at once. It says when the member has to send its next heartbeat: soon
+Behavior: the answer comes at once. It says when the member has to send its next heartbeat: soon
 while the group is unsettled. Version 1 brought regular expressions and member ids that clients
 make. Behind an authorizer a regular expression matches only topics that the member may DESCRIBE.
 """

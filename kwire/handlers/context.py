@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kwire.security.login import Login
 
 NOT_ASKED = -(1 << 31)
-"""The authorised operations in a response if the client didn't ask for them."""
+"""The authorized operations in a response if the client didn't ask for them."""
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
@@ -23,7 +23,7 @@ def _bits(*operations: int) -> int:
     return sum(1 << operation for operation in operations)
 
 
-# Without an authoriser, clients may do all that a resource allows (AclEntry.supportedOperations).
+# Without an authorizer, clients may do all that a resource allows (AclEntry.supportedOperations).
 TOPIC_OPERATIONS = _bits(
     _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS
 )
@@ -135,7 +135,7 @@ class RequestContext:
         """Host and port at which this client reaches this broker.
 
         ``advertised.listeners`` gives them for the client's listener; without that setting, they
-        are the address that the client dialled.
+        are the address that the client dialed.
         """
         for listener in self.broker.advertised_listeners:
             if listener.name == self.connection.listener:

@@ -1,6 +1,6 @@
 """CreateAcls: creates access control entries, all valid ones of a request in one commit.
 
-Behaviour: an entry that exists is no error. An invalid one has an error of its own. Without an
+Behavior: an entry that exists is no error. An invalid one has an error of its own. Without an
 authorizer every entry is SECURITY_DISABLED. The number UNKNOWN (0) ends the connection, and an
 entry with a number that stands for nothing is INVALID_REQUEST, as in Kafka.
 """
@@ -11,7 +11,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
 from kwire.handlers.describe_acls import check_numbers
-from kwire.handlers.slices import free_in_thread, pieces
+from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.acls import (
     AclBinding,
     check_binding,
@@ -51,7 +51,7 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
                 result.error_code, result.error_message = error.code, error.message
             else:
                 valid.append(result)
-    free_in_thread(bindings, context.work)
+    free_in_slices(bindings, context.work)
     try:
         await _create(bindings, context)
     except KafkaError as error:
@@ -60,7 +60,7 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
                 await context.work.next_slice()
             for result in results_of_piece:
                 result.error_code, result.error_message = error.code, error.message
-    free_in_thread(valid, context.work)
+    free_in_slices(valid, context.work)
     return CreateAclsResponse(results=results)
 
 

@@ -1,6 +1,6 @@
 """CreateDelegationToken: makes a token with which jobs log in as its owner (KIP-48, KIP-373).
 
-Behaviour: a client may ask for a token if it has logged in by something else than a token. The
+Behavior: a client may ask for a token if it has logged in by something else than a token. The
 owner must be a user, because the principal of a login by token is a user with the owner's name.
 """
 

@@ -1,6 +1,6 @@
 """CreatePartitions: more partitions for topics, placed by the broker or by the client.
 
-Behaviour: each topic has its own result. A topic that is named twice has one result, an error. All
+Behavior: each topic has its own result. A topic that is named twice has one result, an error. All
 topics whose change is allowed are extended in one commit.
 """
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.decisions import Price, commit_in_slices, in_slices
 from kwire.handlers.slices import pieces
 from kwire.metadata.changes import Change
-from kwire.metadata.controller import add_partitions, check_partition_total
+from kwire.metadata.controller import check_partition_total, partitions_in_steps
 from kwire.metadata.image import MetadataImage
 from kwire.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -74,8 +74,7 @@ class _Extension:
                 if topic is None:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 check_partition_total(self._total)
-                work.spend(_missing(topic, image))
-                changes += self._extend(topic, image)
+                changes += await self._extend(topic, image, work)
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.message or None
         return changes
@@ -89,12 +88,19 @@ class _Extension:
                 if not result.error_code:
                     result.error_code, result.error_message = error.code, error.message or None
 
-    def _extend(self, topic: CreatePartitionsTopic, image: MetadataImage) -> list[Change]:
-        assignments = None
+    async def _extend(
+        self, topic: CreatePartitionsTopic, image: MetadataImage, work: Price
+    ) -> list[Change]:
+        assignments: list[list[int]] | None = None
         if topic.assignments is not None:
-            assignments = [assignment.broker_ids for assignment in topic.assignments]
+            assignments = []
+            for piece in pieces(topic.assignments):
+                if work.spend(len(piece) // 8):
+                    await work.next_slice()
+                assignments += [assignment.broker_ids for assignment in piece]
         random = self._context.broker.random
-        changes = add_partitions(image, topic.name, topic.count, assignments, random)
+        steps = partitions_in_steps(image, topic.name, topic.count, assignments, random)
+        changes = await in_slices(steps, work)
         if self.mutations is not None:
             self.mutations.take(_missing(topic, image))
         return changes

@@ -1,6 +1,6 @@
 """DeleteAcls: deletes the access control entries that filters match, in one commit.
 
-Behaviour: each filter has its own result, with the entries that it matched. The number UNKNOWN (0)
+Behavior: each filter has its own result, with the entries that it matched. The number UNKNOWN (0)
 ends the connection, and a filter with a number that stands for nothing is INVALID_REQUEST, as in
 Kafka. More than ``MOST_PER_REQUEST`` entries in one request are refused, and nothing is deleted.
 Without an authorizer every filter is SECURITY_DISABLED.
@@ -81,7 +81,7 @@ def _filter(one: DeleteAclsFilter) -> AclFilter | KafkaError:
     try:
         check_filter(wanted)
     except KafkaError as error:
-        return error
+        return error.to_keep()
     return wanted
 
 

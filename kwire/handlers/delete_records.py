@@ -1,6 +1,6 @@
 """DeleteRecords: deletes the records before an offset; -1 means all records that exist now.
 
-Behaviour:
+Behavior:
 
 - An answered deletion survives a crash, so the checkpoint is written before the answer.
 - The answer waits until the followers whose brokers are active have deleted the records too. Those

@@ -1,6 +1,6 @@
 """DeleteTopics: deletes topics by name, or by id from version 6 on.
 
-Behaviour: a topic is gone when the answer leaves, and its name can be used again at once. The next
+Behavior: a topic is gone when the answer leaves, and its name can be used again at once. The next
 topic of that name has another id. The offsets that groups committed for the topic go with it. A
 topic that is named more than once, by name or id, isn't deleted. All allowed deletions are made in
 one commit.
@@ -98,7 +98,13 @@ class _Deletion:
         if self.mutations is not None:
             await self._count(self.mutations, found, image, work)
         doomed = [topic_id for topic_id, result in found.items() if not result.error_code]
-        return [change for topic_id in doomed for change in delete_topic(image, topic_id)]
+        changes: list[Change] = []
+        for piece in pieces(doomed):
+            if work.spend(len(piece) // 2):
+                await work.next_slice()
+            for topic_id in piece:
+                changes += delete_topic(image, topic_id)
+        return changes
 
     async def _count(
         self,

@@ -1,6 +1,6 @@
 """DescribeAcls: the access control entries that a filter matches, by resource.
 
-Behaviour: without an authorizer the response is SECURITY_DISABLED. A filter with the number UNKNOWN
+Behavior: without an authorizer the response is SECURITY_DISABLED. A filter with the number UNKNOWN
 (0) ends the connection, and one with a number that stands for nothing matches nothing, as in Kafka.
 """
 

@@ -1,6 +1,6 @@
 """DescribeClientQuotas: the quotas of the entities that a filter matches (KIP-546).
 
-Behaviour: a filter names types of entities, each with one name, the default, or any name. An entity
+Behavior: a filter names types of entities, each with one name, the default, or any name. An entity
 matches if it has all of these types, and with ``strict`` no other types. A filter without types
 matches every entity.
 """

@@ -1,6 +1,6 @@
 """DescribeCluster: the brokers, the controller, the cluster's id.
 
-Behaviour: the answer names brokers. kwire doesn't serve the controllers' own listener: endpoint
+Behavior: the answer names brokers. kwire doesn't serve the controllers' own listener: endpoint
 type 2 is MISMATCHED_ENDPOINT_TYPE, as at any broker of Kafka.
 """
 

@@ -1,6 +1,6 @@
 """DescribeConfigs: the configs of topics, brokers and groups, with their sources.
 
-Behaviour: each resource has its own error. A resource that is named twice is answered twice. A list
+Behavior: each resource has its own error. A resource that is named twice is answered twice. A list
 of keys that is null or empty means all configs. If the client asks for documentation (version 3), a
 config has kwire's text about it, or null if there is no text. The text of a logger is always empty,
 as in Kafka.

@@ -1,6 +1,6 @@
 """DescribeDelegationToken: the tokens that the client may see, with their HMACs (KIP-48).
 
-Behaviour: if the request lists owners, the response has only tokens that one of them owns, has
+Behavior: if the request lists owners, the response has only tokens that one of them owns, has
 asked for or may renew. A null list means all tokens, and an empty list none. The guard of the API
 decides which of these tokens the client may see (``kwire.handlers.guards``).
 """
@@ -8,7 +8,7 @@ decides which of these tokens the client may see (``kwire.handlers.guards``).
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import free_in_thread, pieces
+from kwire.handlers.slices import free_in_slices, pieces
 from kwire.handlers.tokens import REQUESTER_SINCE, may_ask, secret_key
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.tokens import DelegationToken, Name, secret_of
@@ -66,7 +66,7 @@ async def _names_of(owners: list[DescribeDelegationTokenOwner], work: Work) -> s
         if work.spend(len(piece) // 4):
             await later(work.next_slice)
         names.update((one.principal_type, one.principal_name) for one in piece)
-    free_in_thread(names, work)
+    free_in_slices(names, work)
     return names
 
 

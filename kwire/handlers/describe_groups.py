@@ -1,6 +1,6 @@
 """DescribeGroups: members, states and assignments of classic groups.
 
-Behaviour: an unknown group is Dead, without an error; from version 6 on it is GROUP_ID_NOT_FOUND.
+Behavior: an unknown group is Dead, without an error; from version 6 on it is GROUP_ID_NOT_FOUND.
 Subscriptions are shown once the group is stable. A group that is named twice has the same
 description twice.
 """

@@ -1,6 +1,6 @@
 """DescribeLogDirs: the data directories, their partitions and sizes, and their free space.
 
-Behaviour: an offline directory is KAFKA_STORAGE_ERROR, without partitions.
+Behavior: an offline directory is KAFKA_STORAGE_ERROR, without partitions.
 """
 
 import shutil

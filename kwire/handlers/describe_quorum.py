@@ -1,6 +1,6 @@
 """DescribeQuorum: who keeps the metadata of the cluster.
 
-Behaviour: in Kafka, a quorum of controllers replicates a log of metadata. kwire keeps this log in a
+Behavior: in Kafka, a quorum of controllers replicates a log of metadata. kwire keeps this log in a
 store, and one broker is the controller. So the leader is the controller, the epoch is the number of
 elections, and log end and high watermark are the revision of the metadata. All brokers are voters,
 because each of them may become the controller. A broker that isn't fenced has all commits, so it

@@ -1,6 +1,6 @@
 """DescribeTopicPartitions: topics in pages, for clusters with many partitions (KIP-966).
 
-Behaviour: topics are sorted by name. After ``response_partition_limit`` partitions, a cursor says
+Behavior: topics are sorted by name. After ``response_partition_limit`` partitions, a cursor says
 where the next page begins. A request without topics means all topics. If a request names topics,
 its cursor has to name one of them.
 """

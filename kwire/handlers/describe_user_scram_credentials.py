@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials: which users have which SCRAM mechanisms, and their iterations.
 
-Behaviour: no users, or null, means all. A user that is named twice, and a user without credentials,
+Behavior: no users, or null, means all. A user that is named twice, and a user without credentials,
 has an error of its own. Salts and keys are never shown.
 """
 

@@ -1,6 +1,6 @@
 """ElectLeaders: makes partitions elect a leader, preferred or unclean (KIP-460).
 
-Behaviour: an unclean election is for partitions without a leader. The replica that it elects may
+Behavior: an unclean election is for partitions without a leader. The replica that it elects may
 lack records, or all of them. A request that names no partitions means all, and its answer leaves
 out partitions that need no election.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
-from kwire.handlers.slices import pieces
+from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
 from kwire.metadata.partition_change import (
@@ -52,7 +52,9 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
         await commit_in_slices(context, election.decide)
     except KafkaError as error:
         return ElectLeadersResponse(error_code=error.code)
-    return ElectLeadersResponse(replica_election_results=await election.results(context.work))
+    results = await election.results(context.work)
+    free_in_slices(election.outcomes, context.work)
+    return ElectLeadersResponse(replica_election_results=results)
 
 
 class _Election:
@@ -61,11 +63,11 @@ class _Election:
     def __init__(self, wanted: dict[tuple[str, int], None] | None, *, unclean: bool) -> None:
         self._wanted = wanted
         self._unclean = unclean
-        self._outcomes: dict[tuple[str, int], KafkaError | None] = {}
+        self.outcomes: dict[tuple[str, int], KafkaError | None] = {}
 
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
         """The changes of the partitions for which there is somebody to elect."""
-        self._outcomes = {}
+        self.outcomes = {}
         configs, active = TopicTerms(image), active_brokers(image)
         rows: dict[bytes, list[tuple[int, PartitionImage]]] = {}
         for topic, index in self._partitions(image):
@@ -77,9 +79,9 @@ class _Election:
             except KafkaError as error:
                 is_left_out = error.code is ErrorCode.ELECTION_NOT_NEEDED and self._wanted is None
                 if not is_left_out:
-                    self._outcomes[topic, index] = error
+                    self.outcomes[topic, index] = error.to_keep()
                 continue
-            self._outcomes[topic, index] = None
+            self.outcomes[topic, index] = None
             rows.setdefault(image.topics_by_name[topic].topic_id, []).append((index, row))
         return [PartitionsChanged(topic_id, tuple(some)) for topic_id, some in rows.items()]
 
@@ -104,7 +106,7 @@ class _Election:
     async def results(self, work: Price) -> list[ReplicaElectionResult]:
         """The partitions by topic."""
         topics: dict[str, ReplicaElectionResult] = {}
-        for (topic, index), error in self._outcomes.items():
+        for (topic, index), error in self.outcomes.items():
             if work.spend(UNITS):
                 await work.next_slice()
             told = topics.setdefault(topic, ReplicaElectionResult(topic=topic, partition_result=[]))

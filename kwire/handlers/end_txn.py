@@ -1,6 +1,6 @@
 """EndTxn: commits or aborts a producer's transaction.
 
-Behaviour: the answer leaves when the end is decided durably; the markers follow at once. From
+Behavior: the answer leaves when the end is decided durably; the markers follow at once. From
 version 5 on, the end bumps the epoch, and the answer carries the next epoch. If the epochs of the
 producer id are used up, the answer carries another id (KIP-890). Before version 2, PRODUCER_FENCED
 is INVALID_PRODUCER_EPOCH.

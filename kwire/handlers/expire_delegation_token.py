@@ -1,6 +1,6 @@
 """ExpireDelegationToken: a token expires sooner or later than planned, or at once (KIP-48).
 
-Behaviour: the owner and the renewers may do so, if they have not logged in by a token. A negative
+Behavior: the owner and the renewers may do so, if they have not logged in by a token. A negative
 period removes the token. Connections that have logged in with it live until their session ends.
 """
 

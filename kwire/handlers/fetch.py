@@ -1,6 +1,6 @@
 """Fetch: reads batches from partitions, and waits for them if there are too few.
 
-Behaviour:
+Behavior:
 
 - A fetch waits until there are ``min_bytes`` or an error, or until ``max_wait_ms`` have passed. An
   append wakes only the fetches that wait for its partition.
@@ -36,7 +36,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.fetch_news import add_by_topic, remember
 from kwire.handlers.lookups import look_without_waiting
-from kwire.handlers.readable import readable_partition
+from kwire.handlers.readable import note_allowed, readable_partition
 from kwire.handlers.slices import PIECE, pieces
 from kwire.handlers.waiting import Change, Unfinished, at_once_or_later, happens, later
 from kwire.protocol.file_slice import FileSlice
@@ -85,6 +85,8 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
         session, wanted = await _session(request, context)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    if context.broker.authorizer is not None:
+        await note_allowed(wanted, context)
     # A minimum above the maximum would always wait in vain.
     max_bytes = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
     if context.broker.quotas is not None:

@@ -29,7 +29,7 @@ def add_by_topic(
     topics: list[FetchableTopicResponse],
     partitions: Iterable[tuple[PartitionKey, PartitionData]],
 ) -> None:
-    """Add partitions; neighbours of the same topic share one entry."""
+    """Add partitions; neighbors of the same topic share one entry."""
     topic = topics[-1] if topics else None
     for (name, topic_id, _), data in partitions:
         if topic is None or topic.topic != name or topic.topic_id != topic_id:

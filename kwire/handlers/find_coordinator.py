@@ -1,6 +1,6 @@
 """FindCoordinator: the broker that coordinates a group or a transactional id.
 
-Behaviour: it is the leader of the partition in which the group or id lives. The first request
+Behavior: it is the leader of the partition in which the group or id lives. The first request
 creates ``__consumer_offsets`` or ``__transaction_state``. While a broker is perhaps being found
 dead, the answer waits a moment for the election (``kwire.broker.suspects``). kwire doesn't serve
 share groups yet: their keys get an error at which clients give up at once.

@@ -1,6 +1,6 @@
 """GetTelemetrySubscriptions: which metrics a client is asked to push (KIP-714).
 
-Behaviour: a client without an instance id gets one. The codecs are in Kafka's order of preference.
+Behavior: a client without an instance id gets one. The codecs are in Kafka's order of preference.
 A client that asks again before its interval is over is throttled. Clients are told of this API only
 if the broker shows what they push, on its HTTP port; Kafka tells them if it has a plugin for that.
 """

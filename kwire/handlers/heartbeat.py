@@ -1,6 +1,6 @@
 """Heartbeat: a member of a classic group is alive, and learns of a rebalance.
 
-Behaviour: while the coordinator is being loaded, the answer has no error, so that members stay.
+Behavior: while the coordinator is being loaded, the answer has no error, so that members stay.
 """
 
 from kwire.errors import ErrorCode, KafkaError

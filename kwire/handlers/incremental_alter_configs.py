@@ -1,12 +1,13 @@
 """IncrementalAlterConfigs: sets, deletes, appends to or subtracts from single configs (KIP-339).
 
-Behaviour: each resource has its own result. A resource that is named twice is refused each time.
+Behavior: each resource has its own result. A resource that is named twice is refused each time.
 This API also changes the levels of this broker's loggers (KIP-412).
 """
 
 from kwire.broker.loggers import alter_loggers
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.key_changes import checked
 from kwire.handlers.resources import alter_all, responses, warn_all
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import check_number
@@ -29,7 +30,8 @@ async def handle(
     def decide(resource: AlterConfigsResource, image: MetadataImage) -> list[Change]:
         alterations = _alterations(resource)
         target = (resource_type(resource.resource_type), resource.resource_name)
-        return alter_configs(image, target, alterations, context.broker.settings)
+        changes = alter_configs(image, target, alterations, context.broker.settings)
+        return checked(changes, image, context.broker)
 
     def alter_own(resource: AlterConfigsResource) -> bool:
         if resource.resource_type != ConfigResourceType.BROKER_LOGGER:

@@ -1,6 +1,6 @@
 """InitProducerId: a producer id for an idempotent producer; id and epoch for a transactional one.
 
-Behaviour: ids come from blocks that are taken durably, so no id is given twice. A transactional
+Behavior: ids come from blocks that are taken durably, so no id is given twice. A transactional
 producer fences the producer before it. An open transaction is aborted first, and the producer
 repeats its request until that is done (CONCURRENT_TRANSACTIONS). A producer that names its id and
 epoch continues if no other producer has begun meanwhile. Before version 4, PRODUCER_FENCED is

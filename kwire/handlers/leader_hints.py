@@ -1,6 +1,6 @@
 """Who leads a partition instead, in the answers of Produce and Fetch (KIP-951).
 
-Behaviour: an answer with NOT_LEADER_OR_FOLLOWER, in Fetch also with FENCED_LEADER_EPOCH, names the
+Behavior: an answer with NOT_LEADER_OR_FOLLOWER, in Fetch also with FENCED_LEADER_EPOCH, names the
 leader and its epoch, and the response has the leader's address. So a client needs no Metadata
 request before it asks the right broker. A partition without a leader has leader -1 and no address.
 """

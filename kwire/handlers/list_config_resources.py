@@ -1,6 +1,6 @@
 """ListConfigResources: which resources have configs.
 
-Behaviour: version 0 was ListClientMetricsResources, and lists only those resources. From version 1
+Behavior: version 0 was ListClientMetricsResources, and lists only those resources. From version 1
 on, no types mean all types.
 """
 

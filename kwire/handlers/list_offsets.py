@@ -1,6 +1,6 @@
 """ListOffsets: the first and last offsets of partitions, and the first offset of a time.
 
-Behaviour of the special timestamps: -1 latest (read_committed: the last stable offset), -2
+Behavior of the special timestamps: -1 latest (read_committed: the last stable offset), -2
 earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on local disk (KIP-405:
 the same as earliest), -5 latest in tiered storage and -6 earliest to be uploaded there (neither
 exists: -1). By time: the first record whose timestamp is not smaller, or -1 if there is none. A
@@ -15,6 +15,7 @@ A partition that is named more than once is answered once: INVALID_REQUEST.
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import PIECE
 from kwire.handlers.time_lookups import find_by_time, find_largest
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.list_offsets import (
@@ -72,6 +73,8 @@ async def _handle(request: ListOffsetsRequest, context: RequestContext) -> ListO
                 answers[key] = None
                 duplicate.error_code = ErrorCode.INVALID_REQUEST
                 duplicate.offset = duplicate.timestamp = duplicate.leader_epoch = -1
+    if len(answers) > PIECE:
+        work.doomed.append(answers)
     return ListOffsetsResponse(topics=list(topics.values()))
 
 

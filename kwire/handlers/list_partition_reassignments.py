@@ -1,6 +1,6 @@
 """ListPartitionReassignments: the moves of replicas that are under way (KIP-455).
 
-Behaviour: no list of topics means all. Topics and partitions that don't exist or don't move are
+Behavior: no list of topics means all. Topics and partitions that don't exist or don't move are
 left out.
 """
 

@@ -1,6 +1,6 @@
 """ListTransactions: transactional ids by state, producer id, duration and pattern.
 
-Behaviour: the answer names each unknown state of the filter once. The duration (version 1) counts
+Behavior: the answer names each unknown state of the filter once. The duration (version 1) counts
 from the start of the transaction; an id without a start passes this filter. The pattern (version
 2, KIP-1152) has to match the whole id; an invalid pattern is INVALID_REGULAR_EXPRESSION. A thread
 matches the ids, a piece at a time.

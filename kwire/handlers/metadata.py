@@ -1,6 +1,6 @@
 """Metadata: brokers, and the partitions and leaders of topics.
 
-Behaviour:
+Behavior:
 
 - No list of topics means all topics from version 1 on, and an empty list means none. In version 0
   an empty list means all.

@@ -1,7 +1,7 @@
 """Consumers that read from followers: how a follower answers, and which replica a leader suggests
 (KIP-392).
 
-Behaviour:
+Behavior:
 
 - A follower serves consumers that know KIP-392 (version 11) up to its own high watermark, whatever
   ``replica.selector.class`` says. Beyond the high watermark there are no records yet. Beyond the

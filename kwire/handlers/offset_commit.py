@@ -1,6 +1,6 @@
 """OffsetCommit: a group's next offsets to read.
 
-Behaviour: a topic or partition that doesn't exist, or metadata that is too long, has an error of
+Behavior: a topic or partition that doesn't exist, or metadata that is too long, has an error of
 its own. If the sender is no member (any more), or commits for a partition that it didn't have at
 its epoch, all other partitions have an error too. From version 10 on, the request names topics by
 id. Before version 5, a client may say how long to keep its offsets. Offsets of more than ``PIECE``

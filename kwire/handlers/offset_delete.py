@@ -1,6 +1,6 @@
 """OffsetDelete: a tool deletes the committed offsets of a group (KIP-496).
 
-Behaviour: the offset of a topic that members read stays: GROUP_SUBSCRIBED_TO_TOPIC. If the
+Behavior: the offset of a topic that members read stays: GROUP_SUBSCRIBED_TO_TOPIC. If the
 coordinator can't read what members subscribe to, the whole request is NON_EMPTY_GROUP. An offset
 that doesn't exist counts as deleted.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import PIECE, free_in_thread, pieces
+from kwire.handlers.slices import PIECE, free_in_slices, pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -49,7 +49,7 @@ async def _handle(request: OffsetDeleteRequest, context: RequestContext) -> Offs
             answer.partitions.append(partition)
             if not code:
                 wanted.append((topic.name, partition))
-    free_in_thread(wanted, work)
+    free_in_slices(wanted, work)
     try:
         await _delete(request.group_id, wanted, context)
     except KafkaError as error:

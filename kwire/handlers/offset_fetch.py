@@ -1,6 +1,6 @@
 """OffsetFetch: the offsets that groups have committed; from version 8 on, of several groups.
 
-Behaviour: -1 means that no offset is committed. No list of topics means all topics with an offset.
+Behavior: -1 means that no offset is committed. No list of topics means all topics with an offset.
 With ``require_stable``, an offset that an open transaction may change is UNSTABLE_OFFSET_COMMIT.
 The offsets of a deleted topic don't count for a new topic of the same name.
 """

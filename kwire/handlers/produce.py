@@ -1,6 +1,6 @@
 """Produce: appends record batches to partitions.
 
-Behaviour:
+Behavior:
 
 - acks 0 has no response; an error closes the connection instead, so that the client notices. The
   client may close its connection right after its last record, so its requests are carried out

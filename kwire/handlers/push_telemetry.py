@@ -1,6 +1,6 @@
 """PushTelemetry: takes the metrics of a client (KIP-714).
 
-Behaviour: metrics that can't be read are INVALID_RECORD, after which a client pushes no more. A
+Behavior: metrics that can't be read are INVALID_RECORD, after which a client pushes no more. A
 thread of their own decompresses and reads them, so that a client with many metrics delays no other
 client. They may decompress to ``MOST_TIMES`` the bytes that a client may push. The thread gives up
 when the client has gone, and serves the connection first that has used the threads least.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.get_telemetry_subscriptions import client_of
-from kwire.handlers.slices import free_in_thread
+from kwire.handlers.slices import free_in_slices
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from kwire.protocol.otlp import Point, points
@@ -68,7 +68,7 @@ async def _handle(request: PushTelemetryRequest, context: RequestContext) -> Pus
         except (InvalidRecords, TooLarge, MalformedRequest):
             return PushTelemetryResponse(error_code=ErrorCode.INVALID_RECORD)
         broker.client_metrics.count_push()
-        free_in_thread(found, context.work)
+        free_in_slices(found, context.work)
         for start in range(0, len(found), POINTS_AT_ONCE):
             piece = found[start : start + POINTS_AT_ONCE]
             if context.work.spend(sum(map(_units, piece))):

@@ -1,14 +1,22 @@
-"""The partition that a consumer may read: led here, or followed (``nearest_replica``)."""
+"""The partition that a consumer may read: led here, or followed (``nearest_replica``).
+
+The audit log has a line for each denied look, and one for each topic of a request that may be read.
+"""
+
+from collections.abc import Sequence
 
 from kwire.broker.fetch_sessions import PartitionKey, WantedPartition
 from kwire.broker.hosted_partitions import Hosted
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import pieces
+from kwire.handlers.waiting import later
 
 READ, TOPIC = 3, 2
 """The operation and the resource of ACLs (``kwire.metadata.acls``), which say who may fetch."""
 
 TOPIC_IDS_SINCE = 13
+UNITS_PER_LINE = 4
 
 
 def readable_partition(
@@ -46,3 +54,30 @@ def _check_readable(name: str, context: RequestContext) -> None:
 
         note_answer(authorizer, client, "Fetch", question, rule)
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+async def note_allowed(
+    wanted: Sequence[tuple[PartitionKey, WantedPartition]], context: RequestContext
+) -> None:
+    """Have the audit log note which topics of a request the client may read, if it wants that."""
+    authorizer, client = context.broker.authorizer, context.connection
+    if authorizer is None or not authorizer.notes_allowed:
+        return
+    from kwire.security.audit import note_answer
+
+    counts: dict[tuple[str, bytes], int] = {}
+    for piece in pieces(wanted):
+        if context.work.spend(len(piece)):
+            await later(context.work.next_slice)
+        for (name, topic_id, _), _ in piece:
+            counts[name, topic_id] = counts.get((name, topic_id), 0) + 1
+    topics_by_id = context.broker.image.topics_by_id
+    for some in pieces(list(counts.items())):
+        if context.work.spend(UNITS_PER_LINE * len(some)):
+            await later(context.work.next_slice)
+        for (name, topic_id), count in some:
+            topic = topics_by_id.get(topic_id)
+            question = READ, TOPIC, name if topic is None else topic.name
+            rule = authorizer.rule(client, *question)
+            if rule.is_allowed and question[2]:
+                note_answer(authorizer, client, "Fetch", question, rule, count)

@@ -1,6 +1,6 @@
 """Fetch by a follower: records up to the log end offset; the request says what the follower has.
 
-Behaviour:
+Behavior:
 
 - A fetch from an offset means that the follower has all records before it. So before it is
   answered, it may raise the high watermark and bring the follower into the ISR.

@@ -1,6 +1,6 @@
 """Alters the configs of many resources in one commit, for AlterConfigs and IncrementalAlterConfigs.
 
-Behaviour: each resource has its own result. A resource that is named twice is refused each time.
+Behavior: each resource has its own result. A resource that is named twice is refused each time.
 Resources don't depend on each other, so all changes are decided on one image.
 """
 
@@ -13,7 +13,7 @@ from kwire.handlers import unfollowed
 from kwire.handlers.api_versions import takes_telemetry
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
-from kwire.handlers.slices import free_in_thread, pieces
+from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.config_control import resource_type
 from kwire.metadata.image import MetadataImage
@@ -69,9 +69,9 @@ async def alter_all(
     except KafkaError as error:
         await alteration.fail(error)
     outcomes = await alteration.results()
-    free_in_thread(alteration.outcomes, context.work)
-    free_in_thread(alteration.places, context.work)
-    free_in_thread(outcomes, context.work)
+    free_in_slices(alteration.outcomes, context.work)
+    free_in_slices(alteration.places, context.work)
+    free_in_slices(outcomes, context.work)
     return outcomes
 
 
@@ -145,7 +145,7 @@ class _Alteration(Generic[_R]):
             if work.spend(len(piece)):
                 await work.next_slice()
             names.update((one.resource_type, one.resource_name) for one in piece)
-        free_in_thread(names, work)
+        free_in_slices(names, work)
         for place, resource in enumerate(self._resources):
             if work.spend(UNITS):
                 await work.next_slice()

@@ -1,6 +1,6 @@
 """SaslAuthenticate: one message of a login, in the mechanism that SaslHandshake chose.
 
-Behaviour: a login that fails is answered after ``connection.failed.authentication.delay.ms``, then
+Behavior: a login that fails is answered after ``connection.failed.authentication.delay.ms``, then
 the connection ends. The response doesn't say what was wrong; the log does. The last response says
 how long the session lasts (KIP-368).
 """

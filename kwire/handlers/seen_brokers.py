@@ -23,8 +23,8 @@ def seen_brokers(
     """The brokers that have the listener through which this client came, by node id.
 
     Fenced brokers are left out, unless they are asked for, or ``remembered``. This broker is always
-    among them, at the address that the client has dialled, or that is advertised. Workers on the
-    same machine that listen on every interface are at the host that the client has dialled.
+    among them, at the address that the client has dialed, or that is advertised. Workers on the
+    same machine that listen on every interface are at the host that the client has dialed.
     """
     own, listener = context.broker.node_id, context.connection.listener
     seen = []

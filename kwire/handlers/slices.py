@@ -36,7 +36,7 @@ async def distinct(items: Sequence[_K], work: Work) -> dict[_K, None]:
         if work.spend(len(piece) // 8):
             await later(work.next_slice)
         found.update(dict.fromkeys(piece))
-    free_in_thread(found, work)
+    free_in_slices(found, work)
     return found
 
 
@@ -76,8 +76,8 @@ async def in_order(names: Iterable[str], work: Work) -> list[list[str]]:
     return parts
 
 
-def free_in_thread(items: Sized, work: Work) -> None:
-    """Have the thread that encodes a large response free a long list, dict or set, in pieces."""
+def free_in_slices(items: Sized, work: Work) -> None:
+    """Have a long list, dict or set freed in slices, after a large response has been encoded."""
     if len(items) > PIECE:
         work.doomed.append(items)
 

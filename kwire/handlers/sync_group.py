@@ -1,6 +1,6 @@
 """SyncGroup: a member asks for its assignment; the leader sends the assignments of all members.
 
-Behaviour: from version 5 on, the request has to name the protocol's type and name (KIP-559).
+Behavior: from version 5 on, the request has to name the protocol's type and name (KIP-559).
 """
 
 from kwire.coordinator.classic_group import ClassicGroup

@@ -1,6 +1,6 @@
 """TxnOffsetCommit: a group's next offsets to read, as part of a producer's transaction.
 
-Behaviour: the offsets are pending until the transaction ends. From version 5 on, this request also
+Behavior: the offsets are pending until the transaction ends. From version 5 on, this request also
 adds the group to the transaction; before that, the client must have added it (KIP-890). From
 version 3 on, a member of the group names itself, and gets the errors of OffsetCommit (KIP-447),
 except that a stale epoch is ILLEGAL_GENERATION. Versions before 2 have no
@@ -18,7 +18,7 @@ from kwire.coordinator.records import OffsetCommitValue
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import free_in_thread, pieces
+from kwire.handlers.slices import free_in_slices, pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -62,7 +62,7 @@ async def _handle(
                 await later(work.next_slice)
             answers.append(_check(topic.name, partition, context, accepted))
         topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
-    free_in_thread(accepted, work)
+    free_in_slices(accepted, work)
     for piece in pieces(accepted):
         if len(piece) > 1 and work.spend(UNITS_PER_OFFSET * len(piece)):
             await later(work.next_slice)

@@ -1,6 +1,6 @@
 """UnregisterBroker: a broker leaves the cluster for good (KIP-631).
 
-Behaviour: only a broker that doesn't run leaves. Kafka lets one leave that runs, which stops it; in
+Behavior: only a broker that doesn't run leaves. Kafka lets one leave that runs, which stops it; in
 kwire it would register again. Its replicas stay its replicas, so another broker can take its place.
 """
 
@@ -20,9 +20,9 @@ async def handle(
 ) -> UnregisterBrokerResponse:
     """Unregister a fenced broker."""
     # The decision looks at every partition, so it is made in a thread.
-    computing = context.broker.threads.computing
+    deciding = context.broker.threads.deciding
     try:
-        await context.commit(lambda image: computing.run(_unregister, image, request.broker_id))
+        await context.commit(lambda image: deciding.run(_unregister, image, request.broker_id))
     except KafkaError as error:
         return UnregisterBrokerResponse(error_code=error.code, error_message=error.message or None)
     return UnregisterBrokerResponse(error_message=None)

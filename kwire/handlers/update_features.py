@@ -1,6 +1,6 @@
 """UpdateFeatures: changes the levels of the cluster's features, all of a request or none.
 
-Behaviour: ``validate_only`` changes nothing. Before version 1, a flag allows a downgrade. Up to
+Behavior: ``validate_only`` changes nothing. Before version 1, a flag allows a downgrade. Up to
 version 1 the answer names every feature, unless the request as a whole has an error.
 """
 

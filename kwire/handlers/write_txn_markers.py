@@ -1,6 +1,6 @@
 """WriteTxnMarkers: writes the markers that end transactions into this broker's partitions.
 
-Behaviour: the senders are coordinators of other brokers, and operators who abort a hanging
+Behavior: the senders are coordinators of other brokers, and operators who abort a hanging
 transaction (``kafka-transactions.sh abort``). From version 2 on, a marker names the version of the
 protocol by which the partition checks its epoch (KIP-1228).
 """

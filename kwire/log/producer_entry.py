@@ -16,7 +16,7 @@ _NO_OFFSET = -1
 
 
 class BatchInfo(NamedTuple):
-    """The numbers of a producer's batch that are needed to recognise a duplicate of it."""
+    """The numbers of a producer's batch that are needed to recognize a duplicate of it."""
 
     first_sequence: int
     last_sequence: int

@@ -2,10 +2,10 @@
 
 Rules:
 
-- An ACL says that a principal, from a host, may or may not do an operation on the resources of a
-  pattern. The principal ``User:*`` is every principal, the host ``*`` every host, the literal name
-  ``*`` every resource of the type.
-- An ACL has no id in kwire: two that say the same are one.
+- An ACL allows or denies one operation to one principal that connects from one host. It concerns
+  the resources of one type whose names fit a pattern. The principal ``User:*`` means every
+  principal, the host ``*`` every host, and the literal name ``*`` every resource of the type.
+- An ACL has no id in kwire: two ACLs with equal fields are one ACL.
 - The controller creates all ACLs of a request that are valid, in one commit, and deletes all that
   a request's filters match, in one commit.
 
@@ -20,10 +20,10 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from kwire.errors import ErrorCode, KafkaError
 
 WILDCARD = "*"
-"""A name or host that stands for all."""
+"""The host that means every host, and the literal name that means every resource of a type."""
 
 EVERYBODY = "User:*"
-"""The principal that stands for all."""
+"""The principal that means every principal."""
 
 CLUSTER_NAME = "kafka-cluster"
 """The only name of a cluster resource."""
@@ -147,7 +147,7 @@ class AclFilter(NamedTuple):
     permission: int
 
     def matches(self, acl: AclBinding) -> bool:
-        """Whether the filter means this ACL."""
+        """Whether this ACL fits all fields of the filter."""
         return (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
             and self._names(acl)
@@ -201,7 +201,7 @@ def check_filter(wanted: AclFilter) -> None:
 
 
 def created(acls: Acls, new: Sequence[AclBinding]) -> list[AclsCreated]:
-    """The changes that create valid ACLs, which are different and don't exist.
+    """The changes that create ``new`` ACLs: valid ones, no two of them equal, none of which exists.
 
     Raises KafkaError (POLICY_VIOLATION) for too many in one request or in the cluster.
     """

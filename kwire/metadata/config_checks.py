@@ -59,6 +59,14 @@ _OF_A_LISTENER = frozenset(
 )
 """Configs that can only be changed with a listener's prefix (SslConfigs.RECONFIGURABLE_CONFIGS)."""
 
+_LOGINS = ("connections.max.reauth.ms", "principal.builder.class", "sasl.")
+"""So begin the configs of a listener that kwire reads only when it starts."""
+
+_OF_ALL_LOGINS = ("sasl.enabled.mechanisms", "sasl.jaas.config")
+"""Those of them that count for every listener, without a prefix."""
+
+_MECHANISM_PREFIX = re.compile(r"^(plain|scram-sha-256|scram-sha-512|oauthbearer|gssapi)\.")
+
 _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.")
 
 
@@ -132,6 +140,11 @@ def check_broker_configs(
         "The listeners cannot be changed while this broker runs",
         (name for name in _LISTENERS if name in values and values[name] != broker[name]),
     )
+    _refuse(
+        "Configs cannot be updated dynamically for the logins of an existing listener: set them in "
+        "server.properties and restart the broker",
+        (name for name in configs if _is_of_logins(name, broker)),
+    )
     cordoned = values.get("cordoned.log.dirs")
     if isinstance(cordoned, list):
         directories = broker["log.dirs"]
@@ -152,6 +165,31 @@ def _is_per_broker(name: str, setting: Setting | None) -> bool:
     if name.startswith("listener.name."):
         return setting is None or setting.mode != CLUSTER_WIDE
     return setting is not None and setting.mode == PER_BROKER
+
+
+def _is_of_logins(name: str, broker: Mapping[str, Value]) -> bool:
+    """Whether a config says how clients log in to one of the broker's own listeners."""
+    base = _MECHANISM_PREFIX.sub("", base_name(name))
+    if base == name:
+        return name in _OF_ALL_LOGINS and any(
+            protocol.startswith("SASL_") for protocol in _protocols(broker).values()
+        )
+    listener = name.split(".")[2].upper()
+    return base.startswith(_LOGINS) and _protocols(broker).get(listener, "PLAINTEXT") != "PLAINTEXT"
+
+
+def _protocols(broker: Mapping[str, Value]) -> dict[str, str]:
+    """The protocol of each of a broker's listeners."""
+    texts = broker["listeners"]
+    assert isinstance(texts, list)
+    pairs = str(broker["listener.security.protocol.map"]).upper().split(",")
+    mapped = {name.strip(): protocol.strip() for name, _, protocol in map(_split, pairs)}
+    names = [text.partition(":")[0].strip().upper() for text in texts]
+    return {name: mapped.get(name, name) for name in names}
+
+
+def _split(pair: str) -> tuple[str, str, str]:
+    return pair.partition(":")
 
 
 def _parse_broker_configs(

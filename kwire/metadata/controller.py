@@ -28,8 +28,8 @@ from kwire.metadata.changes import (
 )
 from kwire.metadata.config_checks import check_configs
 from kwire.metadata.features import CHANGES_VERSION, REPLICATION_LEVEL
-from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
-from kwire.metadata.placement import Placer
+from kwire.metadata.image import ConfigResourceType, MetadataImage, TopicImage
+from kwire.metadata.placement import Placer, Steps, assigned, at_once, placed
 
 MAX_TOPIC_NAME_LENGTH = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -124,9 +124,9 @@ class TopicCreation:
         self._records = 0
         self._allow = allow
 
-    def add(self, topic: NewTopic) -> TopicImage:
-        """Create one more topic; KafkaError as in ``create_topic``, or RequestTooLarge."""
-        changes = create_topic(self._image, topic, self._random, self._taken)
+    def add(self, topic: NewTopic) -> Steps[TopicImage]:
+        """Create one more topic; KafkaError as in ``topic_in_steps``, or RequestTooLarge."""
+        changes = yield from topic_in_steps(self._image, topic, self._random, self._taken)
         created = changes[-1]
         assert isinstance(created, TopicCreated)
         if self._allow is not None:
@@ -172,6 +172,13 @@ def check_topic_name(name: str) -> None:
 def create_topic(
     image: MetadataImage, topic: NewTopic, random: Random, taken: TakenNames | None = None
 ) -> list[Change]:
+    """``topic_in_steps``, at once."""
+    return at_once(topic_in_steps(image, topic, random, taken))
+
+
+def topic_in_steps(
+    image: MetadataImage, topic: NewTopic, random: Random, taken: TakenNames | None = None
+) -> Steps[list[Change]]:
     """The changes that create a topic, its configs first.
 
     ``taken`` has the names of the image's topics; a caller with many topics makes it once.
@@ -182,18 +189,19 @@ def create_topic(
     check_topic_name(topic.name)
     (taken or TakenNames(image)).check(topic.name)
     if topic.assignments:
-        replicas = _assigned(image, topic.assignments)
+        made = yield from assigned(image, topic.assignments)
     else:
-        replicas = _placed(image, topic.partitions, topic.replication_factor, random)
-    check_level(image, max(map(len, replicas)))
-    partitions = _new_partitions(image, replicas, is_manual=bool(topic.assignments))
+        _check_count(topic.partitions)
+        placer = Placer(image.brokers.values(), random)
+        made = yield from placed(image, placer, topic.partitions, topic.replication_factor)
+    check_level(image, len(made[0].replicas))
     check_configs(ConfigResourceType.TOPIC, topic.configs, {})
     topic_id = _new_topic_id(image, random)
     changes: list[Change] = [
         ConfigChanged(ConfigResourceType.TOPIC, topic.name, name, value)
         for name, value in topic.configs.items()
     ]
-    changes.append(TopicCreated(TopicImage(topic.name, topic_id, partitions, len(partitions))))
+    changes.append(TopicCreated(TopicImage(topic.name, topic_id, tuple(made), len(made))))
     return changes
 
 
@@ -211,6 +219,17 @@ def add_partitions(
     assignments: Sequence[Sequence[int]] | None,
     random: Random,
 ) -> list[Change]:
+    """``partitions_in_steps``, at once."""
+    return at_once(partitions_in_steps(image, name, count, assignments, random))
+
+
+def partitions_in_steps(
+    image: MetadataImage,
+    name: str,
+    count: int,
+    assignments: Sequence[Sequence[int]] | None,
+    random: Random,
+) -> Steps[list[Change]]:
     """The changes that raise a topic's number of partitions to ``count``.
 
     ``assignments`` are the node ids of each new partition; None lets kwire place them. Raises
@@ -230,22 +249,22 @@ def add_partitions(
     factor = len(topic.partitions[0].replicas)
     if assignments is None:
         existing = [partition.replicas for partition in topic.partitions]
-        replicas = _placed(image, added, factor, random, existing)
+        placer = Placer(image.brokers.values(), random, existing)
+        made = yield from placed(image, placer, added, factor)
     elif len(assignments) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"{added} partition(s) are to be added, but {len(assignments)} are assigned.",
         )
     else:
-        replicas = _assigned(image, dict(enumerate(assignments, current)), current)
-        if any(len(nodes) != factor for nodes in replicas):
+        made = yield from assigned(image, dict(enumerate(assignments, current)), current)
+        if len(made[0].replicas) != factor:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Topic {name} has a replication factor of {factor}; "
                 "each new partition must have as many replicas.",
             )
-    partitions = _new_partitions(image, replicas, current, is_manual=assignments is not None)
-    return [PartitionsAdded(topic.topic_id, partitions)]
+    return [PartitionsAdded(topic.topic_id, tuple(made))]
 
 
 def allocate_producer_ids(image: MetadataImage) -> list[Change]:
@@ -259,6 +278,14 @@ def check_partition_total(count: int) -> None:
         raise RequestTooLarge(
             f"Excessively large number of partitions per request: {count}; "
             f"at most {MAX_PARTITIONS_PER_REQUEST} are allowed.",
+        )
+
+
+def _check_count(partitions: int) -> None:
+    if partitions < 1:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Number of partitions was set to an invalid non-positive value: {partitions}.",
         )
 
 
@@ -280,67 +307,3 @@ def _new_topic_id(image: MetadataImage, random: Random) -> bytes:
             and not first_is_dash
         ):
             return topic_id
-
-
-def _new_partitions(
-    image: MetadataImage, placed: Sequence[tuple[int, ...]], first: int = 0, *, is_manual: bool
-) -> tuple[PartitionImage, ...]:
-    """New partitions, numbered from ``first``: the replicas on active brokers are in sync."""
-    partitions = []
-    for index, replicas in enumerate(placed, first):
-        isr = tuple(node for node in replicas if image.is_active(node))
-        if not isr and is_manual:
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                "All brokers specified in the manual partition assignment for partition "
-                f"{index} are fenced or in controlled shutdown.",
-            )
-        if not isr:
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"Unable to replicate the partition {len(replicas)} time(s): All brokers are "
-                "currently fenced or in controlled shutdown.",
-            )
-        partitions.append(PartitionImage(isr[0], 0, replicas, isr))
-    return tuple(partitions)
-
-
-def _placed(
-    image: MetadataImage,
-    partitions: int,
-    replication_factor: int,
-    random: Random,
-    existing: Sequence[tuple[int, ...]] = (),
-) -> list[tuple[int, ...]]:
-    """The node ids that kwire chooses for each of ``partitions`` partitions."""
-    if partitions < 1:
-        raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS,
-            f"Number of partitions was set to an invalid non-positive value: {partitions}.",
-        )
-    placer = Placer(image.brokers.values(), random, existing)
-    return [placer.place(replication_factor) for _ in range(partitions)]
-
-
-def _assigned(
-    image: MetadataImage, assignments: Mapping[int, Sequence[int]], first: int = 0
-) -> list[tuple[int, ...]]:
-    """The node ids that a client asked for, by partition from ``first`` on, after checking them."""
-
-    def refuse(message: str) -> KafkaError:
-        return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-
-    if sorted(assignments) != list(range(first, first + len(assignments))):
-        raise refuse("Partitions should be a consecutive 0-based integer sequence.")
-    factor = len(assignments[first])
-    for partition, nodes in assignments.items():
-        if not nodes:
-            raise refuse(f"Partition {partition} has no replicas.")
-        if len(nodes) != factor:
-            raise refuse("All partitions should have the same number of replicas.")
-        if len(set(nodes)) != len(nodes):
-            raise refuse(f"Partition {partition} names a broker more than once: {list(nodes)}.")
-        for node in nodes:
-            if node not in image.brokers:
-                raise refuse(f"Broker {node} in partition {partition} is not registered.")
-    return [tuple(assignments[index]) for index in sorted(assignments)]

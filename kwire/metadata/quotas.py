@@ -110,7 +110,7 @@ class Alterations:
             self.changes += changes
             self.results[entity] = None
         except KafkaError as error:
-            self.results[entity] = error
+            self.results[entity] = error.to_keep()
 
     def _changes(
         self,

@@ -121,7 +121,7 @@ class Alteration:
                 self._take_room()
             self.changes[user], self.results[user] = change, None
         except KafkaError as error:
-            self.results[user] = error
+            self.results[user] = error.to_keep()
 
     def _take_room(self) -> None:
         self._room -= 1

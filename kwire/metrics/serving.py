@@ -88,5 +88,5 @@ def gather_loop(broker: Broker, samples: Samples) -> None:
     samples.put("kwire_loop_lag_seconds", Times.of(broker.tally.loop_lag))
     samples.put("kwire_loop_cpu_seconds_total", time.thread_time())
     samples.put("kwire_bugs_total", broker.bugs.seen)
-    for kind in ("syncing", "logs", "cold_reads", "housekeeping", "computing"):
+    for kind in ("syncing", "logs", "cold_reads", "housekeeping", "computing", "deciding"):
         samples.put("kwire_threads_running", getattr(broker.threads, kind).running, kind)

@@ -5,9 +5,9 @@ and then kept. Hot paths call ``encoder`` or ``decoder`` once and keep the funct
 All other code calls ``encode`` and ``decode``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.types import Message, Schema
@@ -19,12 +19,14 @@ _Decoded = TypeVar("_Decoded", covariant=True)
 __all__ = [
     "Decoder",
     "Encoder",
+    "InPieces",
     "MalformedRequest",
     "UnencodableMessage",
     "decode",
     "decoder",
     "encode",
     "encoder",
+    "in_pieces",
 ]
 
 Encoder: TypeAlias = Callable[[Any, bytearray, list[tuple[int, FileSlice]]], None]
@@ -51,6 +53,17 @@ class Decoder(Protocol[_Decoded]):
         """
 
 
+class InPieces(NamedTuple):
+    """A decoder of requests and an encoder of responses that are generators.
+
+    They do what a ``Decoder`` and an ``Encoder`` do, and yield after each piece of their work: some
+    25 microseconds. The value of its StopIteration is what the decoder returns.
+    """
+
+    decode: Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]]
+    encode: Callable[[Any, bytearray, list[tuple[int, FileSlice]]], Generator[None, None, None]]
+
+
 @cache
 def encoder(message: type[Message], version: int) -> Encoder:
     """The encoder of one version of a message class; ValueError for a version it doesn't have.
@@ -68,6 +81,18 @@ def _decoder(message: type[Message], version: int) -> Any:
     from kwire.protocol.decoding import generate_decoder
 
     return generate_decoder(message, version)
+
+
+@cache
+def in_pieces(request: type[Message], response: type[Message], version: int) -> "InPieces":
+    """The codecs of an API's large requests and responses. To make them takes some milliseconds."""
+    from kwire.protocol.decoding import generate_decoder
+    from kwire.protocol.encoding import generate_encoder
+
+    return InPieces(
+        generate_decoder(request, version, in_pieces=True),
+        generate_encoder(response, version, in_pieces=True),
+    )
 
 
 def decoder(message: type[_M], version: int) -> "Decoder[_M]":

@@ -10,6 +10,10 @@ Rules of the generated code:
 - All arrays of a message together hold at most ``room`` elements. The number of bytes alone is too
   weak a limit: a struct of two bytes becomes an object of a hundred bytes. Beyond ``room`` the
   decoder raises ``TooManyElements``, and the caller may decode again with more room.
+- Four tagged fields cost as much as an element, and so do as many bytes of a long value as
+  ``COSTS`` says. The decoder at once takes them off ``room``, a decoder in pieces off its piece.
+- A decoder in pieces is a generator. It yields after every ``PIECE`` elements, and returns what the
+  decoder at once returns.
 - The decoder raises only ``MalformedRequest`` and its subclass ``TooManyElements``. A read beyond
   the end raises ``struct.error`` or IndexError inside, which the decoder turns into
   ``MalformedRequest``.
@@ -20,7 +24,7 @@ from struct import unpack_from
 from typing import Any
 
 from kwire.protocol.generated import compile_function
-from kwire.protocol.source import SourceWriter, min_size_bytes, min_value_bytes
+from kwire.protocol.source import COSTS, SourceWriter, min_size_bytes, min_value_bytes
 from kwire.protocol.types import (
     ARRAY,
     STRUCT,
@@ -38,6 +42,7 @@ from kwire.protocol.wire import (
     MalformedRequest,
     TooManyElements,
     read_string_length,
+    read_tagged_fields_count,
     read_unsigned_varint,
     skip_tagged_fields,
 )
@@ -49,6 +54,7 @@ RUNTIME = {
     "MalformedRequest": MalformedRequest,
     "TooManyElements": TooManyElements,
     "read_string_length": read_string_length,
+    "read_tagged_fields_count": read_tagged_fields_count,
     "read_unsigned_varint": read_unsigned_varint,
     "skip_tagged_fields": skip_tagged_fields,
     "NOT_ENOUGH": (StructError, IndexError),
@@ -56,16 +62,23 @@ RUNTIME = {
 }
 
 
-def generate_decoder(message: type[Message], version: int) -> Any:
+PIECE = 32
+"""How many elements a decoder in pieces reads at a time, which takes some 25 microseconds."""
+
+_TAGS_SHIFT = 2
+"""How many bits to shift a number of tagged fields right: four take as long as an element."""
+
+
+def generate_decoder(message: type[Message], version: int, *, in_pieces: bool = False) -> Any:
     """Generate the function ``decode(buffer, position, room) -> (message, position)``."""
-    return DecoderWriter(message, version).function()
+    return DecoderWriter(message, version, in_pieces).function()
 
 
 class DecoderWriter(SourceWriter):
     """Writes the decoder of one message in one version."""
 
-    def __init__(self, message: type[Message], version: int) -> None:
-        super().__init__(message, version)
+    def __init__(self, message: type[Message], version: int, in_pieces: bool) -> None:
+        super().__init__(message, version, PIECE if in_pieces else 0)
         self.namespace.update(RUNTIME)
         self.run: list[tuple[str, str, int]] = []  # (target, struct code, size), to be read
 
@@ -75,6 +88,7 @@ class DecoderWriter(SourceWriter):
             with self.block("try:"):
                 self.emit("end = len(buffer)")
                 self.emit("p = position")
+                self.begin_pieces()
                 name = self.read_struct(self.message, "")
                 self.flush()
                 self.emit(f"return {name}, p")
@@ -82,7 +96,7 @@ class DecoderWriter(SourceWriter):
                 self.emit(f"raise MalformedRequest('{self.label} is cut short') from error")
             with self.block("except NOT_TEXT as error:"):
                 self.emit(f"raise MalformedRequest('{self.label}: text is not UTF-8') from error")
-        filename = f"<decoder of {self.message.__module__} {self.label}>"
+        filename = f"<decoder{self.suffix} of {self.message.__module__} {self.label}>"
         return compile_function("\n".join(self.lines), "decode", filename, self.namespace)
 
     def flush(self, length: str = "") -> None:
@@ -182,8 +196,24 @@ class DecoderWriter(SourceWriter):
         with self.block("if n > 127:"):
             self.emit(f"n, p = {read}(buffer, p - 1)")
 
+    def count_cost(self, shift: int, path: str) -> None:
+        """Count ``n``, shifted right, as so many elements more."""
+        if self.piece:
+            self.emit(f"left -= n >> {shift}")
+            return
+        self.emit(f"room -= n >> {shift}")
+        self.check_room(path)
+
+    def check_room(self, path: str) -> None:
+        """Raise TooManyElements when no room is left."""
+        with self.block("if room < 0:"):
+            self.emit(f"raise TooManyElements('{self.label}: {path}: too many elements')")
+
     def read_bytes(self, kind: Kind, target: str, path: str) -> None:
         """Read ``n`` bytes (``n - 1`` where lengths are compact) into ``target`` as ``kind``."""
+        if kind in COSTS:
+            with self.block(f"if n > {(1 << COSTS[kind]) - 1}:"):
+                self.count_cost(COSTS[kind], path)
         self.emit("q = p + n - 1" if self.flexible else "q = p + n")
         self.fail_if("q > end", path, "longer than the message")
         value = {
@@ -220,8 +250,7 @@ class DecoderWriter(SourceWriter):
         beyond_end = "n > end - p" if min_bytes == 1 else f"n * {min_bytes} > end - p"
         self.fail_if(beyond_end, path, "more elements than bytes")
         self.emit("room -= n")
-        with self.block("if room < 0:"):
-            self.emit(f"raise TooManyElements('{self.label}: {path}: too many elements')")
+        self.check_room(path)
         if isinstance(element, Kind) and element.size:
             self.read_fixed_elements(element, target)
             return
@@ -235,25 +264,40 @@ class DecoderWriter(SourceWriter):
                 item = self.unique("item")
                 self.read_primitive(element, item, f"{path}[]", nullable=False)
             self.emit(f"{items}.append({item})")
+            self.end_element()
 
     def read_fixed_elements(self, element: Kind, target: str) -> None:
-        """Read ``n`` values of fixed size by one call."""
-        self.emit(f"q = p + n * {element.size}")
+        """Read ``n`` values of fixed size by one call, or by one call for each piece."""
+        if not self.piece:
+            self.emit(f"{target} = {self.fixed_elements(element)}")
+            self.emit(f"p += n * {element.size}")
+            return
+        items, stop = self.unique("items"), self.unique("stop")
+        self.emit(f"{target} = {items} = []")
+        self.emit(f"{stop} = n")
+        with self.block(f"while {stop}:"):
+            self.emit(f"n = {stop} if {stop} < {self.piece} else {self.piece}")
+            self.emit(f"{items} += {self.fixed_elements(element)}")
+            self.emit(f"p += n * {element.size}")
+            self.emit(f"{stop} -= n")
+            self.emit("yield")
+
+    def fixed_elements(self, element: Kind) -> str:
+        """The source of a list of the next ``n`` values of fixed size."""
         if element is uuid:
-            self.emit(f"{target} = [bytes(buffer[i : i + 16]) for i in range(p, q, 16)]")
-        else:
-            self.emit(f"{target} = list(unpack_from('>%d{element.code}' % n, buffer, p))")
-        self.emit("p = q")
+            return "[bytes(buffer[i : i + 16]) for i in range(p, p + n * 16, 16)]"
+        return f"list(unpack_from('>%d{element.code}' % n, buffer, p))"
 
     def read_tagged_fields(self, name: str, fields: list[Field], path: str) -> None:
         """Read the tagged fields at the end of a struct; unknown ones are skipped."""
         self.flush("B")
         with self.block("if n:"):
+            self.count_cost(_TAGS_SHIFT, f"{path}tagged fields")
             if not fields:
                 self.emit("p = skip_tagged_fields(buffer, p, n, end)")
                 return
             with self.block("if n > 127:"):
-                self.emit("n, p = read_unsigned_varint(buffer, p - 1)")
+                self.emit("n, p = read_tagged_fields_count(buffer, p)")
             stop = self.unique("stop")
             with self.block("for _ in range(n):"):
                 self.emit("tag, p = read_unsigned_varint(buffer, p)")

@@ -8,6 +8,8 @@ Rules of the generated code:
 - The encoder skips a field that the version lacks, if the field is ignorable or has its default.
   Any other value that it can't write raises ``UnencodableMessage``; ``out`` then holds a part of
   the message.
+- An encoder in pieces is a generator, which yields after every ``PIECE`` elements. A long value
+  costs as much as several elements (``COSTS``).
 """
 
 from struct import error as StructError
@@ -15,7 +17,7 @@ from struct import pack
 from typing import Any
 
 from kwire.protocol.generated import compile_function
-from kwire.protocol.source import SourceWriter
+from kwire.protocol.source import COSTS, SourceWriter
 from kwire.protocol.types import (
     ARRAY,
     MISSING,
@@ -45,16 +47,20 @@ RUNTIME = {
 }
 
 
-def generate_encoder(message: type[Message], version: int) -> Any:
+PIECE = 32
+"""How many elements an encoder in pieces writes at a time, which takes some 15 microseconds."""
+
+
+def generate_encoder(message: type[Message], version: int, *, in_pieces: bool = False) -> Any:
     """Generate the function ``encode(message, out, slices)`` of one version."""
-    return EncoderWriter(message, version).function()
+    return EncoderWriter(message, version, in_pieces).function()
 
 
 class EncoderWriter(SourceWriter):
     """Writes the encoder of one message in one version."""
 
-    def __init__(self, message: type[Message], version: int) -> None:
-        super().__init__(message, version)
+    def __init__(self, message: type[Message], version: int, in_pieces: bool) -> None:
+        super().__init__(message, version, PIECE if in_pieces else 0)
         self.namespace.update(RUNTIME)
         self.run: list[tuple[str, str]] = []  # (expression, struct code), to be packed
         self.out = "out"
@@ -63,11 +69,12 @@ class EncoderWriter(SourceWriter):
         """Write the whole function and compile it."""
         with self.block("def encode(message, out, slices):"):
             with self.block("try:"):
+                self.begin_pieces()
                 self.write_struct(self.message, "message", "")
                 self.flush()
             with self.block("except UNFIT as error:"):
                 self.emit(f"raise UnencodableMessage(f'{self.label}: {{error}}') from error")
-        filename = f"<encoder of {self.message.__module__} {self.label}>"
+        filename = f"<encoder{self.suffix} of {self.message.__module__} {self.label}>"
         return compile_function("\n".join(self.lines), "encode", filename, self.namespace)
 
     def flush(self) -> None:
@@ -177,6 +184,8 @@ class EncoderWriter(SourceWriter):
                 self.emit(f"{name} = {name}.encode()")
             self.write_length(kind, name)
             self.emit(f"{self.out} += {name}")
+            if self.piece:
+                self.emit(f"left -= len({name}) >> {COSTS[kind]}")
 
     def write_length(self, kind: Kind, name: str) -> None:
         """Write the length of a string or bytes, or the count of an array."""
@@ -196,7 +205,7 @@ class EncoderWriter(SourceWriter):
         """Write a count and the elements."""
         self.write_length(ARRAY, name)
         if isinstance(element, Kind) and element.size and element is not uuid:
-            self.emit(f"{self.out} += pack('>%d{element.code}' % len({name}), *{name})")
+            self.write_fixed_elements(element, name)
             return
         item = self.unique("m")
         with self.block(f"for {item} in {name}:"):
@@ -207,6 +216,18 @@ class EncoderWriter(SourceWriter):
             else:
                 self.write_present(element, None, item, f"{path}[]")
             self.flush()
+            self.end_element()
+
+    def write_fixed_elements(self, element: Kind, name: str) -> None:
+        """Write values of fixed size by one call, or by one call for each piece."""
+        if not self.piece:
+            self.emit(f"{self.out} += pack('>%d{element.code}' % len({name}), *{name})")
+            return
+        part = self.unique("part")
+        with self.block(f"for i in range(0, len({name}), {self.piece}):"):
+            self.emit(f"{part} = {name}[i : i + {self.piece}]")
+            self.emit(f"{self.out} += pack('>%d{element.code}' % len({part}), *{part})")
+            self.emit("yield")
 
     def write_tagged_fields(self, fields: list[Field], name: str, path: str) -> None:
         """Write the tagged fields that aren't the default, ordered by tag."""

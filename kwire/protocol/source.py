@@ -14,20 +14,29 @@ from kwire.protocol.types import (
     Message,
     MessageType,
     Schema,
+    binary,
     is_flexible,
+    string,
 )
+
+COSTS = {string: 8, binary: 12}
+"""How many bits to shift a length right for the number of elements that cost as much: 256 bytes of
+text and 4 KiB of bytes take as long as one element, roughly."""
 
 
 class SourceWriter:
     """The lines of a generated function, the current indentation, and the names that it uses.
 
     ``namespace`` has the globals of the generated function, which is for one ``version`` of
-    ``message``. ``flexible`` says whether the version has compact lengths and tagged fields.
+    ``message``. ``flexible`` says whether the version has compact lengths and tagged fields. The
+    function is a generator if ``piece`` isn't 0: it yields after so many elements of arrays.
     """
 
-    def __init__(self, message: type[Message], version: int) -> None:
+    def __init__(self, message: type[Message], version: int, piece: int) -> None:
         self.message = message
         self.version = version
+        self.piece = piece
+        self.suffix = " in pieces" if piece else ""
         self.flexible = is_flexible(check_version(message, version), version)
         self.label = f"{message.__name__} v{version}"
         self.lines: list[str] = []
@@ -49,6 +58,20 @@ class SourceWriter:
         if len(self.lines) == lines_before:
             self.emit("pass")
         self.indentation = self.indentation[:-4]
+
+    def begin_pieces(self) -> None:
+        """Begin to count the elements of a piece, if the function works in pieces."""
+        if self.piece:
+            self.emit("yield")
+            self.emit(f"left = {self.piece}")
+
+    def end_element(self) -> None:
+        """Count an element; yield if it is the last one of its piece, or several pieces long."""
+        if self.piece:
+            self.emit("left -= 1")
+            with self.block("while left <= 0:"):
+                self.emit(f"left += {self.piece}")
+                self.emit("yield")
 
     def unique(self, stem: str) -> str:
         """A local name that no other part of the function uses."""

@@ -1,23 +1,26 @@
-"""Large messages are taken apart in pieces, in a thread.
+"""Large messages are taken apart in pieces.
 
 Python frees all objects of a message at once, when nothing refers to the message any more. For a
-request of 60,000 elements this takes 5 to 10 ms, in which no other thread runs. So a thread removes
-the elements a few at a time, and gives way to the event loop in between.
+request of 60,000 elements this takes 5 to 10 ms, in which the event loop serves nobody. So
+``take_apart`` removes the elements a few at a time, and yields in between.
 
 Rules:
 
 - A list is emptied only if nothing but its message refers to it. Code that keeps a list of a
   request, such as a group that keeps its member's protocols, still has it whole. So have tuples,
   which nobody can empty.
+- With ``keeps`` a list keeps those of its messages to which other things refer. When those have
+  been taken apart, the list is taken apart again.
 - A message itself may be referred to: the caller knows that nobody reads it any more.
 - The collector of cyclic garbage runs after every ``COLLECTED`` elements. It starts by itself when
-  1,000 more objects were made than freed; while this thread frees old objects and other code makes
-  new ones, that number stays small and the new objects become many. The collection that comes at
-  last would then take 5 to 25 ms.
+  1,000 more objects were made than freed; while old objects are freed and other code makes new
+  ones, that number stays small and the new objects become many. The collection that comes at last
+  would then take 5 to 25 ms.
 """
 
 import gc
 import sys
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from kwire.protocol.types import ARRAY, STRUCT, MessageType
@@ -25,62 +28,73 @@ from kwire.protocol.types import ARRAY, STRUCT, MessageType
 PIECE = 256
 """So many elements are freed at once, which takes some 30 microseconds."""
 
+_WITH_PARTS = 32
+"""An element with lists of its own costs as much as so many without."""
+
 COLLECTED = 2048
 """After so many elements the young objects are collected, which takes some 200 microseconds."""
 
 
-def take_apart(thing: Any) -> None:
-    """Empty the lists of a message, and those of its parts; or a dict, a set or a list."""
-    freed = _Freed()
-    if isinstance(type(thing), MessageType):
-        _empty_message(thing, freed)
-    elif type(thing) is list:
-        _empty_list(thing, freed)
-    elif isinstance(thing, dict | set):
-        while thing:
-            thing.popitem() if isinstance(thing, dict) else thing.pop()
-            freed.add(1)
+def take_apart(thing: Any, *, keeps: bool = False) -> Generator[None, None, None]:
+    """Empty the lists of a message, and those of its parts; or a dict, a set or a list.
 
-
-class _Freed:
-    """Counts the elements that are freed, and collects the young objects now and then."""
-
-    __slots__ = ("_count",)
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def add(self, count: int) -> None:
-        self._count += count
-        if self._count >= COLLECTED:
-            self._count = 0
+    It yields after each piece, which takes some 30 microseconds: ``PIECE`` elements, or as many
+    elements with lists of their own as take the same time.
+    """
+    cost, freed = 0, 0
+    for count in _emptied(thing, keeps):
+        cost += count if count > 1 else _WITH_PARTS
+        freed += count
+        if freed >= COLLECTED:
+            freed = 0
             if gc.isenabled():
                 gc.collect(1)
+        if cost >= PIECE:
+            cost = 0
+            yield
 
 
-def _empty_message(message: Any, freed: _Freed) -> None:
+def _emptied(thing: Any, keeps: bool) -> Iterator[int]:
+    """Empty a thing; give 1 for each element with parts, or PIECE for so many simple elements."""
+    if isinstance(type(thing), MessageType):
+        yield from _empty_message(thing, keeps)
+    elif type(thing) is list:
+        yield from _empty_list(thing, keeps)
+    elif isinstance(thing, dict | set):
+        pop = thing.popitem if isinstance(thing, dict) else thing.pop
+        while thing:
+            for _ in range(min(PIECE, len(thing))):
+                pop()
+            yield PIECE
+
+
+def _empty_message(message: Any, keeps: bool) -> Iterator[int]:
     for field in type(message).FIELDS:
         if field.kind is ARRAY:
             items = getattr(message, field.name)
             if type(items) is list and sys.getrefcount(items) <= _OF_A_FIELD:
-                _empty_list(items, freed)
+                yield from _empty_list(items, keeps)
         elif field.kind is STRUCT:
             part = getattr(message, field.name)
             if part is not None and sys.getrefcount(part) <= _OF_A_FIELD:
-                _empty_message(part, freed)
+                yield from _empty_message(part, keeps)
 
 
-def _empty_list(items: list[Any], freed: _Freed) -> None:
+def _empty_list(items: list[Any], keeps: bool) -> Iterator[int]:
     if items and not _has_parts(items[-1]):
         while items:
             del items[-PIECE:]
-            freed.add(PIECE)
+            yield PIECE
         return
+    kept = []
     while items:
         message = items.pop()
         if sys.getrefcount(message) <= _OF_A_VARIABLE:
-            _empty_message(message, freed)
-        freed.add(1)
+            yield from _empty_message(message, keeps)
+        elif keeps:
+            kept.append(message)
+        yield 1
+    items += kept
 
 
 def _has_parts(item: Any) -> bool:

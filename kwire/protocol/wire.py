@@ -14,6 +14,10 @@ MAX_ELEMENTS = 500_000
 """The most elements in all arrays of one message together, unless the caller sets fewer."""
 
 
+MAX_TAGGED_FIELDS = 255
+"""The most tagged fields of one struct. Kafka's messages have up to four."""
+
+
 class MalformedRequest(ValueError):
     """The bytes are not a message of the expected class and version."""
 
@@ -46,6 +50,18 @@ def read_string_length(buffer: bytes | memoryview, position: int) -> tuple[int, 
     return length, position
 
 
+def read_tagged_fields_count(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
+    """The number of tagged fields and the position after it; ``position`` is behind its first byte.
+
+    Raises MalformedRequest for more than ``MAX_TAGGED_FIELDS``: two bytes are enough for a tagged
+    field, so a request of 100 MB would keep the event loop from going on for ten seconds.
+    """
+    count, position = read_unsigned_varint(buffer, position - 1)
+    if count > MAX_TAGGED_FIELDS:
+        raise MalformedRequest(f"{count} tagged fields in one struct")
+    return count, position
+
+
 def skip_tagged_fields(buffer: bytes | memoryview, position: int, count: int, end: int) -> int:
     """The position after the tagged fields at ``position``, all of them unknown to kwire.
 
@@ -53,7 +69,7 @@ def skip_tagged_fields(buffer: bytes | memoryview, position: int, count: int, en
     (``count`` > 127), ``position`` is the position of its second byte.
     """
     if count > 127:
-        count, position = read_unsigned_varint(buffer, position - 1)
+        count, position = read_tagged_fields_count(buffer, position)
     for _ in range(count):
         _, position = read_unsigned_varint(buffer, position)
         size_bytes, position = read_unsigned_varint(buffer, position)

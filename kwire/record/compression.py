@@ -61,10 +61,11 @@ STRETCH_BYTES = 16 * 1024
 """The size of a decompressed piece; zstd and snappy have block sizes of their own."""
 
 PIECE_BYTES = 1024
-"""A piece takes the time of so many decompressed bytes, even if it is empty."""
+"""A batch may have one piece for each so many bytes of its limit: to take a piece that is empty
+costs the time of so many decompressed bytes."""
 
 FREE_PIECES = 64
-"""So many pieces may be small, whatever the limit of bytes is."""
+"""So many pieces more a batch may have, so that a low limit allows small pieces too."""
 
 MOST_FROM_A_BYTE: dict[int, int] = {
     Compression.NONE: 1,

@@ -62,7 +62,12 @@ def _credentials(settings: ListenerSettings) -> Credentials:
     mechanism = settings.text(_MECHANISM).upper()
     served = [name for name in MECHANISMS if name in settings.mechanisms]
     if mechanism not in served:
-        problem = f"brokers log in with one of the listener's mechanisms: {', '.join(served)}"
+        problem = (
+            f"brokers log in to each other with one of {settings.name}'s mechanisms, "
+            f"{', '.join(served)}, and the username and password of its JAAS line; or name a "
+            "listener of their own in inter.broker.listener.name, as kwire secure init --brokers "
+            "or --workers makes it"
+        )
         raise settings.error(_MECHANISM, mechanism, problem)
     try:
         return login_of(settings, mechanism)

@@ -7,7 +7,9 @@ Rules:
   resource that a response merely leaves out, because the client may not see it, is not logged.
 - The text of a line is Kafka's. Names in it come from clients, who could forge lines with them. So
   long names are shortened, and characters that can't be printed are escaped.
-- The number of denials that are logged for one client is limited (``kwire.security.denials``).
+- The number of lines is limited, for one client and for all (``kwire.security.audit_limits``).
+- The fast paths of Produce and Fetch write no lines. While permissions are wanted (DEBUG), they
+  leave each request to their twin: ``follow_level`` tells them.
 - For logs in JSON, a line has the fields ``principal``, ``host``, ``operation``, ``resource_type``,
   ``resource_name``, ``request`` and ``is_allowed``.
 """
@@ -15,11 +17,10 @@ Rules:
 import logging
 
 from kwire.metadata.acls import AclOperation, ResourceType
+from kwire.security.audit_limits import shown
 from kwire.security.authorizer import Authorizer, Client, Rule
 
 log = logging.getLogger("kwire.authorizer")
-
-MOST_CHARACTERS = 300
 
 _KINDS = {
     ResourceType.TOPIC: "Topic",
@@ -48,7 +49,8 @@ def note_answer(
     if not log.isEnabledFor(level):
         return
     principal = shown(str(client.principal))
-    if not (rule.is_allowed or authorizer.denials.has_line(principal, client.peer_host)):
+    limits = authorizer.permissions if rule.is_allowed else authorizer.denials
+    if not limits.has_line(principal, client.peer_host):
         return
     operation, resource_type, name = question
     fields = {
@@ -77,7 +79,11 @@ def note_answer(
     )
 
 
-def shown(text: str) -> str:
-    """Shorten a text from a client, and escape it if it can't be printed in one line."""
-    cut = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
-    return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
+def follow_level(authorizer: Authorizer) -> None:
+    """Note whether the log wants permissions, and tell what was left out of it so far.
+
+    This is called when the broker starts, and every second.
+    """
+    authorizer.notes_allowed = log.isEnabledFor(logging.DEBUG)
+    authorizer.denials.tell()
+    authorizer.permissions.tell()

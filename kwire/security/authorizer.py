@@ -15,6 +15,7 @@ Rules:
 Source: StandardAuthorizerData, Authorizer.authorizeByResourceType of Kafka.
 """
 
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeAlias
@@ -32,7 +33,7 @@ from kwire.metadata.acls import (
     Permission,
     ResourceType,
 )
-from kwire.security.denials import Denials
+from kwire.security.audit_limits import AuditLimits
 from kwire.security.principal import Principal
 
 ANSWERS_PER_CLIENT = 2000
@@ -125,7 +126,8 @@ class _Patterns(NamedTuple):
 class Authorizer:
     """Decides by ``super_users``, texts like ``User:admin``, and by the ACLs given so far.
 
-    ``denials`` limits the lines of the audit log.
+    ``denials`` and ``permissions`` limit the lines of the audit log. ``notes_allowed`` says whether
+    it wants permissions too: the fast paths, which write no lines, leave requests to their twins.
     """
 
     def __init__(
@@ -142,7 +144,9 @@ class Authorizer:
         self._prefix_lengths: defaultdict[int, Counter[int]] = defaultdict(Counter)
         self._answers: dict[tuple[Principal, str], dict[_Question, Rule]] = {}
         self._count = 0
-        self.denials = Denials()
+        self.denials = AuditLimits("denials")
+        self.permissions = AuditLimits("permissions", logging.DEBUG)
+        self.notes_allowed = False
         for acl in acls:
             self._add(acl)
 

@@ -34,7 +34,7 @@ _LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 class Plan(NamedTuple):
     """The options of the command. If ``hosts`` is empty, only programs on this machine reach the
-    broker.
+    broker. Either ``brokers`` or ``workers`` is 1.
     """
 
     directory: Path
@@ -43,6 +43,7 @@ class Plan(NamedTuple):
     brokers: int
     port: int
     store: str
+    workers: int = 1
 
     def host(self, number: int) -> str:
         """The host of the broker with this number. Numbers start at 1."""
@@ -57,6 +58,9 @@ class Plan(NamedTuple):
     @property
     def bootstrap(self) -> str:
         """The brokers' addresses for clients."""
+        if self.workers > 1:
+            ports = range(self.port, self.port + self.workers)
+            return ",".join(_address(self.host(1), port) for port in ports)
         numbers = range(1, self.brokers + 1)
         return ",".join(_address(self.host(n), self.port_of(n)) for n in numbers)
 
@@ -104,13 +108,16 @@ class Plan(NamedTuple):
         host, port = self.host(number), self.port_of(number)
         name = self._name(number)
         listeners = {"SASL_SSL": port}
-        if self.brokers > 1:
+        if self.brokers > 1 or self.workers > 1:
             listeners["BROKERS"] = port + _PORTS_APART
-        bound = "" if self.hosts else "127.0.0.1"
+        client_host = "" if self.hosts else "127.0.0.1"
+        hosts = {"SASL_SSL": client_host, "BROKERS": client_host}
+        if self.workers > 1:
+            hosts["BROKERS"] = "127.0.0.1"
         found = {
             "node.id": str(number),
             "log.dirs": str(self.directory / ("data" if self.brokers == 1 else f"data-{number}")),
-            "listeners": ",".join(f"{one}://{bound}:{at}" for one, at in listeners.items()),
+            "listeners": ",".join(f"{one}://{hosts[one]}:{at}" for one, at in listeners.items()),
             "advertised.listeners": ",".join(
                 f"{one}://{_address(host, at)}" for one, at in listeners.items()
             ),
@@ -123,13 +130,12 @@ class Plan(NamedTuple):
             "authorizer.class.name": _AUTHORIZER,
             "super.users": f"User:{self.user}",
         }
-        return found | self._among_brokers() if self.brokers > 1 else found
+        if self.workers > 1:
+            return found | self._among_brokers() | {"kwire.workers": str(self.workers)}
+        return found | self._among_brokers() | self._replicas() if self.brokers > 1 else found
 
-    def _among_brokers(self) -> dict[str, str]:
-        """The settings for a separate listener, where brokers prove who they are by
-        certificates.
-        """
-        names = [f"User:CN={self._name(number)}" for number in range(1, self.brokers + 1)]
+    def _replicas(self) -> dict[str, str]:
+        """The settings of a cluster on several machines."""
         replicas = str(min(self.brokers, _MOST_REPLICAS))
         return {
             "default.replication.factor": replicas,
@@ -138,6 +144,14 @@ class Plan(NamedTuple):
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": str(int(replicas) - 1),
             "kwire.metadata.store": self.store,
+        }
+
+    def _among_brokers(self) -> dict[str, str]:
+        """The settings for a separate listener, where brokers prove who they are by
+        certificates.
+        """
+        names = [f"User:CN={self._name(number)}" for number in range(1, self.brokers + 1)]
+        return {
             "listener.security.protocol.map": "SASL_SSL:SASL_SSL,BROKERS:SSL",
             "inter.broker.listener.name": "BROKERS",
             "listener.name.brokers.ssl.client.auth": "required",

@@ -7,9 +7,12 @@ Rules:
   complete, also if reading fails.
 - A token with an unknown key id starts a new reading, at most one per ``AGAIN_S`` seconds, because
   the issuer may have a new key. This login still fails; the client's next attempt finds the key.
+- Keys that come over plain HTTP would be anybody's, so such a URL is refused, and so is an answer
+  that leads to one. The server's certificate must be one of a CA that the system knows, or of the
+  file that the environment variable SSL_CERT_FILE names.
 - A document may have at most ``MOST_BYTES``, and an endpoint must answer within ``TIMEOUT_S``.
 
-Source: RefreshingHttpsJwks of Kafka.
+Source: RefreshingHttpsJwks of Kafka. There, ConfigurationUtils.validateUrl lets http through.
 """
 
 import json
@@ -17,8 +20,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import unquote, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from jwt import PyJWKSet, PyJWTError
 
@@ -33,6 +37,18 @@ class KeysUnreadable(ValueError):
     """The keys can't be read. The text gives the reason in one line."""
 
 
+class _StaysSecured(HTTPRedirectHandler):
+    """Follows an answer that leads elsewhere over HTTPS only."""
+
+    def redirect_request(
+        self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Request | None:
+        """The request for the other place; KeysUnreadable."""
+        if urlsplit(newurl).scheme != "https":
+            raise KeysUnreadable("its server leads to a URL that doesn't begin with https:")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def read_keys(url: str) -> dict[str | None, object]:
     """Read a JWKS document and return its public keys by key id; KeysUnreadable."""
     parts = urlsplit(url)
@@ -40,13 +56,15 @@ def read_keys(url: str) -> dict[str | None, object]:
         if parts.scheme == "file":
             with open(unquote(parts.path), "rb") as file:
                 text = file.read(MOST_BYTES)
-        elif parts.scheme in ("https", "http"):
+        elif parts.scheme == "https":
             request = Request(url, headers={"Accept": "application/json"})  # noqa: S310
-            with urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310
+            with build_opener(_StaysSecured).open(request, timeout=TIMEOUT_S) as response:
                 text = response.read(MOST_BYTES)
         else:
             raise KeysUnreadable("it must be a URL that begins with https: or file:")
         found = PyJWKSet.from_dict(json.loads(text))
+    except KeysUnreadable:
+        raise
     except (OSError, ValueError, PyJWTError, AttributeError) as error:
         raise KeysUnreadable(f"no keys can be read from it ({error})") from None
     keys: dict[str | None, object] = {key.key_id: key for key in found.keys}

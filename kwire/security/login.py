@@ -66,6 +66,11 @@ class Login:
         """The SASL mechanisms that the listener offers."""
         return list(self._mechanisms)
 
+    @property
+    def mechanism(self) -> str:
+        """The SASL mechanism of the last login that began; empty before."""
+        return self._mechanism
+
     def refusal(self, api_key: int, now_s: float) -> str | None:
         """Why the client may not send a request of this API now; None if it may."""
         if self._exchange is None and self.is_open and now_s < self.expires_s:

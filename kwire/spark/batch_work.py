@@ -14,11 +14,13 @@ Rules:
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch
+from kwire.spark.columns import column, columns
 from kwire.spark.settings import PipelineSettings, Transform, WrongSetting
 from kwire.spark.sink import InSteps, Sink
 from kwire.spark.split import Begun, Splits
@@ -95,8 +97,7 @@ class BatchWork:
         from pyspark.sql import functions as f
 
         read, good = Observation(), Observation()
-        value_bytes = f.coalesce(f.sum(f.octet_length(value)), f.lit(0)).alias("value_bytes")
-        counted = source.observe(read, _count("records"), value_bytes)
+        counted = source.observe(read, _count("records"), _value_bytes(value))
         rows = good_rows(decode(counted, False))
         if isinstance(self._sink, InSteps) and not self._steps:
             ready = self._sink.prepared(rows, batch).observe(good, _count("rows"))
@@ -119,10 +120,13 @@ class BatchWork:
 
 def good_rows(decoded: "DataFrame") -> "DataFrame":
     """The rows without an error, with the value's columns beside those of the record."""
-    from pyspark.sql import functions as f
+    good = decoded.where(_is_good())
+    return good.select(*columns(*names.METADATA, f"{names.ROW}.*"))
 
-    good = decoded.where(f.col(names.ERROR).isNull())
-    return good.select(*names.METADATA, f"{names.ROW}.*")
+
+@lru_cache(maxsize=1)
+def _is_good() -> "Column":
+    return column(names.ERROR).isNull()
 
 
 def _step(transform: Transform) -> "Callable[[DataFrame], DataFrame]":
@@ -146,10 +150,18 @@ def function_of(text: str) -> "Callable[[DataFrame], DataFrame]":
     return found
 
 
+@lru_cache(maxsize=4)
 def _count(name: str) -> "Column":
     from pyspark.sql import functions as f
 
     return f.count(f.lit(1)).alias(name)
+
+
+@lru_cache(maxsize=2)
+def _value_bytes(value: str) -> "Column":
+    from pyspark.sql import functions as f
+
+    return f.coalesce(f.sum(f.octet_length(value)), f.lit(0)).alias("value_bytes")
 
 
 def _counts(read: "Observation", good: "Observation") -> Counts | None:
@@ -164,11 +176,12 @@ def _counts(read: "Observation", good: "Observation") -> Counts | None:
         if time.monotonic() > deadline_s:
             return None
         time.sleep(0.005)
-    found: dict[str, int] = read.get
-    records = found["records"]
+    # ``Observation.get`` takes twenty calls into the JVM: it asks until there is no next one.
+    found, rows = (one.getAsJava() for one in inner)
+    records = int(found["records"])
     if not records:
         return None
-    return Counts(records, records - good.get["rows"], found["value_bytes"])
+    return Counts(records, records - int(rows["rows"]), int(found["value_bytes"]))
 
 
 def _count_again(decoded: "DataFrame") -> Counts:

@@ -2,8 +2,9 @@
 
 import argparse
 
+from kwire.spark.settings import PipelineSettings
 from kwire.spark.upkeep import Done, upkeep_of
-from kwire.spark.upkeep.commands import add_common, report, session_of, settings_of, size
+from kwire.spark.upkeep.commands import add_common, report, session_of, size
 
 EXAMPLES = """examples:
   kwire pipeline compact orders.toml
@@ -30,10 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; the exit code."""
 
-    def work() -> Done:
-        settings = settings_of(options)
+    def work(settings: PipelineSettings) -> Done:
         upkeep = upkeep_of(settings.sink)
         spark = session_of(settings) if upkeep.needs_spark else None
         return upkeep.compact(spark, options.target_size)
 
-    return report(work, as_json=options.json)
+    return report(options, work)

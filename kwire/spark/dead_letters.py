@@ -8,8 +8,9 @@ Rules:
   and the batch's. Written again, it replaces itself: each dead letter is there once.
 - Delta: the same ids are the table's transaction, which Delta takes once.
 - A topic: a batch that runs again may write a dead letter twice. Each has the header
-  ``kwire.source`` (TOPIC/PARTITION/OFFSET), by which readers tell doubles; ``kwire pipeline
-  replay`` does. A transaction would not help: Spark writes from many tasks, which can't share one.
+  ``kwire.source`` (TOPIC/PARTITION/OFFSET). Readers can skip a second copy by this header, and
+  ``kwire pipeline replay`` does. A transaction would not help: Spark writes from many tasks, which
+  can't share a transaction.
 - A dead letter of a topic has the record's own key, value and headers, so that it can be sent
   again as it was. A record that would be larger than brokers take with the headers added leaves
   its value in the source topic, where ``kwire.source`` finds it: ``kwire.value_bytes`` says so. If
@@ -47,7 +48,8 @@ VALUE_BYTES = "kwire.value_bytes"
 ATTEMPT = "kwire.attempt"
 DUE_MS = "kwire.due_ms"
 PREFIX = "kwire."
-"""Headers of ours begin with this; a record's own headers don't get lost."""
+"""The headers that kwire adds begin with this. A dead letter keeps the headers of its record, but
+for those that begin like this: they are from an earlier failure, and are replaced."""
 
 MAX_RECORD_BYTES = 1_000_000
 """Key, value and headers; ``max.message.bytes`` of a topic is 1,048,588 unless it is set."""
@@ -111,9 +113,9 @@ def retry_topic(pipeline: str, topic: str, attempt: int) -> str:
 
 
 def name_of(place: str, topic_id: str) -> str:
-    """A dead letter's name, which no other one has: TOPIC/PARTITION/OFFSET@TOPIC-ID.
+    """The name of a dead letter, TOPIC/PARTITION/OFFSET@TOPIC-ID; no other dead letter has it.
 
-    Without the id where it isn't known: for dead letters of earlier versions.
+    The id is left out where it isn't known: earlier versions of kwire wrote none.
     """
     return f"{place}@{topic_id}" if topic_id else place
 
@@ -259,7 +261,7 @@ def write_records(
     topic: "Column",
     more: "Callable[[Column], Column]",
 ) -> None:
-    """Write dead letters to topics, with the record's own headers and those of ours."""
+    """Write dead letters to topics, with the record's own headers and those that kwire adds."""
     from pyspark.sql import functions as f
 
     own = f.coalesce(

@@ -10,9 +10,10 @@ from kwire.cli.options import count, seconds
 from kwire.spark.checkpoint import Checkpoint
 from kwire.spark.expired import Expired
 from kwire.spark.incarnations import Incarnations
+from kwire.spark.settings import PipelineSettings
 from kwire.spark.storage import Storage, storage_at
 from kwire.spark.upkeep import Cutoff, Done, upkeep_of
-from kwire.spark.upkeep.commands import add_common, report, session_of, settings_of
+from kwire.spark.upkeep.commands import add_common, report, session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,9 +92,8 @@ def check_keep(kind: str, keep_s: float) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; the exit code."""
 
-    def work() -> Done:
+    def work(settings: PipelineSettings) -> Done:
         cutoff = cutoff_of(options, int(time.time() * 1000))
-        settings = settings_of(options)
         check_keep(settings.sink.kind, options.keep_versions)
         upkeep = upkeep_of(settings.sink)
         is_remote = urlparse(settings.checkpoint).scheme not in ("", "file")
@@ -104,4 +104,4 @@ def run(options: argparse.Namespace) -> int:
         Expired(storage).note(cutoff)
         return upkeep.expire(spark, cutoff, int(options.keep_versions))
 
-    return report(work, as_json=options.json)
+    return report(options, work)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kwire.spark.batch import OffsetRange
 from kwire.spark.settings import Source
+from kwire.spark.source import consumer_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -40,7 +41,4 @@ def read_topic(spark: "SparkSession", source: Source, topic: str) -> "DataFrame"
 
 
 def _reader(spark: "SparkSession", source: Source) -> "DataFrameReader":
-    options = {f"kafka.{name}": value for name, value in source.client.items()}
-    options["kafka.bootstrap.servers"] = source.bootstrap_servers
-    options["kafka.isolation.level"] = source.isolation_level
-    return spark.read.format("kafka").options(**options, includeHeaders="true")
+    return spark.read.format("kafka").options(**consumer_options(source))

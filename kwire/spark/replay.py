@@ -45,7 +45,7 @@ from kwire.spark.sink import Held
 from kwire.spark.sinks.table_rows import PLACE, held_in
 from kwire.spark.storage import storage_at
 from kwire.spark.upkeep import Done, Upkeep, upkeep_of
-from kwire.spark.upkeep.commands import add_common, report, session_of, settings_of
+from kwire.spark.upkeep.commands import add_common, report, session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,15 +103,14 @@ def run(options: argparse.Namespace) -> int:
     if options.topic is None:
         return wrong("which records? Give --topic, or --dead-letters")
 
-    def work() -> Done:
-        settings = settings_of(options)
+    def work(settings: PipelineSettings) -> Done:
         upkeep = upkeep_of(settings.sink)
         wanted = ask_broker(settings.source, lambda cluster: wanted_ranges(cluster, options))
         spark = session_of(settings)
         wanted = of_topics_read(spark, settings, wanted)
         return replay(spark, settings, upkeep, wanted, partial=options.partial)
 
-    return report(work, as_json=options.json)
+    return report(options, work)
 
 
 async def wanted_ranges(cluster: Cluster, options: argparse.Namespace) -> list[OffsetRange]:

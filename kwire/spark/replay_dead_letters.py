@@ -23,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kwire.spark.commands.reading import read_or_tell
 from kwire.spark.dead_letters import (
     ERROR,
     FAILED_MS,
@@ -34,7 +35,6 @@ from kwire.spark.dead_letters import (
     VALUE_BYTES,
     name_of,
 )
-from kwire.spark.pipeline_file import read_pipeline
 from kwire.spark.settings import DeadLetters, PipelineSettings
 
 if TYPE_CHECKING:
@@ -131,8 +131,10 @@ def run(options: argparse.Namespace) -> int:
     from kwire.errors import KafkaError
 
     now_ms = int(time.time() * 1000)
+    settings = read_or_tell(options.file)
+    if settings is None:
+        return 2
     try:
-        settings = read_pipeline(options.file)
         selection = Selection(
             tuple(options.source_topic),
             options.error,

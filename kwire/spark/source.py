@@ -7,6 +7,12 @@ Rules:
 - A task whose broker doesn't answer gives up after ``RESTART_S``, as the pipeline's own client
   does, and not after the two minutes that are Spark's default. Spark then tries the task again, or
   the batch fails.
+- The connector asks for the beginning and the end of a partition after each poll, over the
+  connection of its fetches. So a poll takes all records of a fetch, not Kafka's 500. And a fetch
+  that finds nothing comes back at once: by Kafka's defaults it is sent where the log ends, and a
+  task waited half a second for it before it could ask. Ranges end before the log does, so there is
+  nothing to wait for. The pipeline's client options override both.
+- The connector takes a pattern for a part of a topic's name; a pipeline's is for the whole name.
 - The connector limits a batch by offsets only. A limit in bytes is turned into offsets with the
   average size of an offset: bytes on the broker's disk by offsets between start and end of the log.
   So bytes are as the broker holds them, compressed if the producers compress. Where sizes vary
@@ -25,6 +31,9 @@ from kwire.spark.settings import Source
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_CONSUMER = {"kafka.fetch.min.bytes": "0", "kafka.max.poll.records": "5000"}
+"""How tasks read; a fetch has up to 1 MiB of a partition, and a poll no more than one fetch."""
+
 
 def read_stream(spark: "SparkSession", source: Source, options: Mapping[str, str]) -> "DataFrame":
     """The stream of records: the connector's columns, with headers."""
@@ -34,16 +43,12 @@ def read_stream(spark: "SparkSession", source: Source, options: Mapping[str, str
 
 def connector_options(source: Source) -> dict[str, str]:
     """The connector's options for a source."""
-    options = {f"kafka.{name}": value for name, value in source.client.items()}
-    options |= {
-        "kafka.bootstrap.servers": source.bootstrap_servers,
-        "kafka.isolation.level": source.isolation_level,
-        "includeHeaders": "true",
+    options = consumer_options(source) | {
         "failOnDataLoss": "false",
         "kafkaConsumer.pollTimeoutMs": str(int(RESTART_S * 1000)),
     }
     if source.pattern:
-        options["subscribePattern"] = source.pattern
+        options["subscribePattern"] = rf"\A(?:{source.pattern})\z"
     else:
         options["subscribe"] = ",".join(source.topics)
     if source.starting in ("earliest", "latest") or source.starting.lstrip().startswith("{"):
@@ -55,6 +60,18 @@ def connector_options(source: Source) -> dict[str, str]:
         # A partition without a record at or after that time begins with the next one it gets.
         options["startingOffsetsByTimestampStrategy"] = "latest"
     return options
+
+
+def consumer_options(source: Source) -> dict[str, str]:
+    """The connector's options for a stream as well as for what is read once."""
+    given = {f"kafka.{name}": value for name, value in source.client.items()}
+    return {
+        **_CONSUMER,
+        **given,
+        "kafka.bootstrap.servers": source.bootstrap_servers,
+        "kafka.isolation.level": source.isolation_level,
+        "includeHeaders": "true",
+    }
 
 
 def max_offsets(source: Source, sizes: Mapping[tuple[str, int], int], spans: Offsets) -> int:

@@ -9,7 +9,7 @@ Rules:
   checkpoint is read before the sink, and only what it has finished then can be missing.
 - What the pipeline has finished must be there, also if the table is gone as a whole, unless
   ``expire`` has taken it.
-- The exit code is 0 if the sink is exact, 1 if it isn't or can't be compared.
+- The exit code is 0 if the sink is exact, 1 if it isn't or can't be compared, 2 for a wrong file.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from kwire.cli.output import fail
 from kwire.cli.tables import show
 from kwire.spark.broker_offsets import ask_broker, broker_offsets
 from kwire.spark.checkpoint import Checkpoint, Offsets
+from kwire.spark.commands.reading import read_or_tell
 from kwire.spark.comparison import Compared, Partition, claims_of, compare, with_finished
 from kwire.spark.dead_letter_offsets import dead_letter_offsets, is_missing
 from kwire.spark.expired import Expired
@@ -33,7 +34,6 @@ from kwire.spark.upkeep.commands import (
     is_bug,
     one_line,
     session_of,
-    settings_of,
     sink_of,
 )
 
@@ -83,8 +83,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; the exit code."""
+    settings = read_or_tell(options.file)
+    if settings is None:
+        return 2
     try:
-        settings = settings_of(options)
         sink = sink_of(settings)
         spark = session_of(settings)
         found = verify(spark, settings, sink)

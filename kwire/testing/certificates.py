@@ -61,14 +61,21 @@ class Authority(Certified):
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
         super().__init__(key, builder.sign(key, hashes.SHA256()))
 
-    def sign(self, common_name: str, *, days: int = 1, organization: str = "kwire") -> Certified:
+    def sign(
+        self,
+        common_name: str,
+        *,
+        days: int = 1,
+        organization: str = "kwire",
+        hosts: Sequence[str] = ("localhost",),
+    ) -> Certified:
         """A certificate for a name, and for this machine; negative ``days``: one that is over."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _name(
             [(NameOID.ORGANIZATION_NAME, organization), (NameOID.COMMON_NAME, common_name)]
         )
         builder = _builder(subject, self.certificate.subject, key, days)
-        names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+        names = [*map(x509.DNSName, hosts), x509.IPAddress(ip_address("127.0.0.1"))]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), False)
         return Certified(key, builder.sign(self.key, hashes.SHA256()))
 

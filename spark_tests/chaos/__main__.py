@@ -17,8 +17,8 @@ from rich.table import Table
 from spark_tests.chaos.at_once import console_of_lines, end_cleanly, run_all
 from spark_tests.chaos.trial import Outcome
 
-ANYWHERE = ("parquet", "json", "delta-rs", "topic")
-WITH_JARS = ("delta", "iceberg", "upsert")
+ANYWHERE = ("parquet", "json", "delta-rs", "pyiceberg", "topic")
+WITH_JARS = ("delta", "iceberg", "upsert", "upsert-iceberg")
 """The stock lane has their jars."""
 JOBS = 1
 

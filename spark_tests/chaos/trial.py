@@ -40,7 +40,7 @@ from kwire.spark.settings import Source
 from kwire.spark.storage import storage_at
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import WaitTimeout, wait_until
-from spark_tests.chaos.places import OUT_PARTITIONS, Place, dead_letters
+from spark_tests.chaos.places import OUT_PARTITIONS, Place
 from spark_tests.chaos.stream import QUIET, TIMEOUT_S, Stream, read_back
 from spark_tests.processes import (
     StandaloneCluster,
@@ -127,8 +127,10 @@ class Trial:
             cluster = StandaloneCluster(self._directory / "spark")
             self._cluster = self._stack.enter_context(cluster)
         self._stack.callback(self._kill_driver)
+        self._topic = f"chaos-{self._random.randrange(16**10):010x}"
+        out, dead = f"{self._topic}-out", f"{self._topic}-dead"
+        self._place = Place(self._kind, self._directory, self._bootstrap, out, dead)
         self._make_topics()
-        self._place = Place(self._kind, self._directory, self._bootstrap, f"{self._topic}-out")
         self._file = self._directory / "pipeline.toml"
         self._file.write_text(toml(self._settings()))
         self._stream = Stream(
@@ -137,7 +139,7 @@ class Trial:
             PARTITIONS,
             self._records,
             Random(self._random.random()),
-            tombstones=self._kind == "upsert",
+            tombstones=self._place.is_upsert,
         )
         return self
 
@@ -168,11 +170,12 @@ class Trial:
         return self.outcome
 
     def _make_topics(self) -> None:
-        self._topic = f"chaos-{self._random.randrange(16**10):010x}"
         admin = AdminClient({"bootstrap.servers": self._bootstrap})
         wanted = [NewTopic(self._topic, PARTITIONS, 1)]
         if self._kind == "topic":
-            wanted.append(NewTopic(f"{self._topic}-out", OUT_PARTITIONS, 1))
+            wanted.append(NewTopic(self._place.out, OUT_PARTITIONS, 1))
+        if self._place.has_dead_topic:
+            wanted.append(NewTopic(self._place.dead, 1, 1))
         for answer in admin.create_topics(wanted).values():
             answer.result(TIMEOUT_S)
 
@@ -200,7 +203,7 @@ class Trial:
             "decode": {"schema": "n long, name string"},
             "transform": [{"function": "spark_tests.chaos.transform:through_python"}],
             "sink": self._place.settings,
-            "dead_letters": {"path": str(self._directory / "dead")},
+            "dead_letters": self._place.dead_letters_settings,
             "spark": spark,
         }
 
@@ -288,7 +291,7 @@ class Trial:
     # What is promised.
 
     def _expect_no_doubles(self) -> None:
-        if self._kind == "upsert":
+        if self._place.is_upsert:
             self._place.rows_by_key()
             return
         found = self._place.numbers()
@@ -334,11 +337,11 @@ class Trial:
         written = read_back(self._bootstrap, self._topic, PARTITIONS)
         count = len(written.numbers) + len(written.garbage) + written.tombstones
         assert count == self._records, "the producers' own promise"
-        if self._kind == "upsert":
+        if self._place.is_upsert:
             assert self._place.rows_by_key() == written.newest
         else:
             assert np.array_equal(self._place.numbers(), np.sort(written.numbers))
-        assert dead_letters(self._directory / "dead") == sorted(written.garbage)
+        assert self._place.dead_letters() == sorted(written.garbage)
         assert self._committed() == self._ends()
         if self._place.has_offsets:
             self._verify()

@@ -197,18 +197,32 @@ def test_documents_say_what_the_published_numbers_say() -> None:
 def test_waits_beside_hostile_clients_are_a_table_and_a_count() -> None:
     """An attack that a broker didn't survive is told, and counted."""
     alone = {"p50_ms": 0.2, "p99_ms": 1.0, "longest_ms": 3, "more_mb": 0}
-    fine = {"p50_ms": 0.3, "p99_ms": 4.9, "longest_ms": 80, "more_mb": 12}
+    fine = {"p50_ms": 0.3, "p99_ms": 4.9, "longest_ms": 80, "more_mb": 105}
+    fine |= {"flush_ms": 7, "create_ms": 9, "request_mb": 0.5}
+    slow = fine | {"create_ms": 101}
+    large = fine | {"request_mb": 0.4}
     dead = dict.fromkeys(alone, math.inf)
     text = hostile_part(
-        {ALONE: {"pure": alone, "kafka": alone}, "a bomb": {"pure": fine, "kafka": dead}}
+        {
+            ALONE: {"pure": alone, "kafka": alone},
+            "a bomb": {"pure": fine, "kafka": dead},
+            "a storm": {"pure": slow, "kafka": dead},
+            "a flood": {"pure": large, "kafka": dead},
+        }
     )
-    assert "| a bomb | 4.90 | 4.9 | 80 | 12 | no answer | - | - | - |" in text
-    assert "in 1 of 1 attacks, longest wait at most 100 ms in 1, no answer any more in 0" in text
-    assert "in 0 of 1 attacks, longest wait at most 100 ms in 0, no answer any more in 1" in text
+    nothing = " | ".join("-" * 6)
+    assert f"| a bomb | 4.90 | 4.9 | 80 | 7 | 9 | 0.5 | 105 | no answer | {nothing} |" in text
+    assert f"| {ALONE} | 1.00 | 1.0 | 3 | - | - | - | 0 | 1.00 |" in text
+    waits, memory = (
+        "longest wait of anybody at most 100 ms in",
+        "100 MB and 10 x the requests above",
+    )
+    assert f"in 3 of 3 attacks, {waits} 2, memory at most {memory} idle in 2, no answer" in text
+    assert f"in 0 of 3 attacks, {waits} 0, memory at most {memory} idle in 0, no answer" in text
 
 
 def test_waits_are_also_compared_with_those_beside_programs_that_only_compute() -> None:
-    """On two processors these alone make a neighbour wait for its turn."""
+    """On two processors these alone make a neighbor wait for its turn."""
     alone = {"p50_ms": 0.2, "p99_ms": 1.0, "longest_ms": 3, "more_mb": 0}
     shared = alone | {"p99_ms": 4.0}
     slow = alone | {"p99_ms": 6.0}

@@ -131,13 +131,13 @@ class CountedSteps(trio.abc.Instrument):
 
 async def test_many_topics_are_decided_in_several_turns(tmp_path: Path, monkeypatch) -> None:
     """By Metadata and by CreateTopics: other clients have their turn in between."""
-    counted, real = CountedSteps(), controller.create_topic
+    counted, real = CountedSteps(), controller.topic_in_steps
 
     def counting(*arguments):
         counted.count()
         return real(*arguments)
 
-    monkeypatch.setattr(controller, "create_topic", counting)
+    monkeypatch.setattr(controller, "topic_in_steps", counting)
     async with running_server(tmp_path) as server:
         client = await server.connect()
         trio.lowlevel.add_instrument(counted)

@@ -1,10 +1,14 @@
 """The controller fences, balances and elects when it is time, and only while it is controller."""
 
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
+import trio
+import trio.testing
 
 from kwire.broker.controller_duties import ControllerDuties
+from kwire.budget.threads import COMPUTING, Threads
 from kwire.clock import Clock
 from kwire.metadata.changes import (
     BrokerChanged,
@@ -23,6 +27,7 @@ from kwire.metadata.image import (
 from kwire.metadata.liveness import RETURN_MS
 from kwire.metadata.store import Guard, Member, Sessions
 
+WATCHDOG_S = 20
 GUARD = Guard("controller", 7)
 SETTINGS = {
     "leader.imbalance.check.interval.seconds": 300,
@@ -42,7 +47,7 @@ class Cluster:
             {node: (Member(node, "a"), Guard("live", node)) for node in (1, 2)}, (1, GUARD)
         )
         self.node_id = 1
-        self.threads = SimpleNamespace(computing=SimpleNamespace(run=self._run))
+        self.threads = SimpleNamespace(deciding=SimpleNamespace(run=self._run))
         self.upkeep_done = 0
         brokers = [BrokerRegistered(BrokerImage(node, None, (), "a", node)) for node in (1, 2)]
         topic = TopicCreated(TopicImage("t", bytes(16), partitions, len(partitions)))
@@ -111,6 +116,22 @@ async def test_the_silent_are_fenced_and_others_lead(cluster, caplog):
     assert cluster.leaders == [1]
     assert cluster.image.brokers[2].is_fenced
     assert [one.levelname for one in caplog.records if "[2]" in one.getMessage()] == ["WARNING"]
+
+
+async def test_fencing_waits_for_no_assignment_of_a_large_group(cluster):
+    """A client decides how long an assignment takes: its thread is of another kind."""
+    cluster.threads, may_end = Threads(), Event()
+    del cluster.sessions.members[2]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cluster.threads.computing.run, may_end.wait)
+        try:
+            with trio.fail_after(WATCHDOG_S):
+                await trio.testing.wait_all_tasks_blocked()
+                assert cluster.threads.computing.running == COMPUTING
+                await cluster.perform(6000)
+        finally:
+            may_end.set()
+    assert cluster.leaders == [1]
 
 
 async def test_a_worker_that_comes_back_at_once_isnt_fenced(cluster):

@@ -68,8 +68,8 @@ class Serving:
     def __init__(self, store: EtcdStore, image: MetadataImage) -> None:
         self.config = BrokerConfig.load({})
         self.integer, self.setting = self.config.integer, lambda _name: False
-        self.threads = SimpleNamespace(computing=Inline())
-        self.commits = Commits(store, image, self.threads.computing, Random(1))
+        self.threads = SimpleNamespace(deciding=Inline())
+        self.commits = Commits(store, image, self.threads.deciding, Random(1))
         self.commit_under = partial(setattr, self.commits, "guard")
         self.refusals = 0
 

@@ -25,12 +25,12 @@ class Asking:
 
 
 @pytest.mark.parametrize(
-    ("host", "dialled"),
+    ("host", "dialed"),
     [("10.0.0.7", "10.0.0.7"), ("0.0.0.0", "127.0.0.1"), ("", "127.0.0.1"), ("::", "::1")],
 )
-def test_workers_on_every_interface_are_reached_by_loopback(host, dialled):
+def test_workers_on_every_interface_are_reached_by_loopback(host, dialed):
     """Only workers of this machine register without a host that others reach."""
-    assert Peers(Asking(host))._address(2) == (dialled, 9093)
+    assert Peers(Asking(host))._address(2) == (dialed, 9093)
 
 
 @pytest.mark.parametrize("listener", [None, "OUTER"])

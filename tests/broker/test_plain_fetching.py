@@ -1,9 +1,10 @@
 """The fast path of a follower asks and understands what its slow twin does."""
 
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -38,7 +39,7 @@ class Twins:
     def __init__(self, directory: Path, seed: int) -> None:
         self.random = Random(seed)
         self.partitions: list[FollowerPartition] = []
-        manager = LogManager.open([directory], node_id=2, now_ms=NOW_MS, disk=Disk())
+        self.manager = manager = LogManager.open([directory], node_id=2, now_ms=NOW_MS, disk=Disk())
         for topic_id in TOPICS:
             for index in range(PER_TOPIC):
                 name = f"t{topic_id[-1]}"
@@ -151,10 +152,27 @@ def _state(fetching: Fetching[FollowerPartition]) -> dict[str, Any]:
     return deepcopy({name: one for name, one in vars(fetching).items() if name != "partitions"})
 
 
+Made: TypeAlias = Callable[[int], Twins]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Made]:
+    """Makes twins from a seed, and closes their logs after the test."""
+    twins: list[Twins] = []
+
+    def make(seed: int) -> Twins:
+        twins.append(Twins(tmp_path, seed))
+        return twins[-1]
+
+    yield make
+    for one in twins:
+        one.manager.close(NOW_MS, clean=False)
+
+
 @pytest.mark.parametrize("seed", range(8))
-def test_both_paths_ask_and_understand_the_same(tmp_path: Path, seed: int) -> None:
+def test_both_paths_ask_and_understand_the_same(made: Made, seed: int) -> None:
     """Whatever comes; what the fast path leaves to its twin, it leaves unchanged."""
-    twins = Twins(tmp_path, seed)
+    twins = made(seed)
     for step in range(STEPS):
         twins.change(float(step))
         if twins.ask(step + 1, float(step)):
@@ -163,9 +181,9 @@ def test_both_paths_ask_and_understand_the_same(tmp_path: Path, seed: int) -> No
 
 
 @pytest.mark.parametrize("cut", range(0, 150, 7))
-def test_a_damaged_answer_is_left_to_the_twin(tmp_path: Path, cut: int) -> None:
+def test_a_damaged_answer_is_left_to_the_twin(made: Made, cut: int) -> None:
     """Wherever it ends too early, and if something follows."""
-    twins = Twins(tmp_path, 1)
+    twins = made(1)
     twins.ask(1, 0.0)
     twins.slow.take(FetchResponse(session_id=SESSION), 0.0, BACKOFF_S)
     twins.plain.take(FetchResponse(session_id=SESSION), 0.0, BACKOFF_S)
@@ -183,10 +201,10 @@ def test_a_damaged_answer_is_left_to_the_twin(tmp_path: Path, cut: int) -> None:
 
 
 def test_a_request_about_very_many_is_left_to_the_twin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A socket may not take it at once."""
-    twins = Twins(tmp_path, 1)
+    twins = made(1)
     twins.ask(1, 0.0)
     twins.plain.take(FetchResponse(session_id=SESSION), 0.0, BACKOFF_S)
     for partition in twins.partitions:

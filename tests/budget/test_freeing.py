@@ -1,4 +1,4 @@
-"""What a large request has made is freed in a thread, and not by the event loop.
+"""What a large request has made is freed in slices of the event loop.
 
 Python frees all objects of a list at once, 5 to 10 ms for 60,000. Counted is how many blocks of
 memory a step of a task gives back.
@@ -12,11 +12,13 @@ import trio
 import trio.testing
 
 from bench.worst_requests import WORST, version_of
+from kwire.budget.work import SLICE_UNITS
 from kwire.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kwire.protocol.taking_apart import take_apart
 from kwire.testing.waiting import until
 from tests.budget.test_worst_requests import (
     AUTHORIZED,
@@ -83,18 +85,18 @@ class FreeMeter(trio.abc.Instrument):
 
 
 @pytest.fixture
-def in_a_thread(monkeypatch):
-    """Smaller requests than otherwise are decoded, and taken apart, in a thread."""
+def in_slices(monkeypatch):
+    """Smaller requests than otherwise are decoded and taken apart in slices, which are smaller."""
+    monkeypatch.setattr("kwire.budget.work.SLICE_UNITS", SLICE_UNITS // 8)
+    monkeypatch.setattr("kwire.protocol.taking_apart.PIECE", 32)
     monkeypatch.setattr("kwire.connection.large.INLINE_ELEMENTS", 50)
 
 
 @pytest.mark.parametrize(
     "settings", [{}, AUTHORIZED, DENIED], ids=["everybody may", "a super user", "denied"]
 )
-async def test_the_event_loop_frees_no_large_request(tmp_path, monkeypatch, in_a_thread, settings):
-    """Each handler names what it has made, so that the thread takes that apart."""
-    doomed = []  # it would count otherwise if the thread freed it during a step
-    monkeypatch.setattr("kwire.connection.large.take_apart", doomed.append)
+async def test_no_step_frees_a_large_request(tmp_path, in_slices, settings):
+    """Each handler names what it has made, so that this is taken apart in slices."""
     wrong = []
     async with desk(tmp_path, settings) as clients:
         member_id = "m" if settings is DENIED else await prepare(clients)
@@ -104,18 +106,15 @@ async def test_the_event_loop_frees_no_large_request(tmp_path, monkeypatch, in_a
                 await clients.send(0, frames)
                 await clients.receive(0)
                 await trio.testing.wait_all_tasks_blocked()
-            doomed.clear()
             if meter.most > MOST_BLOCKS:
                 wrong.append(f"{name}: {meter.most} blocks in one step")
     assert not wrong, wrong
 
 
 async def test_a_request_of_too_many_changes_is_refused_in_slices(
-    tmp_path, monkeypatch, small_slices
+    tmp_path, monkeypatch, small_slices, in_slices
 ):
-    """Each element has its error, and a thread frees the decision that is given up."""
-    doomed = []
-    monkeypatch.setattr("kwire.connection.large.take_apart", doomed.append)
+    """Each element has its error, and the decision that is given up is freed in slices."""
     wrong = []
     async with desk(tmp_path, AUTHORIZED) as clients:
         await prepare(clients)
@@ -128,18 +127,22 @@ async def test_a_request_of_too_many_changes_is_refused_in_slices(
                 await clients.send(0, frames)
                 await clients.receive(0)
                 await trio.testing.wait_all_tasks_blocked()
-            doomed.clear()
             if freed.most > MOST_BLOCKS or lines.most > MOST_LINES / 2:
                 wrong.append(f"{name}: {freed.most} blocks in a step, {lines.most} lines in a pass")
     assert not wrong, wrong
 
 
-async def test_what_a_request_has_made_is_freed_in_a_thread_if_it_fails(
-    tmp_path, monkeypatch, in_a_thread
+async def test_what_a_request_has_made_is_freed_in_slices_if_it_fails(
+    tmp_path, monkeypatch, in_slices
 ):
     """A client may ask for too much again and again."""
     doomed = []
-    monkeypatch.setattr("kwire.connection.large.take_apart", doomed.append)
+
+    def noted(thing, *, keeps=False):
+        doomed.append(type(thing))
+        yield from take_apart(thing, keeps=keeps)
+
+    monkeypatch.setattr("kwire.connection.large.take_apart", noted)
     async with desk(tmp_path, {"kwire.response.max.bytes": "1048576"}) as clients:
         request = WORST["DescribeConfigs"](ELEMENTS)
         with FreeMeter() as meter:

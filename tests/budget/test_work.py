@@ -7,7 +7,7 @@ import trio.testing
 from kwire.budget.work import (
     CREDIT_UNITS,
     FIRST_UNITS,
-    MOST_HOSTS,
+    MOST_PAYERS,
     PASS_UNITS,
     SLICE_UNITS,
     AnswerTooLarge,
@@ -56,16 +56,16 @@ def test_a_host_that_connects_anew_goes_on_where_it_was():
     assert turns.rank(turns.first_units("attacker")) == 9 * CREDIT_UNITS
     turns.leave("attacker", 10 * CREDIT_UNITS - 5)
     assert turns.rank(turns.first_units("attacker")) == 10 * CREDIT_UNITS - 5
-    assert turns.rank(turns.first_units("neighbour")) == 9 * CREDIT_UNITS
+    assert turns.rank(turns.first_units("neighbor")) == 9 * CREDIT_UNITS
 
 
 def test_what_hosts_have_used_is_bounded():
     """The hosts whose connections ended last are known."""
     turns = Turns()
-    for n in range(MOST_HOSTS + 10):
+    for n in range(MOST_PAYERS + 10):
         turns.leave(f"host-{n}", n)
     assert turns.first_units("host-9") == 0
-    assert turns.first_units(f"host-{MOST_HOSTS + 9}") == MOST_HOSTS + 9
+    assert turns.first_units(f"host-{MOST_PAYERS + 9}") == MOST_PAYERS + 9
 
 
 def test_all_connections_share_one_pass():

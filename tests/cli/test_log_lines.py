@@ -12,14 +12,21 @@ from typing import Any
 
 import pytest
 
+from compat_tests.raw_client import RawConnection
 from kwire.cli.log_file import LogFile
 from kwire.cli.log_lines import (
+    AUTHORIZER,
+    LOGINS,
     MAX_MESSAGE_CHARACTERS,
+    MAX_TRACEBACK_CHARACTERS,
+    MAX_TRACEBACK_LINES,
     MOST_PER_SECOND,
     JsonFormatter,
     LineFormatter,
     Sparing,
+    begin_audit,
 )
+from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kwire.testing.process import BrokerFailed, BrokerProcess
 
 PYTHONS = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -74,6 +81,35 @@ def test_a_long_message_is_cut() -> None:
     line = LineFormatter().format(record(1_700_000_000.0, "group %s", "g" * 32_000))
     assert len(line) < MAX_MESSAGE_CHARACTERS + 150
     assert line.endswith("… (31006 more characters)")
+
+
+@pytest.mark.parametrize("text", ["\n" * 1_000_000, "x" * 1_000_000, "\x1b\n" * 500_000])
+def test_a_long_traceback_is_cut(text: str) -> None:
+    """An exception's text may come from a client; the end of the traceback stays."""
+    made = record(1_700_000_000.0, "broken")
+    try:
+        try:
+            raise ValueError(text)
+        except ValueError as error:
+            raise KeyError("why") from error
+    except KeyError:
+        made.exc_info = sys.exc_info()
+    line = LineFormatter().format(made)
+    assert line.count("\n") < MAX_TRACEBACK_LINES + 5
+    assert len(line) < 6 * MAX_TRACEBACK_CHARACTERS
+    assert line.endswith("    KeyError: 'why'")
+    exception = json.loads(JsonFormatter().format(made))["exception"]
+    assert len(exception) < MAX_TRACEBACK_CHARACTERS + 100
+    assert exception.endswith("KeyError: 'why'")
+
+
+def test_long_fields_are_cut() -> None:
+    """Those of the audit log have names of clients."""
+    made = record(1_700_000_000.0, "denied")
+    made.fields = {"topic": "t" * 1_000_000, "count": 3}
+    found = json.loads(JsonFormatter().format(made))
+    assert found["count"] == 3
+    assert len(found["topic"]) < MAX_MESSAGE_CHARACTERS + 50
 
 
 def test_a_kind_of_message_is_written_so_many_times_a_second() -> None:
@@ -219,6 +255,55 @@ def test_a_file_that_cannot_be_opened_stops_the_start(tmp_path: Path) -> None:
     options = ("--log-file", str(tmp_path / "missing" / "kwire.log"))
     with pytest.raises(BrokerFailed, match=r"kwire\.log: cannot write to it: No such file"):
         BrokerProcess(tmp_path / "data", options=options).start()
+
+
+def test_the_audit_log_has_a_file_of_its_own(tmp_path: Path) -> None:
+    """Who is denied something is told there, and what is allowed if that is wanted; no line of it
+    is in the log, and the files rotate like that of the log.
+    """
+    path = tmp_path / "audit.log"
+    options = ("--audit-log-file", str(path), "--audit-allowed", "--log-format", "json")
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin",
+    }
+    with BrokerProcess(tmp_path / "data", settings, options=options) as broker:
+        connection = RawConnection(broker.bootstrap)
+        denied = CreateTopicsRequest(topics=[CreatableTopic(name="orders", num_partitions=1)])
+        connection.ask(denied, 7)
+        connection.close()
+        assert broker.stop() == 0
+    assert "orders" not in broker.log()
+    told = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {one["logger"] for one in told} == {"kwire.authorizer"}
+    assert [one["is_allowed"] for one in told if one["resource_name"] == "orders"] == [False]
+
+
+def test_the_limits_of_the_audit_log_are_its_own() -> None:
+    """The filter for all lines doesn't count them: it couldn't tell one client from another."""
+    sparing = Sparing()
+    made = record(1_700_000_000.5, "Principal = %s")
+    made.name = AUTHORIZER
+    assert all(sparing.filter(made) for _ in range(2 * MOST_PER_SECOND))
+
+
+def test_the_audit_log_of_a_worker_replaces_the_supervisors(tmp_path: Path) -> None:
+    """Each line is in one file."""
+    files = [LogFile(str(tmp_path / name), 1000, 2) for name in ("audit", "audit.worker.1")]
+    like = logging.StreamHandler()
+    like.setFormatter(LineFormatter())
+    audit = logging.getLogger(AUTHORIZER)
+    try:
+        for file in files:
+            begin_audit(file, like)
+        audit.warning("denied")
+    finally:
+        for name in (AUTHORIZER, LOGINS):
+            logging.getLogger(name).handlers.clear()
+            logging.getLogger(name).propagate = True
+        for file in files:
+            file.close()
+    assert [len(Path(file.baseFilename).read_text().splitlines()) for file in files] == [0, 1]
 
 
 def test_lines_of_a_worker_name_it() -> None:

@@ -96,6 +96,19 @@ def test_a_cluster_of_several(tmp_path: Path) -> None:
         assert f"kafka-{number}.example.org" in found.get_values_for_type(x509.DNSName)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--brokers", "3", "--workers", "2"], "leave one of them out"),
+        (["--workers", "65"], "64 workers at most"),
+    ],
+)
+def test_workers_and_brokers_do_not_go_together(tmp_path: Path, capsys, words, said) -> None:
+    """Nor are there more of them than ``kwire serve`` takes."""
+    assert main(["secure", "init", str(tmp_path / "secured"), *words]) == 2
+    assert said in capsys.readouterr().err
+
+
 async def _shown(address) -> x509.Certificate:
     """The certificate that a listener shows."""
     context = ssl.create_default_context()

@@ -1,10 +1,12 @@
 """``kwire serve`` while it starts: a signal ends it, and its first line may find no reader."""
 
 import os
+import resource
+import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from kwire.cli import main, own_process
 from kwire.cli.own_process import start
 from kwire.log.loading import LoadingStopped
 from kwire.server import Server
+from kwire.testing.process import BrokerProcess
 
 
 def test_a_signal_ends_the_start_and_nothing_is_said_to_be_ready(
@@ -109,3 +112,68 @@ def test_a_process_with_keys_leaves_no_dump() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     soft, hard = done.stdout.split()
     assert soft == ("0" if hard == "0" else "1")
+
+
+TOKENS = "delegation.token.secret.key"
+FIRST = "kwire.scram.first.users"
+USER = "SCRAM-SHA-256=[name=alice,iterations=4096,salt=c2FsdA==,saltedpassword=c2VjcmV0]"
+
+
+@pytest.fixture
+def dumps() -> Iterator[None]:
+    """Dumps are allowed, whatever this process has forbidden itself for a command."""
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, before)
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_left"),
+    [
+        ({}, True),
+        ({TOKENS: "top-secret"}, False),
+        ({FIRST: USER}, False),
+        ({TOKENS: "${env:SECRET}", "config.providers": "env"}, False),
+    ],
+)
+def test_a_broker_with_a_secret_leaves_no_dump_and_no_trace_of_it(
+    tmp_path: Path,
+    settings: dict[str, str],
+    is_left: bool,
+    dumps: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of whatever kind the secret is; what its file says is on no command line."""
+    monkeypatch.setenv("SECRET", "from-outside")
+    provider = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
+    given = {**settings, "config.providers.env.class": provider} if settings else {}
+    file = tmp_path / "server.properties"
+    file.touch(mode=0o600)
+    file.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+    with BrokerProcess(tmp_path / "data", options=["--config", str(file)]) as broker:
+        place = Path(f"/proc/{broker.pid}")
+        [limit] = [one for one in (place / "limits").read_text().splitlines() if "core" in one]
+        command = (place / "cmdline").read_text().replace("\0", " ")
+        log = broker.log()
+    *_, soft, hard, _ = limit.split()
+    assert (soft != "1") == is_left or hard == "0"
+    assert shlex.quote(str(file)) in command
+    for secret in ("top-secret", "saltedpassword", "from-outside"):
+        assert secret not in command
+        assert secret not in log
+
+
+def test_a_command_with_client_properties_leaves_no_dump(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have a password, or a key."""
+    called = []
+    monkeypatch.setattr(own_process, "leave_no_dump", lambda: called.append(True))
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=PLAINTEXT\n")
+    command = ["topics", "list", "-b", "127.0.0.1:1", "--timeout", "1"]
+    assert main(command) == 1
+    assert not called
+    assert main([*command, "--command-config", str(file)]) == 1
+    assert called

@@ -129,7 +129,7 @@ async def _open(running, settings, credentials):
 
 def test_what_brokers_need_to_log_in(settings):
     """A mechanism of the listener, and a line with a name and a password."""
-    with pytest.raises(ConfigError, match="brokers log in with one of the listener's mechanisms"):
+    with pytest.raises(ConfigError, match="brokers log in to each other with one of"):
         _opener(settings, "GSSAPI")
     without = {
         **settings,

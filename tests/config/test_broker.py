@@ -105,7 +105,7 @@ def test_an_unknown_name_warns_with_a_hint(caplog):
     ],
 )
 def test_a_bad_value_says_what_is_allowed(properties, problem):
-    """A broker doesn't start with a value it can't honour, and says which one."""
+    """A broker doesn't start with a value it can't honor, and says which one."""
     with pytest.raises(ConfigError, match=problem):
         BrokerConfig.load(properties)
 

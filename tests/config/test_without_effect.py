@@ -10,7 +10,7 @@ import pytest
 from kwire.config import BROKER, TOPIC, BrokerConfig, settings
 from kwire.config.groups import LIMITED
 from kwire.config.synonyms import SYNONYMS
-from kwire.config.without_effect import OUTSIDE_THE_TABLE, WITHOUT_EFFECT, is_among
+from kwire.config.without_effect import OUTSIDE_THE_TABLE, WITHOUT_EFFECT, is_among, warnings
 
 PACKAGE = Path(__file__).parents[2] / "kwire"
 SAYS_BUT_DOES_NOTHING = {
@@ -88,6 +88,14 @@ def test_who_asks_for_protection_is_told_that_there_is_none(caplog, name, value,
         f"these settings of Kafka have no effect in kwire yet: {shown}; clients connect without "
         "a login or encryption, and may do everything"
     )
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "SASL_PLAINTEXT"])
+def test_who_has_secured_listeners_is_not_told_that_all_are_open(protocol):
+    """A setting of security without an effect is one as any other then."""
+    assert warnings({"ssl.protocol": "ssl.protocol=TLSv1.3"}, [protocol]) == [
+        "these settings of Kafka have no effect in kwire yet: ssl.protocol=TLSv1.3"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,22 @@ import pytest
 import trio
 
 from kwire.connection.connection_limits import LOOK_S
+from kwire.metadata.config_control import Alteration, Operation, alter_configs
+from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.metadata import MetadataRequest
 from kwire.testing.in_process import RawClient, running_server
 from tests.connection.peer import until
+
+BROKER = ConfigResourceType.BROKER
+
+
+async def set_config(broker, resource, name, value):
+    """Set a dynamic config of a broker, or of all with the name ""; None deletes it."""
+    operation = Operation.DELETE if value is None else Operation.SET
+    change = [Alteration(name, operation, value)]
+    key = BROKER, resource
+    await broker.commit(lambda image: alter_configs(image, key, change, broker.settings))
+
 
 TWO = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
 LISTENERS = {
@@ -49,6 +62,28 @@ async def test_a_listener_has_a_limit_of_its_own(tmp_path, caplog, mock_clock):
         await until(lambda: len(server.server.poller.connections) == 2)
         mock_clock.jump(LOOK_S)
         assert await _is_served(await _connect(server))
+
+
+@pytest.mark.parametrize("resource", ["1", ""])
+async def test_a_limit_of_a_listener_that_is_set_while_connections_are_there(
+    tmp_path, mock_clock, resource
+):
+    """By a dynamic config, of this broker or of all: those that are here count; others may stay."""
+    name = "listener.name.plaintext.max.connections"
+    async with running_server(tmp_path, {**LISTENERS, "max.connections": "100"}) as server:
+        held = [await _connect(server) for _ in range(3)]
+        assert all([await _is_served(one) for one in held])
+        await set_config(server.broker, resource, name, "4")
+        held.append(await _connect(server))
+        assert await _is_served(held[-1])
+        assert not await _is_served(await _connect(server))
+        assert await _is_served(await _connect(server, 1))
+        await set_config(server.broker, resource, name, "5")
+        assert await _is_served(await _connect(server))
+        await set_config(server.broker, resource, name, None)
+        mock_clock.jump(LOOK_S)
+        held += [await _connect(server) for _ in range(3)]
+        assert all([await _is_served(one) for one in held])
 
 
 async def test_some_addresses_have_other_limits(tmp_path):

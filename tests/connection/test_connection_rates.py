@@ -7,8 +7,10 @@ import trio
 
 from kwire.clock import Clock
 from kwire.connection import connection_rates
+from kwire.connection.admission import ListenerLimits
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kwire.testing.in_process import RawClient, running_server
+from tests.connection.test_connection_limits import set_config
 from tests.connection.test_metering import alter
 
 AT_ONCE = 10
@@ -39,6 +41,21 @@ async def test_a_listener_that_accepts_too_fast_accepts_none_for_a_while(tmp_pat
         assert trio.current_time() - began_s >= 0.99
 
 
+@pytest.mark.parametrize("resource", ["1", ""])
+async def test_a_rate_of_a_listener_that_is_set_while_it_is_used(tmp_path, resource):
+    """By a dynamic config, of this broker or of all; without it all connect as before."""
+    name = "listener.name.plaintext.max.connection.creation.rate"
+    async with running_server(tmp_path, clock=STANDING) as server:
+        await set_config(server.broker, resource, name, "1")
+        clients = [await server.connect() for _ in range(AT_ONCE + 1)]
+        assert await _is_served(clients[-1])
+        assert server.broker.tally.throttled == {"connection": 1}
+        await set_config(server.broker, resource, name, None)
+        clients = [await server.connect() for _ in range(AT_ONCE + 1)]
+        assert await _is_served(clients[-1])
+        assert server.broker.tally.throttled == {"connection": 1}
+
+
 async def test_an_address_that_connects_too_often_is_closed_and_others_are_served(tmp_path):
     async with running_server(tmp_path, clock=STANDING) as server:
         first = await server.connect()
@@ -63,7 +80,8 @@ async def test_a_stop_waits_for_no_connection_that_is_to_be_closed(tmp_path, mon
     held, beyond = socket.socket(), socket.socket()
     with trio.fail_after(5):
         async with running_server(tmp_path) as server:
-            rates = connection_rates.ConnectionRates(server.broker, server.server.poller)
+            own = ListenerLimits(server.broker).of
+            rates = connection_rates.ConnectionRates(server.broker, server.server.poller, own)
             rates.hold(held, 3_600_000)
             rates.hold(beyond, 3_600_000)
             assert beyond.fileno() < 0

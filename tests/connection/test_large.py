@@ -1,12 +1,11 @@
-"""Large requests: decoded in a thread, answered in full, and refused beyond the setting."""
+"""Large requests: decoded in slices, answered in full, and refused beyond the setting."""
 
 import logging
-import threading
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
 
+from kwire.budget.work import Turns
 from kwire.connection import large
 from kwire.errors import ErrorCode
 from kwire.handlers import route
@@ -33,7 +32,7 @@ from kwire.protocol.messages.produce import (
 )
 from kwire.record.records import BatchBuilder
 from kwire.testing.in_process import running_server
-from kwire.testing.work import free_work
+from kwire.testing.waiting import until
 
 
 def _list_offsets(count):
@@ -43,7 +42,7 @@ def _list_offsets(count):
 
 
 async def test_a_large_request_is_answered_in_full(tmp_path, monkeypatch):
-    """A request of many elements is decoded and its response encoded in a thread, in order."""
+    """A request of many elements is decoded and its response encoded in slices, in order."""
     counts = []
     real = large.serve_large
 
@@ -65,14 +64,14 @@ async def test_a_large_request_is_answered_in_full(tmp_path, monkeypatch):
         assert len(counts) == 1
 
 
-async def test_a_large_request_and_its_response_are_freed_in_a_thread(tmp_path, monkeypatch):
-    """Freed at once, and by the event loop, they would keep all other clients waiting."""
+async def test_a_large_request_and_its_response_are_freed_in_slices(tmp_path, monkeypatch):
+    """Freed at once, they would keep all other clients waiting."""
     freed = []
     real = large.take_apart
 
-    def noted(thing):
-        real(thing)
-        freed.append((thing, threading.current_thread() is threading.main_thread()))
+    def noted(thing, *, keeps=False):
+        yield from real(thing, keeps=keeps)
+        freed.append(thing)
 
     monkeypatch.setattr("kwire.connection.large.take_apart", noted)
     async with running_server(tmp_path) as server:
@@ -81,12 +80,13 @@ async def test_a_large_request_and_its_response_are_freed_in_a_thread(tmp_path, 
             request = _list_offsets(large.INLINE_ELEMENTS + 1)
             answer = await client.request(request, 7, ListOffsetsResponse)
             assert len(answer.topics[0].partitions) == large.INLINE_ELEMENTS + 1
-    assert [type(thing) for thing, _ in freed] == 2 * [ListOffsetsResponse, ListOffsetsRequest]
-    assert all(not thing.topics and not on_loop for thing, on_loop in freed)
+    kinds = [ListOffsetsResponse, ListOffsetsRequest, dict]
+    assert [type(thing) for thing in freed] == 2 * [*kinds, *reversed(kinds)]
+    assert not any(thing if isinstance(thing, dict) else thing.topics for thing in freed)
 
 
 async def test_an_empty_request_is_answered_in_a_pass_without_units(tmp_path):
-    """Its response is encoded in a thread, which has nothing to free."""
+    """Its response is encoded in slices, and there is nothing to free."""
     async with running_server(tmp_path) as server:
         client = await server.connect()
         turns = server.server.poller.turns
@@ -128,7 +128,7 @@ async def test_a_request_of_too_many_elements_ends_the_connection(tmp_path, capl
 
 @pytest.mark.parametrize("cut", [1, 100, 3000])
 async def test_a_large_request_that_is_cut_short_ends_the_connection(tmp_path, cut):
-    """What a thread finds malformed ends the connection like what is decoded at once."""
+    """What is found malformed in a later slice ends the connection like what is decoded at once."""
     async with running_server(tmp_path) as server:
         client = await server.connect()
         frame = bytearray(encode_request(_list_offsets(3000), 7, 1, "raw"))
@@ -139,14 +139,9 @@ async def test_a_large_request_that_is_cut_short_ends_the_connection(tmp_path, c
 
 
 async def test_many_large_requests_do_not_delay_the_one_of_another_client(tmp_path, monkeypatch):
-    """The thread serves a client that has used it less first, whoever came before."""
-    gate, has_begun, order = threading.Event(), threading.Event(), []
-
-    def hold(gate, between):
-        has_begun.set()
-        gate.wait()
-
-    real = large.serve_large
+    """The client that has used the fewest units gets the next slice, whoever came before."""
+    order, waiting, gate = [], [], trio.Event()
+    real, wait = large.serve_large, Turns.wait
 
     async def noted(served_by, frame, position, context):
         response = await real(served_by, frame, position, context)
@@ -155,6 +150,11 @@ async def test_many_large_requests_do_not_delay_the_one_of_another_client(tmp_pa
 
     async def ask(client, count):
         await client.request(_list_offsets(count), 7, ListOffsetsResponse)
+
+    async def held(turns, work):
+        waiting.append(work)
+        await gate.wait()
+        await wait(turns, work)
 
     monkeypatch.setattr("kwire.connection.large.serve_large", noted)
 
@@ -166,15 +166,12 @@ async def test_many_large_requests_do_not_delay_the_one_of_another_client(tmp_pa
         for client in busy * 3:
             await ask(client, 6_000)
         order.clear()
-        holder = free_work()
-        holder.thread_units = 0
-        nursery.start_soon(server.broker.threads.coding.run, holder, hold, gate)
-        await trio.to_thread.run_sync(has_begun.wait)
-        for client in busy:
+        monkeypatch.setattr(Turns, "wait", held)
+        for count, client in enumerate(busy, start=1):
             nursery.start_soon(ask, client, 6_000)
-            await wait_all_tasks_blocked(0.01)
+            await until(lambda count=count: len(waiting) == count)
         nursery.start_soon(ask, modest, least)
-        await wait_all_tasks_blocked(0.01)
+        await until(lambda: len(waiting) == len(busy) + 1)
         gate.set()
     assert order.index("modest") <= 1  # the busy client that was served longest ago may be ahead
 
@@ -196,17 +193,28 @@ async def test_a_large_request_without_a_response_holds_nothing_afterwards(tmp_p
         await client.aclose()
 
 
+def _encoded(response):
+    """The parts of a Metadata response of version 9."""
+    served_by = route(3, 9)
+    pieces = large.encoded_parts(served_by, served_by.in_pieces(), response, 77)
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as done:
+            return done.value
+
+
 def test_a_large_response_is_copied_in_pieces():
     """Together they are the response."""
     topics = [MetadataResponseTopic(name=f"topic-{n}") for n in range(20_000)]
     response = MetadataResponse(topics=topics)
-    parts = large.encoded_parts(route(3, 9), response, 77)
+    parts = _encoded(response)
     sizes = [len(part) for part in parts]
     assert len(sizes) > 1
     assert max(sizes) <= large.COPY_BYTES
     whole = b"".join(part for part in parts if isinstance(part, bytes))
     assert int.from_bytes(whole[:4]) == len(whole) - 4
-    small = large.encoded_parts(route(3, 9), MetadataResponse(topics=topics[:1]), 77)
+    small = _encoded(MetadataResponse(topics=topics[:1]))
     assert len(small) == 1
     out = bytearray()
     route(3, 9).encode(response, out, [])

@@ -41,6 +41,7 @@ from kwire.testing.waiting import until
 
 CA, OTHER_CA = Authority(), Authority("another CA")
 TOPIC = "t"
+MUTUAL, REQUESTED = 1, 3
 
 
 @pytest.fixture
@@ -49,8 +50,11 @@ def settings(tmp_path):
     path = CA.sign("server").write_pem(tmp_path / "server.pem")
     return {
         "message.max.bytes": "10000000",
-        "listeners": "SSL://127.0.0.1:0,MUTUAL://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
-        "listener.security.protocol.map": "SSL:SSL,MUTUAL:SSL,SASL_SSL:SASL_SSL",
+        "listeners": "SSL://:0,MUTUAL://:0,SASL_SSL://:0,REQUESTED://:0".replace(
+            ":0", "127.0.0.1:0"
+        ),
+        "listener.security.protocol.map": "SSL:SSL,MUTUAL:SSL,SASL_SSL:SASL_SSL,REQUESTED:SSL",
+        "listener.name.requested.ssl.client.auth": "requested",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(path),
         "ssl.truststore.type": "PEM",
@@ -147,6 +151,18 @@ async def test_a_certificate_names_the_client(running, tmp_path):
     await client.aclose()
 
 
+@pytest.mark.parametrize(
+    ("certified", "principal"), [(None, "User:ANONYMOUS"), (CA.sign("alice"), "User:alice")]
+)
+async def test_a_certificate_that_is_only_requested(running, tmp_path, certified, principal):
+    """Who shows none is served as nobody in particular."""
+    client = await _connect(running, REQUESTED, certified, tmp_path)
+    await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    [connection] = running.server.poller.connections
+    assert str(connection.info.principal) == principal
+    await client.aclose()
+
+
 async def test_a_login_under_tls(running):
     """SASL_SSL: first the handshake, then the login."""
     client = await _connect(running, 2)
@@ -160,20 +176,27 @@ async def test_a_login_under_tls(running):
     await client.aclose()
 
 
+REFUSED = (
+    (CA.sign("late", days=-1), "certificate has expired"),
+    (OTHER_CA.sign("alice"), "unable to get local issuer certificate"),
+    (OTHER_CA, "self-signed certificate"),
+    (CA.sign("eve", organization="elsewhere"), "no rule of ssl.principal.mapping.rules"),
+)
+
+
 @pytest.mark.parametrize(
-    ("certified", "reason"),
+    ("listener", "certified", "reason"),
     [
-        (None, "peer did not return a certificate"),
-        (CA.sign("late", days=-1), "certificate has expired"),
-        (OTHER_CA.sign("alice"), "unable to get local issuer certificate"),
-        (OTHER_CA, "self-signed certificate"),
-        (CA.sign("eve", organization="elsewhere"), "no rule of ssl.principal.mapping.rules"),
+        (MUTUAL, None, "peer did not return a certificate"),
+        *((listener, *refused) for listener in (MUTUAL, REQUESTED) for refused in REFUSED),
     ],
 )
-async def test_certificates_that_are_refused(running, tmp_path, caplog, certified, reason):
+async def test_certificates_that_are_refused(
+    running, tmp_path, caplog, listener, certified, reason
+):
     """None, one that is over, one of another CA, one of its own, one without a user's name."""
     with caplog.at_level(logging.INFO):
-        client = await _connect(running, 1, certified, tmp_path)
+        client = await _connect(running, listener, certified, tmp_path)
         try:
             await client.send(ApiVersionsRequest(), 0)
             assert await client.is_closed()

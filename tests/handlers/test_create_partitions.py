@@ -59,7 +59,7 @@ async def test_validate_only_changes_nothing(server):
         (_topic("orders", 2), ErrorCode.INVALID_PARTITIONS),
         (_topic("orders", 1), ErrorCode.INVALID_PARTITIONS),
         (_topic("orders", -1), ErrorCode.INVALID_PARTITIONS),
-        (_topic("orders", 20_000), ErrorCode.POLICY_VIOLATION),
+        (_topic("orders", 10_003), ErrorCode.POLICY_VIOLATION),
         (_topic("orders", 4, [[1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (_topic("orders", 3, [[2]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (_topic("orders", 3, []), ErrorCode.INVALID_REPLICA_ASSIGNMENT),

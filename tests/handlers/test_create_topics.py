@@ -102,7 +102,7 @@ async def test_many_topics_are_one_commit(server, create):
         (_topic("n", -1, -1, {0: [2]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (_topic("n", 0), ErrorCode.INVALID_PARTITIONS),
         (_topic("n", 1, 3), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (_topic("n", 20_000), ErrorCode.POLICY_VIOLATION),
+        (_topic("n", 10_001), ErrorCode.POLICY_VIOLATION),
         (_topic("n", foo="1"), ErrorCode.INVALID_CONFIG),
         (_topic("n", retention_ms=None), ErrorCode.INVALID_CONFIG),
     ],
@@ -136,6 +136,16 @@ async def test_an_internal_topic_is_compacted_whoever_creates_it(server, create)
     """A client that is quicker than the broker does no harm."""
     await create(_topic("__transaction_state"))
     assert server.broker.topic_settings("__transaction_state")["cleanup.policy"] == ["compact"]
+
+
+async def test_a_request_that_changes_nothing_has_no_turn(server, create, monkeypatch):
+    """However many topics it names, the changes of others don't wait for it."""
+
+    async def commit(*arguments):
+        raise AssertionError("it waits for its turn")
+
+    monkeypatch.setattr(server.broker, "commit", commit)
+    assert (await create(_topic("orders")))["orders"].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 async def test_a_commit_that_fails_is_every_topics_error(server, create, monkeypatch):

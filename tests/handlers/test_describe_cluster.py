@@ -22,7 +22,7 @@ async def _describe(server, version=2, **fields):
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_a_client_is_told_what_it_dialled(server, version):
+async def test_a_client_is_told_what_it_dialed(server, version):
     """Cluster id, controller, and the broker's address as this client sees it."""
     response = await _describe(server, version)
     assert response.cluster_id == server.broker.cluster_id
@@ -63,7 +63,7 @@ async def test_only_brokers_are_described(server, endpoint_type, code):
 
 
 @pytest.mark.parametrize(("host", "told"), [("0.0.0.0", None), ("10.0.0.7", "10.0.0.7")])
-async def test_workers_on_every_interface_are_at_the_host_that_the_client_dialled(
+async def test_workers_on_every_interface_are_at_the_host_that_the_client_dialed(
     tmp_path, host, told
 ):
     """No client can dial 0.0.0.0; another host is told as it is."""

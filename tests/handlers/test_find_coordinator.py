@@ -20,7 +20,7 @@ async def _find(server, version, *keys, key_type=0):
 
 
 async def test_this_broker_looks_after_every_group(server):
-    """At the address that the client dialled; several groups at once from version 4 on."""
+    """At the address that the client dialed; several groups at once from version 4 on."""
     for version in range(7):
         keys = ["a", "b"] if version >= 4 else ["a"]
         found = await _find(server, version, *keys)

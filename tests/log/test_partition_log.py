@@ -272,6 +272,15 @@ def test_the_log_says_when_a_flush_is_due(tools):
     assert log.recovery_point == 6
 
 
+def test_a_flush_at_the_steady_clocks_zero_counts(tools):
+    """A machine that has just started may have one: flush.ms counts from there."""
+    log = tools.open(flush_ms=1000)
+    log.flush(0)
+    tools.append(log, b"a")
+    assert not log.flush_time_is_due(999)
+    assert log.flush_time_is_due(1000)
+
+
 def test_a_deleted_log_refuses_every_use(tools):
     """Whoever still holds it can't touch the files of a topic that takes its name."""
     log = tools.open()

@@ -92,7 +92,7 @@ def test_a_damaged_byte_ends_the_log_before_its_batch(tools, tmp_path):
         path.write_bytes(data)
         log = tools.open(clean=False, segment_bytes=600)
         found = tools.values(log)
-        # Base offset, leader epoch and magic's neighbours lie outside the checksum: an offset may
+        # Base offset, leader epoch and magic's neighbors lie outside the checksum: an offset may
         # be wrong upwards, as in Kafka. Values never are.
         known = [value for _, value in values]
         assert [value for _, value in found] == known[: len(found)]

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from kwire.errors import KafkaError
+from kwire.log.checkpointed import offsets_of
+from kwire.log.checkpoints import RECOVERY_POINTS
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
@@ -44,6 +46,28 @@ def manager_with_segments(tmp_path: Path, disk: Disk, partitions: int, segments:
             log.append(LogTools.batch(b"%d" % number), leader_epoch=0, now_ms=NOW_MS)
             log.roll(NOW_MS)
     return manager
+
+
+def test_a_recovery_point_stays_in_the_first_segment_without_synced_indexes(
+    tmp_path: Path,
+) -> None:
+    """However many segments are rolled while a flush waits for the disk."""
+    manager = LogManager.open([tmp_path / "data"], node_id=1, now_ms=NOW_MS, disk=Disk())
+    log = manager.get_or_create("t", 0, bytes(16), LogConfig(), NOW_MS)
+
+    def append() -> None:
+        log.append(LogTools.batch(b"x", b"y"), leader_epoch=0, now_ms=NOW_MS)
+
+    append()
+    flush = log.flushing(NOW_MS)
+    next(flush)
+    for _ in range(3):
+        log.roll(NOW_MS)
+        append()
+    assert next(flush, None) is None
+    assert (log.recovery_point, [one.base_offset for one in log.segments]) == (2, [0, 2, 4, 6])
+    assert offsets_of(RECOVERY_POINTS, lambda: {("t", 0): log}, {}) == {("t", 0): 1}
+    manager.close(NOW_MS)
 
 
 @pytest.mark.parametrize(("partitions", "segments"), [(8, 2), (1, 16)])

@@ -139,6 +139,50 @@ def test_configs_that_nothing_follows_are_kept(image, name, value):
     assert _altered(image, BROKER, (name, SET, value)).config(*BROKER) == {name: value}
 
 
+SECURED = BrokerConfig.load(
+    {
+        "listeners": "SASL_PLAINTEXT://:9092,PLAIN://:9093",
+        "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,PLAIN:PLAINTEXT",
+        "sasl.jaas.config": 'x.P required user_a="b";',
+        "sasl.enabled.mechanisms": "PLAIN",
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "listener.name.sasl_plaintext.sasl.enabled.mechanisms",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config",
+        "listener.name.sasl_plaintext.sasl.jaas.config",
+        "listener.name.sasl_plaintext.connections.max.reauth.ms",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+    ],
+)
+def test_logins_of_a_listener_that_there_is_cannot_change(image, name):
+    """kwire reads them when it starts; what it doesn't follow it doesn't take."""
+    value = "1000" if name.endswith("ms") else "PLAIN"
+    with pytest.raises(KafkaError, match="logins of an existing listener") as caught:
+        alter_configs(image, BROKER, [Alteration(name, SET, value)], SECURED)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert _altered(image, BROKER, (name, SET, value)).config(*BROKER) == {name: value}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("listener.name.plain.sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.external.sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.sasl_plaintext.max.connections", "77"),
+        ("sasl.kerberos.min.time.before.relogin", "58000"),
+    ],
+)
+def test_other_configs_beside_logins_are_taken(image, name, value):
+    """Those of other listeners, limits of connections, and what librdkafka's tests set."""
+    assert alter_configs(image, BROKER, [Alteration(name, SET, value)], SECURED)
+
+
 @pytest.mark.parametrize("interval_ms", ["50000", "45000"])
 def test_a_session_outlives_its_heartbeats(image, interval_ms):
     """The values are checked together, also with those of the broker: its sessions take 45 s."""

@@ -18,11 +18,16 @@ from kwire.metadata.controller import (
     delete_topic,
 )
 from kwire.metadata.image import ConfigResourceType
+from kwire.metadata.placement import at_once
 
 
 def _created(image, random, name="t", partitions=1, factor=1, **more):
     changes = create_topic(image, NewTopic(name, partitions, factor, **more), random)
     return apply(image, changes, image.revision + 1)
+
+
+def add(creation, topic):
+    return at_once(creation.add(topic))
 
 
 def _refusal(decide) -> ErrorCode:
@@ -238,10 +243,10 @@ def test_many_topics_are_created_in_one_look_at_those_there_are(image_of, random
     names = CountedMapping(image.topics_by_name)
     creation = TopicCreation(image._replace(topics_by_name=names), random, 100)
     for number in range(100):
-        creation.add(NewTopic(f"new.{number}", 1, 1))
+        add(creation, NewTopic(f"new.{number}", 1, 1))
     assert names.times == 1
     with pytest.raises(KafkaError):
-        creation.add(NewTopic("old_7", 1, 1))
+        add(creation, NewTopic("old_7", 1, 1))
     assert len(creation.changes) == 100
 
 
@@ -254,7 +259,7 @@ def test_many_changes_copy_an_image_once(image_of, random):
     }
     creation = TopicCreation(image, random, 100)
     for number in range(100):
-        creation.add(NewTopic(f"new.{number}", 1, 1, configs={"retention.ms": "5"}))
+        add(creation, NewTopic(f"new.{number}", 1, 1, configs={"retention.ms": "5"}))
     after = apply(image._replace(**mappings), creation.changes, 9)
     assert len(after.topics_by_name) == 101
     assert [mapping.times for mapping in mappings.values()] == [1, 1, 1]
@@ -268,11 +273,11 @@ def test_several_replicas_need_the_level_of_changes_that_has_them(image_of, rand
     image = image_of(3)
     older = apply(image, [FeatureLevelChanged("kwire.changes", 1)], 2)
     creation = TopicCreation(older, random, 100)
-    assert _refusal(lambda: creation.add(topic)) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert _refusal(lambda: add(creation, topic)) is ErrorCode.INVALID_REPLICATION_FACTOR
     assert not creation.changes
-    assert creation.add(NewTopic("u", -1, -1, {0: [2]})).partitions[0].replicas == (2,)
+    assert add(creation, NewTopic("u", -1, -1, {0: [2]})).partitions[0].replicas == (2,)
     newer = apply(image, [FeatureLevelChanged("kwire.changes", 2)], 2)
-    [partition] = TopicCreation(newer, random, 100).add(topic).partitions
+    [partition] = add(TopicCreation(newer, random, 100), topic).partitions
     assert len(partition.replicas) == 2
     assert partition.isr == partition.replicas
 
@@ -280,8 +285,8 @@ def test_several_replicas_need_the_level_of_changes_that_has_them(image_of, rand
 def test_kafkas_limit_of_records_holds_for_a_request(image_of, random):
     """A record for each topic, each partition and each config: 10,000 in all."""
     creation = TopicCreation(image_of(), random, 9_999)
-    creation.add(NewTopic("t", 9_996, 1, configs={"retention.ms": "5"}))
-    creation.add(NewTopic("u", 1, 1))
+    add(creation, NewTopic("t", 9_996, 1, configs={"retention.ms": "5"}))
+    add(creation, NewTopic("u", 1, 1))
     with pytest.raises(RequestTooLarge) as refused:
-        creation.add(NewTopic("v", 1, 1))
+        add(creation, NewTopic("v", 1, 1))
     assert refused.value.code is ErrorCode.POLICY_VIOLATION

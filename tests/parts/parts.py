@@ -54,7 +54,7 @@ OUTCOMES = ("passed", "skipped", "failed", "error", "errors", "rerun")
 SUMMARY = re.compile(
     rb"^(?:\x1b\[[\d;]*m|=| )*((?:\x1b\[[\d;]*m|, |\d+ [a-z]+)+?)(?:\x1b\[[\d;]*m)* in [\d.]+s\b"
 )
-COLOUR = re.compile(rb"\x1b\[[\d;]*m")
+COLOR = re.compile(rb"\x1b\[[\d;]*m")
 LONGEST_LINE = 1000
 """Bytes; a longer line is no summary and needn't be kept until it ends."""
 
@@ -86,7 +86,7 @@ class Tally:
         found = SUMMARY.match(line)
         if found is None:
             return
-        for number, outcome in re.findall(rb"(\d+) ([a-z]+)", COLOUR.sub(b"", found[1])):
+        for number, outcome in re.findall(rb"(\d+) ([a-z]+)", COLOR.sub(b"", found[1])):
             if outcome.decode() in OUTCOMES:
                 self.tests[outcome.decode().rstrip("s")] += int(number)
 

@@ -50,7 +50,7 @@ def row(tables: str, name: str) -> str:
     ],
 )
 def test_the_last_lines_of_pytest_are_counted(line: bytes, tests: dict[str, int] | None) -> None:
-    """Quiet or not, with or without colours; nothing else counts."""
+    """Quiet or not, with or without colors; nothing else counts."""
     expected = {"passed": 6, "skipped": 1} if tests is None else tests
     if b"3 skipped" in line:
         expected = expected | {"skipped": 3}

@@ -12,6 +12,7 @@ from kwire.protocol.codec import (
     decoder,
     encode,
     encoder,
+    in_pieces,
 )
 from kwire.protocol.file_slice import FileSlice, Records, RecordsParts
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -23,7 +24,12 @@ from kwire.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from kwire.protocol.messages.metadata import MetadataRequest
+from kwire.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from kwire.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -44,7 +50,7 @@ from kwire.protocol.types import (
     uint32,
     uuid,
 )
-from kwire.protocol.wire import MAX_ELEMENTS, append_unsigned_varint
+from kwire.protocol.wire import MAX_ELEMENTS, TooManyElements, append_unsigned_varint
 
 
 class Point(Nested):
@@ -184,6 +190,40 @@ def test_more_unknown_tagged_fields_than_a_byte_counts_are_skipped() -> None:
     many = b"".join(bytes([tag & 0x7F | 0x80, tag >> 7, 1, 0xAA]) for tag in range(128, 328))
     more = data[:-5] + b"\xc9\x01" + data[-4:] + many
     assert decode(Sample, 1, more) == Sample(first="x")
+
+
+@pytest.mark.parametrize("message", [ApiVersionsRequest, FetchRequest])
+def test_tagged_fields_are_limited(message: type[Schema]) -> None:
+    """Two bytes make one: a request of 100 MB would keep the event loop for ten seconds."""
+    version = message.VERSIONS[1]
+    data = encode(message(), version)[:-1]
+    assert decode(message, version, data + b"\xff\x01" + b"\x64\x00" * 255) == message()
+    with pytest.raises(MalformedRequest, match="256 tagged fields"):
+        decode(message, version, data + b"\x80\x02" + b"\x64\x00" * 256)
+
+
+def test_long_values_cost_as_much_as_many_elements() -> None:
+    """Each takes the event loop's time: 2,000 strings of 32 KB would take it for 100 ms."""
+    long = MetadataRequest(topics=[MetadataRequestTopic(name="x" * 0x7FFF)] * 10)
+    for version in (8, 12):
+        data = encode(long, version)
+        assert decoder(MetadataRequest, version)(data, 0, 10 + 1280)[0] == long
+        with pytest.raises(TooManyElements):
+            decoder(MetadataRequest, version)(data, 0, 10 + 1200)
+        data = encode(MetadataRequest(topics=[MetadataRequestTopic(name="x" * 254)] * 10), version)
+        decoder(MetadataRequest, version)(data, 0, 10)
+
+
+def test_a_codec_in_pieces_yields_for_long_values_as_for_many_elements() -> None:
+    """So the request pays for them, and others have their turn between them."""
+    pieces = in_pieces(MetadataRequest, MetadataResponse, 12)
+    names = ["x" * 0x7FFF] * 10
+    data = encode(MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]), 12)
+    assert 40 <= len(list(pieces.decode(memoryview(data), 0, 10))) <= 42
+    response = MetadataResponse(topics=[MetadataResponseTopic(name=name) for name in names])
+    out = bytearray()
+    assert 40 <= len(list(pieces.encode(response, out, []))) <= 42
+    assert out == encode(response, 12)
 
 
 def test_tagged_fields_must_fit() -> None:

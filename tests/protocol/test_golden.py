@@ -1,4 +1,4 @@
-"""Messages that Apache Kafka 4.3.1 itself serialised: the same fields, the same bytes.
+"""Messages that Apache Kafka 4.3.1 itself serialized: the same fields, the same bytes.
 
 ``tests/data/golden-messages.jsonl.gz`` has one JSON object a line: api, key, kind, version,
 header_version, fields, hex. Field names are Kafka's camelCase, bytes are base64, uuids Kafka's

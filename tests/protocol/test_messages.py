@@ -19,6 +19,7 @@ from kwire.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
+from kwire.protocol.source import min_size_bytes
 
 EXAMPLES = int(os.environ.get("KWIRE_FUZZ_EXAMPLES", "250"))
 FUZZ = settings(max_examples=EXAMPLES)
@@ -121,6 +122,14 @@ def test_a_default_message_round_trips_in_every_version() -> None:
     """Every field has a default that every version can carry or leave out."""
     for message, version in EVERY_VERSION:
         assert decode(message, version, encode(message(), version)) == message()
+
+
+def test_the_fewest_bytes_of_a_message_are_those_of_its_default() -> None:
+    """Decoders count on them: more would refuse what is right, fewer would let a lie through."""
+    for message, version in EVERY_VERSION:
+        data = encode(message(), version)
+        flexible = types.is_flexible(message, version)
+        assert min_size_bytes(message, version, flexible) == len(data), (message, version)
 
 
 def test_every_truncation_is_malformed() -> None:

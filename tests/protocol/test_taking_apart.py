@@ -15,7 +15,13 @@ from kwire.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponsePartition,
 )
-from kwire.protocol.taking_apart import COLLECTED, PIECE, take_apart
+from kwire.protocol.taking_apart import COLLECTED, PIECE
+from kwire.protocol.taking_apart import take_apart as pieces_of
+
+
+def take_apart(thing, **options):
+    """Take a thing apart in one go; return the number of pieces."""
+    return sum(1 for _ in pieces_of(thing, **options))
 
 
 def _topics(count):
@@ -26,7 +32,7 @@ def test_the_lists_of_a_message_are_emptied():
     """Whatever the number of pieces is."""
     for count in (0, 1, PIECE, 3 * PIECE + 1):
         request = MetadataRequest(topics=_topics(count))
-        take_apart(request)
+        assert take_apart(request) == -(-count // PIECE)
         assert request.topics == []
 
 
@@ -41,6 +47,19 @@ def test_the_lists_of_its_parts_are_emptied():
     assert len(topic.partitions) == 1000, "the test still refers to the topic"
     take_apart(topic)
     assert topic.partitions == []
+
+
+def test_a_part_that_others_use_is_kept_for_the_next_time():
+    """A guard's list of pairs refers to the topics of its request until it is taken apart too."""
+    partitions = [ListOffsetsPartition(partition_index=number) for number in range(1000)]
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="a", partitions=partitions)])
+    del partitions
+    pairs = [(request.topics[0], "a")]
+    take_apart(request, keeps=True)
+    assert len(request.topics[0].partitions) == 1000
+    take_apart(pairs)
+    assert take_apart(request) > 1
+    assert request.topics == []
 
 
 def test_a_list_that_others_use_stays_whole():

@@ -189,7 +189,8 @@ def test_what_kafka_lets_pass_can_be_read() -> None:
 
 def test_a_walk_notices_order_keys_and_timestamps() -> None:
     """What is asked of records before they are appended."""
-    items = [Record(n, n * 10, b"k" if n % 2 else None, b"v") for n in range(4)]
+    keys = [None, b"k", None, b""]
+    items = [Record(n, n * 10, key, b"v") for n, key in enumerate(keys)]
     assert list(walk_records(RecordBatch(build_batch(items)))) == [
         (0, 0, False),
         (10, 1, True),

@@ -1,7 +1,11 @@
 """OAUTHBEARER: tokens that are signed, and all that doesn't count as one."""
 
 import json
+import ssl
+import threading
 from base64 import urlsafe_b64encode
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jwt
 import pytest
@@ -15,6 +19,7 @@ from kwire.security.listeners import ListenerSecurity
 from kwire.security.oauth import OauthExchange, TokenRules, signed, unsecured
 from kwire.security.principal import Principal
 from kwire.security.sasl import Identity, LoginRefused
+from kwire.testing.certificates import Authority
 
 NOW_S = 1_800_000_000
 RSA, EC, OTHER = (
@@ -178,6 +183,71 @@ def test_keys_are_read_again(keys):
 def test_keys_that_cannot_be_read(url):
     """One line, at the start."""
     with pytest.raises(KeysUnreadable):
+        read_keys(url)
+
+
+class _Issuer(BaseHTTPRequestHandler):
+    """Answers with its server's ``text``, or leads to its ``elsewhere``."""
+
+    def do_GET(self):
+        server = self.server
+        self.send_response(302 if server.elsewhere else 200)
+        if server.elsewhere:
+            self.send_header("Location", server.elsewhere)
+        self.end_headers()
+        self.wfile.write(server.text)
+
+    def log_message(self, *_):
+        """Nothing."""
+
+
+@contextmanager
+def _issuer(text=b"", elsewhere="", certificate=None):
+    """The URL of a server on this machine, with TLS if it has a certificate."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Issuer) as server:
+        server.text, server.elsewhere = text, elsewhere
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            scheme = "http" if certificate is None else "https"
+            yield f"{scheme}://127.0.0.1:{server.server_port}/keys"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_keys_by_http_are_refused(keys):
+    """Whoever is on the way could put other keys in; nothing is asked for."""
+    with _issuer(keys.read_bytes()) as url, pytest.raises(KeysUnreadable, match="https: or file:"):
+        read_keys(url)
+
+
+def test_keys_by_https(keys, tmp_path, monkeypatch):
+    """From a server whose CA is known, and from no other; a way to plain HTTP isn't followed."""
+    authority = Authority()
+    known = tmp_path / "ca.pem"
+    known.write_text(authority.certificate_pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(known))
+    good = authority.sign("issuer").write_pem(tmp_path / "good.pem")
+    foreign = Authority().sign("issuer").write_pem(tmp_path / "foreign.pem")
+    with _issuer(keys.read_bytes(), certificate=good) as url:
+        assert read_keys(url).keys() == {"r1", "e1"}
+        with _issuer(elsewhere=url, certificate=good) as first:
+            assert read_keys(first).keys() == {"r1", "e1"}
+    with (
+        _issuer(keys.read_bytes(), certificate=foreign) as url,
+        pytest.raises(KeysUnreadable, match="CERTIFICATE_VERIFY_FAILED"),
+    ):
+        read_keys(url)
+    with (
+        _issuer(keys.read_bytes()) as plain,
+        _issuer(elsewhere=plain, certificate=good) as url,
+        pytest.raises(KeysUnreadable, match="doesn't begin with https:"),
+    ):
         read_keys(url)
 
 

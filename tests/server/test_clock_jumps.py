@@ -1,4 +1,4 @@
-"""Every timer of a running server under every kind of jump of its clocks.
+"""Timers of a running server under every kind of jump of its clocks.
 
 The promise: a date that is set back stops nothing, one that is set ahead ends nothing before its
 time, and after the machine's sleep all that has become due is done by the next tick. What Kafka
@@ -224,13 +224,6 @@ async def fetch_session(bench: Bench) -> Fired:
     return is_created
 
 
-async def old_records(bench: Bench) -> Fired:
-    """retention.ms: records that are older go, by their timestamps."""
-    bench.append()
-    log = bench.broker.partition("t", 0).log
-    return lambda: log.log_start_offset == 1
-
-
 async def silent_member(bench: Bench) -> Fired:
     """session.timeout.ms: a member that isn't heard is out."""
     await bench.broker.groups.ensure_topic()
@@ -327,33 +320,6 @@ async def test_after_the_machines_sleep_the_next_tick_does_what_is_due(
         await ticks_until(bench, fired)
 
     await with_bench(tmp_path, test)
-
-
-@pytest.mark.parametrize(
-    ("step_ms", "passed_ms", "goes"),
-    [
-        (BACK_AN_HOUR, DAY_MS, False),
-        (BACK_AN_HOUR, DAY_MS + 2 * HOUR_MS, True),
-        (AHEAD_A_WEEK, HOUR_MS, True),
-        (0, WEEK_MS, True),
-        (0, HOUR_MS, False),
-    ],
-    ids=["back", "back, later", "ahead", "sleep", "nothing"],
-)
-async def test_retention_by_timestamps_follows_the_date(
-    tmp_path: Path, step_ms: int, passed_ms: int, goes: bool
-) -> None:
-    """As in Kafka: timestamps are dates, of clients. A date that is set back deletes nothing
-    early."""
-
-    async def test(bench: Bench) -> None:
-        fired = await old_records(bench)
-        bench.clock.set_date(step_ms)
-        bench.clock.pass_time(passed_ms)
-        await bench.tick()
-        assert fired() is goes
-
-    await with_bench(tmp_path, test, SETTINGS | {"log.retention.ms": str(DAY_MS)})
 
 
 @pytest.mark.parametrize("jump", ["back", "ahead", "sleep"])

@@ -9,6 +9,7 @@ whole test. ``make soak CYCLES=1000`` looks longer.
 """
 
 import gc
+import logging
 import os
 import tracemalloc
 from collections import Counter
@@ -145,7 +146,11 @@ def count_of(*kinds):
 
 @pytest.fixture
 async def soak(tmp_path, mock_clock, monkeypatch):
-    """A broker in which caches are small, and whose time only the test moves."""
+    """A broker in which caches are small, and whose time only the test moves.
+
+    It logs nothing: pytest would keep each line.
+    """
+    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
     for module, name, value in BOUNDS:
         monkeypatch.setattr(module, name, value)
     # The client's, not the broker's: each look-up leaves a name in the interpreter's caches.

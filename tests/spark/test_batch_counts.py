@@ -11,7 +11,7 @@ from kwire.spark.batch_work import Counts
 class Told(NamedTuple):
     """Counts as Spark's Observation tells them."""
 
-    get: dict[str, int]
+    found: dict[str, int]
     is_complete: bool = True
 
     @property
@@ -21,6 +21,10 @@ class Told(NamedTuple):
     def future(self) -> "Told":
         """What is asked whether the counts are there."""
         return self
+
+    def getAsJava(self) -> dict[str, int]:
+        """The counts."""
+        return self.found
 
     def isCompleted(self) -> bool:
         """Whether the counts are there."""

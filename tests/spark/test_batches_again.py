@@ -14,7 +14,7 @@ from kwire.spark.lost import DataLost, LostTable
 from kwire.spark.progress import Progress
 from kwire.spark.settings import SinkSettings, Source
 from kwire.spark.sinks.claims import Claims
-from kwire.spark.sinks.files import _BY_TOPIC, FilesSink, _by_range
+from kwire.spark.sinks.files import _BY_TOPIC, FilesSink, _by_batch, _by_range
 from kwire.spark.storage import LocalStorage
 
 SOURCE = Source("127.0.0.1:1", ("orders",))
@@ -151,3 +151,9 @@ def test_a_file_says_its_place_by_a_number() -> None:
     for number in ("1", "9", "__HIVE_DEFAULT_PARTITION__"):
         with pytest.raises(ValueError, match="hasn't read"):
             _by_range([f"x/__kwire_number={number}/part-0.c000.parquet"], batch)
+
+
+def test_compressed_files_named_by_batch_keep_both_parts_of_their_ending() -> None:
+    """Where Spark has no directories for partitions, the file's count is written another way."""
+    name = "x/part-00001-0f0e1d2c-1111-2222-3333-c12345678901-c000.json.gz"
+    assert _by_batch([name], BATCH)[name] == "batch-q-0000000000-0.json.gz"

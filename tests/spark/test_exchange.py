@@ -200,7 +200,7 @@ def known(first: int, end: int, size_bytes: int = 10, part: int | None = None, t
 
 
 def test_what_is_merged() -> None:
-    """Neighbours below the target; not across gaps, not the newest range, parts together."""
+    """Neighbors below the target; not across gaps, not the newest range, parts together."""
     files = [known(0, 10), known(10, 20), known(25, 30), known(30, 35), known(35, 40)]
     assert merges(files, 100) == [files[0:2], files[2:4]]
     assert merges(files, 15) == []

@@ -1,6 +1,7 @@
 """``kwire pipeline`` without Spark: init, check, status, submit-args, and what runs need."""
 
 import json
+import re
 import shlex
 import sys
 import zipfile
@@ -20,7 +21,7 @@ from kwire.spark.pipeline_file import read_pipeline
 from kwire.spark.progress import Progress
 from kwire.spark.session import CONNECTOR, NoSpark, configuration, jars
 from kwire.spark.settings import DeadLetters, PipelineSettings, SinkSettings, Source
-from kwire.spark.source import connector_options, max_offsets
+from kwire.spark.source import connector_options, consumer_options, max_offsets
 from kwire.spark.storage import LocalStorage
 from kwire.testing import Kafka
 
@@ -75,19 +76,46 @@ def test_check_says_that_the_installed_pyspark_has_no_connector(
         assert bool(told) == bool(said)
 
 
-@pytest.mark.parametrize("action", ["check", "run", "status", "submit-args"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("check", "run", "status", "submit-args", "verify", "compact"),
+        *("expire --older-than 1d", "replay --topic orders", "replay --dead-letters"),
+    ],
+)
 def test_a_wrong_file_is_told_before_spark_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     """Exit code 2, a line for each mistake, and no need for PySpark."""
     assert "pyspark" not in sys.modules
     file = tmp_path / "orders.toml"
     file.write_text('checkpoint = "c"\ntriger = "once"\n[sink]\nkind = "parquet"\n')
-    assert pipeline(action, file) == 2
+    action, *more = command.split()
+    assert pipeline(action, file, *more) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == f"kwire: {file}:1: source.bootstrap_servers: is missing; it has no default"
     assert any(f"{file}:2: triger" in line for line in lines)
     assert "pyspark" not in sys.modules
+
+
+def test_check_names_the_partitions_that_starting_offsets_lack(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: Kafka
+) -> None:
+    """Spark's connector wants an offset for each, and says so only when the pipeline runs."""
+    file = tmp_path / "orders.toml"
+    kafka.topic("orders", partitions=3)
+    pipeline("init", file, "-b", kafka.bootstrap)
+    right = file.read_text(encoding="utf-8")
+    for offsets, code, said in (
+        ('"0" = 5', 1, "beginning, -1: its end), and lacks orders-1, orders-2"),
+        ('"0" = 5, "1" = -2, "2" = -1, "3" = 0', 1, "the cluster has no orders-3"),
+        ('"0" = 5, "1" = -2, "2" = -1', 0, ""),
+    ):
+        starting = f'starting = {{ "orders" = {{ {offsets} }} }}'
+        file.write_text(re.sub("(?m)^starting = .*", starting, right), encoding="utf-8")
+        capsys.readouterr()
+        assert pipeline("check", file) == code
+        assert said in capsys.readouterr().err
 
 
 def test_a_function_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,7 +225,7 @@ def test_the_options_of_the_connector() -> None:
     """Client options get their prefix; a time is a time for all partitions."""
     source = Source("h:1", pattern="a.*", starting="2026-01-31T12:00:00+00:00")
     options = connector_options(source)
-    assert options["subscribePattern"] == "a.*"
+    assert options["subscribePattern"] == r"\A(?:a.*)\z", "the connector looks for a part"
     assert options["startingTimestamp"] == "1769860800000"
     assert (options["failOnDataLoss"], options["includeHeaders"]) == ("false", "true")
     source = Source("h:1", ("a", "b"), client={"fetch.max.bytes": "5"})
@@ -205,6 +233,18 @@ def test_the_options_of_the_connector() -> None:
     assert (options["subscribe"], options["startingOffsets"]) == ("a,b", "earliest")
     assert options["kafka.fetch.max.bytes"] == "5"
     assert options["kafkaConsumer.pollTimeoutMs"] == "60000", "not Spark's two minutes"
+
+
+def test_tasks_wait_for_nothing_where_a_log_ends() -> None:
+    """A fetch that finds nothing comes back at once, and a poll takes what a fetch has brought.
+
+    Client options override both, for a stream as well as for ranges that are read once.
+    """
+    options = connector_options(Source("h:1", ("a",)))
+    assert (options["kafka.fetch.min.bytes"], options["kafka.max.poll.records"]) == ("0", "5000")
+    source = Source("h:1", ("a",), client={"fetch.min.bytes": "1", "max.poll.records": "7"})
+    for options in (connector_options(source), consumer_options(source)):
+        assert (options["kafka.fetch.min.bytes"], options["kafka.max.poll.records"]) == ("1", "7")
 
 
 def test_a_limit_in_bytes_becomes_one_in_offsets() -> None:

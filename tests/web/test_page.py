@@ -240,9 +240,9 @@ def test_every_file_of_the_page_is_in_the_wheel() -> None:
     assert len(there) > 10
 
 
-def _light(colour: str) -> float:
+def _light(color: str) -> float:
     """The relative luminance of ``#rrggbb`` or ``#rgb`` (WCAG 2)."""
-    digits = colour.lstrip("#")
+    digits = color.lstrip("#")
     if len(digits) == 3:
         digits = "".join(digit * 2 for digit in digits)
     parts = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
@@ -258,7 +258,7 @@ def test_texts_stand_out_from_their_ground(scheme: str) -> None:
     css = (Path(page.__file__).parent / "static" / "page.css").read_text(encoding="utf-8")
     light, dark = css.split("@media (prefers-color-scheme: dark)")[:2]
     pairs = re.findall(r"--([a-z-]+): (#[0-9a-f]{3,6});", light if scheme == "light" else dark)
-    colours = dict(pairs)
+    colors = dict(pairs)
     for text, grounds in {
         "text": ("ground", "panel", "hover"),
         "dim": ("ground", "panel", "hover"),
@@ -269,7 +269,7 @@ def test_texts_stand_out_from_their_ground(scheme: str) -> None:
         "warn": ("warn-ground",),
     }.items():
         for ground in grounds:
-            one, other = sorted((_light(colours[text]), _light(colours[ground])))
+            one, other = sorted((_light(colors[text]), _light(colors[ground])))
             contrast = (other + 0.05) / (one + 0.05)
             assert contrast >= 4.5, f"{text} on {ground}: {contrast:.1f}"
 

@@ -51,7 +51,7 @@ def test_times_of_hostile_producers() -> None:
 
 
 def test_ranges_of_partitions() -> None:
-    """Neighbours are one range, and long lists are cut."""
+    """Neighbors are one range, and long lists are cut."""
     assert formats.ranges([3, 1, 2, 7]) == "1-3, 7"
     assert formats.ranges(range(0, 1000, 2)).endswith("… (440 more)")
     assert formats.ranges([]) == ""

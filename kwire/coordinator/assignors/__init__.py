@@ -7,7 +7,7 @@ Rules (of every assignor, and tested as properties):
   assignor gives it again.
 
 ``uniform`` shares all partitions out as evenly as subscriptions allow, and moves as few as it can.
-``range`` gives each member neighbouring partitions of each topic. If topics have the same number of
+``range`` gives each member neighboring partitions of each topic. If topics have the same number of
 partitions and the same subscribers, a member gets the same indexes of all of them, so that they can
 be joined. If racks are known, both prefer partitions with a replica in the member's rack.
 """

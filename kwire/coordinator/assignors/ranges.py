@@ -1,4 +1,4 @@
-"""The ``range`` assignor: neighbouring partitions of each topic.
+"""The ``range`` assignor: neighboring partitions of each topic.
 
 Rules:
 

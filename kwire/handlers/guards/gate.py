@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import PIECE, apart, each, free_in_thread, pieces
+from kwire.handlers.slices import PIECE, apart, each, free_in_slices, pieces
 from kwire.handlers.waiting import Unfinished, Wait, later
 from kwire.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from kwire.protocol.types import ZERO_UUID
@@ -114,8 +114,8 @@ class Gate:
                     count=counts[name],
                 )
             )
-        free_in_thread(counts, work)
-        free_in_thread(found, work)
+        free_in_slices(counts, work)
+        free_in_slices(found, work)
         return found
 
     async def made(
@@ -190,6 +190,8 @@ async def topics_apart(
         name: str | None = None if by_id else topic.name
         return name
 
+    if gate.context.work.spend(UNITS):
+        await later(gate.context.work.next_slice)
     names = await gate.made(name_of, topics, 1)
     wanted = [name for name in names if name is not None]
     allowed = await gate.allowed(operation, ResourceType.TOPIC, wanted, tells_denied=tells_denied)

@@ -14,7 +14,7 @@ from typing import Any
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.handlers.context import NOT_ASKED
 from kwire.handlers.guards.gate import FAILED, Gate
-from kwire.handlers.slices import distinct, free_in_thread, pieces
+from kwire.handlers.slices import distinct, free_in_slices, pieces
 from kwire.handlers.waiting import later
 from kwire.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from kwire.protocol.messages.describe_cluster import (
@@ -99,7 +99,7 @@ async def _visible(
 
     kept, others = await gate.apart(answered, pairs)
     once = {(name, topic.topic_id): (topic, name) for topic, name in others}
-    free_in_thread(once, gate.context.work)
+    free_in_slices(once, gate.context.work)
     return [topic for topic, _ in kept], await gate.made(hidden, list(once.values()))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from kwire.errors import ErrorCode
 from kwire.handlers.guards.gate import FAILED, Gate, topics_apart
+from kwire.handlers.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -41,6 +42,8 @@ COMMIT_BY_ID_SINCE = 10
 FETCH_BY_ID_SINCE = 10
 FETCH_GROUPS_SINCE = 8
 FETCH_ERROR_SINCE = 2
+
+UNITS_PER_GROUP = 10
 
 _TOPIC_FAILED = FAILED[ResourceType.TOPIC]
 
@@ -148,11 +151,21 @@ async def offset_fetch(request: OffsetFetchRequest, gate: Gate) -> OffsetFetchRe
         )
 
     refused = await gate.made(refuse, denied)
-    others = [await _fetchable(group, gate) for group in request.groups]
+    work = gate.context.work
+    others: list[list[OffsetFetchResponseTopics]] = []
+    for group in request.groups:
+        if others and work.spend(UNITS_PER_GROUP):
+            await later(work.next_slice)
+        others.append(await _fetchable(group, gate))
     response: OffsetFetchResponse = await gate.serve(request)
+    last: OffsetFetchResponseGroup | None = None
     for wanted, answer, more in zip(request.groups, response.groups, others, strict=True):
+        if last is not None and work.spend(UNITS_PER_GROUP):
+            await later(work.next_slice)
         if wanted.topics is None:
-            await _leave_out(answer, gate)
+            if answer is not last:  # the same group again has the same answer
+                await _leave_out(answer, gate)
+            last = answer
         elif not answer.error_code:
             answer.topics += more
     response.groups += refused

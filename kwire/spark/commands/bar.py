@@ -1,6 +1,8 @@
 """The progress of a running pipeline on stderr: a bar while a backlog is read, then a summary.
 
-At a terminal rich draws the bar, if it is installed. Otherwise only the summary is printed.
+At a terminal rich draws the bar, if it is installed. Otherwise only the summary is printed. A
+program that prints by a Console of its own while the bar is there gives it to the bar: what two
+Consoles write to one terminal gets mixed up.
 """
 
 import sys
@@ -9,24 +11,27 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from kwire.spark.progress import Status
 
 
 class Bar:
     """Rows, rate and time left, by the offsets that are left to read."""
 
-    def __init__(self, name: str, *, is_on: bool) -> None:
+    def __init__(self, name: str, *, is_on: bool, console: "Console | None" = None) -> None:
         self._name = name
         self._is_on = is_on
+        self._console = console
         self._started_s = time.monotonic()
         self._progress: Any = None
         self._task: Any = None
         self._first: int | None = None
-        self._records = 0
 
     def __enter__(self) -> "Bar":
-        if self._is_on and sys.stderr.isatty():
-            self._progress = _rich_progress()
+        is_terminal = self._console.is_terminal if self._console else sys.stderr.isatty()
+        if self._is_on and is_terminal:
+            self._progress = _rich_progress(self._console)
         if self._progress is not None:
             self._progress.start()
             self._task = self._progress.add_task(self._name, total=None, rows="0", rate="")
@@ -42,8 +47,8 @@ class Bar:
             self._progress.stop()
 
     def show(self, status: "Status") -> None:
-        """Draw how far it is."""
-        if self._progress is None or not status.ends:
+        """Draw how far it is, once that is known: a start at a time is known after a batch."""
+        if self._progress is None or not status.ends or not status.next:
             return
         done = sum(status.next.get(one, 0) for one in status.ends)
         if self._first is None:
@@ -76,7 +81,7 @@ def _rate(status: "Status", started_s: float) -> float:
     return status.records / max(time.monotonic() - started_s, 1e-6)
 
 
-def _rich_progress() -> Any:
+def _rich_progress(console: "Console | None") -> Any:
     """A bar of rich; None without rich."""
     try:
         from rich.console import Console
@@ -88,6 +93,6 @@ def _rich_progress() -> Any:
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}% · {task.fields[rows]} rows · {task.fields[rate]}"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console or Console(stderr=True),
         transient=True,
     )

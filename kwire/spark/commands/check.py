@@ -1,11 +1,15 @@
 """``kwire pipeline check``: say what is wrong with a pipeline's file, without starting Spark."""
 
 import argparse
+import re
 import sys
+from collections.abc import Sequence
 
 from kwire.cli.output import fail, wrong
 from kwire.spark.commands.reading import add_examples, add_file, read_or_tell
 from kwire.spark.settings import PipelineSettings, WrongSetting
+
+_MOST_NAMED = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,8 +57,36 @@ def _missing(settings: PipelineSettings) -> str:
 
     try:
         with BrokerView(settings.source, patience_s=0) as view:
-            found = view.topics(settings.source.topics)
+            wanted: Sequence[str] = settings.source.topics
+            if settings.source.pattern:
+                pattern = re.compile(settings.source.pattern)
+                wanted = view.topics_matching(lambda name: pattern.fullmatch(name) is not None)
+            found = view.topics(wanted)
     except UNREACHABLE as error:
         return f"the cluster at {settings.source.bootstrap_servers} doesn't answer: {error}"
     missing = [one for one in settings.source.topics if one not in found]
-    return f"the cluster has no topic {', '.join(missing)}" if missing else ""
+    if missing:
+        return f"the cluster has no topic {', '.join(missing)}"
+    partitions = {(name, at) for name, (_, count) in found.items() for at in range(count)}
+    return _other_offsets(settings.source.starting, partitions)
+
+
+def _other_offsets(starting: str, partitions: set[tuple[str, int]]) -> str:
+    """What offsets to start from lack, or have too much, for Spark's connector; else empty."""
+    from kwire.spark.checkpoint import offsets_of
+
+    if not starting.lstrip().startswith("{"):
+        return ""
+    named = set(offsets_of(starting))
+    rule = "source.starting needs an offset for each partition (-2: its beginning, -1: its end)"
+    if lacking := sorted(partitions - named):
+        return f"{rule}, and lacks {_listed(lacking)}"
+    if strange := sorted(named - partitions):
+        return f"{rule}, and of no others: the cluster has no {_listed(strange)}"
+    return ""
+
+
+def _listed(partitions: list[tuple[str, int]]) -> str:
+    shown = [f"{topic}-{number}" for topic, number in partitions[:_MOST_NAMED]]
+    more = len(partitions) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

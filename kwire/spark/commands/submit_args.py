@@ -1,7 +1,8 @@
 """``kwire pipeline submit-args``: print what spark-submit needs to run a pipeline on a cluster.
 
-Everybody on a machine sees the arguments of its programs. So passwords and keys among ``[spark]``
-aren't among them: the driver reads them from the pipeline's file, as all of ``[spark]``.
+Every user of a machine can see the arguments of the programs that run there. So this command leaves
+out the settings of ``[spark]`` that hold passwords or keys. The driver reads all settings of
+``[spark]`` from the pipeline's file, and so these too.
 """
 
 import argparse
@@ -60,9 +61,9 @@ def run(options: argparse.Namespace) -> int:
     print(shlex.join(arguments))
     if secret:
         print(
-            f"kwire: secret, so the driver takes them from {options.file}, not spark-submit:"
-            f" {', '.join(sorted(secret))}; if spark-submit needs them itself, give it a file with"
-            " --properties-file",
+            f"kwire: these settings are secret and left out; the driver reads them from"
+            f" {options.file}: {', '.join(sorted(secret))}. If spark-submit itself needs them,"
+            " write them into a file and add --properties-file FILE",
             file=sys.stderr,
         )
     return 0

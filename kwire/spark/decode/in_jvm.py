@@ -8,7 +8,10 @@ Rules:
   expression depend on the partition's number.
 - A JSON value is parsed as ``{"r": VALUE}``: Spark ignores what follows a complete object, and so
   would accept ``{"a":1}{"a":2}``. Within another object it is an error.
-- Why a value is wrong is asked only of those that are.
+- Why a value is wrong is asked only of those that are. Where no reasons are wanted, what is no text
+  is parsed as ``_NO_JSON``: Spark copies what is needed of each record after ``from_json``, and so
+  the value isn't.
+- ``from_json`` gets a column (``_TEXT``). Spark generates no code for it, nor for what is within.
 """
 
 import json
@@ -16,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark import rows
+from kwire.spark.columns import columns
 from kwire.spark.decode.options import Options
 from kwire.spark.decode.spark_types import SparkType, field, kind_of, loosened, struct, text_of
 from kwire.spark.decode.undecodable import VALUE
@@ -24,8 +28,17 @@ from kwire.spark.decode.wire_format import HEADER_BYTES
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    _Steps = tuple[tuple[Column, ...], ...]
+    """What is selected, one after the other."""
+
 _PARSED = "_kwire_parsed"
 _CORRUPT = "_kwire_corrupt"
+_TEXT = "_kwire_text"
+_NO_JSON = "!"
+_KEPT = (
+    *(rows.TOPIC, rows.PARTITION, rows.OFFSET, rows.TIMESTAMP),
+    *(rows.KEY, rows.VALUE, rows.HEADERS, rows.TOMBSTONE),
+)
 _MAX_NAMED_COLUMNS = 100
 """Of wider tables the error doesn't name the column that doesn't fit."""
 
@@ -39,14 +52,14 @@ def decode_json(
     """
     parser = tuple(_parser_options(options).items())
     has_header = options.registry is not None
-    return _with_row(records, *_json_columns(json.dumps(of), has_header, has_reasons, parser))
+    return _in_steps(records, _json_steps(json.dumps(of), has_header, has_reasons, parser))
 
 
 @lru_cache(maxsize=8)
-def _json_columns(
+def _json_steps(
     of_text: str, has_header: bool, has_reasons: bool, parser: tuple[tuple[str, str], ...]
-) -> "tuple[Column, Column, Column]":
-    """The parsed value, what is wrong with it, and its row.
+) -> "_Steps":
+    """The steps to the parsed value, what is wrong with it, and its row.
 
     Every part of an expression is a call into Spark's JVM: hundreds for a schema. They are made
     once, not for each batch.
@@ -59,20 +72,27 @@ def _json_columns(
     text = body.cast("string")
     wrapped = f.concat(f.lit('{"r":'), text, f.lit("}"))
     whole = struct([field("r", loosened(of)), field(_CORRUPT, "string")])
-    parsed = f.from_json(_once(wrapped), _spark_type(whole), dict(parser))
-    row = f.col(f"{_PARSED}.r")
-    error = (
-        f.when(_no_header(value), f.lit(f"{VALUE}it doesn't begin with a schema id"))
-        if has_header
-        else f.when(f.lit(False), f.lit(None).cast("string"))
-    )
-    unfit = _json_error(wrapped, row, of) if has_reasons else f.lit(f"{VALUE}it doesn't fit")
-    error = (
-        error.when(~f.is_valid_utf8(text), f.lit(f"{VALUE}it isn't UTF-8"))
-        .when(f.col(f"{_PARSED}.{_CORRUPT}").isNotNull(), unfit)
-        .when(row.isNull(), f.lit(f"{VALUE}it is null, not an object"))
-    )
-    return parsed, _also_missing(error, row, of), row
+    row, corrupt = f.col(f"{_PARSED}.r"), f.col(f"{_PARSED}.{_CORRUPT}")
+    if has_reasons:
+        error = (
+            f.when(_no_header(value), f.lit(f"{VALUE}it doesn't begin with a schema id"))
+            if has_header
+            else f.when(f.lit(False), f.lit(None).cast("string"))
+        )
+        error = (
+            error.when(~f.is_valid_utf8(text), f.lit(f"{VALUE}it isn't UTF-8"))
+            .when(corrupt.isNotNull(), _json_error(wrapped, row, of))
+            .when(row.isNull(), f.lit(f"{VALUE}it is null, not an object"))
+        )
+        given = wrapped
+    else:
+        is_text = f.is_valid_utf8(text)
+        is_text = ~_no_header(value) & is_text if has_header else is_text
+        given = f.when(is_text, wrapped).otherwise(f.lit(_NO_JSON))
+        error = f.when(corrupt.isNotNull() | row.isNull(), f.lit(f"{VALUE}it doesn't fit"))
+    parsed = f.from_json(_once(f.col(_TEXT)), _spark_type(whole), dict(parser))
+    found = _steps(parsed, _also_missing(error, row, of), row)
+    return ((*columns(*_KEPT, rows.ERROR), _once(given).alias(_TEXT)), *found)
 
 
 def decode_csv(records: "DataFrame", of: dict[str, Any], options: Options) -> "DataFrame":
@@ -100,8 +120,8 @@ def decode_csv(records: "DataFrame", of: dict[str, Any], options: Options) -> "D
         .when(f.col(f"{_PARSED}.{_CORRUPT}").isNotNull(), wrong)
     )
     row = f.col(_PARSED)
-    columns = [row[one["name"]].alias(one["name"]) for one in of["fields"]]
-    return _with_row(records, parsed, _also_missing(error, row, of), f.struct(*columns))
+    found = f.struct(*(row[one["name"]].alias(one["name"]) for one in of["fields"]))
+    return _with_row(records, parsed, _also_missing(error, row, of), found)
 
 
 def decode_text(records: "DataFrame", options: Options) -> "DataFrame":
@@ -133,18 +153,27 @@ def loosened_fields(of: dict[str, Any]) -> list[dict[str, Any]]:
 def _with_row(
     records: "DataFrame", parsed: "Column", error: "Column", row: "Column"
 ) -> "DataFrame":
+    return _in_steps(records, _steps(parsed, error, row))
+
+
+def _steps(parsed: "Column", error: "Column", row: "Column") -> "_Steps":
     """Parse, then say what is wrong, then make the row of what isn't."""
     from pyspark.sql import functions as f
 
-    columns = [f.col(one) for one in records.columns if one != rows.ERROR]
-    known = f.col(rows.ERROR)
-    checked = f.when(known.isNotNull(), known).when(~f.col(rows.TOMBSTONE), error)
-    good = f.col(rows.ERROR).isNull() & ~f.col(rows.TOMBSTONE)
+    kept = columns(*_KEPT)
+    known, tombstone = f.col(rows.ERROR), f.col(rows.TOMBSTONE)
+    checked = f.when(known.isNotNull(), known).when(~tombstone, error)
     return (
-        records.withColumn(_PARSED, parsed)
-        .select(*columns, f.col(_PARSED), _once(checked).alias(rows.ERROR))
-        .select(*columns, rows.ERROR, f.when(good, row).alias(rows.ROW))
+        (*kept, known, parsed.alias(_PARSED)),
+        (*kept, f.col(_PARSED), _once(checked).alias(rows.ERROR)),
+        (*kept, known, f.when(known.isNull() & ~tombstone, row).alias(rows.ROW)),
     )
+
+
+def _in_steps(records: "DataFrame", steps: "_Steps") -> "DataFrame":
+    for one in steps:
+        records = records.select(*one)
+    return records
 
 
 def _once(of: "Column") -> "Column":
@@ -239,8 +268,8 @@ def _spark_type(of: dict[str, Any]) -> Any:
 
 
 def _ddl(of: dict[str, Any]) -> str:
-    columns = []
+    found = []
     for one in of["fields"]:
         name = one["name"].replace("`", "``")
-        columns.append(f"`{name}` {text_of(one['type'])}")
-    return ", ".join(columns)
+        found.append(f"`{name}` {text_of(one['type'])}")
+    return ", ".join(found)

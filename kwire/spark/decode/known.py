@@ -1,5 +1,6 @@
 """Records to rows, once the columns or the plan of their format are known."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark import rows
@@ -8,7 +9,7 @@ from kwire.spark.decode.options import Options
 from kwire.spark.decode.undecodable import KEY
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _HEADERS = "array<struct<key: string, value: binary>>"
 
@@ -44,15 +45,21 @@ def decode_as(
 
 def _without_row(records: "DataFrame", options: Options) -> "DataFrame":
     """The columns of ``rows`` but ROW; ERROR is what is wrong with the key."""
+    return records.select(*_columns(options.key == "text", "headers" in records.columns))
+
+
+@lru_cache(maxsize=4)
+def _columns(is_text: bool, has_headers: bool) -> "tuple[Column, ...]":
+    """What ``_without_row`` selects; made once, as ``kwire.spark.columns`` says."""
     from pyspark.sql import functions as f
 
     key, error = f.col("key"), f.lit(None).cast("string")
-    if options.key == "text":
+    if is_text:
         key = key.cast("string")
         error = f.when(~f.is_valid_utf8(key), f.lit(f"{KEY}it isn't UTF-8"))
         key = f.when(f.is_valid_utf8(key), key)
-    headers = f.col("headers") if "headers" in records.columns else f.lit(None).cast(_HEADERS)
-    return records.select(
+    headers = f.col("headers") if has_headers else f.lit(None).cast(_HEADERS)
+    return (
         f.col("topic").alias(rows.TOPIC),
         f.col("partition").alias(rows.PARTITION),
         f.col("offset").alias(rows.OFFSET),

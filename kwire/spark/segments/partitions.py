@@ -74,8 +74,12 @@ def partition_at(directory: Path) -> Partition | None:
     return Partition(topic, int(number), directory, uuid_to_str(topic_id) if topic_id else "")
 
 
-def find_partitions(options: Options) -> list[Partition]:
-    """The partitions that the options choose; raises WrongSetting if there are none."""
+def find_partitions(options: Options, *, may_lack: bool = False) -> list[Partition]:
+    """The partitions that the options choose.
+
+    WrongSetting if there are none, or none of a topic that is named. A stream that has read them
+    before ``may_lack`` them: then it is WrongSetting only without the directory itself.
+    """
     path = Path(options.path.removeprefix("file://")).absolute()
     if not path.is_dir():
         raise WrongSetting("path", options.path, "a directory that exists")
@@ -87,6 +91,8 @@ def find_partitions(options: Options) -> list[Partition]:
             part for child in path.iterdir() if child.is_dir() and (part := partition_at(child))
         ]
     found = sorted(part for part in found if _is_chosen(part, options))
+    if may_lack:
+        return found
     missing = set(options.topics) - {part.topic for part in found}
     if missing:
         raise WrongSetting("topics", ",".join(sorted(missing)), f"topics below {path}")

@@ -8,8 +8,9 @@ Rules:
 
 - A partition that isn't in the offset yet starts at its log start offset.
 - Offsets never go back, also when a checkpoint of high watermarks does.
-- A topic that was created again has another id, which raises OtherTopic; a topic that is gone, or
-  whose records were deleted before they were read, raises LostRecords.
+- A topic that was created again has another id, which raises OtherTopic; a topic or partition that
+  is gone, or whose records were deleted before they were read, raises LostRecords. The last two
+  don't with ``failOnDataLoss=false``; the place of what is gone is kept, should it come back.
 - ``maxRecordsPerTrigger`` counts offsets and ``maxBytesPerTrigger`` bytes of segments. Each
   partition gets a share in proportion to what it has, and at least one offset or batch.
 """
@@ -31,6 +32,8 @@ from kwire.spark.segments.planning import Task, offset_at, tasks
 
 Progress: TypeAlias = dict[str, Any]
 
+_NOTHING: Progress = {"offsets": {}}
+
 
 class Follower:
     """Follows the partitions that the options choose."""
@@ -42,7 +45,7 @@ class Follower:
     def initial(self) -> Progress:
         """Where a new stream starts."""
         found = {}
-        for part, high in self._ends().items():
+        for part, high in self._ends(find_partitions(self._options)).items():
             low = log_start_offset(part)
             if self._options.starting_timestamp is not None:
                 time = self._options.starting_timestamp
@@ -64,10 +67,9 @@ class Follower:
 
         With ``target`` the batch doesn't go beyond it.
         """
-        self._partitions(start)
         firsts: dict[Partition, int] = {}
         ends: dict[Partition, int] = {}
-        for part, end in self._ends().items():
+        for part, end in self._ends(self._there(start)).items():
             firsts[part] = self._offset(start, part)
             if target is not None:
                 end = min(end, _target(target, part, firsts[part]))
@@ -80,15 +82,13 @@ class Follower:
             sizes = {part: _bytes_between(part, firsts[part], end) for part, end in ends.items()}
             for part, share in _shares(sizes, max_bytes).items():
                 ends[part] = _end_by_bytes(part, firsts[part], ends[part], share)
-        return _progress(ends) | {
-            topic: entry for topic, entry in start.items() if topic not in {p.topic for p in ends}
-        }
+        return _with_gone(_progress(ends), start)
 
     def tasks(self, start: Progress, end: Progress) -> list[Task]:
         """The tasks of the batch between two places."""
         covered = {}
-        for part in self._partitions(end):
-            if str(part.number) not in end[part.topic]["offsets"]:
+        for part in self._there(end):
+            if str(part.number) not in end.get(part.topic, _NOTHING)["offsets"]:
                 continue
             first, stop = self._offset(start, part), self._offset(end, part)
             low = log_start_offset(part)
@@ -100,9 +100,9 @@ class Follower:
             covered[part] = OffsetRange(part.topic, part.number, max(first, low), stop)
         return tasks(covered, self._options)
 
-    def _partitions(self, progress: Progress) -> list[Partition]:
+    def _there(self, progress: Progress) -> list[Partition]:
         """The partitions of now; LostRecords if one of ``progress`` isn't there any more."""
-        found = find_partitions(self._options)
+        found = find_partitions(self._options, may_lack=True)
         there = {(part.topic, str(part.number)) for part in found}
         for topic, entry in progress.items():
             gone = [number for number in entry["offsets"] if (topic, number) not in there]
@@ -111,7 +111,7 @@ class Follower:
                     f"{self._options.path} has no partition {gone[0]} of the topic {topic} any"
                     " more, from which the stream reads; failOnDataLoss=false goes on without it"
                 )
-        return [part for part in found if part.topic in progress]
+        return found
 
     def _offset(self, progress: Progress, part: Partition) -> int:
         entry = progress.get(part.topic)
@@ -121,9 +121,8 @@ class Follower:
         offset = entry["offsets"].get(str(part.number))
         return log_start_offset(part) if offset is None else int(offset)
 
-    def _ends(self) -> dict[Partition, int]:
+    def _ends(self, found: list[Partition]) -> dict[Partition, int]:
         """The offset up to which each partition may be read now."""
-        found = find_partitions(self._options)
         marks = high_watermarks(found, ignored=self._options.ignores_high_watermark)
         if self._options.is_committed:
             for part, mark in marks.items():
@@ -145,6 +144,15 @@ def _progress(offsets: dict[Partition, int]) -> Progress:
         entry = found.setdefault(part.topic, {"id": part.topic_id, "offsets": {}})
         entry["offsets"][str(part.number)] = offset
     return found
+
+
+def _with_gone(found: Progress, start: Progress) -> Progress:
+    """The offsets with the topics and partitions that only ``start`` has."""
+    whole = dict(found)
+    for topic, entry in start.items():
+        now: Progress = found[topic] if topic in found else entry  # noqa: SIM401
+        whole[topic] = now | {"offsets": {**entry["offsets"], **now["offsets"]}}
+    return whole
 
 
 def _shares(sizes: dict[Partition, int], limit: int) -> dict[Partition, int]:

@@ -30,10 +30,12 @@ What that promises:
 import re
 import uuid
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch, OffsetRange
+from kwire.spark.columns import column, columns
 from kwire.spark.file_names import FileName, directory_of, is_hidden, parse
 from kwire.spark.setting_checks import near
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
@@ -64,7 +66,8 @@ _BY_PARTITION = "__kwire_partition"
 _BY_NUMBER = "__kwire_number"
 _NUMBER = re.compile(rf"{_BY_NUMBER}=(?P<number>\d+)/")
 _PLACE = re.compile(rf"{_BY_TOPIC}=(?P<topic>[^/]+)/{_BY_PARTITION}=(?P<partition>\d+)/")
-_SUFFIX = re.compile(r"\.c\d+\.(?P<suffix>.+)$")
+_SUFFIX = re.compile(r"[.-]c\d{3,6}\.(?P<suffix>.+)$")
+"""The end of Spark's names: ``.c000.json.gz`` in directories of partitions, ``-c000`` without."""
 _MOST_OPEN_FILES = "64"
 """Files that a task writes at the same time; with more it sorts its rows first."""
 
@@ -101,9 +104,7 @@ class FilesSink:
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Write a batch's rows exactly once; a transform may have changed where they are from."""
-        from pyspark.sql import functions as f
-
-        named = {_BY_TOPIC: f.col(names.TOPIC), _BY_PARTITION: f.col(names.PARTITION)}
+        named = {_BY_TOPIC: column(names.TOPIC), _BY_PARTITION: column(names.PARTITION)}
         self.write_prepared(self._columns(rows, named), batch)
 
     def write_prepared(self, rows: "DataFrame", batch: Batch) -> None:
@@ -131,30 +132,23 @@ class FilesSink:
 
         By a number Spark finds a row's file in half the time that a topic's name takes it.
         """
-        from pyspark.sql import functions as f
-
-        first = _first_numbers(batch)
-        found = f.lit(None).cast("int")
-        for topic, number in first.items():
-            found = f.when(f.col(names.TOPIC) == topic, f.lit(number)).otherwise(found)
-        only = f.lit(0) if len(first) == 1 else found
-        return self._columns(rows, {_BY_NUMBER: f.col(names.PARTITION) + only})
+        number = _number(tuple(_first_numbers(batch).items()))
+        return self._columns(rows, {_BY_NUMBER: number})
 
     def _columns(self, rows: "DataFrame", by: "dict[str, Column]") -> "DataFrame":
         """The columns of the files, then those that name the directories, where rows have them."""
-        from pyspark.sql import functions as f
-
         wanted = {f"_{name}" for name in self._settings.metadata}
-        own = [one for one in rows.columns if one not in names.METADATA or one in wanted]
-        columns = [f.col(f"`{one}`") for one in own]
-        if {names.TOPIC, names.PARTITION} <= set(rows.columns):
+        given = rows.columns
+        own = [one for one in given if one not in names.METADATA or one in wanted]
+        found = columns(*(f"`{one}`" for one in own))
+        if {names.TOPIC, names.PARTITION} <= set(given):
             if hidden := {"topic", "partition"} & {one.lower() for one in own}:
                 raise ValueError(
                     f"a column is called {hidden.pop()}, which the files' directories are called "
                     "too: rename it in a transform"
                 )
-            columns += [column.alias(name) for name, column in by.items()]
-        return rows.select(*columns)
+            found += [one.alias(name) for name, one in by.items()]
+        return rows.select(*found)
 
     def _write_aside(self, rows: "DataFrame", aside: str, is_by_range: bool) -> None:
         writer = rows.write.format(self._settings.kind)
@@ -259,6 +253,17 @@ class FilesSink:
             INCARNATION: f.when(incarnation != "", incarnation.cast("int")),
         }
         yield from held_in(self._read(spark).withColumns(place))
+
+
+@lru_cache(maxsize=8)
+def _number(first: tuple[tuple[str, int], ...]) -> "Column":
+    """The number of a row's topic partition, from those of each topic's partition 0."""
+    from pyspark.sql import functions as f
+
+    found = f.lit(None).cast("int")
+    for topic, number in first:
+        found = f.when(f.col(names.TOPIC) == topic, f.lit(number)).otherwise(found)
+    return f.col(names.PARTITION) + (f.lit(0) if len(first) == 1 else found)
 
 
 def _no_range(url: str, is_of_batch: bool) -> str:

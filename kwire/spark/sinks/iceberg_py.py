@@ -8,7 +8,8 @@ names the query's newest batch. It stays when snapshots expire. Of two drivers t
 same time, one gets an error (CommitFailedException).
 
 Options: ``table``, a name such as ``sales.orders``; ``catalog``, a table with the properties of
-pyiceberg's catalog (``type``, ``uri``, ``warehouse``, …); ``max_rows`` (1,000,000).
+pyiceberg's catalog (``type``, ``uri``, ``warehouse``, …) and its ``name`` (kwire), by which a
+catalog in an SQL database tells its tables from those of others; ``max_rows`` (1,000,000).
 """
 
 from collections.abc import Iterator
@@ -71,7 +72,8 @@ class PyIcebergSink:
     def _catalog(self) -> Any:
         from pyiceberg.catalog import load_catalog
 
-        return load_catalog("kwire", **self._settings.options["catalog"])
+        properties = {"name": "kwire", **self._settings.options["catalog"]}
+        return load_catalog(str(properties.pop("name")), **properties)
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
         """What the table holds; OffsetsUnknown if a transform drops the offsets."""

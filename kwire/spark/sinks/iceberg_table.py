@@ -37,7 +37,7 @@ NOT_BY_APPENDS = {
 }
 """Upkeep of a table that is only appended to doesn't fail because rows were appended meanwhile."""
 
-LABELLING = threading.Lock()
+LABELING = threading.Lock()
 """Held while Iceberg puts a label on every snapshot that this process commits."""
 
 PARTITION_COLUMN = "_topic_partition"
@@ -165,17 +165,17 @@ def named_for_iceberg(rows: "DataFrame") -> "DataFrame":
 
 
 @contextmanager
-def labelled(spark: "SparkSession", batch: Batch) -> Iterator[None]:
+def labeled(spark: "SparkSession", batch: Batch) -> Iterator[None]:
     """Name a batch in the summary of a snapshot that SQL commits within the block.
 
     SQL has no options for that in Iceberg 1.10, but Iceberg's EnvironmentContext goes into every
     summary that the process commits. So nothing else may commit to the table meanwhile from this
-    process: upkeep in the same process waits for LABELLING. A label in another table does no harm.
+    process: upkeep in the same process waits for LABELING. A label in another table does no harm.
     """
     jvm: Any = spark._jvm
     context = jvm.org.apache.iceberg.EnvironmentContext
     name = f"{BATCH_OF}{batch.query_id}"
-    with LABELLING:
+    with LABELING:
         context.put(name, str(batch.batch_id))
         try:
             yield

@@ -4,6 +4,7 @@ Rows come sorted by topic, partition and offset, so the rows of a source partiti
 other. See ``topic`` for why this writes each row once.
 """
 
+import time
 from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kwire.spark.rows import PARTITION, TOPIC
 
 if TYPE_CHECKING:
-    from confluent_kafka import Producer
+    from confluent_kafka import Consumer, Producer, TopicPartition
 
 TIMEOUT_S = 60.0
 TRANSACTION_TIMEOUT_MS = 900_000
 """The most that brokers allow by default (transaction.max.timeout.ms)."""
+ASK_AGAIN_S = 0.1
+"""The pause before the group's offset is asked for again."""
 
 
 class Job(NamedTuple):
@@ -61,8 +64,7 @@ def _send_partition(job: Job, topic: str, partition: int, rows: Iterator[dict[st
     producer.init_transactions(TIMEOUT_S)
     consumer = Consumer({**job.client, "group.id": identity, "enable.auto.commit": False})
     try:
-        [done] = consumer.committed([place], TIMEOUT_S)
-        if done.offset >= end:
+        if committed_offset(consumer, place) >= end:
             for _ in rows:
                 pass
             return 0
@@ -80,6 +82,33 @@ def _send_partition(job: Job, topic: str, partition: int, rows: Iterator[dict[st
         return sent
     finally:
         consumer.close()
+
+
+def committed_offset(consumer: "Consumer", place: "TopicPartition") -> int:
+    """A group's offset of a partition, negative if there is none; KafkaException after a minute.
+
+    A group's coordinator may be moving, or reading what it has to know: Apache Kafka creates
+    ``__consumer_offsets`` for the first group of all. librdkafka asks only once.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    passing = {
+        *(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE),
+        *(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.UNSTABLE_OFFSET_COMMIT),
+        *(KafkaError._TRANSPORT, KafkaError._WAIT_COORD),
+    }
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            [found] = consumer.committed([place], TIMEOUT_S)
+            if found.error is None:
+                return int(found.offset)
+            error = found.error
+        except KafkaException as raised:
+            error = raised.args[0]
+        if error.code() not in passing or time.monotonic() >= deadline_s:
+            raise KafkaException(error)
+        time.sleep(ASK_AGAIN_S)
 
 
 def _produce(producer: "Producer", topic: str, rows: Iterator[dict[str, Any]]) -> int:

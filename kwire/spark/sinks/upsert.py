@@ -40,7 +40,7 @@ from kwire.spark.sinks.iceberg_table import (
     IcebergTable,
     additions,
     fitted,
-    labelled,
+    labeled,
     named_for_iceberg,
 )
 from kwire.spark.sinks.table_rows import (
@@ -202,7 +202,7 @@ class UpsertSink:
             return
         schema = spark.table(table.name).schema
         self._show(newest, schema)
-        with labelled(spark, batch):
+        with labeled(spark, batch):
             spark.sql(self._merge(table.name, schema.names))
 
     def _merge(self, target: str, columns: Sequence[str]) -> str:

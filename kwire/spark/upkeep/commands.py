@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from kwire.cli.output import fail
 from kwire.cli.tables import show
+from kwire.spark.commands.reading import add_file, read_or_tell
 from kwire.spark.java import NoJava
-from kwire.spark.pipeline_file import read_pipeline
 from kwire.spark.query import told
 from kwire.spark.session import NoSpark, open_session
 from kwire.spark.settings import PipelineSettings
@@ -27,13 +27,8 @@ COLUMNS = {"files_before": "FILES BEFORE", "files_after": "FILES AFTER", "rows":
 
 def add_common(parser: argparse.ArgumentParser) -> None:
     """The pipeline's file, and ``--json``."""
-    parser.add_argument("file", metavar="FILE", help="the pipeline's TOML file")
+    add_file(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-
-
-def settings_of(options: argparse.Namespace) -> PipelineSettings:
-    """The settings of the pipeline's file; ValueError for a wrong one."""
-    return read_pipeline(options.file)
 
 
 def session_of(settings: PipelineSettings) -> "SparkSession":
@@ -70,13 +65,19 @@ def one_line(error: Exception) -> str:
     return str(error) if is_ours else told(error)
 
 
-def report(work: Callable[[], Done], *, as_json: bool) -> int:
-    """Do the work and show what was done; the exit code. Errors of operating are one line."""
+def report(options: argparse.Namespace, work: Callable[[PipelineSettings], Done]) -> int:
+    """Do the work of a pipeline and show what was done; the exit code, 2 for a wrong file.
+
+    Errors of operating are one line.
+    """
+    settings = read_or_tell(options.file)
+    if settings is None:
+        return 2
     try:
-        done = work()
+        done = work(settings)
     except Exception as error:
         if is_bug(error):
             raise
         return fail(one_line(error))
-    show([asdict(done)], COLUMNS, as_json=as_json)
+    show([asdict(done)], COLUMNS, as_json=options.json)
     return 0

@@ -201,7 +201,7 @@ def range_key(name: FileName) -> tuple[str, int, int, int, int]:
 def merges(
     files: Iterable[Known], target_bytes: int, newest: Collection[OffsetRange] = ()
 ) -> list[list[Known]]:
-    """Which files become one: neighbours of a partition, as long as they stay below the target.
+    """Which files become one: neighbors of a partition, as long as they stay below the target.
 
     Those of the newest batch don't.
     """

@@ -17,7 +17,7 @@ from kwire.spark.batch import OffsetRange
 from kwire.spark.rows import OFFSET, TOPIC
 from kwire.spark.settings import SinkSettings
 from kwire.spark.sinks.iceberg_table import (
-    LABELLING,
+    LABELING,
     PARTITION_COLUMN,
     IcebergTable,
     fitted,
@@ -58,7 +58,7 @@ class Upkeep:
         before = self._count(spark)
         action = self._actions(spark).rewriteDataFiles(self._loaded(spark))
         action = action.option("target-file-size-bytes", str(target_bytes))
-        with LABELLING:
+        with LABELING:
             retried(action.option("min-input-files", "2").binPack().execute)
         return Done(files_before=before, files_after=self._count(spark))
 
@@ -69,7 +69,7 @@ class Upkeep:
         before = self._count(spark)
         condition = of_cutoff(cutoff, self._settings, self._columns(spark))
         rows = spark.table(self._name).where(condition).count()
-        with LABELLING:
+        with LABELING:
             retried(lambda: spark.sql(f"DELETE FROM {self._name} WHERE {condition}"))
         until = datetime.now(UTC) - timedelta(seconds=keep_s)
         action = self._actions(spark).expireSnapshots(self._loaded(spark)).retainLast(1)
@@ -99,7 +99,7 @@ class Upkeep:
         session = rows.sparkSession
         found = fitted(wanted, spark.table(self._name).schema)
         found.createOrReplaceTempView(_VIEW)
-        with LABELLING:
+        with LABELING:
             gone = of_ranges(ranges, replace(columns, table="t."))
             merge = self._merge(found.columns, gone)
             retried(lambda: session.sql(merge))

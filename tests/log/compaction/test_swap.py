@@ -8,6 +8,7 @@ import pytest
 from kwire.errors import KafkaError
 from kwire.log.compaction.cleaner import Cleaner
 from kwire.log.compaction.local import run_clean
+from kwire.log.compaction.swap import are_in_log
 from kwire.log.compaction.throttle import Throttle
 from kwire.log.producer_snapshot import to_snapshot
 from kwire.log.truncation import truncate_log
@@ -197,6 +198,16 @@ def test_segments_that_retention_took_meanwhile_are_no_trouble(compaction):
     assert all(c.manager.swap(clean, group, c.now_ms) for group in groups)
     assert not list(c.tools.directory.glob("*.cleaned"))
     assert c.contents() == [row for row in WANTED if row[0] >= end]
+
+
+def test_segments_of_which_the_first_is_gone_are_not_in_a_log(compaction):
+    """Though the last of them still is."""
+    c = compaction(segment_bytes=500)
+    fill(c)
+    segments = c.log.segments[:3]
+    assert are_in_log(c.log, segments)
+    c.log.doomed.append((0, c.log.segments.pop(0).delete_later()))
+    assert not are_in_log(c.log, segments)
 
 
 @pytest.mark.parametrize("fail_at", range(25))

@@ -4,7 +4,14 @@ import logging
 
 import pytest
 
-from kwire.security.denials import MOST_CLIENTS, MOST_LINES, OTHERS, WINDOW_S, Denials
+from kwire.security.audit_limits import (
+    MOST_CLIENTS,
+    MOST_LINES,
+    MOST_PER_SECOND,
+    OTHERS,
+    WINDOW_S,
+    AuditLimits,
+)
 
 
 class Time:
@@ -30,7 +37,7 @@ def audited(caplog):
 
 def test_a_client_has_only_so_many_lines(time, caplog):
     """What it is denied beyond that is one line, when its time is over."""
-    denials = Denials(time)
+    denials = AuditLimits("denials", now_s=time)
     lines = [denials.has_line("User:eve", "10.0.0.9") for _ in range(MOST_LINES + 7)]
     assert lines == [True] * MOST_LINES + [False] * 7
     denials.tell()
@@ -45,9 +52,23 @@ def test_a_client_has_only_so_many_lines(time, caplog):
     assert denials.has_line("User:eve", "10.0.0.9")
 
 
+def test_all_clients_together_have_only_so_many_lines(time, caplog):
+    """What is left out of a second is told, although each client is within its own limit."""
+    denials = AuditLimits("denials", now_s=time)
+    clients = [f"User:u{n % 50}" for n in range(MOST_PER_SECOND + 300)]
+    lines = [denials.has_line(name, "10.0.0.9") for name in clients]
+    assert sum(lines) == MOST_PER_SECOND
+    time.now_s += 1
+    denials.tell()
+    [record] = caplog.records
+    assert record.getMessage() == ("300 more denials within a second, beyond 200 of all principals")
+    assert record.fields == {"left_out": 300}
+    assert denials.has_line("User:u1", "10.0.0.9")
+
+
 def test_a_flood_takes_no_line_from_another_client(time):
     """Each principal at each address has lines of its own."""
-    denials = Denials(time)
+    denials = AuditLimits("denials", now_s=time)
     for _ in range(10 * MOST_LINES):
         denials.has_line("User:eve", "10.0.0.9")
     assert denials.has_line("User:eve", "10.0.0.1")
@@ -56,7 +77,7 @@ def test_a_flood_takes_no_line_from_another_client(time):
 
 def test_who_stays_within_the_limit_is_told_of_nothing(time, caplog):
     """The next seconds begin at zero."""
-    denials = Denials(time)
+    denials = AuditLimits("denials", now_s=time)
     for _ in range(3):
         assert all(denials.has_line("User:eve", "h") for _ in range(MOST_LINES))
         time.now_s += WINDOW_S
@@ -66,9 +87,13 @@ def test_who_stays_within_the_limit_is_told_of_nothing(time, caplog):
 
 def test_clients_beyond_a_number_share_their_lines(time, caplog):
     """A client with many addresses doesn't fill the log or the memory."""
-    denials = Denials(time)
-    lines = [denials.has_line("User:eve", f"host-{n}") for n in range(3 * MOST_CLIENTS)]
-    assert sum(lines) == MOST_CLIENTS + MOST_LINES
+    denials = AuditLimits("denials", now_s=time)
+    lines = 0
+    for n in range(MOST_CLIENTS + 8 * MOST_LINES):  # just less than a second's limit, for 9.5 s
+        time.now_s += 1 / (MOST_PER_SECOND - 10)
+        lines += denials.has_line("User:eve", f"host-{n}")
+    assert lines == MOST_CLIENTS + MOST_LINES
+    caplog.clear()
     time.now_s += WINDOW_S
     denials.tell()
     [record] = caplog.records

@@ -1,0 +1,61 @@
+"""Refuses dynamic configs of this broker with which one of its listeners couldn't go on.
+
+Other brokers can't be asked: their files are theirs. Such a broker keeps its old keys, and its log
+says why (``kwire.security.own_keys``).
+"""
+
+from collections.abc import Sequence
+
+from kwire.broker.broker import Broker
+from kwire.config.settings import ConfigError
+from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.changes import Change, ConfigChanged
+from kwire.metadata.image import ConfigResourceType, MetadataImage
+
+_PREFIX, _SSL = "listener.name.", "ssl."
+
+
+def checked(changes: list[Change], image: MetadataImage, broker: Broker) -> list[Change]:
+    """The changes of one resource's configs; KafkaError (INVALID_REQUEST)."""
+    listeners = _listeners(changes, str(broker.node_id))
+    if not listeners:
+        return changes
+    before = dict(image.config(ConfigResourceType.BROKER, str(broker.node_id)))
+    after = dict(before)
+    for change in changes:
+        assert isinstance(change, ConfigChanged)
+        if change.value is None:
+            after.pop(change.name, None)
+        else:
+            after[change.name] = change.value
+    from kwire.security.key_changes import check_change
+
+    for name in sorted(listeners & set(broker.config.secured_listeners)):
+        old, new = (broker.config.of_listener(name, dynamic) for dynamic in (before, after))
+        if not new.is_tls:
+            continue
+        try:
+            check_change(old, new)
+        except Exception as error:  # a client may have written anything into a config
+            told = error if isinstance(error, ConfigError) else type(error).__name__
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Validation of dynamic config update of the listener {name} failed: {told}",
+            ) from error
+    return changes
+
+
+def _listeners(changes: Sequence[Change], node_id: str) -> set[str]:
+    """The listeners whose TLS changes."""
+    found = set()
+    for change in changes:
+        if (
+            isinstance(change, ConfigChanged)
+            and change.resource_type == ConfigResourceType.BROKER
+            and change.resource_name == node_id
+            and change.name.startswith(_PREFIX)
+        ):
+            listener, _, rest = change.name.removeprefix(_PREFIX).partition(".")
+            if rest.startswith(_SSL):
+                found.add(listener.upper())
+    return found

@@ -1,0 +1,86 @@
+"""Whether a listener may go on with other keys, which a dynamic config names.
+
+Rules:
+
+- The new private key with its certificates has to be usable, and so has everything else that the
+  TLS of the listener is made of.
+- The certificate keeps its distinguished name, unless ``ssl.allow.dn.changes`` is set, and all of
+  its alternative names, unless ``ssl.allow.san.changes`` is. If the certificate in force has ended,
+  or can't be read, there is nothing to compare.
+- Names are those that a client sees: they are taken from a handshake in memory, because Python
+  reads no certificates by itself.
+
+Source: SslFactory.validateReconfiguration, SslFactory.CertificateEntries of Kafka (KIP-978).
+"""
+
+import ssl
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from kwire.config.listener_settings import ListenerSettings, check_tls_values
+from kwire.config.settings import ConfigError
+from kwire.security.tls import Tls, server_context
+
+ALLOW_DN, ALLOW_SAN = "ssl.allow.dn.changes", "ssl.allow.san.changes"
+
+
+_MOST_TURNS = 4
+"""TLS 1.2 needs three, TLS 1.3 two; a side that is done stays done."""
+
+
+class _Names(NamedTuple):
+    """The names in a certificate, as ``ssl`` gives them."""
+
+    subject: Any
+    alternatives: frozenset[tuple[str, str]]
+
+
+def check_change(before: ListenerSettings, after: ListenerSettings) -> None:
+    """Raise ConfigError if a listener can't have these settings ``after`` those of ``before``."""
+    check_tls_values(after)
+    context = Tls(after).context
+    try:
+        old, new = _names(server_context(before)), _names(context)
+    except (ConfigError, ssl.SSLError):
+        return
+    if old.subject != new.subject and not before[ALLOW_DN]:
+        problem = f"the certificate has another distinguished name; {ALLOW_DN} would allow it"
+        raise _error(after, problem)
+    lost = sorted(text for _, text in old.alternatives - new.alternatives)
+    if lost and not before[ALLOW_SAN]:
+        problem = f"the certificate lacks the names {', '.join(lost)}; {ALLOW_SAN} would allow it"
+        raise _error(after, problem)
+
+
+def _error(settings: ListenerSettings, problem: str) -> ConfigError:
+    location = settings["ssl.keystore.location"]
+    name = "ssl.keystore.location" if location else "ssl.keystore.certificate.chain"
+    return settings.error(name, location or "(hidden)", problem)
+
+
+def _names(server: ssl.SSLContext) -> _Names:
+    """The names in a listener's certificate; ssl.SSLError for one that nobody would accept."""
+    server.verify_mode = ssl.CERT_NONE
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    shown = _handshake(server, client).getpeercert(binary_form=True)
+    assert shown is not None
+    client.verify_mode = ssl.CERT_REQUIRED
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    client.load_verify_locations(cadata=shown)
+    read: dict[str, Any] = _handshake(server, client).getpeercert() or {}
+    return _Names(read.get("subject"), frozenset(read.get("subjectAltName", ())))
+
+
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
+    """The client's side of a connection between two contexts."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        client.wrap_bio(down, up),
+        server.wrap_bio(up, down, server_side=True),
+    ]
+    for _ in range(_MOST_TURNS):
+        for side in sides:
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    return sides[0]

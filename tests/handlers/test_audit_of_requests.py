@@ -1,0 +1,115 @@
+"""The audit log tells of requests on their fast paths as of any other, and of each login."""
+
+import logging
+
+import pytest
+
+from kwire.config.authorizer import STANDARD_AUTHORIZER
+from kwire.metadata.acls import (
+    AclBinding,
+    AclOperation,
+    AclsCreated,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from kwire.metadata.controller import NewTopic, create_topic
+from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kwire.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kwire.record.records import BatchBuilder
+from kwire.testing.in_process import running_server
+
+SETTINGS = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.jaas.config": 'x.P required user_alice="b";',
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+}
+PRODUCE, FETCH = 13, 13
+"""Versions that the fast paths serve."""
+
+
+def acl(operation):
+    """Alice may do this to the topic ``t``."""
+    pattern = ResourceType.TOPIC, "t", PatternType.LITERAL
+    return AclBinding(*pattern, "User:alice", "*", operation, Permission.ALLOW)
+
+
+async def served(tmp_path, caplog, level, partitions=1, repeats=1):
+    """What the audit log says of a login, a Produce and a Fetch of all partitions.
+
+    Returns its lines, and how many requests were served on the fast paths.
+    """
+    caplog.set_level(logging.INFO, "kwire.logins")
+    caplog.set_level(level, "kwire.authorizer")
+    async with running_server(tmp_path, SETTINGS) as running:
+        broker, topic = running.broker, NewTopic("t", partitions, 1)
+        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        acls = acl(AclOperation.READ), acl(AclOperation.WRITE)
+        await broker.commit(lambda _image: [AclsCreated(acls)])
+        client = await running.connect()
+        await client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+        login = SaslAuthenticateRequest(auth_bytes=b"\0alice\0b")
+        await client.request(login, 2, SaslAuthenticateResponse)
+        topic_id = broker.image.topics_by_name["t"].topic_id
+        for _ in range(repeats):
+            await produce_and_fetch(client, topic_id, partitions)
+        fast = sum(broker.tally.fast)
+    names = ("kwire.authorizer", "kwire.logins")
+    return [one for one in caplog.records if one.name in names], fast
+
+
+async def produce_and_fetch(client, topic_id, partitions):
+    """One request of each kind; neither fails."""
+    batch = BatchBuilder()
+    batch.add(1_700_000_000_000, None, b"one")
+    data = [PartitionProduceData(index=n, records=bytes(batch.build())) for n in range(partitions)]
+    topics = [TopicProduceData(topic_id=topic_id, partition_data=data)]
+    produce = ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+    answer = await client.request(produce, PRODUCE, ProduceResponse)
+    assert not any(one.error_code for one in answer.responses[0].partition_responses)
+    wanted = [FetchPartition(partition=n, partition_max_bytes=1000) for n in range(partitions)]
+    fetch = FetchRequest(min_bytes=1, topics=[FetchTopic(topic_id=topic_id, partitions=wanted)])
+    answer = await client.request(fetch, FETCH, FetchResponse)
+    assert not any(one.error_code for one in answer.responses[0].partitions)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_what_is_allowed_is_told_of_common_requests_too(tmp_path, caplog, partitions):
+    """At DEBUG one line for each request, which its slow twin writes."""
+    [login, produced, fetched], fast = await served(tmp_path, caplog, logging.DEBUG, partitions)
+    assert fast == 0
+    allowed = "Principal = User:alice is Allowed operation = {} from host = 127.0.0.1 on resource"
+    for record, api, operation in ((produced, "Produce", "WRITE"), (fetched, "Fetch", "READ")):
+        assert record.levelno == logging.DEBUG
+        assert record.getMessage().startswith(allowed.format(operation))
+        assert f" = Topic:LITERAL:t for request = {api} " in record.getMessage()
+    assert f"resourceRefCount = {partitions} " in fetched.getMessage()
+    assert login.getMessage() == (
+        "Principal = User:alice has logged in from host = 127.0.0.1 at listener = SASL_PLAINTEXT "
+        "with PLAIN"
+    )
+    assert login.fields["mechanism"] == "PLAIN"
+
+
+async def test_without_it_common_requests_are_fast(tmp_path, caplog):
+    """At INFO, which is the default, the log has the login alone."""
+    [login], fast = await served(tmp_path, caplog, logging.INFO, repeats=2)
+    assert login.name == "kwire.logins"
+    assert fast == 3  # of four: the first records of a partition are appended by the slow twin
+
+
+async def test_permissions_that_are_left_out_are_counted(tmp_path, caplog):
+    """A busy client has so many lines; then one line says how many there would have been more."""
+    lines, _ = await served(tmp_path, caplog, logging.DEBUG, repeats=60)
+    assert len([one for one in lines if "is Allowed" in one.getMessage()]) == 100
