@@ -10,7 +10,8 @@ from pyspark.sql import Row, SparkSession
 from kwire.spark.batch_work import good_rows
 from kwire.spark.decode import decode, decoder
 from kwire.spark.decode.wire_format import header
-from kwire.spark.settings import Decode, WrongSetting
+from kwire.spark.settings import Decode, SinkSettings, WrongSetting
+from kwire.spark.sinks.table_rows import table_columns
 from kwire.testing.registry import SchemaRegistry
 from spark_tests.decoding import decoded, outcome, records_of
 
@@ -29,6 +30,10 @@ JSON_VALUES: list[tuple[bytes | None, Any]] = [
     (b'{"name":"x"}', "value: required column id has no value"),
     (b'{"id":1}garbage', "value: it is no JSON"),
     (b'{"id":1}{"id":2}', "value: it is no JSON"),
+    (b'{"id":1}}', "value: it is no JSON"),
+    (b'{"id":1}} garbage', "value: it is no JSON"),
+    (b'{"id":1}}{"id":"', "value: it is no JSON"),
+    (b'{"id":"no"}}', "value: it doesn't fit the schema; id is no bigint"),
     (b'[{"id":1}]', "value: it doesn't fit the schema"),
     (b"5", "value: it doesn't fit the schema"),
     (b"null", "value: it is null, not an object"),
@@ -69,6 +74,7 @@ def test_json_is_parsed_once(spark: SparkSession) -> None:
 def test_the_same_values_are_wrong_with_and_without_reasons(spark: SparkSession) -> None:
     """A batch is decoded without reasons; the dead letters of the same batch have them."""
     values = [b'{"id":1}', b'{"id":"no"}', b'{"id":1}x', b"null", b"\xff", b'{"name":"x"}', None]
+    values.append(b'{"id":1}}')
     records = records_of(spark, values)
     rows = decoder(records, JSON)
     brief, full = rows(records, False), rows(records, True)
@@ -76,7 +82,7 @@ def test_the_same_values_are_wrong_with_and_without_reasons(spark: SparkSession)
         [row._offset for row in one.where("_error IS NOT NULL").sort("_offset").collect()]
         for one in (brief, full)
     ]
-    assert offsets == [[1, 2, 3, 4, 5]] * 2
+    assert offsets == [[1, 2, 3, 4, 5, 7]] * 2
     plans = [one._jdf.queryExecution().optimizedPlan().toString() for one in (brief, full)]
     assert ["get_json_object(" in plan for plan in plans] == [False, True]
 
@@ -133,6 +139,20 @@ def test_an_inferred_schema_is_kept_and_grows(spark: SparkSession, tmp_path: Pat
     assert outcome(later[1]) == wanted
     names = [one["name"] for one in json.loads(Path(kept).read_text())["fields"]]
     assert sorted(names) == ["a", "id", "new", "price"]
+
+
+def test_no_name_in_a_sample_stops_a_pipeline(spark: SparkSession, tmp_path: Path) -> None:
+    """Names that tables can't hold beside others are left out: here and in each later batch."""
+    settings = Decode(options={"inferred_schema": str(tmp_path / "schema.json")})
+    value = b'{"":1,"id":2,"ID":3,"_topic":"x","_Key":1,"a`b":4,"s":{"x":1,"X":2,"":3}}'
+    records = records_of(spark, [value])
+    [row] = good_rows(decoder(records, settings)(records, False)).collect()
+    assert (row._topic, row._key) == ("orders", b"k")
+    assert sum(name.lower() == "id" for name in row.asDict()) == 1
+    assert row["a`b"] == 4
+    assert len(row.s) == 1
+    found = table_columns(good_rows(decode(records, settings)), SinkSettings("delta"), ())
+    assert len(found.collect()) == 1
 
 
 def test_nothing_to_infer_a_schema_from_is_said(spark: SparkSession, tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def test_a_source_with_a_login(spark: SparkSession, tmp_path: Path, commands: Co
         produce_values(plain, "t", b'{"n": 1}', b"garbage", b'{"n": 2}')
         settings = settings_of(address, "t", tmp_path, dead_letters={"topic": "dead"})
         settings["source"]["client"] = settings["source"]["client"] | CLIENT
+        (tmp_path / "p.toml").touch(mode=0o600)  # or each command warns of its secrets
         (tmp_path / "p.toml").write_text(toml(settings))
         said = commands("run", "--quiet") + commands("check")
         assert numbers(tmp_path) == [1, 2]

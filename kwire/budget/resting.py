@@ -13,7 +13,8 @@ Rules:
   the setting.
 - Slices of files don't count, because they are not in memory.
 - Large requests that have arrived in part are bounded in the same way, by
-  ``kwire.arriving.max.bytes``: a client may announce a request of 100 MB and never end it.
+  ``kwire.arriving.max.bytes``: a client may announce a request of 100 MB and never end it. So are
+  requests of many elements that have arrived and wait for their turn to be decoded.
 """
 
 import logging

@@ -250,6 +250,9 @@ class Connection:
                 return
         if not self._poller.gathers or self._serving.waiting is not None:
             self._outbox.send_nowait()
+        if self._inbox.is_large and self._serving.waiting is None:
+            poller = self._poller
+            self._inbox.keep(poller.arriving.max_bytes() // max(1, len(poller.connections)))
 
     def _wait(self) -> None:
         """Start a task for slow work, send the rest, wait for a change, or become quiet again."""
@@ -331,7 +334,10 @@ class Connection:
             if self._serving.waiting is not None:
                 if self._serving.waiting.change is not None:
                     return
+                if self._inbox.is_large and self._work.is_large:
+                    self._poller.arriving.rest(self, self._inbox.size_bytes, self._poller.now_s)
                 await self._serving.finish_in_task()
+                self._poller.arriving.forget(self)
                 if self._pipeline is not None:
                     self._answer_behind(self._pipeline)
             elif self._inbox.has_frame:

@@ -5,7 +5,8 @@ Rules:
 - All connections read into one shared scratch buffer, and frames are served from there. So an idle
   connection holds no buffer. Only an incomplete frame is copied into a buffer of the connection.
 - A connection's own buffer grows with the bytes that arrive, never with the size that a client
-  announces. The connection keeps the buffer while large requests follow, and frees it when idle.
+  announces. The connection keeps the buffer while large requests follow, and frees it when idle. A
+  very large buffer is freed at once (``keep``): many clients could each fill one with a request.
 - Frames are views. A frame is valid until the connection reads again, which happens after all
   frames are answered. While a frame in the scratch buffer is still in use, that buffer stays with
   the frame, and the connections share a new scratch buffer.
@@ -51,6 +52,9 @@ READ_BYTES = 1 << 20
 
 LARGE_BYTES = 1 << 20
 """A buffer of more bytes counts among those of all connections while a frame arrives."""
+
+MAPPED_BYTES = 4 << 20
+"""Larger buffers grow in place (``kwire.connection.mapped``)."""
 
 READ_BYTES_PER_UNIT = 2048
 """How many bytes are read from a socket in one unit of work."""
@@ -158,6 +162,11 @@ class Inbox:
             self._start = self._end = 0
             self.is_large = False
 
+    def keep(self, most_bytes: int) -> None:
+        """Free the buffer if it is empty and larger than that; views of it stay valid."""
+        if len(self._own) > most_bytes:
+            self.release()
+
     def _make_room(self) -> None:
         """Make room for the next read: move the bytes, or take a larger buffer."""
         capacity = len(self._view)
@@ -175,8 +184,21 @@ class Inbox:
     def _move(self, capacity: int) -> None:
         """Move the remaining bytes to a new buffer of this size."""
         held = self._end - self._start
-        view = memoryview(bytearray(min(capacity, self.max_bytes + 4)))
-        view[:held] = self._view[self._start : self._end]
+        size_bytes = min(capacity, self.max_bytes + 4)
+        old = self._view
+        if size_bytes <= MAPPED_BYTES:
+            view = memoryview(bytearray(size_bytes))
+        elif self._start == 0 and old.nbytes > MAPPED_BYTES and old is self._own:
+            from kwire.connection.mapped import grown
+
+            self._own = self._view = _NOTHING  # or the memory couldn't grow
+            view, old = grown(old, size_bytes)
+        else:
+            from kwire.connection.mapped import new_mapped
+
+            view = new_mapped(size_bytes)
+        if view is not old:
+            view[:held] = old[self._start : self._end]
         self._own = self._view = view
         self._start, self._end = 0, held
         self.is_large = len(view) > LARGE_BYTES

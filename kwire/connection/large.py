@@ -11,13 +11,15 @@ Rules:
   its own to that list. ``free`` does the same for a request whose connection has ended.
 - The connection that has used the fewest units gets the next slice (``kwire.budget.work``): a
   client with many large requests does not keep the others waiting.
-- The memory of all such requests together is bounded (``kwire.budget.large``).
+- The memory of all such requests together is bounded (``kwire.budget.large``). What a malformed
+  request, or one whose client has gone, has made so far is freed in slices as well.
 - No thread decodes or encodes. While a thread runs Python code, it holds the interpreter's lock,
   and the event loop waits for this lock each time it wakes up: for a millisecond, and several times
   for each request of another client. A slice holds up the event loop for less time (decision 54).
 """
 
 from collections.abc import Generator, Sequence
+from types import GeneratorType
 from typing import Any, TypeVar
 
 import trio
@@ -89,12 +91,18 @@ async def serve_large(
     work.outlives_client = served_by.api.name == "Produce"
     codecs = await _codecs(served_by, broker.threads.loading)
     await work.next_slice()
+    decoding = codecs.decode(frame, position, most)
+    assert isinstance(decoding, GeneratorType)
+    decoder: Any = decoding.gi_frame
     try:
-        request, _ = await _done(work, codecs.decode(frame, position, most))
-    except TooManyElements as error:
-        raise ConnectionClosed(
-            f"{error}; {SETTING}={most} allows no more in one request"
-        ) from error
+        request, _ = await _done(work, decoding)
+    except BaseException as error:
+        # What is decoded so far is freed in slices too, when the connection has ended.
+        work.doomed += [value for value in decoder.f_locals.values() if type(value) is list]
+        if isinstance(error, TooManyElements):
+            told = f"{error}; {SETTING}={most} allows no more in one request"
+            raise ConnectionClosed(told) from error
+        raise
     work.doomed.append(request)
     work.outlives_client = False  # from here on, its handler decides
     broker.flusher.forget()

@@ -33,7 +33,7 @@ BROKER = (
 """Modules of ``kwire.broker``."""
 
 OTHERS = (
-    *("kwire.connection.pipeline", "kwire.metadata.difference"),
+    *("kwire.connection.pipeline", "kwire.connection.mapped", "kwire.metadata.difference"),
     *("kwire.protocol.decoding", "kwire.protocol.encoding"),
 )
 

@@ -183,6 +183,7 @@ class Serving:
         try:
             request, _ = served_by.decode(frame, position, large.INLINE_ELEMENTS)
         except TooManyElements:
+            self._work.is_large = True
             self._take(served_by, header, large.serve_large(served_by, frame, position, context))
             return
         self._handle(served_by, header, request, context)

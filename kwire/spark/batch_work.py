@@ -6,6 +6,10 @@ Rules:
   the first pass counts them on the way (``DataFrame.observe``).
 - Where an error may pass, records are split into rows and dead letters once (``split``). They are
   kept decoded meanwhile.
+- Spark tells what the first action on the rows has counted. A transform may run one of its own
+  that reads a part of them (``isEmpty``, ``head``). So with transforms the counts are believed only
+  if they are of all offsets of the batch. Otherwise, also where offsets have gaps, it is read once
+  more to be counted: else dead letters would be lost.
 - Rows are durable in the sink, then dead letters, then the batch counts as written.
 - Nothing but Spark's own expressions is between the records and the sink, unless the format or a
   transform of the user's needs Python.
@@ -19,7 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kwire.spark import rows as names
-from kwire.spark.batch import Batch
+from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.columns import column, columns
 from kwire.spark.settings import PipelineSettings, Transform, WrongSetting
 from kwire.spark.sink import InSteps, Sink
@@ -105,7 +109,7 @@ class BatchWork:
         else:
             self._sink.write(self._transformed(rows.observe(good, _count("rows"))), batch)
         counts = _counts(read, good)
-        if counts is None:
+        if counts is None or (self._steps and counts.records != sum(map(_size, batch.ranges))):
             counts = _count_again(decode(source, False))
         if counts.dead_letters and self._dead_letters is not None:
             dead = decode(source, True).where(f.col(names.ERROR).isNotNull())
@@ -127,6 +131,17 @@ def good_rows(decoded: "DataFrame") -> "DataFrame":
 @lru_cache(maxsize=1)
 def _is_good() -> "Column":
     return column(names.ERROR).isNull()
+
+
+def transformed(rows: "DataFrame", transforms: Iterable[Transform]) -> "DataFrame":
+    """The rows after a pipeline's transforms; WrongSetting if a function can't be imported."""
+    for one in transforms:
+        rows = _step(one)(rows)
+    return rows
+
+
+def _size(of: OffsetRange) -> int:
+    return of.size
 
 
 def _step(transform: Transform) -> "Callable[[DataFrame], DataFrame]":

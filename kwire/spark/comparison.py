@@ -86,6 +86,8 @@ class Compared:
     earlier: int
     examples: dict[str, list[tuple[int, int]]]
     """Up to five ranges of offsets for each of gaps, doubles and strangers."""
+    spread: int = 0
+    """Keys of upserts with records in several partitions, which can't be compared."""
 
     @property
     def is_exact(self) -> bool:

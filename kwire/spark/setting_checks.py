@@ -31,6 +31,7 @@ _SINK_OPTIONS: dict[str, tuple[type, str]] = {
 }
 """The types of options that sinks look into before they check them."""
 METADATA = ("topic", "partition", "offset", "timestamp", "key", "headers", "tombstone")
+_BEGINNING = -2
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _OURS = {"bootstrap.servers", "isolation.level", "group.id", "auto.offset.reset"}
 """Client options that have a key of their own, or that Spark sets itself."""
@@ -157,14 +158,17 @@ def is_start(text: str) -> bool:
     try:
         if text.lstrip().startswith("{"):
             found = json.loads(text)
-            return all(
-                isinstance(rows, dict) and all(isinstance(one, int) for one in rows.values())
-                for rows in found.values()
-            )
+            return all(isinstance(rows, dict) and _are_offsets(rows) for rows in found.values())
         datetime.fromisoformat(text)
     except ValueError:
         return False
     return True
+
+
+def _are_offsets(rows: Mapping[str, Any]) -> bool:
+    """Whether they are offsets by partition, -2 for a beginning and -1 for an end."""
+    are_numbers = all(one.isascii() and one.isdigit() for one in rows)
+    return are_numbers and all(_is_whole(one) and one >= _BEGINNING for one in rows.values())
 
 
 def _sink(given: Mapping[str, Any], checked: Checked) -> known.SinkSettings | None:

@@ -10,10 +10,12 @@ Rules:
 - ``write`` returns when the rows are durable and visible to readers. Only then are the batch's
   offsets committed to the consumer group.
 - A sink that holds TOPIC, PARTITION and OFFSET of its rows, or has them in its files' names, says
-  in ``held`` which ranges it holds: ``kwire pipeline verify`` compares them with the broker.
+  in ``held`` which ranges it holds: ``kwire pipeline verify`` compares them with the broker. One
+  that keeps only the newest row of a key is compared by keys (``KeepsNewest``), one whose rows
+  don't say where they came from by the offsets of its transactions (``CommitsOffsets``).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -67,3 +69,26 @@ class InSteps(Protocol):
 
     def write_prepared(self, rows: "DataFrame", batch: Batch) -> None:
         """As ``Sink.write``, for what ``prepared`` has made."""
+
+
+@runtime_checkable
+class KeepsNewest(Protocol):
+    """A sink with one row for each key, that of the key's newest record."""
+
+    keys: Sequence[str]
+    """The columns whose values are the key."""
+    marks_deleted: bool
+    """Whether a tombstone leaves a row."""
+
+    def table(self, spark: "SparkSession") -> "DataFrame":
+        """The rows, with the keys and the columns of their places."""
+
+
+@runtime_checkable
+class CommitsOffsets(Protocol):
+    """A sink whose transactions commit, with the rows, up to which offset they have them."""
+
+    def committed(
+        self, pipeline: str, query_id: str, places: Iterable[tuple[str, int]]
+    ) -> dict[tuple[str, int], int]:
+        """The offset after the rows of each source partition; none where nothing is committed."""

@@ -9,12 +9,15 @@ Rules:
   checkpoint is read before the sink, and only what it has finished then can be missing.
 - What the pipeline has finished must be there, also if the table is gone as a whole, unless
   ``expire`` has taken it.
+- A table of upserts is compared by keys (``comparison_by_key``), a topic by the offsets that its
+  transactions have committed (``comparison_by_transaction``).
 - The exit code is 0 if the sink is exact, 1 if it isn't or can't be compared, 2 for a wrong file.
 """
 
 import argparse
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from kwire.cli.output import fail
@@ -22,12 +25,22 @@ from kwire.cli.tables import show
 from kwire.spark.broker_offsets import ask_broker, broker_offsets
 from kwire.spark.checkpoint import Checkpoint, Offsets
 from kwire.spark.commands.reading import read_or_tell
-from kwire.spark.comparison import Compared, Partition, claims_of, compare, with_finished
+from kwire.spark.comparison import (
+    BrokerOffsets,
+    Compared,
+    Partition,
+    claims_of,
+    compare,
+    with_finished,
+)
+from kwire.spark.comparison_by_key import compare_keys, held_keys, places_of
+from kwire.spark.comparison_by_transaction import NOTE, compare_committed
 from kwire.spark.dead_letter_offsets import dead_letter_offsets, is_missing
 from kwire.spark.expired import Expired
 from kwire.spark.incarnations import Incarnations
+from kwire.spark.key_outcomes import bounds_of
 from kwire.spark.settings import PipelineSettings
-from kwire.spark.sink import Held, Sink
+from kwire.spark.sink import CommitsOffsets, Held, KeepsNewest, Sink
 from kwire.spark.storage import Storage, storage_at
 from kwire.spark.upkeep.commands import (
     add_common,
@@ -69,7 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Compare what the broker holds, between the first and the last offset that the sink "
         "claims, with what the sink holds. Markers and aborted records are no gaps, nor is what "
-        "compaction has removed, nor what the dead letters hold."
+        "compaction has removed, nor what the dead letters hold. Upserts are compared key by key; "
+        "of a topic only what its transactions have committed is compared, not its rows."
     )
     parser.epilog = EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -95,14 +109,28 @@ def run(options: argparse.Namespace) -> int:
             raise
         return fail(one_line(error))
     rows = [asdict(one) | {"is_exact": one.is_exact} for one in found]
-    show(rows, COLUMNS, as_json=options.json, nothing="the sink holds nothing yet")
+    columns = COLUMNS | ({"spread": "SPREAD"} if isinstance(sink, KeepsNewest) else {})
+    show(rows, columns, as_json=options.json, nothing="the sink holds nothing yet")
+    if found and isinstance(sink, CommitsOffsets):
+        print(NOTE, file=sys.stderr)
     failed = wrong(found, allows_gaps=options.allow_gaps)
     if failed and not options.json:
         for one in failed:
             print(told(one))
-        if settings.transforms and any(one.gaps for one in failed):
+        is_by_key = isinstance(sink, KeepsNewest)  # which runs the transforms again
+        if settings.transforms and not is_by_key and any(one.gaps for one in failed):
             print("the pipeline has transforms: if they leave rows out, add --allow-gaps")
     return 1 if failed else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the pipeline's own files say, read before the sink and the broker."""
+
+    topics: Incarnations
+    checkpoint: Checkpoint
+    finished: Offsets
+    begin_of: Callable[[Partition], int | None]
 
 
 def verify(spark: "SparkSession", settings: PipelineSettings, sink: Sink) -> list[Compared]:
@@ -114,24 +142,91 @@ def verify(spark: "SparkSession", settings: PipelineSettings, sink: Sink) -> lis
     storage = storage_at(settings.checkpoint, spark)
     topics = Incarnations(storage)
     # The order counts: what is finished now is in the sink, the dead letters and the broker later.
-    finished = Checkpoint(storage_at(storage.url(topics.directory), spark)).next_offsets()
+    checkpoint = Checkpoint(storage_at(storage.url(topics.directory), spark))
     begin_of = beginning(topics, Checkpoint(storage_at(storage.url("spark-0"), spark)), storage)
+    known = _Known(topics, checkpoint, checkpoint.next_offsets(), begin_of)
+    if isinstance(sink, KeepsNewest):
+        return _by_key(spark, settings, sink, known)
+    if isinstance(sink, CommitsOffsets):
+        return _by_transaction(spark, settings, sink, known)
+    finished = known.finished
     held = claims_of(held_by(sink, spark), topics.all())
     if not held:
         check_empty(finished, begin_of)
     claims = with_finished(held, finished, begin_of)
     dead = dead_letter_offsets(spark, settings, topics) if claims else {}
     ranges = {place: (claim.first, claim.end) for place, claim in claims.items()}
-    check_topics(settings, topics, {topic for topic, _ in claims})
-    is_committed = settings.source.isolation_level == "read_committed"
-    there = ask_broker(
-        settings.source,
-        lambda cluster: broker_offsets(cluster, ranges, read_committed=is_committed),
-    )
+    there = _asked(settings, topics, ranges)
     return [
         compare(place, claim, there[place], dead.get(place), finished.get(place))
         for place, claim in sorted(claims.items())
     ]
+
+
+def _asked(
+    settings: PipelineSettings,
+    topics: Incarnations,
+    ranges: Mapping[Partition, tuple[int, int]],
+) -> dict[Partition, BrokerOffsets]:
+    """What the broker holds of ranges; RuntimeError, also if a topic was created again."""
+    check_topics(settings, topics, {topic for topic, _ in ranges})
+    is_committed = settings.source.isolation_level == "read_committed"
+    return ask_broker(
+        settings.source,
+        lambda cluster: broker_offsets(cluster, ranges, read_committed=is_committed),
+    )
+
+
+def _by_key(
+    spark: "SparkSession", settings: PipelineSettings, sink: KeepsNewest, known: _Known
+) -> list[Compared]:
+    """Compare a table that has only the newest row of each key."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        held = held_keys(sink.table(spark), sink.keys)
+    except AnalysisException as error:
+        if not is_missing(error):
+            raise
+        held = None
+    try:
+        places = {*known.finished, *(places_of(held) if held is not None else ())}
+        if not places:
+            return []
+        firsts = _begins(known)
+        # Only where the logs begin and end: Spark reads the records, because it knows their keys.
+        there = _asked(settings, known.topics, dict.fromkeys(places, (0, 0)))
+        dead = dead_letter_offsets(spark, settings, known.topics)
+        bounds = bounds_of(firsts, known.finished, there, known.topics.all())
+        return compare_keys(spark, settings, sink, held, bounds, dead)
+    finally:
+        if held is not None:
+            held.unpersist()
+
+
+def _by_transaction(
+    spark: "SparkSession", settings: PipelineSettings, sink: CommitsOffsets, known: _Known
+) -> list[Compared]:
+    """Compare the offsets that transactions have committed."""
+    finished = known.finished
+    if not finished:
+        return []
+    begins = known.checkpoint.end(-1) if known.topics.epoch else _begins(known)
+    committed = sink.committed(settings.name, known.checkpoint.query_id(), sorted(finished))
+    dead = dead_letter_offsets(spark, settings, known.topics)
+    ranges = {place: (begins.get(place, 0), end) for place, end in finished.items()}
+    there = _asked(settings, known.topics, ranges)
+    return compare_committed(begins, finished, committed, there, dead)
+
+
+def _begins(known: _Known) -> Offsets:
+    """Where the pipeline began each partition; RuntimeError if nobody knows."""
+    found = {place: known.begin_of(place) for place in known.finished}
+    if None in found.values():
+        raise RuntimeError(
+            "nobody can say where the pipeline began: its first checkpoint (spark-0) is gone"
+        )
+    return {place: begin for place, begin in found.items() if begin is not None}
 
 
 def check_empty(finished: Offsets, begin_of: Callable[[Partition], int | None]) -> None:

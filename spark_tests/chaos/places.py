@@ -42,11 +42,6 @@ class Place:
         return self.directory / "lake" / "table"
 
     @property
-    def has_offsets(self) -> bool:
-        """Whether ``verify`` can compare it with the source."""
-        return self.kind != "topic" and not self.is_upsert
-
-    @property
     def is_upsert(self) -> bool:
         """Whether it has one row for each key."""
         return self.kind.startswith("upsert")

@@ -343,8 +343,7 @@ class Trial:
             assert np.array_equal(self._place.numbers(), np.sort(written.numbers))
         assert self._place.dead_letters() == sorted(written.garbage)
         assert self._committed() == self._ends()
-        if self._place.has_offsets:
-            self._verify()
+        self._verify()
 
     def _verify(self) -> None:
         if self._has_session:  # a start of Java less

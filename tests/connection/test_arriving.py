@@ -3,7 +3,12 @@
 import logging
 import struct
 
-from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kwire.budget.work import Work
+from kwire.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from kwire.testing.in_process import running_server
 from kwire.testing.waiting import until
 
@@ -38,3 +43,39 @@ async def test_clients_that_never_end_their_requests_hold_a_bounded_memory(tmp_p
         for client in [*clients, other]:
             await client.aclose()
         await until(lambda: not arriving.held_bytes)
+
+
+def _of_many_elements():
+    topics = [MetadataRequestTopic(name="x" * 1000) for _ in range(3000)]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
+async def test_whole_requests_that_wait_for_their_turn_hold_a_bounded_memory(tmp_path, caplog):
+    """Or each of a hundred clients would have one of 100 MB wait until the others are decoded."""
+    async with running_server(tmp_path, {"kwire.arriving.max.bytes": str(LIMIT)}) as server:
+        poller = server.server.poller
+        first = Work(poller.turns, lambda: False)
+        first.hold(1 << 40)
+        await poller.turns.large.wait(first)
+        with caplog.at_level(logging.WARNING):
+            clients = [await server.connect() for _ in range(4)]
+            for client in clients:
+                await client.send(_of_many_elements(), 9)
+            await until(lambda: caplog.text.count("of a request have arrived") == 2)
+        await until(lambda: poller.arriving.held_bytes == LIMIT)
+        poller.turns.large.leave(first)
+        await until(lambda: not poller.arriving.held_bytes)
+        for client in clients:
+            await client.aclose()
+
+
+async def test_a_client_keeps_no_large_buffer_after_its_request(tmp_path):
+    """Many clients could each fill one, and keep it until they are swept as idle."""
+    async with running_server(tmp_path, {"kwire.arriving.max.bytes": str(LIMIT)}) as server:
+        clients = [await server.connect() for _ in range(5)]
+        for client in clients:
+            await client.request(_of_many_elements(), 9, MetadataResponse)
+        kept = [connection._inbox.size_bytes for connection in server.server.poller.connections]
+        assert kept == [0] * 5
+        for client in clients:
+            await client.aclose()

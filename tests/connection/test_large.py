@@ -193,6 +193,33 @@ async def test_a_large_request_without_a_response_holds_nothing_afterwards(tmp_p
         await client.aclose()
 
 
+@pytest.mark.parametrize("name_bytes", [b"\xff\xfe", b"\x00\x01\xff"])
+async def test_what_a_malformed_request_has_made_is_freed_in_slices(
+    tmp_path, monkeypatch, name_bytes
+):
+    """Its last element may be the one that is wrong: to free 250,000 at once takes 40 ms."""
+    freed = []
+    real = large.take_apart
+
+    def noted(thing, *, keeps=False):
+        freed.append(len(thing))
+        return real(thing, keeps=keeps)
+
+    monkeypatch.setattr("kwire.connection.large.take_apart", noted)
+    count = large.INLINE_ELEMENTS + 500
+    topics = [MetadataRequestTopic(name=f"t{n}") for n in range(count)]
+    data = encode_request(MetadataRequest(topics=topics), 4, 1)
+    at = data.rindex(b"\x00\x05t%d" % (count - 1))
+    data[at : at + len(name_bytes)] = name_bytes
+    async with running_server(tmp_path) as server:
+        client = await server.connect()
+        await client.stream.send_all(bytes(data))
+        assert await client.stream.receive_some() == b""
+        await until(lambda: freed)
+        assert freed[0] == count - 1
+        await client.aclose()
+
+
 def _encoded(response):
     """The parts of a Metadata response of version 9."""
     served_by = route(3, 9)

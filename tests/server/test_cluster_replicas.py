@@ -99,7 +99,11 @@ def _read_some(consumer, found):
 
 
 def test_acknowledged_records_outlive_their_leaders(admin):
-    """Each broker is killed once while a producer writes; nothing is lost or there twice."""
+    """Each broker is killed once while a producer writes; nothing is lost or there twice.
+
+    They come back on their ports, as in life: a client that can't reach one of the brokers it
+    knows goes back to its bootstrap servers (KIP-1102), which have to be somebody by then.
+    """
     brokers = admin.brokers
     writer = Writer(brokers)
     try:
@@ -110,7 +114,7 @@ def test_acknowledged_records_outlive_their_leaders(admin):
             _wait_in_sync(admin, 2)
             before = len(writer.acknowledged)
             wait_until(lambda before=before: len(writer.acknowledged) > before + 50, what="more")
-            broker.start()
+            broker.restart()
         _wait_in_sync(admin, 3)
     finally:
         writer.stop()
@@ -126,7 +130,7 @@ def test_preferred_leaders_by_the_admin_client(admin):
     preferred = {row.id: row.leader for row in _rows(admin)}
     brokers[1].stop()
     wait_until(lambda: all(row.leader in (2, 3) for row in _rows(admin)), what="a hand-over")
-    brokers[1].start()
+    brokers[1].restart()
     _wait_in_sync(admin, 3)
     assert {row.id: row.leader for row in _rows(admin)} != preferred
     admin.elect_leaders(ElectionType.PREFERRED, None).result(30)

@@ -157,3 +157,11 @@ def test_compressed_files_named_by_batch_keep_both_parts_of_their_ending() -> No
     """Where Spark has no directories for partitions, the file's count is written another way."""
     name = "x/part-00001-0f0e1d2c-1111-2222-3333-c12345678901-c000.json.gz"
     assert _by_batch([name], BATCH)[name] == "batch-q-0000000000-0.json.gz"
+
+
+def test_a_topic_may_be_named_as_the_end_of_a_file() -> None:
+    """Only the file's own name has its ending."""
+    batch = Batch("p", "q", 0, (OffsetRange("a.c000.b", 0, 0, 5),))
+    name = "x/__kwire_topic=a.c000.b/__kwire_partition=0/part-00000-c0ffee.c000.json.gz"
+    wanted = "topic=a.c000.b/partition=0/00000000000000000000-00000000000000000005.json.gz"
+    assert _by_range([name], batch) == {name: wanted}

@@ -210,6 +210,15 @@ def test_an_inferred_schema_only_grows() -> None:
     assert text_of(of) == "struct<a: double, c: string, f: array<bigint>>"
 
 
+def test_an_inferred_schema_has_each_name_once() -> None:
+    """Tables don't tell ``id`` from ``ID``: one record with both would stop the pipeline."""
+    twice = settled(parse_ddl("id int, ID string, s object<x: int, X: int, ``: int>, `` int"))
+    assert text_of(twice or "") == "struct<id: int, s: struct<x: int>>"
+    assert text_of(grown(parse_ddl("id int"), parse_ddl("Id int, b int"))) == (
+        "struct<id: int, b: int>"
+    )
+
+
 def test_the_wire_format() -> None:
     """A header is read as it was written; what is cut off or begins otherwise is an error."""
     assert schema_id(header(7) + b"x") == 7
@@ -268,6 +277,9 @@ def test_errors_say_whether_they_may_pass() -> None:
     [
         (Decode(format="xml"), "decode.format = 'xml': it is one of json, avro, protobuf, csv"),
         (Decode(key="int"), "decode.key = 'int': it is one of bytes, text"),
+        (Decode(options={"schema": "a int, A int"}), "column a is there twice: case makes no"),
+        (Decode(options={"schema": "_key string"}), "column _key is the record's own: name it"),
+        (Decode(options={"schema": "`` int"}), "a column has no name"),
         (Decode(), "decode.format = 'json': it needs decode.schema, schema_file, inferred_schema"),
         (Decode(options={"shema": "x"}), "decode.shema = 'x': format json has the options"),
         (Decode(options={"schema": "id x"}), "decode.schema = 'id x': x is no type"),

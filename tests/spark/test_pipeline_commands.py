@@ -116,6 +116,13 @@ def test_check_names_the_partitions_that_starting_offsets_lack(
         capsys.readouterr()
         assert pipeline("check", file) == code
         assert said in capsys.readouterr().err
+    begun = tmp_path / "begun"
+    (begun / "spark-0/sources/0").mkdir(parents=True)
+    (begun / "spark-0/sources/0/0").write_bytes(b'\0v1\n{"orders":{"0":5}}')
+    starting = 'starting = { "orders" = { "0" = 5 } }'
+    text = re.sub("(?m)^starting = .*", starting, right)
+    file.write_text(re.sub("(?m)^checkpoint = .*", f'checkpoint = "{begun}"', text))
+    assert pipeline("check", file) == 0, "it has begun: partitions were added since"
 
 
 def test_a_function_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,7 +193,7 @@ def test_secrets_are_no_arguments_of_spark_submit(
     out, err = capsys.readouterr()
     assert "spark.executor.cores=2" in out
     assert not any(one in out + err for one in ("AKIA", "geheim"))
-    assert "spark.hadoop.fs.s3a.secret.key, spark.x; if spark-submit needs them" in err
+    assert "spark.hadoop.fs.s3a.secret.key, spark.x. If spark-submit itself needs them" in err
     own = read_pipeline(file)
     submitted = configuration(own, "4.0.0", is_submitted=True)
     assert submitted["spark.hadoop.fs.s3a.secret.key"] == "geheim"

@@ -86,6 +86,8 @@ IN_SOURCE = [
     ('isolation_level = "committed"', "one of read_committed, read_uncommitted"),
     ('starting = "yesterday"', 'source.starting = "yesterday": earliest, latest, a time'),
     ('starting = "{\\"orders\\": 5}"', "earliest, latest, a time"),
+    ("starting = {orders = {x = 5}}", "earliest, latest, a time"),
+    ("starting = {orders = {0 = -3}}", "earliest, latest, a time"),
     ("max_bytes_per_trigger = -1", "max_bytes_per_trigger = -1: 0 (no limit) or more"),
     ('max_bytes_per_trigger = "1g"', 'max_bytes_per_trigger = "1g": a whole number'),
     ('pattern = "a.*"', "either topics or a pattern"),

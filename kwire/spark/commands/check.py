@@ -67,8 +67,24 @@ def _missing(settings: PipelineSettings) -> str:
     missing = [one for one in settings.source.topics if one not in found]
     if missing:
         return f"the cluster has no topic {', '.join(missing)}"
+    if _has_begun(settings):
+        return ""
     partitions = {(name, at) for name, (_, count) in found.items() for at in range(count)}
     return _other_offsets(settings.source.starting, partitions)
+
+
+def _has_begun(settings: PipelineSettings) -> bool:
+    """Whether the pipeline goes on from its checkpoint, so that it doesn't matter where it began.
+
+    False also where nobody can say without Spark, as in an object store.
+    """
+    from kwire.spark.checkpoint import BadCheckpoint, Checkpoint
+    from kwire.spark.storage import storage_at
+
+    try:
+        return bool(Checkpoint(storage_at(f"{settings.checkpoint}/spark-0")).end(-1))
+    except (BadCheckpoint, OSError, ValueError):
+        return False
 
 
 def _other_offsets(starting: str, partitions: set[tuple[str, int]]) -> str:

@@ -27,7 +27,7 @@ on_data_loss = "stop"             # record: go on, and write the lost range into
 # "client.id" = "{name}"
 
 [decode]
-format = "json"                   # what is no JSON becomes a dead letter
+format = "json"                   # what is no JSON is left out, or a dead letter: see below
 schema = "id long, name string"   # the columns, as Spark SQL writes them
 
 # [[transform]]

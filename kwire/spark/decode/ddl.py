@@ -15,7 +15,7 @@ from kwire.spark.decode.spark_types import (
     struct,
 )
 
-_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*')|([^\W]\w*)|(\d+)|(\S))")
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.)*')|([^\W]\w*)|(\d+)|(\S))")
 
 _ATOMIC = {
     "boolean": "boolean",

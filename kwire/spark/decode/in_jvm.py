@@ -6,8 +6,10 @@ Rules:
   projection's expressions into the filters above it (rows without an error, dead letters), which
   would parse each value again. It doesn't copy what isn't deterministic, and so ``_once`` makes an
   expression depend on the partition's number.
-- A JSON value is parsed as ``{"r": VALUE}``: Spark ignores what follows a complete object, and so
-  would accept ``{"a":1}{"a":2}``. Within another object it is an error.
+- A JSON value is parsed as ``{"r":VALUE,"e":true}``: Spark ignores what follows a complete object,
+  and so would accept ``{"a":1}{"a":2}``. Within another object it is an error. A value that closes
+  that object itself, such as ``{"a":1}}``, leaves no ``e`` in it. What isn't seen is a value that
+  goes on with names of its own, such as ``{"a":1},"b":2``.
 - Why a value is wrong is asked only of those that are. Where no reasons are wanted, what is no text
   is parsed as ``_NO_JSON``: Spark copies what is needed of each record after ``from_json``, and so
   the value isn't.
@@ -70,9 +72,10 @@ def _json_steps(
     value = f.col(rows.VALUE)
     body = f.substring(value, HEADER_BYTES + 1, 1 << 30) if has_header else value
     text = body.cast("string")
-    wrapped = f.concat(f.lit('{"r":'), text, f.lit("}"))
-    whole = struct([field("r", loosened(of)), field(_CORRUPT, "string")])
+    wrapped = f.concat(f.lit('{"r":'), text, f.lit(',"e":true}'))
+    whole = struct([field("r", loosened(of)), field("e", "boolean"), field(_CORRUPT, "string")])
     row, corrupt = f.col(f"{_PARSED}.r"), f.col(f"{_PARSED}.{_CORRUPT}")
+    has_no_end = f.col(f"{_PARSED}.e").isNull()
     if has_reasons:
         error = (
             f.when(_no_header(value), f.lit(f"{VALUE}it doesn't begin with a schema id"))
@@ -82,6 +85,7 @@ def _json_steps(
         error = (
             error.when(~f.is_valid_utf8(text), f.lit(f"{VALUE}it isn't UTF-8"))
             .when(corrupt.isNotNull(), _json_error(wrapped, row, of))
+            .when(has_no_end, f.lit(f"{VALUE}it is no JSON"))
             .when(row.isNull(), f.lit(f"{VALUE}it is null, not an object"))
         )
         given = wrapped
@@ -89,7 +93,8 @@ def _json_steps(
         is_text = f.is_valid_utf8(text)
         is_text = ~_no_header(value) & is_text if has_header else is_text
         given = f.when(is_text, wrapped).otherwise(f.lit(_NO_JSON))
-        error = f.when(corrupt.isNotNull() | row.isNull(), f.lit(f"{VALUE}it doesn't fit"))
+        wrong = corrupt.isNotNull() | row.isNull() | has_no_end
+        error = f.when(wrong, f.lit(f"{VALUE}it doesn't fit"))
     parsed = f.from_json(_once(f.col(_TEXT)), _spark_type(whole), dict(parser))
     found = _steps(parsed, _also_missing(error, row, of), row)
     return ((*columns(*_KEPT, rows.ERROR), _once(given).alias(_TEXT)), *found)

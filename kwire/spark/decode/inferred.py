@@ -7,18 +7,22 @@ Rules:
 - Later batches are sampled again, when the last sample is ``refresh_s`` old. What is new there is
   added to the file and so to the table. What is known never changes its type: a value that doesn't
   fit becomes a dead letter.
+- Tables don't tell ``id`` from ``ID``, and rows have columns of their own (``kwire.spark.rows``).
+  Of such names only the first is a column, so that no record can stop the pipeline by a name.
 - A new column that no sample holds is left out until one does: its values before are not read.
 """
 
 import json
 import re
 import time
+from collections.abc import Collection
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.decode.ddl import parse_type
 from kwire.spark.decode.options import Options
 from kwire.spark.decode.spark_types import SparkType, array, field, kind_of, struct
+from kwire.spark.rows import METADATA
 from kwire.spark.settings import WrongSetting
 from kwire.spark.storage import storage_at
 
@@ -38,13 +42,15 @@ def grown(known: SparkType, found: SparkType) -> SparkType:
     if kind_of(known) != "struct":
         return known
     others = {one["name"]: one["type"] for one in found["fields"]}
+    taken = {one["name"].lower() for one in known["fields"]}
     fields = [
         {**one, "type": grown(one["type"], others.pop(one["name"]))}
         if one["name"] in others
         else one
         for one in known["fields"]
     ]
-    return struct([*fields, *(field(name, of) for name, of in others.items())])
+    new = [field(name, of) for name, of in others.items()]
+    return struct([*fields, *_named_once(new, taken)])
 
 
 def settled(of: SparkType) -> SparkType | None:
@@ -65,8 +71,16 @@ def settled(of: SparkType) -> SparkType | None:
     if kind_of(of) != "struct":
         return of
     fields = [(one["name"], settled(one["type"])) for one in of["fields"]]
-    kept = [field(name, one) for name, one in fields if one is not None]
+    kept = _named_once([field(name, one) for name, one in fields if one is not None])
     return struct(kept) if kept else None
+
+
+def _named_once(fields: list[dict[str, Any]], taken: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The columns that have a name which isn't taken, in lower case; of several the first."""
+    first: dict[str, dict[str, Any]] = {}
+    for one in fields:
+        first.setdefault(one["name"].lower(), one)
+    return [one for name, one in first.items() if name and name not in taken]
 
 
 class _Kept:
@@ -129,4 +143,7 @@ def _sampled(records: "DataFrame", size: int) -> SparkType | None:
     is_object = f.schema_of_variant(f.col("value")).startswith("OBJECT")
     [[text]] = objects.where(is_object).select(f.schema_of_variant_agg("value")).collect()
     of = settled(parse_type(text)) if text else None
-    return of if isinstance(of, dict) and kind_of(of) == "struct" else None
+    if not isinstance(of, dict) or kind_of(of) != "struct":
+        return None
+    fields = _named_once(of["fields"], METADATA)
+    return struct(fields) if fields else None

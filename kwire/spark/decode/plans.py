@@ -25,6 +25,7 @@ from kwire.spark.decode.protobuf_types import row_type as protobuf_row_type
 from kwire.spark.decode.spark_types import SchemaConflict, merged
 from kwire.spark.registry.client import AVRO, JSON, PROTOBUF, NoSuchSchema
 from kwire.spark.registry.subjects import Newest, subjects_of
+from kwire.spark.rows import METADATA
 from kwire.spark.settings import WrongSetting
 
 REGISTRY_TYPES = {"avro": AVRO, "json": JSON, "protobuf": PROTOBUF}
@@ -37,13 +38,29 @@ def given_struct(options: Options) -> Struct | None:
     """The columns that a JSON or CSV schema of the options has; WrongSetting."""
     if options.has("schema"):
         try:
-            return _as_struct(parse_ddl(options["schema"]))
-        except WrongDdl as error:
+            return _with_own_names(_as_struct(parse_ddl(options["schema"])))
+        except (WrongDdl, WrongSchema) as error:
             raise WrongSetting("decode.schema", options["schema"], str(error)) from error
     if options.has("schema_file"):
         text = file_text("schema_file", options["schema_file"])
-        return _as_struct(_for_file(options, lambda: json_row_type(text)))
+        return _as_struct(_for_file(options, lambda: _with_own_names(json_row_type(text))))
     return None
+
+
+def _with_own_names(of: Struct) -> Struct:
+    """The columns; WrongSchema for one that rows have already, or that is there twice.
+
+    Tables don't tell ``id`` from ``ID``.
+    """
+    names = [one["name"].lower() for one in of["fields"]]
+    for one, name in zip(of["fields"], names, strict=True):
+        if not name:
+            raise WrongSchema("a column has no name")
+        if name in METADATA:
+            raise WrongSchema(f"column {one['name']} is the record's own: name it otherwise")
+        if names.count(name) > 1:
+            raise WrongSchema(f"column {one['name']} is there twice: case makes no difference")
+    return of
 
 
 def _as_struct(of: Any) -> Struct:

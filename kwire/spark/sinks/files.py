@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch, OffsetRange
-from kwire.spark.columns import column, columns
+from kwire.spark.columns import column, columns, quoted
 from kwire.spark.file_names import FileName, directory_of, is_hidden, parse
 from kwire.spark.setting_checks import near
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
@@ -140,7 +140,7 @@ class FilesSink:
         wanted = {f"_{name}" for name in self._settings.metadata}
         given = rows.columns
         own = [one for one in given if one not in names.METADATA or one in wanted]
-        found = columns(*(f"`{one}`" for one in own))
+        found = columns(*map(quoted, own))
         if {names.TOPIC, names.PARTITION} <= set(given):
             if hidden := {"topic", "partition"} & {one.lower() for one in own}:
                 raise ValueError(
@@ -310,7 +310,7 @@ def _batch_stem(batch: Batch) -> str:
 
 def _suffix(name: str) -> str:
     """``.c000.snappy.parquet`` becomes ``parquet``; readers need both parts of ``json.gz``."""
-    found = _SUFFIX.search(name)
+    found = _SUFFIX.search(name.rpartition("/")[2])  # a topic's name may have such a part too
     suffix = found["suffix"] if found else name.rpartition(".")[2]
     return "parquet" if suffix.endswith(".parquet") else suffix
 

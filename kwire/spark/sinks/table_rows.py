@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import OffsetRange
-from kwire.spark.columns import columns
+from kwire.spark.columns import columns, quoted
 from kwire.spark.rows import METADATA, OFFSET, PARTITION, TOPIC
 from kwire.spark.settings import SinkSettings, WrongSetting
 from kwire.spark.sink import Held, OffsetsUnknown
@@ -66,7 +66,7 @@ def table_columns(
     """The rows with the columns that the table has: the value's, PLACE, and what is asked for."""
     kept = {*PLACE, *also, *(f"_{name}" for name in settings.metadata)}
     rows = with_incarnation(rows, ranges)
-    found = (f"`{one}`" for one in rows.columns if one in kept or one not in METADATA)
+    found = (quoted(one) for one in rows.columns if one in kept or one not in METADATA)
     return rows.select(*columns(*found))
 
 

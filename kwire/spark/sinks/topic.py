@@ -25,7 +25,7 @@ Options: ``topic``; ``bootstrap_servers`` (those of the source); ``client``, a t
 options as librdkafka names them (those of the source without it); ``headers`` (true).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -106,8 +106,36 @@ class TopicSink:
         placed.mapInArrow(partial(send, job=job), "sent long").collect()
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
-        """OffsetsUnknown: a topic's records don't say where they came from."""
+        """OffsetsUnknown: records don't say their origin; ``verify`` takes what is committed."""
         raise OffsetsUnknown("the records of a topic don't say which records they came from")
+
+    def committed(
+        self, pipeline: str, query_id: str, places: Iterable[tuple[str, int]]
+    ) -> dict[tuple[str, int], int]:
+        """The offset after the rows of each source partition, where there is one.
+
+        RuntimeError with one line if the target's cluster doesn't say it within a minute.
+        """
+        from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+        from kwire.spark.sinks.topic_task import committed_offset, identity_of
+
+        group = group_of(Batch(pipeline, query_id, 0, ()))
+        target = str(self._settings.options["topic"])
+        found = {}
+        for place in places:
+            identity = identity_of(group, *place)
+            consumer = Consumer({**self._client, "group.id": identity})
+            try:
+                offset = committed_offset(consumer, TopicPartition(target, 0))
+            except KafkaException as error:
+                servers = self._client["bootstrap.servers"]
+                raise RuntimeError(f"{servers}, group {identity}: {error.args[0].str()}") from error
+            finally:
+                consumer.close()
+            if offset >= 0:
+                found[place] = offset
+        return found
 
 
 def group_of(batch: Batch) -> str:

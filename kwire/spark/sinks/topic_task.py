@@ -47,7 +47,7 @@ def _send_partition(job: Job, topic: str, partition: int, rows: Iterator[dict[st
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     end = job.ends[topic, partition]
-    identity = f"{job.group}-{topic}-{partition}"
+    identity = identity_of(job.group, topic, partition)
     # Offsets can be committed only of a topic that the cluster has, which the source may not be.
     place = TopicPartition(job.topic, 0)
     producer = Producer(
@@ -82,6 +82,11 @@ def _send_partition(job: Job, topic: str, partition: int, rows: Iterator[dict[st
         return sent
     finally:
         consumer.close()
+
+
+def identity_of(group: str, topic: str, partition: int) -> str:
+    """The transactional id for a source partition, and the consumer group of its offset."""
+    return f"{group}-{topic}-{partition}"
 
 
 def committed_offset(consumer: "Consumer", place: "TopicPartition") -> int:

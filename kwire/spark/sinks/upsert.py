@@ -86,8 +86,8 @@ class UpsertSink:
         self._is_delta = settings.options.get("format", "delta") == "delta"
         self._iceberg = IcebergTable(settings)
         self.spark_settings = SPARK_SETTINGS if self._is_delta else self._iceberg.spark_settings
-        self._keys: Sequence[str] = settings.options.get("key", [KEY])
-        self._marks = settings.options.get("deletes") == "mark"
+        self.keys: Sequence[str] = settings.options.get("key", [KEY])
+        self.marks_deleted = settings.options.get("deletes") == "mark"
         self._shown: DataFrame | None = None
 
     def check(self) -> None:
@@ -101,7 +101,7 @@ class UpsertSink:
             check_options(self._settings, {**own, "partition_by": list, "properties": dict})
         else:
             self._iceberg.check(own)
-        if not self._keys:
+        if not self.keys:
             raise WrongSetting("sink.key", [], "name the columns whose values are the key")
 
     def open(self, spark: "SparkSession") -> None:
@@ -113,12 +113,12 @@ class UpsertSink:
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Merge a batch; nothing happens if the table has it already."""
-        missing = [one for one in (*ORDER, *self._keys) if one not in rows.columns]
+        missing = [one for one in (*ORDER, *self.keys) if one not in rows.columns]
         if missing:
-            raise WrongSetting("sink.key", list(self._keys), f"rows have no {', '.join(missing)}")
-        kept = [one for one in (*ORDER, *self._keys) if self._marks or one != TOMBSTONE]
+            raise WrongSetting("sink.key", list(self.keys), f"rows have no {', '.join(missing)}")
+        kept = [one for one in (*ORDER, *self.keys) if self.marks_deleted or one != TOMBSTONE]
         rows = with_incarnation(rows, batch.ranges)
-        newest = newest_of_keys(self._with_keys(rows), self._keys)
+        newest = newest_of_keys(self._with_keys(rows), self.keys)
         wanted = table_columns(newest, self._settings, batch.ranges, kept)
         if self._is_delta:
             self._merge_delta(newest.sparkSession, wanted, newest, batch)
@@ -130,7 +130,7 @@ class UpsertSink:
         from pyspark.sql import functions as f
 
         has_key = f.lit(True)
-        for one in self._keys:
+        for one in self.keys:
             has_key = has_key & f.col(f"`{one}`").isNotNull()
         if self._settings.options.get("null_keys", "stop") == "skip":
             return rows.where(has_key)
@@ -140,7 +140,7 @@ class UpsertSink:
             f.col(OFFSET).cast("string"),
             f.lit(" of "),
             f.concat_ws("-", TOPIC, f.col(PARTITION).cast("string")),
-            f.lit(f' has no key ({", ".join(self._keys)}); null_keys = "skip" leaves it out'),
+            f.lit(f' has no key ({", ".join(self.keys)}); null_keys = "skip" leaves it out'),
         )
         return rows.where(f.when(has_key, f.lit(True)).otherwise(f.raise_error(told)))
 
@@ -209,27 +209,31 @@ class UpsertSink:
         """The statement that merges the view into the table."""
         partition = PARTITION if self._is_delta else PARTITION_COLUMN
         newer = _newer(partition, by_incarnation=INCARNATION in columns)
-        on = " AND ".join(f"t.`{one}` = s.`{one}`" for one in self._keys)
+        on = " AND ".join(f"t.`{one}` = s.`{one}`" for one in self.keys)
         names = ", ".join(f"`{one}`" for one in columns)
         values = ", ".join(f"s.`{one}`" for one in columns)
         pairs = ", ".join(f"t.`{one}` = s.`{one}`" for one in columns)
         deletes = f"WHEN MATCHED AND s.{TOMBSTONE} AND ({newer}) THEN DELETE"
-        inserted = "" if self._marks else f" AND NOT s.{TOMBSTONE}"
+        inserted = "" if self.marks_deleted else f" AND NOT s.{TOMBSTONE}"
         return "\n".join(
             [
                 f"MERGE INTO {target} t USING {_VIEW} s ON {on}",
-                "" if self._marks else deletes,
+                "" if self.marks_deleted else deletes,
                 f"WHEN MATCHED AND ({newer}) THEN UPDATE SET {pairs}",
                 f"WHEN NOT MATCHED{inserted} THEN INSERT ({names}) VALUES ({values})",
             ]
         )
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
-        """OffsetsUnknown: of a key's records the table keeps only one."""
-        raise OffsetsUnknown(
-            "a table of upserts holds the newest record of each key, so nobody can say whether it "
-            "has taken the others"
-        )
+        """OffsetsUnknown: of a key's records the table keeps only one; ``verify`` compares keys."""
+        raise OffsetsUnknown("a table of upserts holds only the newest record of each key")
+
+    def table(self, spark: "SparkSession") -> "DataFrame":
+        """The table, with the partition's column named as in Delta; AnalysisException."""
+        if not self._is_delta:
+            return self._iceberg.read(spark)
+        need_delta(spark, self._settings.kind)
+        return spark.read.format("delta").load(self._settings.path)
 
 
 def newest_of_keys(rows: "DataFrame", keys: Sequence[str]) -> "DataFrame":
