@@ -7,7 +7,6 @@ from kwire.broker import fetching
 from kwire.broker.acks import AckQueue
 from kwire.broker.basis import Basis, Replication
 from kwire.broker.follower_partition import FollowerPartition
-from kwire.broker.homes import Homes
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.replica_sessions import ReplicaSession
 from kwire.connection import waiting
@@ -281,16 +280,6 @@ def unclean_by_default(patch: Any) -> None:
     patch.setattr(partition_change, "_unclean_leader", anybody)
 
 
-def old_coordinators_go_on(patch: Any) -> None:
-    """A coordinator isn't loaded again when its partition is led in a newer epoch."""
-
-    def is_served(homes: Homes, partition: Any) -> bool:
-        return homes._broker.partition_if_served(partition.topic, partition.index) is not None
-
-    patch.setattr(Homes, "is_here", is_served)
-    patch.setattr(Homes, "basis_of", lambda homes, partition: None)
-
-
 def followers_show_everything(patch: Any) -> None:
     """A consumer reads from a follower beyond what is replicated."""
 
@@ -327,7 +316,7 @@ BUGS = [
     Bug(acknowledged_at_once, failures.leader_dies_with_tail, "acknowledges"),
     Bug(acknowledged_before_the_last, failures.leader_dies_with_tail, "acknowledges"),
     Bug(watermark_beyond_the_log, kills, "follows to"),
-    Bug(coordinators_tell_at_once, failures.coordinators_move, "group|transaction"),
+    Bug(coordinators_tell_at_once, more_clients.commits_are_read_at_once, r"group: \d+, \d+"),
     Bug(reads_do_not_wait, more_clients.commits_are_read_at_once, r"group: \d+, \d+"),
     Bug(assignments_do_not_wait, more_clients.members_come_and_go, "two owners"),
     Bug(proposals_are_forgotten, failures.isr_flap, "as maximal ISR"),
@@ -339,7 +328,6 @@ BUGS = [
         "not within 20 s: all brokers",
     ),
     Bug(unclean_by_default, failures.the_stale_return_first, "joins|leads with"),
-    Bug(old_coordinators_go_on, failures.coordinators_move, "group|transaction|at home"),
     Bug(markers_count_at_once, failures.markers_die_young, "transaction"),
     Bug(followers_show_everything, more_clients.truncating_followers_are_read, "shows"),
     Bug(any_epoch_ends, more_clients.late_ends, "a late end of a transaction"),

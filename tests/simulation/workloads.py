@@ -116,16 +116,16 @@ class OffsetCommitter(Workload):
         self._reads_until_s = 0.0
 
     async def step(self) -> None:
-        """Commit the next offset; after a commit that was given up, read for a while.
+        """Commit the next offset; now and then, and after giving a commit up, read for a while.
 
-        A client that went on to repeat the commit would bring back what a dead broker has lost.
+        A client that went on to commit would bring back what a dead broker has lost.
         """
         if trio.current_time() < self._reads_until_s:
             await self._read()
             return
         with trio.move_on_after(self.random.choice((0.1, 0.3, 2.0))) as scope:
             await self._commit()
-        if scope.cancelled_caught:
+        if scope.cancelled_caught or self.random.random() < 0.06:
             self._reads_until_s = trio.current_time() + self.random.random() * 3
 
     async def _commit(self) -> None:
