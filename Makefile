@@ -43,7 +43,7 @@ CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replic
 	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
 SECURED_COMPAT := $(addprefix compat_tests/test_,clients.py admin.py groups.py consumer_group_protocol.py transactions.py java_tools.py secured_programs.py)
 SHORT_SECURED := $(addprefix compat_tests/test_,clients.py admin.py)
-CHAOS := $(addprefix compat_tests/test_,moves_between_directories.py cluster_kills.py cluster_chaos.py truncation.py kafka_directory_in_cluster.py)
+CHAOS := $(addprefix compat_tests/test_,moves_between_directories.py cluster_kills.py cluster_chaos.py cluster_moves.py truncation.py kafka_directory_in_cluster.py)
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
 KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.py pipeline_upkeep.py \

@@ -10,7 +10,8 @@ high watermark (``Truth``). They ask no rule of the code under test:
 - A leader's high watermark never falls within its epoch, and a follower's never while it has its
   log open, whoever leads. A follower's is never beyond the truth.
 - What is below a replica's own high watermark is the truth, byte for byte.
-- A new leader has the whole truth.
+- A new leader has the whole truth. A broker that follows the metadata late, and begins to lead in
+  an epoch that is over, has the truth below its own high watermark.
 - A member of the ISR cuts nothing of the truth away.
 - Who joins the ISR or the ELR has the whole truth.
 - Only ``all_lost_power`` takes something from the truth: what the next leader lacks.
@@ -57,6 +58,8 @@ class ReplicaChecks(Checks):
         self._followed: dict[tuple[Key, int], tuple[PartitionLog, int]] = {}
         self._were_alone: set[Key] = set()
         self._lost_power: set[Key] = set()
+        self.lost: list[tuple[str, int, int]] = []
+        """Topic, index, and from where on records are lost that all machines' power cut took."""
 
     def all_lost_power(self) -> None:
         """All machines lost what they hadn't flushed: what the next leaders have is the truth."""
@@ -118,14 +121,19 @@ class ReplicaChecks(Checks):
 
     def _leads(self, led: LeaderPartition) -> None:
         key, where = (led.topic_id, led.index), _name(led)
-        truth = self.truths.setdefault(key, Truth())
+        truth, row = self.truths.setdefault(key, Truth()), self._row(key)
+        if row is not None and row.leader_epoch > led.leader_epoch:
+            self._led_once(led, truth, where)
+            return
         if key in self._were_alone:  # what an only replica has is the truth
             self._were_alone.remove(key)
             self._advanced(led)
         end_offset = led.log.log_end_offset
         if key in self._lost_power:
             self._lost_power.remove(key)
-            truth.end_offset = min(truth.end_offset, end_offset)
+            if end_offset < truth.end_offset:
+                self.lost.append((led.topic, led.index, end_offset))
+                truth.end_offset = end_offset
         self._check(
             end_offset >= truth.end_offset,
             f"{where} leads with {end_offset} of {truth.end_offset} replicated records",
@@ -135,6 +143,13 @@ class ReplicaChecks(Checks):
             f"{where} takes {led.high_watermark} for replicated, that is {truth.end_offset}",
         )
         self._compare(led.log, truth, 0, truth.end_offset, where)
+
+    def _led_once(self, led: LeaderPartition, truth: Truth, where: str) -> None:
+        """Compare what a leader shows whose image is old: it may lack what the next one has."""
+        if (led.topic_id, led.index) not in self._lost_power:
+            reached = led.high_watermark
+            self._check(reached <= truth.end_offset, f"{where} takes {reached} for replicated")
+            self._compare(led.log, truth, 0, reached, where)
 
     def _advanced(self, led: LeaderPartition) -> None:
         key, where, reached = (led.topic_id, led.index), _name(led), led.high_watermark

@@ -11,7 +11,7 @@ Rules:
 """
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -63,7 +63,7 @@ REPLICATED = {
     "transaction.state.log.min.isr": "2",
     "replica.lag.time.max.ms": "10000",
 }
-"""What changes when each partition has a replica on every broker."""
+"""What changes when each partition has three replicas."""
 
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
@@ -183,12 +183,6 @@ class Node:
         rmtree(self._root / "data", ignore_errors=True)
         self._machine = Machine(self._root)
 
-    def cut_power(self) -> None:
-        """End the machine: what wasn't synced may be lost, in any part."""
-        self._world.note(f"power cut of {self.node_id}")
-        self.kill()
-        self._machine.lose_power(self._world.random)
-
     def stop(self) -> None:
         """Stop the process as SIGTERM does."""
         self.is_wanted = False
@@ -226,6 +220,7 @@ class World:
         *,
         replicated: bool = False,
         settings: Mapping[str, str] = NO_SETTINGS,
+        nodes: Sequence[int] = NODES,
     ) -> None:
         self.seed = seed
         self.root = root
@@ -238,7 +233,7 @@ class World:
         self.etcd.faults.delay_s = 0.002
         self.notes: list[str] = []
         self.producer_ids: set[int] = set()
-        self.nodes = {node_id: Node(self, node_id) for node_id in NODES}
+        self.nodes = {node_id: Node(self, node_id) for node_id in nodes}
         self.checks.nodes = self.nodes
 
     def config(self, node_id: int, directory: Path) -> BrokerConfig:
@@ -256,7 +251,7 @@ class World:
 
     def client(self, name: str, **settings: float) -> Cluster:
         """A client that knows all brokers."""
-        bootstrap = [(f"broker-{node_id}", 9092) for node_id in NODES]
+        bootstrap = [(f"broker-{node_id}", 9092) for node_id in self.nodes]
         random = Random(self.random.getrandbits(32))
         own = CLIENT._replace(**settings)  # type: ignore[arg-type]
         return Cluster(bootstrap, self.nursery, own, self.network.opener(name), random)
@@ -325,12 +320,13 @@ def simulate(
     *,
     replicated: bool = False,
     settings: Mapping[str, str] = NO_SETTINGS,
+    nodes: Sequence[int] = NODES,
 ) -> list[str]:
     """Run a scenario from a seed; what happened. An error names the seed in its notes.
 
-    Each partition has one replica, or one on each broker. ``settings`` are those of all brokers.
+    Each partition has one replica, or three. ``settings`` are those of all brokers.
     """
-    world = World(seed, root, replicated=replicated, settings=settings)
+    world = World(seed, root, replicated=replicated, settings=settings, nodes=nodes)
 
     async def run() -> None:
         with trio.fail_after(limit_s):
