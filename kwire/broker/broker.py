@@ -3,21 +3,22 @@
 Rules:
 
 - The broker is composed here of parts that don't know the broker: the partitions that it serves
-  (``served_partitions``), the changes that it makes and follows (``commits``), the settings in
-  force (``effective_settings``). Its coordinators see the broker as a ``BrokerView``.
-- Groups, transactional ids and compaction are loaded when they are first needed.
+  (``served_partitions``), the changes that it makes and follows (``commits``, ``new_images``), its
+  coordinators, the settings in force (``effective_settings``). A part that needs the broker
+  declares what it needs, like ``BrokerView``.
+- Parts that only some brokers need are imported when they are first needed.
 """
 
 import random as random_module
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import trio
 
-from kwire.broker.authorizing import authorizer_of, tell_authorizer
 from kwire.broker.cold_reads import ColdReads
-from kwire.broker.commits import Commits, Decide, changes_broker, nobody_is_gone
+from kwire.broker.commits import Commits, Decide, nobody_is_gone
+from kwire.broker.coordinators import Coordinators
 from kwire.broker.effective_settings import (
     broker_settings,
     log_config,
@@ -26,7 +27,7 @@ from kwire.broker.effective_settings import (
 )
 from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.flusher import Flusher
-from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kwire.broker.new_images import NewImages, authorizer_of, quotas_of
 from kwire.broker.partition import Partition
 from kwire.broker.served_partitions import ServedPartitions
 from kwire.broker.tally import Bugs, Tally
@@ -37,16 +38,7 @@ from kwire.config.settings import Value
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import AtStop, LogManager
-from kwire.metadata.changes import (
-    BrokerChanged,
-    BrokerRegistered,
-    BrokerUnregistered,
-    Change,
-    PartitionsAdded,
-    PartitionsChanged,
-    TopicDeleted,
-)
-from kwire.metadata.image import MetadataImage, TopicImage, unreachable_brokers
+from kwire.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, MetadataImage, TopicImage
 from kwire.metadata.store import Guard, MetadataStore
 
 if TYPE_CHECKING:
@@ -60,28 +52,20 @@ if TYPE_CHECKING:
     from kwire.broker.offline_replicas import OfflineReplicas
     from kwire.broker.peers import Peers
     from kwire.broker.producer_ids import ProducerIds
-    from kwire.broker.quotas import Quotas
     from kwire.broker.reach import Reach
     from kwire.broker.replica_moves import ReplicaMoves
     from kwire.broker.replica_sessions import ReplicaSessions
     from kwire.broker.suspects import Suspects
     from kwire.broker.transactions import Transactions
 
-_BROKERS = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
-"""Changes after which other followers may be in sync."""
-
-_MOVES = (PartitionsChanged, PartitionsAdded, TopicDeleted)
-"""Changes after which other partitions may be led here."""
-
-_Coordinators = TypeVar("_Coordinators", "Groups", "Transactions")
-
 
 class Broker:
     """One broker, made of its settings, its logs and its metadata store.
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
-    ``coordinators`` are those needed so far. ``authorizer`` is None where everybody may do all,
-    ``quotas`` while no client has any. ``verified`` are questions about writes of transactions.
+    ``authorizer`` is None where everybody may do all, ``quotas`` while no client has any.
+    ``verified`` are questions about writes of transactions. ``reach`` is None outside of a cluster,
+    ``suspects`` and ``throttles`` until they are needed.
     """
 
     def __init__(
@@ -102,11 +86,10 @@ class Broker:
         self.node_id = config.integer("node.id")
         self.advertised_listeners = config.advertised_listeners()
         self.image = image
-        self._unreachable = unreachable_brokers(image)
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
         self.tally = Tally()
         self.bugs = Bugs()
-        self.is_stopping = self.has_followers = self._has_set_aside = False
+        self.is_stopping = self.has_followers = False
         self.selects_nearest = config.selects_nearest_replica()
         self.reach: Reach | None = None
         self.suspects: Suspects | None = None
@@ -119,23 +102,24 @@ class Broker:
         self.cold_reads = ColdReads(self.threads.cold_reads)
         self.background: trio.Nursery
         self.compaction: Compaction
-        self.coordinators: list[Groups | Transactions] = []
         self.verified: dict[tuple[str, int, int], Note] = {}
         self.authorizer = authorizer_of(config, image.acls)
-        self.quotas: Quotas | None = None
-        if image.client_quotas:
-            self._follow_quotas(image)
+        self.quotas = quotas_of(self, None, image.client_quotas)
         self._commits = Commits(store, image, self.threads.deciding, self.random)
         self._served = ServedPartitions(
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
         )
         self._served.in_sync_updates = lambda: self.isr_updates
         self._served.open_all(image)
+        self.coordinators = Coordinators(self)
+        self._images = NewImages(self, self._served, self.coordinators)
         self.partition = self._served.partition  # saves each request a call in between
         self.partition_if_served = self._served.partition_if_served
         self.is_offline = self._served.is_offline
         self.partitions = self._served.all
         self.stable_offset = self._served.stable_offset
+        self.leader_of = self._served.leader_of
+        self.offline_replicas = self._served.offline_replicas
         self.replica = self._served.replica
         self.hosted = self._served.hosted
         self.high_watermarks = self._served.high_watermarks
@@ -143,12 +127,10 @@ class Broker:
         self.offline_partitions = self._served.offline
         self.put_strays_aside = self._served.put_strays_aside
         self.compacts = self._served.compacts
-
-    def _follow_quotas(self, image: MetadataImage) -> None:
-        """Have the client quotas of an image in force."""
-        from kwire.broker.quotas import followed
-
-        self.quotas = followed(self.quotas, self, image.client_quotas)
+        self.wake_coordinators = self.coordinators.wake_if_due
+        self.forget_deleted_topics = self.coordinators.forget_deleted_topics
+        self.look_at_offline = self._images.look_at_offline
+        self.retry_offline = self._images.retry_offline
 
     @property
     def cluster_id(self) -> str:
@@ -171,16 +153,12 @@ class Broker:
     @cached_property
     def groups(self) -> "Groups":
         """The groups of this broker."""
-        from kwire.broker.groups import Groups
-
-        return self._begin(Groups(self))
+        return self.coordinators.groups
 
     @cached_property
     def transactions(self) -> "Transactions":
         """The transactional ids of this broker."""
-        from kwire.broker.transactions import Transactions
-
-        return self._begin(Transactions(self))
+        return self.coordinators.transactions
 
     @cached_property
     def peers(self) -> "Peers":
@@ -218,7 +196,8 @@ class Broker:
         return updates
 
     @cached_property
-    def _offline_replicas(self) -> "OfflineReplicas":
+    def unusable_replicas(self) -> "OfflineReplicas":
+        """The replicas on failed or full disks, which other brokers take over."""
         from kwire.broker.offline_replicas import OfflineReplicas
 
         return OfflineReplicas(self, self._served)
@@ -237,20 +216,13 @@ class Broker:
 
         return ClientMetrics(self)
 
-    def _begin(self, coordinators: _Coordinators) -> _Coordinators:
-        self.background.start_soon(coordinators.run)
-        self.coordinators.append(coordinators)
-        if self.is_stopping:
-            coordinators.close()
-        return coordinators
-
     def begin(self, background: trio.Nursery) -> None:
         """Start the tasks of this broker; they end with ``background``."""
         self.background = background
-        background.start_soon(self._commits.follow, self._publish)
+        background.start_soon(self._commits.follow, self._images.take)
         background.start_soon(self._commits.make)
         background.start_soon(self.flusher.run)
-        self._follow_leaders()
+        self._images.follow_leaders()
         if "isr_updates" in vars(self):
             background.start_soon(self.isr_updates.run)
         for topic, load in (
@@ -271,42 +243,12 @@ class Broker:
         self.threads.close()
         if self.quotas is not None:
             self.quotas.end_pauses()
-        for coordinators in self.coordinators:
-            coordinators.close()
+        self.coordinators.close()
 
     def at_stop(self) -> AtStop:
         """What the data directories keep of a broker that stops cleanly."""
         registered = self.image.brokers.get(self.node_id)
         return AtStop(self.high_watermarks(), -1 if registered is None else registered.epoch)
-
-    def wake_coordinators(self) -> None:
-        """Wake each coordinator whose next task is due by the steady clock."""
-        for coordinators in self.coordinators:
-            coordinators.wake_if_due()
-
-    async def forget_deleted_topics(self) -> None:
-        """Delete the offsets that groups have committed for deleted topics."""
-        if "groups" in vars(self):
-            await self.groups.forget_deleted_topics()
-
-    def leader_of(self, topic: TopicImage, index: int) -> int:
-        """The node id of a partition's leader, -1 if the partition is offline."""
-        leader = topic.partitions[index].leader
-        if leader == self.node_id and self.is_offline(topic.name, index):
-            return -1
-        return leader
-
-    def offline_replicas(self, topic: TopicImage, index: int) -> list[int]:
-        """The offline replicas of a partition: on brokers that are fenced or gone, or here."""
-        own = self.is_offline(topic.name, index)
-        if self._unreachable:
-            return self._offline_among(topic.partitions[index].replicas, own)
-        return [self.node_id] if own else []
-
-    def _offline_among(self, replicas: tuple[int, ...], own: bool) -> list[int]:
-        unreachable = self._unreachable
-        offline = [node for node in replicas if node in unreachable]
-        return [self.node_id, *offline] if own else offline
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage:
         """A topic by its id; KafkaError (UNKNOWN_TOPIC_ID) if no topic has it."""
@@ -348,53 +290,3 @@ class Broker:
     def commit_under(self, session: Guard) -> None:
         """Make further changes as the broker of this session, in a cluster."""
         self._commits.guard = session
-
-    async def _publish(self, image: MetadataImage, changes: Sequence[Change]) -> None:
-        """Take a new image, and apply its changes to the partitions of this broker."""
-        if image.brokers is not self.image.brokers:
-            self._unreachable = unreachable_brokers(image, self.image, self._unreachable)
-        if image.client_quotas is not self.image.client_quotas:
-            self._follow_quotas(image)
-        if self.authorizer is not None:  # before who sees the image asks it
-            await tell_authorizer(self.authorizer, changes)
-        self.image = image
-        if await changes_broker(changes):
-            self.settings = broker_settings(self.config, image, self.node_id)
-            self.throttles = throttles_of(self, self.throttles)
-            if self.suspects is not None:
-                self.fetchers.place(())  # there may have to be more tasks, or fewer
-        if self.suspects is not None:
-            self.suspects.follow(image)
-        await self._served.take_roles(image, changes)
-        self._follow_leaders()
-        await self._served.publish(image, changes)
-        self._follow_leaders()
-        if "isr_updates" in vars(self) and any(isinstance(change, _BROKERS) for change in changes):
-            self.isr_updates.brokers_changed()
-        if self.coordinators and any(isinstance(change, _MOVES) for change in changes):
-            self._tell_coordinators()
-
-    def _follow_leaders(self) -> None:
-        """Fetch what is followed from its present leaders."""
-        moved = self._served.moved_followers()
-        if moved:
-            self.fetchers.place(moved)
-
-    def look_at_offline(self) -> None:
-        """Have others take over what is offline or full here; called when that may have changed."""
-        is_needed = any(data.health.is_useless for data in self.log_manager.data_directories)
-        if is_needed or self._has_set_aside or self.offline_partitions():
-            self._has_set_aside = self._offline_replicas.look()
-
-    def _tell_coordinators(self) -> None:
-        """Have the coordinators look which partitions this broker leads."""
-        for coordinators in self.coordinators:
-            coordinators.look_again()
-
-    async def retry_offline(self) -> None:
-        """Try again to open partitions whose logs couldn't be made, perhaps for lack of space."""
-        before = len(self.offline_partitions())
-        await self._served.retry_offline(self.image)
-        self._follow_leaders()
-        if len(self.offline_partitions()) < before:
-            self._tell_coordinators()

@@ -25,7 +25,6 @@ import trio
 from kwire.broker.coordinator_log import CoordinatorLog
 from kwire.broker.group_surroundings import group_surroundings
 from kwire.broker.homes import Homes
-from kwire.broker.internal_topics import OFFSETS_TOPIC
 from kwire.broker.jobs import Jobs
 from kwire.broker.partition import Partition
 from kwire.broker.view import BrokerView
@@ -34,6 +33,7 @@ from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.history import Histories
 from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.image import OFFSETS_TOPIC
 from kwire.runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:

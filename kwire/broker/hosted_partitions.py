@@ -6,6 +6,8 @@ Rules:
   them answers NOT_LEADER_OR_FOLLOWER for any other partition of the cluster. ``hosted`` returns led
   and followed partitions.
 - A partition whose log can't be opened is offline.
+- Clients see a partition that is offline here without a leader, and its replica here as offline,
+  like the replicas of brokers that are fenced or gone.
 """
 
 from typing import TYPE_CHECKING, TypeAlias, Union
@@ -15,7 +17,7 @@ import trio
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.checkpoints import TopicPartition
-from kwire.metadata.image import MetadataImage
+from kwire.metadata.image import MetadataImage, TopicImage, unreachable_brokers
 
 if TYPE_CHECKING:
     from kwire.broker.follower_partition import FollowerPartition
@@ -41,10 +43,12 @@ class Gone:
 class HostedPartitions:
     """The replicas of one broker. ``compacts`` is set when the first compacted log is opened."""
 
-    def __init__(self) -> None:
+    def __init__(self, node_id: int) -> None:
         self.compacts = trio.Event()
         self.gone = Gone()
+        self._node_id = node_id
         self._image = MetadataImage()
+        self._unreachable: frozenset[int] = frozenset()
         self._partitions: dict[TopicPartition, Partition] = {}
         self._followers: dict[TopicPartition, FollowerPartition] = {}
         self._by_topic: dict[bytes, dict[int, Hosted]] = {}
@@ -96,6 +100,32 @@ class HostedPartitions:
         key = (topic, index)
         replica = self._partitions.get(key) or self._followers.get(key)
         return key in self._offline if replica is None else replica.log.is_offline
+
+    def leader_of(self, topic: TopicImage, index: int) -> int:
+        """The node id of a partition's leader, -1 if the partition is offline."""
+        leader = topic.partitions[index].leader
+        if leader == self._node_id and self.is_offline(topic.name, index):
+            return -1
+        return leader
+
+    def offline_replicas(self, topic: TopicImage, index: int) -> list[int]:
+        """The offline replicas of a partition: on brokers that are fenced or gone, or here."""
+        own = self.is_offline(topic.name, index)
+        if self._unreachable:
+            return self._offline_among(topic.partitions[index].replicas, own)
+        return [self._node_id] if own else []
+
+    def _offline_among(self, replicas: tuple[int, ...], own: bool) -> list[int]:
+        unreachable = self._unreachable
+        offline = [node for node in replicas if node in unreachable]
+        return [self._node_id, *offline] if own else offline
+
+    def _see(self, image: MetadataImage) -> None:
+        """Take an image, which says who else has replicas."""
+        before = self._image
+        if image.brokers is not before.brokers:
+            self._unreachable = unreachable_brokers(image, before, self._unreachable)
+        self._image = image
 
     def all(self) -> list[Partition]:
         """Every partition that this broker leads."""

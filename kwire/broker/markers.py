@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kwire.broker.flusher import Flush
 from kwire.broker.groups import Groups
-from kwire.broker.internal_topics import OFFSETS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.broker.view import BrokerView
 from kwire.log.validation import AppendOrigin
+from kwire.metadata.image import OFFSETS_TOPIC
 from kwire.record.control import ControlType, end_transaction_marker
 
 if TYPE_CHECKING:

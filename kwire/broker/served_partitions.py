@@ -73,9 +73,8 @@ class ServedPartitions(HostedPartitions):
         clock: Clock,
         threads: Kind,
     ) -> None:
-        super().__init__()
+        super().__init__(node_id)
         self.in_sync_updates: Callable[[], InSyncUpdates | None] = lambda: None
-        self._node_id = node_id
         self._log_manager = log_manager
         self._flusher = flusher
         self._log_config = log_config
@@ -86,7 +85,7 @@ class ServedPartitions(HostedPartitions):
 
     def open_all(self, image: MetadataImage) -> None:
         """Open and serve every partition of an image, when the broker starts."""
-        self._image = image
+        self._see(image)
         for topic in image.topics_by_name.values():
             config = self._log_config(topic.name)
             for index in self._missing(topic):
@@ -109,7 +108,7 @@ class ServedPartitions(HostedPartitions):
         Settings come first: a smaller ISR counts by the newest min.insync.replicas, by which others
         judge who is eligible to lead.
         """
-        self._image = image
+        self._see(image)
         touched = touched_by(changes)
         await self._configure(image, touched)
         done = 0
@@ -217,7 +216,7 @@ class ServedPartitions(HostedPartitions):
 
     async def publish(self, image: MetadataImage, changes: Sequence[Change]) -> None:
         """Open, make and delete logs as an image asks, after ``take_roles``."""
-        self._image = image
+        self._see(image)
         touched = touched_by(changes)
         for topic_id in touched.deleted:
             self._offline = {

@@ -22,7 +22,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from kwire.broker.internal_topics import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from kwire.broker.kafka_metadata import (
     DIRECTORY_NAME,
     UnreadableMetadata,
@@ -44,7 +43,14 @@ from kwire.metadata.changes import (
 )
 from kwire.metadata.controller import PRODUCER_ID_BLOCK
 from kwire.metadata.embedded import FILE_NAME
-from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
+from kwire.metadata.image import (
+    INTERNAL_TOPICS,
+    TRANSACTIONS_TOPIC,
+    ConfigResourceType,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
 from kwire.metadata.kraft.cluster import KraftCluster, NotOneBroker
 from kwire.protocol.types import uuid_from_str, uuid_to_str
 from kwire.record.batch import InvalidRecords

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 import trio
 
 from kwire.broker.commits import TOPICS_PER_TURN, nobody_is_gone
-from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.view import TopicMaker
 from kwire.errors import KafkaError
 from kwire.metadata.changes import Change
@@ -24,7 +23,7 @@ from kwire.metadata.controller import (
     TopicCreation,
     check_partition_total,
 )
-from kwire.metadata.image import MetadataImage
+from kwire.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, MetadataImage
 from kwire.metadata.placement import at_once
 
 

@@ -26,7 +26,6 @@ from kwire.broker.coordinator_log import CoordinatorLog
 from kwire.broker.endings import Endings, LoadedTransactions
 from kwire.broker.flusher import Flush
 from kwire.broker.homes import Homes
-from kwire.broker.internal_topics import TRANSACTIONS_TOPIC
 from kwire.broker.markers import MarkedBroker
 from kwire.broker.partition import Partition
 from kwire.broker.producer_ids import ProducerIds
@@ -39,6 +38,7 @@ from kwire.coordinator.transaction.coordinator import (
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition, Transaction
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.features import TRANSACTION_VERSION
+from kwire.metadata.image import TRANSACTIONS_TOPIC
 from kwire.runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:

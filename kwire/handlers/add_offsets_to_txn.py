@@ -4,12 +4,12 @@ Behavior: the group's partition of ``__consumer_offsets`` is added to the transa
 version 2, PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 """
 
-from kwire.broker.internal_topics import OFFSETS_TOPIC
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.transaction_errors import told
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.metadata.image import OFFSETS_TOPIC
 from kwire.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,

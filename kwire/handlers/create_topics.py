@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from kwire.broker.configs import topic_configs
-from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.topics import replicas
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
@@ -24,7 +23,7 @@ from kwire.metadata.controller import (
     TopicCreation,
     check_partition_total,
 )
-from kwire.metadata.image import MetadataImage, TopicImage
+from kwire.metadata.image import INTERNAL_TOPICS, MetadataImage, TopicImage
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

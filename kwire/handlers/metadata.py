@@ -20,7 +20,6 @@ from functools import partial
 import trio
 
 from kwire.broker.broker import Broker
-from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.topics import create_missing
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import (
@@ -32,7 +31,7 @@ from kwire.handlers.context import (
 from kwire.handlers.slices import PIECE, pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.controller import check_partition_total, check_topic_name
-from kwire.metadata.image import PartitionImage, TopicImage
+from kwire.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

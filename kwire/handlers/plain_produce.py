@@ -14,11 +14,11 @@ from struct import Struct
 from struct import error as StructError
 
 from kwire.broker.broker import Broker
-from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.partition import UNACKED, Partition
 from kwire.handlers.context import ConnectionInfo
 from kwire.handlers.waiting import Unfinished
 from kwire.log.plain_batch import plain_batch
+from kwire.metadata.image import INTERNAL_TOPICS
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import MalformedRequest, read_unsigned_varint
 

@@ -11,7 +11,6 @@ from struct import Struct
 from struct import error as StructError
 
 from kwire.broker.broker import Broker
-from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.partition import ACKS_ALL, UNACKED, Partition
 from kwire.errors import KafkaError
 from kwire.handlers.context import ConnectionInfo
@@ -20,6 +19,7 @@ from kwire.handlers.waiting import Unfinished
 from kwire.log.plain_append import note_room_if_any
 from kwire.log.plain_batch import plain_batch
 from kwire.log.validation import CheckedBatch
+from kwire.metadata.image import INTERNAL_TOPICS
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import MalformedRequest, append_unsigned_varint, read_unsigned_varint
 from kwire.record.batch import NO_TIMESTAMP, RecordBatch

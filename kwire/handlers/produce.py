@@ -25,7 +25,6 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.flusher import Flush
-from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.partition import ACKS_ALL, Partition
 from kwire.broker.verification import Support, Writer, verify
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition
@@ -43,6 +42,7 @@ from kwire.log.validation import (
     client_batch,
     is_slow,
 )
+from kwire.metadata.image import INTERNAL_TOPICS
 from kwire.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,

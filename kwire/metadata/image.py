@@ -24,6 +24,14 @@ AMONG_WORKERS = "worker"
 whatever is advertised. No listener has this name, because names of listeners are upper case."""
 
 
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
+
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
+"""The topics that hold brokers' state; clients may not write to them."""
+
+
 class ConfigResourceType(IntEnum):
     """The kinds of resources that have dynamic configs; Kafka's numbers."""
 

@@ -12,7 +12,6 @@ import trio
 from kwire.broker import compaction
 from kwire.broker.broker import Broker
 from kwire.broker.compaction import Compaction, Worker
-from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.topics import create_if_missing
 from kwire.errors import KafkaError
 from kwire.log.compaction.job import CompactionJob
@@ -21,7 +20,7 @@ from kwire.log.partition_log import PartitionLog
 from kwire.log.validation import FULL_LIMITS
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import NewTopic, create_topic, delete_topic
-from kwire.metadata.image import MetadataImage
+from kwire.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, MetadataImage
 from kwire.record.records import BatchBuilder, records
 from kwire.testing.in_process import running_server
 from kwire.testing.waiting import wait_until

@@ -13,11 +13,11 @@ import pytest
 import trio
 
 from kwire.broker.fetch_sessions import EVICTION_MS, SessionLimits
-from kwire.broker.internal_topics import OFFSETS_TOPIC
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.records import OffsetCommitValue, offset_commit
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.metadata.controller import NewTopic, create_topic, delete_topic
+from kwire.metadata.image import OFFSETS_TOPIC
 from kwire.protocol.messages.fetch import FetchPartition
 from kwire.protocol.messages.join_group import (
     JoinGroupRequest,

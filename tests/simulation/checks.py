@@ -118,17 +118,17 @@ class Checks:
 
     def follow(self, broker: Broker) -> None:
         """Look at every image that a broker takes from now on."""
-        publish = broker._publish
+        take = broker._images.take
         self._same(broker.node_id, broker.image)
 
         async def checked(image: MetadataImage, changes: Sequence[Change]) -> None:
             before = broker.image.revision
             self._check(image.revision > before, f"broker {broker.node_id} goes back")
             self._same(broker.node_id, image)
-            await publish(image, changes)
+            await take(image, changes)
             self.coordinators()
 
-        broker._publish = checked  # type: ignore[method-assign]
+        broker._images.take = checked  # type: ignore[method-assign]
 
     def _same(self, node_id: int, image: MetadataImage) -> None:
         known = self.images.get(image.revision)

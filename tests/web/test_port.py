@@ -65,7 +65,7 @@ class LoadingCoordinators:
 async def test_a_broker_whose_coordinators_are_loading_is_not_ready(tmp_path: Path) -> None:
     """Members of groups would be refused."""
     async with http_server(tmp_path) as (running, http):
-        coordinators = running.broker.coordinators
+        coordinators = running.broker.coordinators._loaded
         loading = LoadingCoordinators()
         coordinators.append(loading)  # type: ignore[arg-type]
         ready = await http.get("/readyz")

@@ -11,12 +11,12 @@ Source: KafkaApis.handleTopicMetadataRequest, DescribeTopicPartitionsRequestHand
 
 from typing import Any
 
-from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.handlers.context import NOT_ASKED
 from kwire.handlers.guards.gate import FAILED, Gate
 from kwire.handlers.slices import distinct, free_in_slices, pieces
 from kwire.handlers.waiting import later
 from kwire.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
+from kwire.metadata.image import INTERNAL_TOPICS
 from kwire.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,

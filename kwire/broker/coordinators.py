@@ -1,0 +1,82 @@
+"""A broker's coordinators: its groups and its transactional ids, each loaded when first needed.
+
+Rules:
+
+- A broker whose clients use neither groups nor transactions imports neither of them.
+- Once loaded, both run until the broker ends. When the broker stops, they refer their clients to
+  another broker; one that is loaded later does so from the beginning.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from kwire.metadata.changes import Change, PartitionsAdded, PartitionsChanged, TopicDeleted
+
+if TYPE_CHECKING:
+    from kwire.broker.groups import Groups
+    from kwire.broker.transactions import Transactions, TransactionsBroker
+
+_MOVES = (PartitionsChanged, PartitionsAdded, TopicDeleted)
+"""Changes after which this broker may lead other partitions."""
+
+_Kind = TypeVar("_Kind", "Groups", "Transactions")
+
+
+class Coordinators:
+    """The coordinators of one broker; iterating gives the kinds that are loaded."""
+
+    def __init__(self, broker: "TransactionsBroker") -> None:
+        self._broker = broker
+        self._loaded: list[Groups | Transactions] = []
+        self._is_closed = False
+
+    def __iter__(self) -> "Iterator[Groups | Transactions]":
+        return iter(self._loaded)
+
+    @cached_property
+    def groups(self) -> "Groups":
+        """The groups of this broker."""
+        from kwire.broker.groups import Groups
+
+        return self._begin(Groups(self._broker))
+
+    @cached_property
+    def transactions(self) -> "Transactions":
+        """The transactional ids of this broker."""
+        from kwire.broker.transactions import Transactions
+
+        return self._begin(Transactions(self._broker))
+
+    def _begin(self, coordinators: _Kind) -> _Kind:
+        self._broker.background.start_soon(coordinators.run)
+        self._loaded.append(coordinators)
+        if self._is_closed:
+            coordinators.close()
+        return coordinators
+
+    def close(self) -> None:
+        """Refer clients that ask or wait for a coordinator to another broker."""
+        self._is_closed = True
+        for coordinators in self._loaded:
+            coordinators.close()
+
+    def wake_if_due(self) -> None:
+        """Wake each kind whose next task is due by the steady clock."""
+        for coordinators in self._loaded:
+            coordinators.wake_if_due()
+
+    def look_again(self) -> None:
+        """Have each kind look which partitions this broker leads."""
+        for coordinators in self._loaded:
+            coordinators.look_again()
+
+    def follow(self, changes: Sequence[Change]) -> None:
+        """Have each kind look again if this broker may lead other partitions after the changes."""
+        if self._loaded and any(isinstance(change, _MOVES) for change in changes):
+            self.look_again()
+
+    async def forget_deleted_topics(self) -> None:
+        """Delete the offsets that groups have committed for deleted topics."""
+        if "groups" in vars(self):
+            await self.groups.forget_deleted_topics()

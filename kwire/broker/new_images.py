@@ -1,0 +1,163 @@
+"""What a broker does with each new image of the metadata, and in which order.
+
+Rules:
+
+- The authorizer takes the new ACLs first, and the settings change before the replicas do. So nobody
+  who sees the new image is judged by old rights, or served with old settings.
+- Replicas take their roles in memory, and are fetched from their new leaders, before a log is
+  opened or deleted. Then what was opened is fetched, too.
+- The modules of authorizers, quotas and throttles are imported only if a cluster has them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from kwire.broker.commits import changes_broker
+from kwire.broker.coordinators import Coordinators
+from kwire.broker.effective_settings import broker_settings, throttles_of
+from kwire.broker.served_partitions import ServedPartitions
+from kwire.broker.tally import Tally
+from kwire.clock import Clock
+from kwire.config.broker import BrokerConfig
+from kwire.config.settings import Value
+from kwire.log.manager import LogManager
+from kwire.metadata.acls import Acls, AclsCreated, AclsDeleted
+from kwire.metadata.changes import BrokerChanged, BrokerRegistered, BrokerUnregistered, Change
+from kwire.metadata.image import MetadataImage
+from kwire.metadata.quotas import ClientQuotas
+
+if TYPE_CHECKING:
+    from kwire.broker.fetchers import Fetchers
+    from kwire.broker.isr_updates import IsrUpdates
+    from kwire.broker.offline_replicas import OfflineReplicas
+    from kwire.broker.quotas import Metered, Quotas
+    from kwire.broker.suspects import Suspects
+    from kwire.broker.throttles import Throttles
+    from kwire.security.authorizer import Authorizer
+
+_BROKERS = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
+"""Changes after which other followers may be in sync."""
+
+
+def authorizer_of(config: BrokerConfig, acls: Acls) -> "Authorizer | None":
+    """The authorizer that decides by these ACLs; None if every client may do everything."""
+    wanted = config.authorizer()
+    if wanted is None:
+        return None
+    from kwire.security.audit import follow_level
+    from kwire.security.authorizer import Authorizer
+
+    authorizer = Authorizer.of(wanted, acls)
+    follow_level(authorizer)
+    return authorizer
+
+
+async def tell_authorizer(authorizer: "Authorizer", changes: Sequence[Change]) -> None:
+    """Have the authorizer take the ACLs of a commit; other tasks have their turn in between."""
+    for change in changes:
+        if isinstance(change, AclsCreated | AclsDeleted):
+            forgotten = authorizer.apply(change)
+            await trio.lowlevel.checkpoint()
+            while forgotten:
+                forgotten.pop()
+                await trio.lowlevel.checkpoint()
+
+
+def quotas_of(broker: "Metered", before: "Quotas | None", wanted: ClientQuotas) -> "Quotas | None":
+    """What is in force when the cluster has these client quotas; None if no client has any."""
+    if before is None and not wanted:
+        return None
+    from kwire.broker.quotas import followed
+
+    return followed(before, broker, wanted)
+
+
+class InformedBroker(Protocol):
+    """A broker as its images change it. ``suspects`` is None until it has followed others."""
+
+    config: BrokerConfig
+    node_id: int
+    clock: Clock
+    tally: Tally
+    log_manager: LogManager
+    image: MetadataImage
+    settings: Mapping[str, Value]
+    authorizer: "Authorizer | None"
+    quotas: "Quotas | None"
+    throttles: "Throttles | None"
+    suspects: "Suspects | None"
+
+    @property
+    def fetchers(self) -> "Fetchers":
+        """The tasks that fetch from the leaders of what the broker follows."""
+
+    @property
+    def isr_updates(self) -> "IsrUpdates":
+        """What the broker commits about in-sync replicas, since it leads followers."""
+
+    @property
+    def unusable_replicas(self) -> "OfflineReplicas":
+        """The replicas that other brokers take over."""
+
+    def integer(self, name: str) -> int:
+        """The effective value of a setting that is a whole number."""
+
+
+class NewImages:
+    """Applies the images that one broker follows to its parts."""
+
+    def __init__(
+        self, broker: InformedBroker, served: ServedPartitions, coordinators: Coordinators
+    ) -> None:
+        self._broker = broker
+        self._served = served
+        self._coordinators = coordinators
+        self._has_set_aside = False
+
+    async def take(self, image: MetadataImage, changes: Sequence[Change]) -> None:
+        """Have an image in force, which these changes have made of the one before."""
+        broker = self._broker
+        if image.client_quotas is not broker.image.client_quotas:
+            broker.quotas = quotas_of(broker, broker.quotas, image.client_quotas)
+        if broker.authorizer is not None:
+            await tell_authorizer(broker.authorizer, changes)
+        broker.image = image
+        if await changes_broker(changes):
+            broker.settings = broker_settings(broker.config, image, broker.node_id)
+            broker.throttles = throttles_of(broker, broker.throttles)
+            if broker.suspects is not None:
+                broker.fetchers.place(())  # there may have to be more tasks, or fewer
+        if broker.suspects is not None:
+            broker.suspects.follow(image)
+        await self._served.take_roles(image, changes)
+        self.follow_leaders()
+        await self._served.publish(image, changes)
+        self.follow_leaders()
+        if any(isinstance(change, _BROKERS) for change in changes) and "isr_updates" in vars(
+            broker
+        ):
+            broker.isr_updates.brokers_changed()
+        self._coordinators.follow(changes)
+
+    def follow_leaders(self) -> None:
+        """Fetch what is followed from its present leaders."""
+        moved = self._served.moved_followers()
+        if moved:
+            self._broker.fetchers.place(moved)
+
+    def look_at_offline(self) -> None:
+        """Have others take over what is offline or full here; called when that may have changed."""
+        directories = self._broker.log_manager.data_directories
+        is_needed = any(data.health.is_useless for data in directories)
+        if is_needed or self._has_set_aside or self._served.offline():
+            self._has_set_aside = self._broker.unusable_replicas.look()
+
+    async def retry_offline(self) -> None:
+        """Try again to open partitions whose logs couldn't be made, perhaps for lack of space."""
+        before = len(self._served.offline())
+        await self._served.retry_offline(self._broker.image)
+        self.follow_leaders()
+        if len(self._served.offline()) < before:
+            self._coordinators.look_again()
