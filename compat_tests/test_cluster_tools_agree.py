@@ -24,7 +24,7 @@ RECORD = Path(__file__).with_name("tools_at_three_kafkas.json")
 VERBATIM: list[tuple[str, str]] = [
     (r"\b(localhost|127\.0\.0\.1):\d+", "ADDRESS"),
     (r"\b127\.0\.0\.1\s+\d+\b", "ADDRESS"),
-    (r"(?<![\w-])[A-Za-z0-9_-]{22}(?![\w-])", "ID"),
+    (r"(?<![\w-])[A-Za-z0-9_-]{22}(?![\w(-])", "ID"),
 ]
 """What differs between any two clusters."""
 
@@ -32,11 +32,10 @@ NUMBER = [(r"-?\b\d+\b", "N")]
 
 
 class Known(NamedTuple):
-    """Lines that kwire leaves out or adds on purpose, and why."""
+    """Lines that differ on purpose: an expression for how they begin, and why."""
 
-    missing: tuple[str, ...] = ()
-    more: tuple[str, ...] = ()
-    why: str = ""
+    beginning: str
+    why: str
 
 
 def status(at: str, topic: str) -> str:
@@ -99,7 +98,21 @@ TOOLS: dict[str, tuple[Callable[[str, str], str], list[tuple[str, str]]]] = {
 }
 """What is asked, and what else differs from run to run there."""
 
-KNOWN: dict[str, Known] = {}
+KNOWN: dict[str, Known] = {
+    "kafka-metadata-quorum describe --status": Known(
+        "CurrentVoters", "kwire's voters are its brokers, at the listener of brokers: PLAINTEXT://"
+    ),
+    "kafka-features describe": Known(
+        r"Feature: (share|streams|eligible\.leader\.replicas)\.version|Feature: kwire\.changes",
+        "kwire serves no share and streams groups, always keeps eligible leader replicas, and has "
+        "a level for the form of its own metadata",
+    ),
+    "kafka-broker-api-versions": Known(
+        r"\w*(Share|Streams)\w*\(\d+\)|(Add|Remove)RaftVoter|(GetTelemetrySub|PushTelem)\w+",
+        "kwire serves no share and streams groups; etcd is its quorum, so there are no voters to "
+        "add; it takes clients' metrics, for which Apache Kafka wants a plugin",
+    ),
+}
 
 
 def lines(printed: str, topic: str, more: list[tuple[str, str]]) -> list[str]:
@@ -126,8 +139,11 @@ def test_a_tool_says_what_it_says_of_three_kafkas(
         recorded[tool] = told[0]
         RECORD.write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         return
-    kafkas, known = recorded[tool], KNOWN.get(tool, Known())
-    if told[0] == kafkas:
-        return  # these are Apache Kafkas, or there is no difference
-    assert sorted(set(kafkas) - set(told[0])) == sorted(known.missing), known.why
-    assert sorted(set(told[0]) - set(kafkas)) == sorted(known.more), known.why
+    known = KNOWN.get(tool)
+    kept = [_without(known, found) for found in (told[0], recorded[tool])]
+    assert kept[0] == kept[1]
+
+
+def _without(known: Known | None, found: list[str]) -> list[str]:
+    """The lines that have to be the same."""
+    return [one for one in found if known is None or not re.match(known.beginning, one)]
