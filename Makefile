@@ -38,7 +38,7 @@ COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR)
 COMPILED_PYTEST = $(COMPILED) $(BIN)/pytest $(QUIET) $(AGAIN) -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
-CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_secured.py cluster_from_secure_init.py \
+CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_tools_agree.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_secured.py cluster_from_secure_init.py \
 	group_protocol.py group_rebalances.py \
 	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
 SECURED_COMPAT := $(addprefix compat_tests/test_,clients.py admin.py groups.py consumer_group_protocol.py transactions.py java_tools.py secured_programs.py)

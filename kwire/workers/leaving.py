@@ -5,6 +5,8 @@ Rules:
 - The data directories are those of one broker, and of workers in the first of them (``worker.2``,
   …). They are locked meanwhile. A broker's data is here if all directories are with which it has
   registered.
+- The directories are the newest: a clean stop has left the epoch of the broker's last registration.
+  After a kill it must still be the same boot of the machine, or a power cut may have taken records.
 - No broker has a session, and every partition has a replica here with all acknowledged records.
 - The metadata is written beside its place, then deleted from etcd, then renamed. The deletion is
   one transaction that compares the revision and the sessions, so it fails if a broker has started.
@@ -29,11 +31,12 @@ from kwire.errors import KafkaError
 from kwire.log.data_directory import WORKER_DIRECTORY
 from kwire.log.disk import Disk
 from kwire.log.meta_properties import read_meta_properties
+from kwire.log.stop_marks import StopMarks
 from kwire.metadata.changes import apply, snapshot
 from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
 from kwire.metadata.etcd.etcd_store import EtcdStore
 from kwire.metadata.fewer_brokers import ReplicasElsewhere, gather
-from kwire.metadata.image import MetadataImage
+from kwire.metadata.image import BrokerImage, MetadataImage
 from kwire.metadata.store import RevisionConflict, StoreUnusable
 from kwire.workers.directory import WorkersError, lock_directory
 
@@ -59,11 +62,23 @@ class Left(NamedTuple):
 
 
 class Home(NamedTuple):
-    """What a broker has here: its cluster, the ids of its directories, the names in them."""
+    """What a broker has here: its cluster, the ids of its directories, what is in them."""
 
     cluster_id: str
     directories: frozenset[str]
     names: frozenset[str]
+    marks: tuple[StopMarks, ...]
+
+    def is_whole(self, broker: BrokerImage) -> bool:
+        """Whether all directories are here with which the broker has registered."""
+        return self.directories.issuperset(broker.directories)
+
+    def is_newest(self, broker: BrokerImage) -> bool:
+        """Whether they have all that the broker had when it ended."""
+        return all(
+            mark.broker_epoch == broker.epoch if mark.was_clean else mark.is_same_boot
+            for mark in self.marks
+        )
 
 
 async def leave_store(config: BrokerConfig, random: Random) -> Left:
@@ -122,7 +137,7 @@ async def _leave(directory: Path, paths: list[Path], store: EtcdStore, address: 
             await store.delete_cluster(image.revision)
         except RevisionConflict:
             raise LeavingError("a broker has started meanwhile: stop it and try again") from None
-    elif not (pending.exists() or file.exists()):
+    elif noted_store(directory) not in ("", address) or not (pending.exists() or file.exists()):
         raise LeavingError(
             f"{address} has no metadata of cluster {cluster_id}, to which {paths[0]} belongs: name "
             f"the right one with -o {SETTING}={EXAMPLE}, unless another directory has taken them"
@@ -143,11 +158,12 @@ def _homes(paths: list[Path]) -> dict[int, Home]:
         meta = read_meta_properties(path, Disk())
         if meta is None:
             continue
-        before = homes.get(meta.node_id, Home(meta.cluster_id, frozenset(), frozenset()))
+        before = homes.get(meta.node_id, Home(meta.cluster_id, frozenset(), frozenset(), ()))
         homes[meta.node_id] = Home(
             meta.cluster_id,
             before.directories | {meta.directory_id},
             before.names.union(os.listdir(path)),
+            (*before.marks, StopMarks(path, Disk())),
         )
     return homes
 
@@ -161,12 +177,23 @@ async def _gathered(
             f"node.id {', '.join(map(str, running))} still runs, or was killed just now: stop all "
             "brokers of the cluster, and try again"
         )
-    nodes = {node for node, home in homes.items() if _is_whole(image, node, home)}
-    if first not in nodes:
+    known = {
+        node: home
+        for node, home in homes.items()
+        if home.cluster_id == image.cluster_id and node in image.brokers
+    }
+    if not known[first].is_whole(image.brokers[first]):
         raise LeavingError(
             f"node.id {first} has registered with more data directories than these: name all of "
             "them, with --config FILE or -o log.dirs=DIR,DIR"
         )
+    old = [node for node, home in known.items() if not home.is_newest(image.brokers[node])]
+    if old:
+        raise LeavingError(
+            f"node.id {', '.join(map(str, old))} has used newer directories since, or lost power: "
+            "start the cluster with its store and the newest ones, and stop it cleanly"
+        )
+    nodes = {node for node, home in known.items() if home.is_whole(image.brokers[node])}
     missing = _missing_logs(image, {node: homes[node] for node in nodes})
     if missing:
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
@@ -175,16 +202,6 @@ async def _gathered(
             "its store once more, which says what to do"
         )
     return apply(image, gather(image, nodes), image.revision)
-
-
-def _is_whole(image: MetadataImage, node: int, home: Home) -> bool:
-    """Whether all that a broker of this cluster has is here."""
-    broker = image.brokers.get(node)
-    return (
-        broker is not None
-        and home.cluster_id == image.cluster_id
-        and home.directories.issuperset(broker.directories)
-    )
 
 
 def _missing_logs(image: MetadataImage, homes: Mapping[int, Home]) -> list[str]:

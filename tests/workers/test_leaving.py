@@ -7,6 +7,7 @@ import pytest
 from kwire.broker.elsewhere import MOVED, NOTE
 from kwire.cli import main
 from kwire.errors import ErrorCode, KafkaError
+from kwire.log.stop_marks import CLEAN_SHUTDOWN_FILE
 from kwire.metadata.embedded import FILE_NAME
 from kwire.metadata.etcd.etcd_store import EtcdStore
 from kwire.testing.etcd import MISSING, Etcd, find_etcd
@@ -234,4 +235,9 @@ def test_data_that_is_missing_is_named(on_etcd, tmp_path, capsys):
     said = _refused(capsys, "-o", dirs)
     assert f"the data directories lack {lost.name}: start the cluster with its store" in said
     shutil.move(tmp_path / "lost", lost)
+    mark = data / CLEAN_SHUTDOWN_FILE
+    newest = mark.read_bytes()
+    mark.write_bytes(b'{"version":0,"brokerEpoch":2}')  # a copy from an earlier stop
+    assert "node.id 1 has used newer directories since" in _refused(capsys, "-o", dirs)
+    mark.write_bytes(newest)
     assert _leave("-o", dirs) == 0
