@@ -38,18 +38,18 @@ COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR)
 COMPILED_PYTEST = $(COMPILED) $(BIN)/pytest $(QUIET) $(AGAIN) -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
-CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_secured.py cluster_from_secure_init.py \
+CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_tools_agree.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_secured.py cluster_from_secure_init.py \
 	group_protocol.py group_rebalances.py \
 	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
 SECURED_COMPAT := $(addprefix compat_tests/test_,clients.py admin.py groups.py consumer_group_protocol.py transactions.py java_tools.py secured_programs.py)
 SHORT_SECURED := $(addprefix compat_tests/test_,clients.py admin.py)
-CHAOS := $(addprefix compat_tests/test_,moves_between_directories.py cluster_kills.py cluster_chaos.py truncation.py kafka_directory_in_cluster.py)
+CHAOS := $(addprefix compat_tests/test_,moves_between_directories.py cluster_kills.py cluster_chaos.py cluster_moves.py truncation.py kafka_directory_in_cluster.py)
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
 KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.py pipeline_upkeep.py \
 	dead_letters.py parts.py decode_poisoned.py sinks_topic.py)
 
-.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench access bench-cluster reliability pipelines segments costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench access bench-cluster reliability pipelines segments costs hostile hostile-tls growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -152,6 +152,9 @@ costs: $(VENV)/.test ## accept the new costs of requests (calls, system calls, w
 hostile: $(VENV)/.test ## measure how a hostile client slows others down, kwire and Apache Kafka (KAFKA=no: only kwire)
 	$(BIN)/python -m bench.hostile $(ARGS)
 
+hostile-tls: $(VENV)/.test ## measure how hostile clients of TLS and logins slow others down, kwire and Apache Kafka (KAFKA=no: only kwire; ARGS=--publish)
+	$(BIN)/python -m bench.hostile_tls $(ARGS)
+
 growth: $(VENV)/.test ## measure cost by connections, partitions, groups, record size (KAFKA=no: only kwire)
 	$(BIN)/python -m bench.growth $(ARGS)
 
@@ -196,7 +199,7 @@ short-fuzz: ## run the property tests for about a minute, as CI does, with new e
 simulate: $(VENV)/.test ## three brokers in virtual time under faults, all scenarios from many seeds (SEEDS=1-50 ARGS="-k kills"), or one from each (SPREAD=yes); --seed N in ARGS repeats one
 	@[[ "$(or $(SEEDS),1)" =~ ^[0-9]+(-[0-9]+)?$$ ]] || { \
 		echo "SEEDS=$(SEEDS): give one seed or a range, as in SEEDS=1-200"; exit 1; }
-	KWIRE_SEEDS=$(or $(SEEDS),1-50) KWIRE_SPREAD=$(SPREAD) $(BIN)/pytest $(QUIET) $(AGAIN) tests/simulation $(PARALLEL) $(ARGS)
+	PYTHONHASHSEED=0 KWIRE_SEEDS=$(or $(SEEDS),1-50) KWIRE_SPREAD=$(SPREAD) $(BIN)/pytest $(QUIET) $(AGAIN) tests/simulation $(PARALLEL) $(ARGS)
 
 nightly: $(VENV)/.test ## simulate clusters from new seeds for 24 hours of virtual time, which takes about an hour (HOURS=24 SEED=1000)
 	$(BIN)/python -m tests.simulation.nightly --hours $(or $(HOURS),24) $(if $(SEED),--seed $(SEED))

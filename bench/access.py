@@ -3,13 +3,15 @@
 - A check on the way of a record, with 10,000 ACLs: an answer that is known, and a new one.
 - Quotas while there is none: the look that a request takes.
 - A client with a quota of its own, which isn't served on the short ways of Produce and Fetch.
-- The audit log: a fetch that is allowed or denied, without lines for it and with them.
+- The audit log: a fetch and a produce that are allowed or denied, without lines for what is allowed
+  and with them.
 """
 
 import argparse
 import tempfile
 import timeit
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.publish import markdown_table, publish_part
+from bench.rows.common import PRODUCE_VERSION, produce_request
 from bench.usage import cpu_seconds
 from compat_tests.raw_client import RawConnection
 from kwire.config.authorizer import STANDARD_AUTHORIZER
@@ -41,6 +44,8 @@ AUTHORIZER = {
     "allow.everyone.if.no.acl.found": "true",
 }
 TOPIC = "orders"
+USES = AclOperation.READ, AclOperation.WRITE
+RECORD_BYTES = 100
 
 
 def checks() -> dict[str, float]:
@@ -97,7 +102,7 @@ def requests() -> dict[str, float]:
 
 
 def audits() -> dict[str, float]:
-    """Microseconds of the broker's processor for a fetch behind an authorizer."""
+    """Microseconds of the broker's processor for requests behind an authorizer."""
     found: dict[str, float] = {}
     for what, options in (("", []), (", with --audit-allowed", ["--audit-allowed"])):
         with tempfile.TemporaryDirectory() as name:
@@ -110,28 +115,35 @@ def audits() -> dict[str, float]:
 
 
 def _audited(broker: BrokerProcess) -> Iterator[tuple[str, float]]:
-    """What a fetch costs of a topic that everybody may read, and of one that nobody may."""
+    """What requests cost of a topic that everybody may use, and of one that nobody may."""
     admin = RawConnection(broker.bootstrap)
     names = TOPIC, "closed"
     created = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     admin.ask(CreateTopicsRequest(topics=created), 7)
     asked = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
     ids = {topic.name: topic.topic_id for topic in admin.ask(asked, 12).topics}
-    denial = AclCreation(
+    admin.ask(CreateAclsRequest(creations=[_denial(one) for one in USES]), 3)
+    for case, name in (("that is allowed", TOPIC), ("that is denied", "closed")):
+        one = FetchPartition(partition_max_bytes=100_000)
+        fetch = FetchRequest(topics=[FetchTopic(topic_id=ids[name], partitions=[one])])
+        yield f"a fetch {case}", _cost(broker.pid, partial(admin.ask, fetch, 13))
+    for case, name in (("that is allowed", TOPIC), ("that is denied", "closed")):
+        produce = produce_request(name, 1, RECORD_BYTES)
+        yield f"a produce {case}", _cost(broker.pid, partial(admin.ask, produce, PRODUCE_VERSION))
+    admin.close()
+
+
+def _denial(operation: AclOperation) -> AclCreation:
+    """Nobody may do this with the closed topic."""
+    return AclCreation(
         resource_type=ResourceType.TOPIC,
         resource_name="closed",
         resource_pattern_type=PatternType.LITERAL,
         principal="User:*",
         host="*",
-        operation=AclOperation.READ,
+        operation=operation,
         permission_type=Permission.DENY,
     )
-    admin.ask(CreateAclsRequest(creations=[denial]), 3)
-    for case, name in (("a fetch that is allowed", TOPIC), ("a fetch that is denied", "closed")):
-        one = FetchPartition(partition_max_bytes=100_000)
-        fetch = FetchRequest(topics=[FetchTopic(topic_id=ids[name], partitions=[one])])
-        yield case, _cost(broker.pid, lambda fetch=fetch: admin.ask(fetch, 13))  # type: ignore[misc]
-    admin.close()
 
 
 def _quota(key: str) -> Request:

@@ -40,6 +40,9 @@ class MeasuredBroker(Protocol):
     def stop(self) -> int:
         """Stop the broker."""
 
+    def kill(self) -> None:
+        """End the broker with SIGKILL."""
+
 
 Maker = Callable[[Path], MeasuredBroker]
 """Creates a broker that isn't started yet, with a directory for its data."""

@@ -82,7 +82,9 @@ def neighbor(broker: MeasuredBroker, seconds: float) -> tuple[Waits, float]:
     )
     taken = json.loads(run.stdout)
     waits = sorted(1000 * wait for wait in [*taken["produce"], *taken["deliver"]])
-    flush_ms, create_ms = (1000 * max(taken[name]) for name in ("flush", "create"))
+    # A neighbor that never got an answer has no longest wait.
+    longest = (max(taken[name], default=math.inf) for name in ("flush", "create"))
+    flush_ms, create_ms = (1000 * wait for wait in longest)
     found = Waits(at(0.5, waits), at(0.99, waits), waits[-1], flush_ms, create_ms)
     return found, peak_mb(broker.pid)
 
@@ -167,6 +169,16 @@ def as_kept(results: Results) -> Kept:
     }
 
 
+def kept_before() -> Results:
+    """What ``hostile.json`` has of a run that broke off."""
+    path = OUT / "hostile.json"
+    kept: Kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return {
+        attack: {name: Waits(**waits) for name, waits in row.items()}
+        for attack, row in kept.items()
+    }
+
+
 def keep(results: Results) -> None:
     """Write what is measured so far to ``hostile.json``."""
     OUT.mkdir(exist_ok=True)
@@ -182,6 +194,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", metavar="TEXT", default="", help="only attacks with TEXT in them")
     parser.add_argument("--seconds", type=float, default=4.0, help="seconds of each attack")
     parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
+    parser.add_argument("--go-on", action="store_true", help="only what a broken-off run lacks")
     parser.add_argument("--warm-up", type=float, default=10.0, help="seconds of load before")
     options = parser.parse_args(arguments)
     if not wanted(options.only):
@@ -202,7 +215,7 @@ def main() -> None:
     console.width = max(console.width, TABLE_WIDTH)
     makers = brokers_of(options, console)
     attacks = wanted(options.only)
-    results: Results = {}
+    results = kept_before() if options.go_on else {}
     with (
         tempfile.TemporaryDirectory(prefix="bench-hostile-") as directory,
         Progress(console=console, transient=True) as progress,
@@ -210,7 +223,10 @@ def main() -> None:
         root = Path(directory)
         generator = new_generator(root)
         for name, make in makers.items():
-            task = progress.add_task(titles([name])[name], total=len(attacks) + 2)
+            left = [one for one in attacks if name not in results.get(one.name, {})]
+            if options.go_on and not left:
+                continue
+            task = progress.add_task(titles([name])[name], total=len(left) + 2)
             broker = make(root / name)
             broker.start()
             try:
@@ -219,7 +235,7 @@ def main() -> None:
                 frame = frame_of(request, PRODUCE_VERSION)
                 warm_up_s = warm_up_of(name, options.warm_up)
                 run_load(generator, broker.bootstrap, frame, 4, 4, warm_up_s)
-                for attack, waits in measured(broker, attacks, options.seconds, root):
+                for attack, waits in measured(broker, left, options.seconds, root):
                     results.setdefault(attack, {})[name] = waits
                     keep(results)
                     progress.advance(task)

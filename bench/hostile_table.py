@@ -48,7 +48,10 @@ def cells_of(waits: dict[str, float] | None, alone: dict[str, float]) -> list[st
     return [
         f"{waits['p99_ms']:.2f}",
         f"{waits['p99_ms'] / alone['p99_ms']:.1f}",
-        *("-" if wait is None else f"{wait:.0f}" for wait in whole),
+        *(
+            "-" if wait is None else "never" if math.isinf(wait) else f"{wait:.0f}"
+            for wait in whole
+        ),
         "-" if request_mb is None else f"{request_mb:.1f}",
         f"{waits['more_mb']:.0f}",
     ]

@@ -10,10 +10,12 @@ clients wait for.
 """
 
 import json
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from bench.load import connected, decoded, frame_of, read_frame
 from bench.rows.common import (
@@ -48,12 +50,19 @@ def fetch_from(topic: str, offset: int) -> FetchRequest:
     )
 
 
-def deliveries(bootstrap: str, topic: str, end: float, taken: Waits) -> None:
-    """The waits of one pair of clients until ``end``."""
+def deliveries(
+    bootstrap: str,
+    topic: str,
+    end: float,
+    taken: Waits,
+    connect: Callable[[], socket.socket] | None = None,
+) -> None:
+    """The waits of one pair of clients until ``end``; ``connect`` opens other connections."""
+    opened = connect or partial(connected, bootstrap)
     record = produce_request(create_topic(bootstrap, topic), 1, 100)
     offset = next_offset(bootstrap, record) + 1
     frame = frame_of(record, PRODUCE_VERSION)
-    with connected(bootstrap) as producer, connected(bootstrap) as consumer:
+    with opened() as producer, opened() as consumer:
         while time.perf_counter() < end:
             consumer.sendall(frame_of(fetch_from(topic, offset), FETCH_VERSION))
             started = time.perf_counter()

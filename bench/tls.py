@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -71,7 +71,8 @@ class Subject(NamedTuple):
         return Measured(rate, used_s / done * 1000)
 
 
-def _settings(directory: Path, port: int) -> dict[str, str]:
+def settings_of(directory: Path) -> dict[str, str]:
+    """Settings of a broker with a new certificate; the CA's is ``ca.pem``."""
     directory.mkdir(parents=True, exist_ok=True)
     authority = Authority()
     (directory / "ca.pem").write_text(authority.certificate_pem)
@@ -86,14 +87,37 @@ def _settings(directory: Path, port: int) -> dict[str, str]:
     }
 
 
+def kwire_of(
+    directory: Path, listener: str, settings: Mapping[str, str], package_parent: Path | None
+) -> BrokerProcess:
+    """A kwire with a further listener, ``PROTOCOL://host:port``; not started yet."""
+    how = {} if package_parent is None else {"package_parent": package_parent}
+    options = ["--listen", listener]
+    return BrokerProcess(directory / "data", settings, options=options, **how)
+
+
+def kafka_of(directory: Path, listener: str, settings: Mapping[str, str]) -> ApacheKafka:
+    """An Apache Kafka with a further listener; not started yet."""
+    broker = ApacheKafka(directory / "data")
+    listeners = f"PLAINTEXT://{broker.bootstrap},{listener}"
+    protocols = ["PLAINTEXT", listener.partition(":")[0]]
+    broker.settings = {
+        **settings,
+        "listeners": f"{listeners},CONTROLLER://{broker.controller}",
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": ",".join(
+            [f"{name}:{name}" for name in protocols] + ["CONTROLLER:PLAINTEXT"]
+        ),
+    }
+    return broker
+
+
 @contextmanager
 def kwire(directory: Path, package_parent: Path | None) -> Iterator[Subject]:
     """A kwire."""
     port = free_port()
-    how = {} if package_parent is None else {"package_parent": package_parent}
-    options = ["--listen", f"SSL://127.0.0.1:{port}"]
-    settings = _settings(directory, port)
-    with BrokerProcess(directory / "data", settings, options=options, **how) as broker:
+    settings = settings_of(directory)
+    with kwire_of(directory, f"SSL://127.0.0.1:{port}", settings, package_parent) as broker:
         yield Subject("kwire", port, broker.pid, directory / "ca.pem")
 
 
@@ -101,15 +125,7 @@ def kwire(directory: Path, package_parent: Path | None) -> Iterator[Subject]:
 def kafka(directory: Path) -> Iterator[Subject]:
     """An Apache Kafka."""
     port = free_port()
-    broker = ApacheKafka(directory / "data")
-    listeners = f"PLAINTEXT://{broker.bootstrap},SSL://127.0.0.1:{port}"
-    broker.settings = {
-        **_settings(directory, port),
-        "listeners": f"{listeners},CONTROLLER://{broker.controller}",
-        "advertised.listeners": listeners,
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
-    }
-    with broker:
+    with kafka_of(directory, f"SSL://127.0.0.1:{port}", settings_of(directory)) as broker:
         yield Subject("Apache Kafka", port, broker.pid, directory / "ca.pem")
 
 

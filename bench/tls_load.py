@@ -1,7 +1,8 @@
 """A client over TLS 1.3 for measurements: prints how much it did, as JSON.
 
-``python -m bench.tls_load KIND PORT CA SECONDS``; the topic is ``tls``, which has records already
-where KIND is fetch. Handshakes are full ones: each is a new connection, with a request after it.
+``python -m bench.tls_load KIND PORT CA SECONDS``. Produce writes to the topic ``tls``, of which
+retention deletes the old records. Fetch reads the first megabyte of a topic of its own, which is
+filled before. Handshakes are full ones: each is a new connection, with a request after it.
 """
 
 import json
@@ -27,31 +28,32 @@ from kwire.protocol.messages.produce import (
 )
 from kwire.record.records import BatchBuilder
 
-TOPIC = "tls"
+TOPICS = {"produce": "tls", "fetch": "tls-read"}
 RECORD_BYTES, RECORDS = 1000, 256
 FETCH_BYTES = 1 << 20
 IN_FLIGHT = 5
 
 
-def produce_frame() -> bytes:
-    """A request with one batch of random records."""
+def produce_frame(topic: str) -> bytes:
+    """A request with one batch of random records, 256 KB."""
     builder = BatchBuilder()
+    now_ms = int(time.time() * 1000)  # retention deletes records of 1970
     for _ in range(RECORDS):
-        builder.add(0, None, os.urandom(RECORD_BYTES))
+        builder.add(now_ms, None, os.urandom(RECORD_BYTES))
     part = PartitionProduceData(index=0, records=bytes(builder.build()))
-    data = [TopicProduceData(name=TOPIC, partition_data=[part])]
+    data = [TopicProduceData(name=topic, partition_data=[part])]
     request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=data)
     return bytes(encode_request(request, 9, 1, "tls"))
 
 
-def fetch_frame() -> bytes:
+def fetch_frame(topic: str) -> bytes:
     """A request for the topic's first megabyte."""
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=FETCH_BYTES)
     request = FetchRequest(
         max_wait_ms=500,
         min_bytes=1,
         max_bytes=FETCH_BYTES,
-        topics=[FetchTopic(topic=TOPIC, partitions=[part])],
+        topics=[FetchTopic(topic=topic, partitions=[part])],
     )
     return bytes(encode_request(request, 12, 1, "tls"))
 
@@ -79,9 +81,9 @@ class Client:
     def _receive(self) -> memoryview:
         return self._read(int.from_bytes(self._read(4)))
 
-    def create_topic(self) -> None:
-        """Have the broker create the topic, as clients do, and wait for its leader."""
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+    def create_topic(self, name: str) -> None:
+        """Have the broker create a topic, as clients do, and wait for its leader."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
         frame = bytes(encode_request(request, 4, 1, "tls"))
         while True:
             self.sock.sendall(frame)
@@ -103,18 +105,29 @@ class Client:
         return view
 
 
-def stream(client: Client, frame: bytes, seconds: float) -> dict[str, float]:
-    """Send a request again and again, with some in flight."""
-    client.create_topic()
+def fill(client: Client, topic: str) -> None:
+    """Write until a fetch has enough; a topic that is new may refuse the first requests."""
+    produce, fetch = produce_frame(topic), fetch_frame(topic)
+    size = 0
+    while size < FETCH_BYTES // 2:
+        for frame in (produce, fetch):
+            client.sock.sendall(frame)
+            size = client.receive()
+
+
+def stream(client: Client, frame: bytes, seconds: float, least_bytes: int) -> dict[str, float]:
+    """Send a request again and again, with some in flight; responses have ``least_bytes``."""
     began_s = time.perf_counter()
     end_s = began_s + seconds
-    sent = received = in_flight = size = 0
+    sent = received = in_flight = 0
     while time.perf_counter() < end_s or in_flight:
         while in_flight < IN_FLIGHT and time.perf_counter() < end_s:
             client.sock.sendall(frame)
             sent += len(frame)
             in_flight += 1
         size = client.receive()
+        if size < least_bytes:
+            raise SystemExit(f"a response of {size} bytes; expected {least_bytes} or more")
         received += size
         in_flight -= 1
     took_s = time.perf_counter() - began_s
@@ -142,8 +155,13 @@ def main() -> None:
     if kind == "handshakes":
         found = shake_hands(int(port), tls, float(seconds))
     else:
-        frame = produce_frame() if kind == "produce" else fetch_frame()
-        found = stream(Client(int(port), tls), frame, float(seconds))
+        client, topic = Client(int(port), tls), TOPICS[kind]
+        client.create_topic(topic)
+        if kind == "fetch":
+            fill(client, topic)
+            found = stream(client, fetch_frame(topic), float(seconds), FETCH_BYTES // 2)
+        else:
+            found = stream(client, produce_frame(topic), float(seconds), 1)
     print(json.dumps(found))
 
 

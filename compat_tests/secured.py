@@ -58,7 +58,7 @@ class SecuredBroker:
 
     def __init__(self, directory: Path) -> None:
         self.log: Callable[[], str] | None = None
-        authority = Authority()
+        self.authority = authority = Authority()
         self.ca_file = directory / "ca.pem"
         self.ca_file.write_text(authority.certificate_pem)
         self._server_file = authority.sign("server").write_pem(directory / "server.pem")

@@ -226,7 +226,7 @@ def test_a_ticket_for_another_broker_is_refused(
 
 
 @pytest.mark.parametrize("is_mutual", [False, True])
-def test_an_overheard_login_cannot_be_replayed(realm: Realm, is_mutual: bool) -> None:
+def test_an_overheard_ticket_cannot_be_replayed(realm: Realm, is_mutual: bool) -> None:
     """Message by message, on the broker's side of the exchange."""
     import gssapi
 

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, Producer
 
 from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool
+from compat_tests.raw_batches import batch, record
 from compat_tests.raw_client import RawClient
 from compat_tests.test_clients import create
 from compat_tests.test_java_tools import CONFIGS
@@ -36,6 +37,11 @@ from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from kwire.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
+)
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
 )
 from kwire.protocol.types import Request
 from kwire.testing.waiting import wait_until
@@ -265,6 +271,27 @@ def test_a_producer_keeps_to_its_quota(bootstrap: str, raw: RawClient, names: Na
         producer.poll(0)
         assert time.monotonic() - began_s >= SHORTEST_S
     assert max(waits) > 0
+
+
+def test_many_connections_share_a_quota(bootstrap: str, raw: RawClient, names: Names) -> None:
+    """Each new connection waits for what the others have used; without a quota none does."""
+    topic = names.topic()
+    create(bootstrap, topic)
+    data = PartitionProduceData(index=0, records=batch([record(0, value=bytes(500_000))]))
+    produce = ProduceRequest(
+        acks=1,
+        timeout_ms=9000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    waits = []
+    with quotas(raw, (("client-id", "raw"),), producer_byte_rate=1000.0):
+        for _ in range(3):
+            client = RawClient(bootstrap)
+            waits.append(client.ask(produce, 9).throttle_time_ms)
+            client.close()
+    assert waits[0] > 0
+    assert waits[1] > waits[0]
+    assert waits[2] > waits[1]
 
 
 def test_a_consumer_keeps_to_its_quota(bootstrap: str, raw: RawClient, names: Names) -> None:

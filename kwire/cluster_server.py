@@ -8,12 +8,14 @@ Rules:
 - Metadata that the directory has from a broker that was alone goes into a store that is new.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import trio
 
-from kwire.broker.elsewhere import MOVED, note_store
+from kwire.broker.elsewhere import MOVED, note_store, why_not_new
 from kwire.broker.membership import Membership
 from kwire.broker.own_replicas import (
     known_directories,
@@ -25,7 +27,8 @@ from kwire.broker.own_replicas import (
 )
 from kwire.broker.peers import Peers
 from kwire.client.peer import OpenStream, open_tcp
-from kwire.config.metadata_store import SETTING
+from kwire.config.broker import BrokerConfig
+from kwire.config.metadata_store import SETTING, EtcdAddress
 from kwire.errors import KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
@@ -37,6 +40,9 @@ from kwire.metadata.image import BrokerImage, ConfigResourceType, MetadataImage
 from kwire.metadata.store import Member, MetadataStore, RevisionConflict, StoreUnusable
 from kwire.metadata.topic_terms import CLUSTER_WIDE
 from kwire.server import KAFKA_METADATA, Server, StartError
+
+if TYPE_CHECKING:
+    from kwire.metadata.etcd.etcd_store import EtcdStore
 
 
 class ClusterServer(Server):
@@ -103,27 +109,10 @@ class ClusterServer(Server):
 
     async def _connect(self) -> MetadataStore:
         """The store that all brokers share; StoreUnusable, KafkaError."""
-        from kwire.metadata.etcd.etcd_store import EtcdStore
-        from kwire.metadata.etcd.gateway import Access
-
         address = self.config.metadata_store()
         assert address is not None
-        names = (
-            "kwire.metadata.store.username",
-            "kwire.metadata.store.password",
-            "kwire.metadata.store.tls.ca.file",
-            "kwire.metadata.store.tls.certificate.file",
-            "kwire.metadata.store.tls.key.file",
-        )
-        values = [self.config[name] for name in names]
-        access = Access(*(None if value is None else str(value) for value in values))
-        return await EtcdStore.open(
-            address,
-            access,
-            f"{self.config.integer('node.id')}:{self._incarnation}",
-            random=self._random,
-            steady_ms=self._clock.steady_ms,
-            keep_every_ms=self.config.integer("broker.heartbeat.interval.ms"),
+        return await open_etcd(
+            self.config, address, self._incarnation, self._random, self._clock.steady_ms
         )
 
     async def _name_cluster(self) -> str:
@@ -132,12 +121,21 @@ class ClusterServer(Server):
             image = await self._store.read()
             if image.cluster_id:
                 return image.cluster_id
+            await self._starting.run(self._check_new)
             name = await self._starting.run(self._known_cluster_id) or random_id()
             try:
                 first = [ClusterNamed(name), *initial_features(), *self._topic_defaults()]
                 await self._store.commit(0, first)
             except RevisionConflict:
                 continue  # another broker has named it
+
+    def _check_new(self) -> None:
+        """StartError where this broker must not begin a new cluster in the empty store."""
+        address = self.config[SETTING]
+        if address is None:
+            return
+        if (why := why_not_new(self.config.metadata_directory(), str(address))) is not None:
+            raise StartError(why)
 
     def _topic_defaults(self) -> list[Change]:
         """The replication settings of this broker's file, for all brokers of a new cluster."""
@@ -270,6 +268,36 @@ class ClusterServer(Server):
     async def _finish_requests(self, connections: trio.CancelScope) -> None:
         await self._membership.leave(self.broker)
         await super()._finish_requests(connections)
+
+
+async def open_etcd(
+    config: BrokerConfig,
+    address: EtcdAddress,
+    incarnation: str,
+    random: Random,
+    steady_ms: Callable[[], int],
+) -> "EtcdStore":
+    """The store of one process on etcd; StoreUnusable, KafkaError."""
+    from kwire.metadata.etcd.etcd_store import EtcdStore
+    from kwire.metadata.etcd.gateway import Access
+
+    names = (
+        "kwire.metadata.store.username",
+        "kwire.metadata.store.password",
+        "kwire.metadata.store.tls.ca.file",
+        "kwire.metadata.store.tls.certificate.file",
+        "kwire.metadata.store.tls.key.file",
+    )
+    values = [config[name] for name in names]
+    access = Access(*(None if value is None else str(value) for value in values))
+    return await EtcdStore.open(
+        address,
+        access,
+        f"{config.integer('node.id')}:{incarnation}",
+        random=random,
+        steady_ms=steady_ms,
+        keep_every_ms=config.integer("broker.heartbeat.interval.ms"),
+    )
 
 
 def _begun_by_another() -> StartError:

@@ -1,9 +1,9 @@
 """``python -m bench.cluster`` (``make bench-cluster``): what a cluster costs, with bars.
 
 etcd and all brokers run on this machine. ``--publish`` writes the table into docs/PERFORMANCE.md;
-do this on a machine that does nothing else. ``--only metadata|start|takeover|image|workers|kills``
-measures a part. ``--only replicated`` measures three replicas against three Apache Kafkas, which
-has a table of its own. It exits with 1 if a bar is missed.
+do this on a machine that does nothing else. ``--only PART`` (``PARTS``) measures a part. ``--only
+replicated`` measures three replicas against three Apache Kafkas, which has a table of its own. It
+exits with 1 if a bar is missed.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from rich.console import Console
 
 from bench.brokers import ROOT
 from bench.choice import add_no
+from bench.cluster.groups import first_rebalance
 from bench.cluster.kills import ClusterTrial
 from bench.cluster.measure import Number, table
 from bench.cluster.metadata import large, small
@@ -37,7 +38,7 @@ REPLICATED_START = (
 )
 REPLICATED_END = "<!-- end of replicated -->\n"
 REPLICATED = "replicated"
-PARTS = ("metadata", "start", "takeover", "image", "workers", "kills")
+PARTS = ("metadata", "groups", "start", "takeover", "image", "workers", "kills")
 PAPER = 1_000_000
 
 
@@ -52,6 +53,7 @@ def main() -> int:
     parser.add_argument("--image", type=int, default=100_000, help="partitions in the image")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
     parser.add_argument("--kills", type=int, default=12, help="of workers, in turn")
+    parser.add_argument("--of", type=int, default=2, help="so many workers are killed in turn")
     parser.add_argument("--outage", type=float, default=60.0, help="seconds without an etcd")
     parser.add_argument("--rounds", type=int, default=3, help="of loads on three replicas")
     add_no(parser, "kafka", "three replicas of kwire alone")
@@ -90,6 +92,8 @@ def _measured(
 ) -> Iterator[Number]:
     if part == "metadata":
         return small(directory / part, package, options.changes)
+    if part == "groups":
+        return first_rebalance(directory / part, package)
     if part == "start":
         return large(directory / part, package, options.partitions)
     if part == "takeover":
@@ -97,7 +101,7 @@ def _measured(
     if part == "image":
         return image(options.image)
     if part == "kills":
-        return kills(directory / part, package, options.outage, options.kills)
+        return kills(directory / part, package, options)
     return workers(directory / part, package, options.seconds)
 
 
@@ -113,10 +117,10 @@ def image(partitions: int) -> Iterator[Number]:
         yield Number(name, number.value * PAPER / partitions, number.unit)
 
 
-def kills(directory: Path, package: Path, outage_s: float, count: int) -> Iterator[Number]:
+def kills(directory: Path, package: Path, options: argparse.Namespace) -> Iterator[Number]:
     """What the ends of processes cost; AssertionError where a record is lost, doubled or moved."""
-    yield from ClusterTrial(directory / "cluster", package).run(outage_s)
-    yield from WorkersTrial(directory / "workers", package).run(count)
+    yield from ClusterTrial(directory / "cluster", package).run(options.outage)
+    yield from WorkersTrial(directory / "workers", package, options.of).run(options.kills)
 
 
 def replicated(options: argparse.Namespace) -> int:

@@ -46,20 +46,25 @@ def wait_for_records(address: str, index: int) -> None:
 
 
 class WorkersTrial:
-    """One command with two workers under load, which are killed in turn; then its supervisor is."""
+    """One command with workers under load, which are killed in turn; then its supervisor is.
 
-    def __init__(self, directory: Path, package: Path) -> None:
-        options = ["--workers", str(WORKERS)]
+    A worker dies no more than four times in a minute, so many kills take as many workers.
+    """
+
+    def __init__(self, directory: Path, package: Path, workers: int = WORKERS) -> None:
+        self._workers = workers
+        options = ["--workers", str(workers)]
         self.process = BrokerProcess(directory, package_parent=package, options=options)
-        self._died_s: dict[int, list[float]] = {number: [] for number in range(1, WORKERS + 1)}
+        self._died_s: dict[int, list[float]] = {number: [] for number in range(1, workers + 1)}
 
     def run(self, kills: int) -> Iterator[Number]:
         """All scenarios, and the checks."""
         with self.process as process:
             first = process.bootstrap.split(",")[0]
-            create_topic(process.bootstrap, TOPIC, partitions=2 * WORKERS)
+            create_topic(process.bootstrap, TOPIC, partitions=2 * self._workers)
+            spread = sorted([*self._died_s] * 2)
             for address in process.bootstrap.split(","):
-                wait_until(lambda a=address: sorted(leaders(a)) == [1, 1, 2, 2], what=TOPIC)  # type: ignore[misc]
+                wait_until(lambda a=address: sorted(leaders(a)) == spread, what=TOPIC)  # type: ignore[misc]
             led = leaders(first)
             loyal = {led.index(number) for number in self._died_s}
             with Load(process.bootstrap, len(led), loyal=loyal) as load:
@@ -102,7 +107,7 @@ class WorkersTrial:
         own_s: list[float] = []
         others_s: list[float] = []
         for kill in range(kills):
-            number = kill % WORKERS + 1
+            number = kill % self._workers + 1
             self._spare(number)
             own = [index for index, leader in enumerate(led) if leader == number]
             rest = [index for index in range(len(led)) if index not in own]

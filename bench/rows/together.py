@@ -1,8 +1,9 @@
-"""A row of ten consumers that start together, with a stock client and its default settings."""
+"""Rows of consumers that start together, with a stock client and its default settings."""
 
 import logging
 import threading
 import time
+from collections.abc import Sequence
 
 from bench.load import ask
 from bench.rows.common import Row, Running, delete_topic
@@ -28,16 +29,19 @@ def _consume(
     consumer.close()
 
 
-def _shared_s(bootstrap: str) -> float:
-    """Seconds until ten consumers share all partitions, and each has at least one."""
-    topic = f"bench-together-{time.monotonic_ns()}"
+def _shared_s(bootstraps: Sequence[str], consumers: int) -> float:
+    """Seconds until the consumers share all partitions, and each has at least one."""
+    topic, bootstrap = f"bench-together-{time.monotonic_ns()}", bootstraps[0]
     created = CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1)
     ask(bootstrap, CreateTopicsRequest(topics=[created]), 5)
-    held = [0] * CONSUMERS
+    held = [0] * consumers
     stop = threading.Event()
     threads = [
-        threading.Thread(target=_consume, args=(bootstrap, topic, held, index, stop))
-        for index in range(CONSUMERS)
+        threading.Thread(
+            target=_consume,
+            args=(bootstraps[index % len(bootstraps)], topic, held, index, stop),
+        )
+        for index in range(consumers)
     ]
     started = time.perf_counter()
     for thread in threads:
@@ -55,12 +59,19 @@ def _shared_s(bootstrap: str) -> float:
         delete_topic(bootstrap, topic)
 
 
-def shared_s(running: Running) -> float:
-    """The median of a few attempts, because single attempts vary a lot."""
-    taken = sorted(_shared_s(running.broker.bootstrap) for _ in range(ATTEMPTS))
+def shared_s(bootstraps: Sequence[str], consumers: int = CONSUMERS) -> float:
+    """The median of a few attempts, because single attempts vary a lot.
+
+    The consumers take turns in which of these addresses they know.
+    """
+    taken = sorted(_shared_s(bootstraps, consumers) for _ in range(ATTEMPTS))
     return taken[ATTEMPTS // 2]
 
 
+def _together_s(running: Running) -> float:
+    return shared_s([running.broker.bootstrap])
+
+
 TOGETHER_ROWS: list[Row] = [
-    Row("10 classic consumers, until all hold partitions", "s", False, shared_s),
+    Row("10 classic consumers, until all hold partitions", "s", False, _together_s),
 ]

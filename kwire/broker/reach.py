@@ -6,7 +6,8 @@ Rules:
   when it sent the last keepalive that was answered, plus the session's time less a tenth. It is
   also cut off if the store says that the session is over. After that, others may elect new leaders.
 - The clock goes on while the machine sleeps. The poller checks the deadline in each turn before it
-  serves requests. So a process that was stopped for a while acknowledges nothing too late.
+  serves requests. So a process that was stopped for a while acknowledges nothing too late. The
+  session of a worker has no deadline, and no clock is read for it.
 - The broker is no longer cut off when the store answers again, or when it has a new session.
 - A broker that stops ends its session itself. Then it is cut off too, and the log doesn't warn.
 
@@ -23,6 +24,7 @@ from kwire.metadata.store import Session
 
 log = logging.getLogger(__name__)
 
+FOR_EVER_MS = float("inf")
 SOON_S = 0.05
 LATE_S = 1.0
 """The longest time between two checks of the task ``run``."""
@@ -36,11 +38,14 @@ class Reach:
         self.told: Callable[[bool], object] = lambda _is_out: None
         self._steady_ms = steady_ms
         self._session: Session | None = None
+        self._kept_ms = self._deadline_ms = FOR_EVER_MS
         self._is_leaving = False
 
     def begin(self, session: Session) -> None:
         """Look at this session from now on: the broker is registered with it."""
         self._session = session
+        self._kept_ms = session.kept_ms
+        self._deadline_ms = deadline_ms(session.kept_ms, session.ttl_ms)
         self.look()
 
     def looks_at(self, session: Session) -> bool:
@@ -53,7 +58,15 @@ class Reach:
 
     def look(self) -> None:
         """Note whether the broker is cut off now."""
-        is_out = self._left_ms() <= 0
+        session = self._session
+        if session is None:
+            return
+        if session.kept_ms != self._kept_ms:
+            self._kept_ms = session.kept_ms
+            self._deadline_ms = deadline_ms(session.kept_ms, session.ttl_ms)
+        is_out = session.is_over or (
+            self._deadline_ms != FOR_EVER_MS and self._steady_ms() >= self._deadline_ms
+        )
         if is_out == self.is_out:
             return
         self.is_out = is_out
@@ -70,13 +83,5 @@ class Reach:
         """Look at the deadline, for ever, for a broker that has nothing else to do."""
         while True:
             self.look()
-            left_s = self._left_ms() / 1000
+            left_s = (self._deadline_ms - self._steady_ms()) / 1000
             await trio.sleep(min(max(left_s, SOON_S), LATE_S))
-
-    def _left_ms(self) -> float:
-        session = self._session
-        if session is None:
-            return 1
-        if session.is_over:
-            return 0
-        return deadline_ms(session.kept_ms, session.ttl_ms) - self._steady_ms()

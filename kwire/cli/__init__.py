@@ -38,6 +38,7 @@ COMMANDS = {
     "dump-log": "kwire.cli.dump_log",
     "mend-log": "kwire.cli.mend_log",
     "strays": "kwire.cli.strays",
+    "leave-store": "kwire.cli.leave_store",
     "pipeline": "kwire.cli.pipeline",
 }
 """The module of each command, in the order of the help text."""

@@ -131,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
     places: dict[str, str] = {}
     try:
         _begin_log(options)
-        properties, places = _properties(options)
+        properties, places = properties_of(options)
         config = BrokerConfig.load(properties, places)
         if config.has_secrets:
             own_process.leave_no_dump()
@@ -142,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
             begin_log = partial(_begin_log, options)
             return serve_workers(config, workers, begin_log, _warn_if_open, _tell_of_the_end)
     except ConfigError as error:
-        return fail(f"{_place_of(error.name, places)}{error}")
+        return fail(f"{place_of(error.name, places)}{error}")
     except CommandError as error:
         return fail(str(error))
     except UsageError as error:
@@ -194,13 +194,13 @@ def _file(
         raise CommandError(f"{option} {path}: cannot write to it: {error.strerror}") from error
 
 
-def _place_of(name: str, places: dict[str, str]) -> str:
+def place_of(name: str, places: dict[str, str]) -> str:
     """File and line of a setting, by either of its names; empty if it comes from no file."""
     other = {"log.dirs": "log.dir", "node.id": "broker.id", "broker.id": "node.id"}
     return places.get(name) or places.get(other.get(name, ""), "")
 
 
-def _properties(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
+def properties_of(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
     """The settings by name, and the place in the file of each setting that comes from it.
 
     ``-o`` overrides the file; ``--data-dir``, ``--listen`` and ``--http`` override both.

@@ -38,6 +38,8 @@ from kwire.security.tls import NoPrincipal, reason_of
 
 HANDSHAKE_UNITS = 20
 """What a step of a handshake costs the event loop; its computing is done in a thread."""
+PART_UNITS = 2
+"""What it costs to read a part of a record."""
 
 SMALL_BYTES = 16 * 1024
 """The buffer of a newcomer counts if it is larger than this."""
@@ -188,7 +190,6 @@ class SecuredConnection(Connection):
     def _begin_handshake(self) -> None:
         assert self._tls_socket is not None
         self.last_active_s = self._poller.now_s
-        self._spend(HANDSHAKE_UNITS)
         try:
             data = self._tls_socket.receive_handshake()
         except BlockingIOError:
@@ -202,6 +203,10 @@ class SecuredConnection(Connection):
             self._poller.newcomers.hold(self, self._tls_socket.handshake_bytes)
             if self._tls_socket.fileno() < 0:
                 return
+        if not self._tls_socket.has_record:
+            self._spend(PART_UNITS)
+            return
+        self._spend(HANDSHAKE_UNITS)
         if self._tls_socket.is_last:
             self._shake_last(self._tls_socket)
             return

@@ -12,7 +12,9 @@ Rules:
   and TLS answers it in memory. Who sends more than ``MOST_SILENT_BYTES`` of it, or doesn't stop
   to ask for answers, is disconnected. ``take_overhead`` says how much there was.
 - The steps of a handshake are slow, and belong in a thread. Nothing else is called meanwhile. Only
-  the client's last message of TLS 1.3 is quick (``is_last``), if it has no certificate.
+  the client's last message of TLS 1.3 is quick (``is_last``), if it has no certificate. A part of a
+  record is no step (``has_record``), so a client that sends byte for byte makes little work; who
+  makes records of single bytes is disconnected after ``MOST_STEPS``.
 """
 
 import socket
@@ -23,6 +25,8 @@ RECEIVE_BYTES = 64 * 1024
 ENCRYPT_BYTES = 256 * 1024
 MOST_HANDSHAKE_BYTES = 256 * 1024
 """OpenSSL takes a chain of certificates of 100 KB, and reads as much ahead as it is given."""
+MOST_STEPS = 64
+"""How often records of a handshake may arrive; an honest client needs fewer than ten flights."""
 MOST_SILENT_BYTES = 32 * 1024
 """A TLS record has 18 KB at most, so an honest client sends no more without a byte of data."""
 
@@ -32,6 +36,9 @@ _ENCRYPTED = b"\x17"
 """The type of a TLS record with encrypted content (RFC 8446, 5.1 and D.4)."""
 _HEAD_BYTES = 5
 """Type, version, and the number of bytes that follow."""
+_TYPES = range(0x14, 0x18)
+_MOST_RECORD_BYTES = 16 * 1024 + 2048
+"""The limit of TLS 1.2, with what a cipher suite may add (RFC 5246, 6.2.3)."""
 
 
 class TlsSocket:
@@ -51,8 +58,11 @@ class TlsSocket:
         """The record of a handshake that hasn't arrived as a whole."""
         self.handshake_bytes = 0
         """What the client has sent of its handshake: no more than this is held in memory for it."""
+        self._steps_left = MOST_STEPS
         self.is_last = False
         """Whether the bytes of ``receive_handshake`` are the client's last, and quick to take."""
+        self.has_record = False
+        """Whether they completed a record, or are none that TLS knows: a step can go on."""
 
     def fileno(self) -> int:
         """The descriptor of the socket."""
@@ -61,21 +71,37 @@ class TlsSocket:
     def receive_handshake(self) -> bytes:
         """Read the client's next bytes of a handshake; empty at the end. BlockingIOError, OSError.
 
-        ConnectionAbortedError after ``MOST_HANDSHAKE_BYTES``.
+        ConnectionAbortedError after ``MOST_HANDSHAKE_BYTES`` or ``MOST_STEPS``.
         """
         data = self._sock.recv(RECEIVE_BYTES)
         self.handshake_bytes += len(data)
         if self.handshake_bytes > MOST_HANDSHAKE_BYTES:
             raise ConnectionAbortedError("the client's handshake is too long")
         self._in.write(data)
+        if not data:
+            return data
         self.is_last = not self._record and self._is_quick(data)
         self._record += data
-        while len(self._record) >= _HEAD_BYTES:
-            end = _HEAD_BYTES + int.from_bytes(self._record[3:_HEAD_BYTES])
-            if len(self._record) < end:
-                break
-            self._record = self._record[end:]
+        self.has_record = self._take_records()
+        if self.has_record:
+            self._steps_left -= 1
+            if self._steps_left < 0:
+                raise ConnectionAbortedError("the client's handshake has too many records")
         return data
+
+    def _take_records(self) -> bool:
+        """Forget whole records; whether there were some, or bytes that are no record."""
+        whole = 0
+        record = self._record
+        while len(record) - whole >= _HEAD_BYTES:
+            size = int.from_bytes(record[whole + 3 : whole + _HEAD_BYTES])
+            if size > _MOST_RECORD_BYTES:
+                return True
+            if len(record) < whole + _HEAD_BYTES + size:
+                break
+            whole += _HEAD_BYTES + size
+        self._record = record[whole:]
+        return whole > 0 or self._record[0] not in _TYPES
 
     def _is_quick(self, data: bytes) -> bool:
         """Whether these records end a handshake, and no private key is used for them.

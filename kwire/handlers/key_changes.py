@@ -7,6 +7,8 @@ says why (``kwire.security.own_keys``).
 from collections.abc import Sequence
 
 from kwire.broker.broker import Broker
+from kwire.config.broker import BrokerConfig
+from kwire.config.metadata_store import SETTING as STORE
 from kwire.config.settings import ConfigError
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, ConfigChanged
@@ -35,7 +37,7 @@ def checked(changes: list[Change], image: MetadataImage, broker: Broker) -> list
         if not new.is_tls:
             continue
         try:
-            check_change(old, new)
+            check_change(old, new, is_among_brokers=name == _among_brokers(broker.config))
         except Exception as error:  # a client may have written anything into a config
             told = error if isinstance(error, ConfigError) else type(error).__name__
             raise KafkaError(
@@ -43,6 +45,13 @@ def checked(changes: list[Change], image: MetadataImage, broker: Broker) -> list
                 f"Validation of dynamic config update of the listener {name} failed: {told}",
             ) from error
     return changes
+
+
+def _among_brokers(config: BrokerConfig) -> str | None:
+    """The listener whose keys other brokers have to trust; None for a broker without others."""
+    if STORE in config.given:
+        return config.inter_broker_name or config.listeners()[0].name
+    return config.inter_broker_name
 
 
 def _listeners(changes: Sequence[Change], node_id: str) -> set[str]:

@@ -51,7 +51,7 @@ Offsets: TypeAlias = Mapping[TopicPartition, int]
 ROOM_TO_START_BYTES = 16 << 20
 """Enough for the indexes and snapshots that a start may have to rebuild."""
 
-_WORKER = re.compile(r"worker\.\d+")
+WORKER_DIRECTORY = re.compile(r"worker\.\d+")
 """What ``kwire serve --workers`` calls the data directories of workers in that of the first."""
 
 
@@ -167,7 +167,7 @@ class DataDirectory:
         found = [
             self.path / name
             for name in sorted(self._disk.names(self.path))
-            if (self.path / name / META_FILE).is_file() and not _WORKER.fullmatch(name)
+            if (self.path / name / META_FILE).is_file() and not WORKER_DIRECTORY.fullmatch(name)
         ]
         if found:
             log.warning(

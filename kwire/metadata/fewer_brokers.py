@@ -7,9 +7,12 @@ Rules:
   each is fenced. A broker that doesn't start any more is unregistered.
 - A broker that is alone has no registration as in a cluster: no incarnation, and it is never
   fenced. It leads what it has.
+- A cluster that leaves its store keeps the brokers whose data is at hand. They keep the replicas
+  that they have, if one of them has all acknowledged records: one of the ISR, or if that is empty,
+  an eligible one.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from kwire.metadata.changes import (
     BrokerRegistered,
@@ -18,8 +21,8 @@ from kwire.metadata.changes import (
     ControllerElected,
     apply,
 )
-from kwire.metadata.image import BrokerImage, MetadataImage
-from kwire.metadata.partition_change import with_broker
+from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage
+from kwire.metadata.partition_change import Terms, changed, changes_of_partitions, with_broker
 from kwire.metadata.registration import fence
 
 SHOWN = 3
@@ -27,7 +30,7 @@ SHOWN = 3
 
 
 class ReplicasElsewhere(Exception):
-    """Brokers that aren't to start have replicas; the text is one line that says what to do."""
+    """Brokers that aren't to go on have replicas; the text is one line that says what to do."""
 
 
 def begin_together(image: MetadataImage, nodes: Collection[int]) -> list[Change]:
@@ -59,8 +62,7 @@ def check_replicas(image: MetadataImage, nodes: Collection[int]) -> None:
             missing |= found
     if not missing:
         return
-    more = f" and {len(topics) - SHOWN} more topic(s)" if len(topics) > SHOWN else ""
-    ids = ", ".join(map(str, sorted(missing)))
+    ids = _listed(missing)
     needed = max(missing) - min(nodes) + 1
     remedy = (
         f"start with kwire serve --workers {needed}; fewer workers can start once no partition is "
@@ -69,6 +71,70 @@ def check_replicas(image: MetadataImage, nodes: Collection[int]) -> None:
         else f"start with -o node.id={min(missing)}, as before"
     )
     raise ReplicasElsewhere(
-        f"partitions of {', '.join(sorted(topics)[:SHOWN])}{more} are on node.id {ids}, which "
-        f"would not start: {remedy}"
+        f"partitions of {_named(topics)} are on node.id {ids}, which would not start: {remedy}"
     )
+
+
+def gather(image: MetadataImage, nodes: Collection[int]) -> list[Change]:
+    """The changes that leave a stopped cluster to these brokers alone; ReplicasElsewhere."""
+    _check_gathered(image, nodes)
+
+    def look(partition: PartitionImage, terms: Terms) -> PartitionImage | None:
+        if all(node in nodes for node in partition.replicas):
+            return None
+        kept = partition._replace(
+            replicas=_of(partition.replicas, nodes),
+            isr=_of(partition.isr, nodes),
+            elr=_of(partition.elr, nodes),
+            adding=(),
+            removing=(),
+        )
+        return changed(partition, kept, terms)
+
+    changes = changes_of_partitions(image, (), look)
+    changes += fence(apply(image, changes, image.revision), frozenset(image.brokers))
+    return changes + [BrokerUnregistered(node) for node in image.brokers if node not in nodes]
+
+
+def _check_gathered(image: MetadataImage, nodes: Collection[int]) -> None:
+    """Raise ReplicasElsewhere if these brokers lack a partition, or records of one."""
+    away: list[str] = []
+    behind: list[str] = []
+    holders: set[int] = set()
+    for topic in image.topics_by_name.values():
+        for partition in topic.partitions:
+            kept = _of(partition.replicas, nodes)
+            whole = partition.isr or partition.elr
+            if not kept:
+                away.append(topic.name)
+                holders.update(partition.replicas)
+            elif kept != partition.replicas and not _of(whole, kept):
+                behind.append(topic.name)
+                holders.update(whole)
+    ids, here = _listed(holders), _listed(nodes)
+    if away:
+        raise ReplicasElsewhere(
+            f"partitions of {_named(away)} are on node.id {ids} alone: start the cluster, move "
+            f"them to node.id {here} with kafka-reassign-partitions.sh, and stop it again"
+        )
+    if behind:
+        raise ReplicasElsewhere(
+            f"the replicas of {_named(behind)} on node.id {here} may lack records that node.id "
+            f"{ids} has: start the cluster, wait until all replicas are in sync, and stop node.id "
+            f"{here} last"
+        )
+
+
+def _of(replicas: Iterable[int], nodes: Collection[int]) -> tuple[int, ...]:
+    return tuple([node for node in replicas if node in nodes])
+
+
+def _listed(nodes: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(nodes)))
+
+
+def _named(topics: Iterable[str]) -> str:
+    """The first of these topics, and how many more there are."""
+    names = sorted(set(topics))
+    more = f" and {len(names) - SHOWN} more topic(s)" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"

@@ -4,13 +4,17 @@ Rules:
 
 - The new private key with its certificates has to be usable, and so has everything else that the
   TLS of the listener is made of.
+- A new certificate has not ended. Kafka looks at that only on the listener among brokers.
+- On the listener among brokers the new keys and the old ones have to trust each other, in both
+  directions: brokers don't change at the same moment. That counts where they did so before.
 - The certificate keeps its distinguished name, unless ``ssl.allow.dn.changes`` is set, and all of
   its alternative names, unless ``ssl.allow.san.changes`` is. If the certificate in force has ended,
   or can't be read, there is nothing to compare.
 - Names are those that a client sees: they are taken from a handshake in memory, because Python
   reads no certificates by itself.
 
-Source: SslFactory.validateReconfiguration, SslFactory.CertificateEntries of Kafka (KIP-978).
+Source: SslFactory.validateReconfiguration, CertificateEntries (KIP-978) and SslEngineValidator of
+Kafka.
 """
 
 import ssl
@@ -19,7 +23,7 @@ from typing import Any, NamedTuple
 
 from kwire.config.listener_settings import ListenerSettings, check_tls_values
 from kwire.config.settings import ConfigError
-from kwire.security.tls import Tls, server_context
+from kwire.security.tls import Tls, client_context, reason_of, server_context
 
 ALLOW_DN, ALLOW_SAN = "ssl.allow.dn.changes", "ssl.allow.san.changes"
 
@@ -35,13 +39,23 @@ class _Names(NamedTuple):
     alternatives: frozenset[tuple[str, str]]
 
 
-def check_change(before: ListenerSettings, after: ListenerSettings) -> None:
+def check_change(
+    before: ListenerSettings, after: ListenerSettings, *, is_among_brokers: bool = False
+) -> None:
     """Raise ConfigError if a listener can't have these settings ``after`` those of ``before``."""
     check_tls_values(after)
     context = Tls(after).context
     try:
-        old, new = _names(server_context(before)), _names(context)
+        old = _names(server_context(before))
     except (ConfigError, ssl.SSLError):
+        old = None
+    try:
+        new = _names(context)
+    except ssl.SSLError as refused:
+        if old is None:
+            return
+        raise _error(after, f"the certificate can't be used: {reason_of(refused)}") from None
+    if old is None:
         return
     if old.subject != new.subject and not before[ALLOW_DN]:
         problem = f"the certificate has another distinguished name; {ALLOW_DN} would allow it"
@@ -50,6 +64,30 @@ def check_change(before: ListenerSettings, after: ListenerSettings) -> None:
     if lost and not before[ALLOW_SAN]:
         problem = f"the certificate lacks the names {', '.join(lost)}; {ALLOW_SAN} would allow it"
         raise _error(after, problem)
+    if is_among_brokers:
+        _check_trust(before, after)
+
+
+def _check_trust(before: ListenerSettings, after: ListenerSettings) -> None:
+    """Raise ConfigError if a broker with the new keys and one with the old ones can't connect."""
+    if _distrust(before, before) is not None:
+        return
+    for server, client in ((before, after), (after, before)):
+        refused = _distrust(server, client)
+        if refused is not None:
+            problem = f"brokers with the old keys and with the new ones don't connect: {refused}"
+            raise _error(after, problem)
+
+
+def _distrust(server: ListenerSettings, client: ListenerSettings) -> str | None:
+    """Why a broker with the keys of ``client`` doesn't connect to one with those of ``server``."""
+    context = client_context(client)
+    context.check_hostname = False  # a broker's name is what it is advertised as
+    try:
+        side = _handshake(server_context(server), context)
+        return None if side.version() else "no handshake"
+    except ssl.SSLError as refused:
+        return reason_of(refused)
 
 
 def _error(settings: ListenerSettings, problem: str) -> ConfigError:

@@ -60,10 +60,11 @@ class InheritedLocks(Disk):
 def lock_directories(config: BrokerConfig) -> dict[Path, int]:
     """Lock the directories that belong to all workers; WorkersError."""
     directories = dict.fromkeys([config.data_directories()[0], config.metadata_directory()])
-    return {path / LOCK_FILE: _lock(path) for path in directories}
+    return {path / LOCK_FILE: lock_directory(path) for path in directories}
 
 
-def _lock(directory: Path) -> int:
+def lock_directory(directory: Path) -> int:
+    """Lock a directory, which is made if it is missing; WorkersError."""
     disk = Disk()
     deadline_s = time.monotonic() + PATIENCE_S
     is_told = False

@@ -141,6 +141,39 @@ async def test_other_names_where_settings_allow_them(tmp_path, settings, setting
         assert await _alter(client, keystore_location=path) == (0, None)
 
 
+async def test_a_certificate_that_has_ended_is_refused(running, tmp_path):
+    """Nobody would accept it; Kafka takes it on a listener of clients."""
+    client = await _connect(running)
+    path = CA.sign("server", days=-1).write_pem(tmp_path / "new.pem")
+    code, message = await _alter(client, keystore_location=path)
+    assert code == ErrorCode.INVALID_REQUEST
+    assert "certificate has expired" in message
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_refused"),
+    [({}, False), ({"inter.broker.listener.name": "SSL"}, True)],
+)
+async def test_brokers_trust_each_other_while_keys_change(tmp_path, settings, setting, is_refused):
+    """On their listener a certificate of another CA is refused; elsewhere it is the user's choice.
+
+    Where they didn't trust each other before, because certificates are of a CA that everybody
+    knows, nothing is compared.
+    """
+    async with running_server(tmp_path, {**settings, **setting}) as running:
+        client = await _connect(running)
+        path = OTHER_CA.sign("server").write_pem(tmp_path / "new.pem")
+        code, message = await _alter(client, keystore_location=path)
+        assert (code == ErrorCode.INVALID_REQUEST) == is_refused
+        if is_refused:
+            assert "brokers with the old keys and with the new ones don't connect" in message
+    untrusted = {"ssl.truststore.certificates": OTHER_CA.certificate_pem}
+    async with running_server(tmp_path / "2", {**settings, **setting, **untrusted}) as running:
+        client = await _connect(running)
+        path = CA.sign("server").write_pem(tmp_path / "newer.pem")
+        assert await _alter(client, keystore_location=path) == (0, None)
+
+
 async def test_a_certificate_that_has_ended_may_be_replaced(tmp_path, settings):
     """By one with any name: nobody would have accepted the old one."""
     path = CA.sign("server", days=-1).write_pem(tmp_path / "old.pem")

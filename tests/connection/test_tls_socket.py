@@ -1,20 +1,16 @@
 """TLS messages that hold no data: their time and their memory are bounded."""
 
-import ctypes
-import re
 import socket
 import ssl
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
-from kwire.connection.tls_socket import MOST_SILENT_BYTES, TlsSocket
+from kwire.connection.tls_socket import MOST_SILENT_BYTES, MOST_STEPS, TlsSocket
 from kwire.testing.certificates import Authority
+from kwire.testing.openssl import Hostile, Missing
 
 CA = Authority()
-SSL_POINTER_AT = 24
-"""Where CPython keeps OpenSSL's connection in its own object."""
 
 
 class Peer:
@@ -48,11 +44,9 @@ class Peer:
 
     def ask_for_new_keys(self, count):
         """Send KeyUpdate messages, each of which wants an answer."""
-        library = _library()
-        pointer = ctypes.c_void_p.from_address(id(self.tls._sslobj) + SSL_POINTER_AT)
+        hostile = hostile_of(self.tls)
         for _ in range(count):
-            assert library.SSL_key_update(pointer, 1) == 1
-            library.SSL_do_handshake(pointer)
+            hostile.ask_for_new_keys()
         self.flush()
 
     def close(self):
@@ -61,11 +55,12 @@ class Peer:
         self.server.close()
 
 
-def _library():
-    found = re.search(r"/\S*libssl\S*", Path("/proc/self/maps").read_text())
-    if found is None:
-        pytest.skip("this Python has OpenSSL built in")
-    return ctypes.CDLL(found[0])
+def hostile_of(tls):
+    """Calls of OpenSSL, if there are any."""
+    try:
+        return Hostile(tls)
+    except Missing as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture
@@ -178,3 +173,50 @@ def test_no_slow_step_hides_behind_an_encrypted_record(tmp_path, records, is_las
     assert server.is_last is is_last
     client.close()
     accepted.close()
+
+
+@pytest.fixture
+def newcomer(tmp_path):
+    """A client's socket before any handshake, and the server's side of it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CA.sign("server").write_pem(tmp_path / "server.pem"))
+    accepted, client = socket.socketpair()
+    accepted.setblocking(False)
+    server = TlsSocket(accepted, context)
+    yield client, server
+    client.close()
+    server.close()
+
+
+def test_a_part_of_a_record_is_no_step(newcomer):
+    """Who sends its greeting byte for byte has one step computed, not hundreds."""
+    client, server = newcomer
+    seen = []
+    for byte in b"\x16\x03\x01\x00\x04\x01\x00\x00\x00" + b"\x16\x03":
+        client.sendall(bytes([byte]))
+        server.receive_handshake()
+        seen.append(server.has_record)
+    assert seen == [False] * 8 + [True, False, False]
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1", b"\x16\x03\x01\xff\xff"])
+def test_what_is_no_record_is_refused_at_once(newcomer, data):
+    """It isn't waited for until it is complete."""
+    client, server = newcomer
+    client.sendall(data)
+    server.receive_handshake()
+    assert server.has_record
+    with pytest.raises(ssl.SSLError):
+        server.shake_hands()
+
+
+def test_records_of_single_bytes_are_bounded(newcomer):
+    """Each would be a step in a thread."""
+    client, server = newcomer
+    record = b"\x16\x03\x01\x00\x01\x01"
+    for _ in range(MOST_STEPS):
+        client.sendall(record)
+        server.receive_handshake()
+    client.sendall(record)
+    with pytest.raises(ConnectionAbortedError, match="too many records"):
+        server.receive_handshake()

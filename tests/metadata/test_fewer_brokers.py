@@ -3,7 +3,7 @@
 import pytest
 
 from kwire.metadata.changes import BrokerRegistered, TopicCreated, apply
-from kwire.metadata.fewer_brokers import ReplicasElsewhere, be_alone, begin_together
+from kwire.metadata.fewer_brokers import ReplicasElsewhere, be_alone, begin_together, gather
 from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from kwire.metadata.registration import register, unfence
 
@@ -59,3 +59,42 @@ def test_one_is_alone_again():
 def test_one_is_not_alone_while_others_have_replicas():
     with pytest.raises(ReplicasElsewhere):
         be_alone(_cluster(1, 2), BrokerImage(1, None, ()))
+
+
+def _with(*partitions: PartitionImage) -> MetadataImage:
+    """Brokers 1 to 3, and a topic ``t`` with these partitions."""
+    image = _cluster()
+    return apply(image, [TopicCreated(TopicImage("t", bytes(16), partitions, len(partitions)))], 9)
+
+
+def test_replicas_that_have_all_records_stay_behind_alone():
+    """In the ISR, or eligible where it is empty; a reassignment that was under way is over."""
+    image = _with(
+        PartitionImage(1, 4, (1, 2), (2, 1), 5),
+        PartitionImage(-1, 4, (3, 1), (), 5, elr=(1,)),
+        PartitionImage(2, 4, (2, 1, 3), (2, 1), 5, adding=(3,)),
+        PartitionImage(1, 4, (1,), (1,), 5),
+    )
+    image = apply(image, gather(image, {1}), 10)
+    assert list(image.brokers) == [1]
+    assert image.topics_by_name["t"].partitions == (
+        PartitionImage(-1, 5, (1,), (1,), 6),
+        PartitionImage(-1, 5, (1,), (1,), 6),
+        PartitionImage(-1, 5, (1,), (1,), 6),
+        PartitionImage(-1, 5, (1,), (1,), 6),
+    )
+    image = apply(image, be_alone(image, BrokerImage(1, None, ())), 11)
+    assert {one.leader for one in image.topics_by_name["t"].partitions} == {1}
+
+
+@pytest.mark.parametrize(
+    ("partition", "told"),
+    [
+        (PartitionImage(2, 0, (2, 3), (2, 3)), "of t are on node.id 2, 3 alone: .* to node.id 1"),
+        (PartitionImage(2, 0, (1, 2), (2,)), "may lack records that node.id 2 has: .* 1 last"),
+        (PartitionImage(-1, 0, (1, 2), (), elr=(2,)), "may lack records that node.id 2 has"),
+    ],
+)
+def test_nothing_is_gathered_where_records_are_elsewhere(partition, told):
+    with pytest.raises(ReplicasElsewhere, match=told):
+        gather(_with(partition), {1})

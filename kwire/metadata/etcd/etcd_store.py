@@ -155,6 +155,17 @@ class EtcdStore:
             message = f"etcd can't write a snapshot: {error.message}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
 
+    async def members(self) -> list[int]:
+        """The brokers that have a session now."""
+        return sorted((await self._leases.read()).members)
+
+    async def delete_cluster(self, revision: int) -> None:
+        """Delete all that etcd has of a stopped cluster, whose newest revision this is.
+
+        RevisionConflict if it isn't, or a broker has a session.
+        """
+        await self._log.delete_cluster(revision)
+
     async def run(self) -> None:
         """Watch, and keep the session alive, for ever."""
         async with trio.open_nursery() as nursery:

@@ -4,6 +4,9 @@ Rules:
 
 - An endpoint that doesn't answer, or that answers that its cluster has no leader, is left for the
   next one. The other calls follow it there.
+- A write that was on its way to a leader of etcd's cluster that died is lost without a word: its
+  endpoint would be silent for seconds. So an endpoint that takes long is asked what it knows. If
+  another leader was elected since, the call is sent again; if it doesn't say, it is left.
 - A token is fetched with user and password when etcd asks for one. Tokens expire after minutes
   without use, and when users or roles change; then a new one is fetched.
 """
@@ -35,6 +38,12 @@ if TYPE_CHECKING:
 PAUSE_S = 0.1
 """The mean pause after every endpoint has failed."""
 
+SILENT_S, LOOK_EVERY_S = 0.25, 0.1
+"""An endpoint that hasn't answered for so long is asked who leads, and again and again."""
+
+STATUS_S = 0.5
+"""So long it may take to say that, which it knows by itself."""
+
 OLDEST = (3, 4)
 """The oldest version of etcd; older ones have another gateway."""
 
@@ -42,6 +51,10 @@ CANCELLED, DEADLINE, DENIED = 1, 4, 7
 _TRY_ELSEWHERE = {CANCELLED, DEADLINE, UNAVAILABLE}
 _NO_AUTHENTICATION = "authentication is not enabled"
 _OLD_TOKEN = ("invalid auth token", "revision in header is old", "user name is empty")
+
+
+class _LeaderChanged(Exception):
+    """etcd has elected a leader since a call was sent: the call may have been lost."""
 
 
 class _Messages:
@@ -72,6 +85,7 @@ class HttpGateway:
         self._access = access
         self._random = random
         self._token: str | None = None
+        self._term = 0
         self._client = HttpClient(_new_context(access) if address.is_tls else None)
 
     async def open(self) -> None:
@@ -92,7 +106,10 @@ class HttpGateway:
             endpoint, left_s = self._endpoints[0], deadline - trio.current_time()
             try:
                 with trio.fail_after(max(left_s, 0)):
-                    return Answered(await self._authenticated(path, content), may_be_done)
+                    return Answered(await self._attempt(path, content), may_be_done)
+            except _LeaderChanged:
+                may_be_done = True
+                continue
             except NotConnected as error:
                 _check_certificate(error, endpoint)
                 reason = str(error)
@@ -144,6 +161,45 @@ class HttpGateway:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+    async def _attempt(self, path: str, content: bytes) -> Json:
+        """One attempt at an endpoint that others may replace; also _LeaderChanged."""
+        if len(self._endpoints) == 1:
+            return await self._authenticated(path, content)
+        answer: Json = {}
+        outcomes: list[Exception] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._look_after, nursery.cancel_scope, outcomes)
+            try:
+                answer = await self._authenticated(path, content)
+            except (HttpError, EtcdError, StoreUnusable) as error:
+                outcomes.append(error)
+            nursery.cancel_scope.cancel()
+        for outcome in outcomes:
+            raise outcome
+        self._term = max(self._term, _term_of(answer))
+        return answer
+
+    async def _look_after(self, call: trio.CancelScope, outcomes: list[Exception]) -> None:
+        """End a call whose answer won't come, and add the reason."""
+        endpoint, term = self._endpoints[0], self._term
+        await trio.sleep(SILENT_S)
+        while True:
+            try:
+                with trio.fail_after(STATUS_S):
+                    headers = self._headers(endpoint)
+                    target = "/v3/maintenance/status"
+                    answer = await self._client.post(endpoint, target, headers, b"{}")
+                status: Json = json.loads(answer.content)
+            except (HttpError, trio.TooSlowError, ValueError):
+                outcomes.append(HttpError(f"it doesn't say who leads within {STATUS_S:g} s"))
+                break
+            if status.get("leader") and _term_of(status) > term:
+                self._term = _term_of(status)
+                outcomes.append(_LeaderChanged())
+                break
+            await trio.sleep(LOOK_EVERY_S)
+        call.cancel()
 
     async def _authenticated(self, path: str, content: bytes) -> Json:
         """One attempt; a call whose token is too old is repeated with a new one."""
@@ -202,6 +258,12 @@ class HttpGateway:
         if self._token:
             headers.append(("Authorization", self._token))
         return headers
+
+
+def _term_of(answer: Json) -> int:
+    """The term of etcd's leader when it answered; 0 where the answer doesn't say."""
+    header = answer.get("header") or answer.get("result", {}).get("header", {})
+    return int(header.get("raft_term", 0))
 
 
 def _error(content: bytes) -> EtcdError:

@@ -133,6 +133,27 @@ class Log:
         self._following.look()
         raise RevisionConflict
 
+    async def delete_cluster(self, revision: int) -> None:
+        """Delete all commits and snapshots, as they were at this revision.
+
+        RevisionConflict if there are newer commits, or a broker has a session; else errors as those
+        of a commit.
+        """
+        keys = self._keys
+        compare = [
+            tx.is_there(keys.commit(revision)),
+            tx.is_absent(keys.commit(revision + 1)),
+            tx.is_empty(keys.live),
+        ]
+        # Only what kwire has written: another cluster's prefix may begin with this one.
+        ranges = [(name, end_of(name)) for name in (keys.log, keys.parts, keys.snapshots)]
+        operations = [tx.delete_between(first, end) for first, end in ranges]
+        operations += [tx.delete(keys.newest_snapshot), tx.delete(keys.controller)]
+        newest = tx.get_last(keys.log, end_of(keys.log))
+        answer, _ = await self._write(tx.transaction(compare, operations, [newest]))
+        if not tx.succeeded(answer) and tx.found_keys(answer):
+            raise RevisionConflict
+
     async def read_after(self, revision: int, limit: int = COMMITS_PER_READ) -> Found:
         """The values of the next commits after a revision."""
         first = self._keys.commit(revision + 1)

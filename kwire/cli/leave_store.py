@@ -1,0 +1,73 @@
+"""``kwire leave-store``: a stopped cluster goes back from etcd to one broker, or to workers.
+
+Exit codes: 0 if the metadata is in the directory now, 1 if it can't be, 2 for a wrong command line.
+"""
+
+import argparse
+
+from kwire.cli.output import CommandError, fail, wrong
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command and its options."""
+    leave = commands.add_parser(
+        "leave-store",
+        help="take the metadata of a stopped cluster back from etcd",
+        description="Takes the metadata of a stopped cluster from etcd into the data directory of "
+        "its broker, which then goes on alone, or with --workers if worker.2, … are in the "
+        "directory. All partitions must be here. The metadata in etcd is deleted.",
+    )
+    leave.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="the broker's data directory (log.dirs; default: ./kwire-data)",
+    )
+    leave.add_argument(
+        "--config",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="the broker's server.properties file, which may have etcd's password",
+    )
+    leave.add_argument(
+        "-o",
+        dest="settings",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="one of its settings; overrides the file; may be repeated. kwire.metadata.store is "
+        "what the directory has noted, unless it is given",
+    )
+    leave.set_defaults(run=run, listen=[], http=[], http_admin=False, workers=None)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Take the metadata back; returns the exit code."""
+    from random import Random
+
+    import trio
+
+    from kwire.cli.serve import UsageError, place_of, properties_of
+    from kwire.config.broker import BrokerConfig
+    from kwire.config.settings import ConfigError
+    from kwire.workers.leaving import LeavingError, leave_store
+
+    places: dict[str, str] = {}
+    try:
+        properties, places = properties_of(options)
+        config = BrokerConfig.load(properties, places)
+        left = trio.run(leave_store, config, Random())
+    except ConfigError as error:
+        return fail(f"{place_of(error.name, places)}{error}")
+    except (CommandError, LeavingError) as error:
+        return fail(str(error))
+    except UsageError as error:
+        return wrong(str(error))
+    workers = f" --workers {left.workers}" if left.workers > 1 else ""
+    print(
+        f"the metadata of cluster {left.cluster_id} is in {left.file}, and no longer in "
+        f"{left.store}; go on with kwire serve{workers}, without kwire.metadata.store"
+    )
+    return 0
