@@ -11,6 +11,7 @@ Rules:
 import logging
 import socket
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from time import perf_counter
@@ -28,7 +29,7 @@ from kwire.config.broker import BrokerConfig, Listener
 from kwire.connection.admission import Admission
 from kwire.connection.own_wait import OwnWait
 from kwire.connection.poller import Poller
-from kwire.connection.routing import OpenFrame, open_frame
+from kwire.connection.routing import OpenFrame, loads_in_threads, open_frame
 from kwire.errors import KafkaError
 from kwire.housekeeping import Housekeeping
 from kwire.log.data_directory import LogDirectoryError
@@ -345,6 +346,8 @@ class Server:
     async def _compact(self) -> None:
         """Run compaction once some log needs it."""
         await self.broker.compacts.wait()
+        if loads_in_threads():  # a group's first member would make all others wait for it
+            await self.broker.threads.loading.run(import_module, "kwire.broker.compaction")
         from kwire.broker.compaction import Compaction
 
         self.broker.compaction = Compaction(self.broker)

@@ -2,16 +2,16 @@
 
 Rules:
 
-- Every answer of a coordinator rests on all records that its partition has when the answer is made,
-  also an answer that only reads: another request may have written a moment before what it tells.
-  So an answer leaves when the partition's high watermark covers these records.
+- Every answer of a coordinator rests on all records that its partition has when the answer is made.
+  That holds for an answer that only reads, too: another request may have written, a moment before,
+  what the answer tells. So an answer leaves when the high watermark covers these records.
 - Only a partition with several replicas has a ``Basis``. With one replica nothing can be taken back
   but by a power cut, and ``Flush`` is there for who fears that.
 - A handler notes the bases of its answer (``Flusher.rest_on``), and the connection waits for them.
 - A broker that is cut off from the metadata store may have a successor with newer records. It
   answers only while the followers in sync fetch from it, as they don't from a former leader.
-- A partition that is led no longer, or led in a newer epoch, is another object. What still waits
-  for the old one can't be told any more.
+- A partition that this broker no longer leads, or leads in a newer epoch, is another object. An
+  answer that still waits for the old object is refused.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ class Told(Protocol):
 
 
 class Basis(Demand):
-    """The records of one partition that this broker leads, and who waits for their replication.
+    """The records of one partition that this broker leads, and the answers that wait for them.
 
     ``is_here`` says whether this broker still leads the partition in the same epoch. An answer
     waits for ``timeout_s`` at the most.
@@ -63,7 +63,7 @@ class Basis(Demand):
     def wait_for(self, offset: int, told: Told, deadline_s: float) -> None:
         """Tell when ``refusal`` of an offset is known; after the deadline nobody is told.
 
-        Whoever comes later waits for no smaller offset, and until no earlier deadline.
+        Later calls must have no smaller offset and no earlier deadline.
         """
         now_s, waiting = trio.current_time(), self._waiting
         while waiting and waiting[0][1] < now_s:
@@ -73,7 +73,7 @@ class Basis(Demand):
             self.set()
 
     def set(self) -> None:
-        """Look who waits no longer, because something has happened to the partition."""
+        """Wake the answers whose wait is over: the partition has changed."""
         waiting = self._waiting
         if not waiting:
             return

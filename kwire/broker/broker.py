@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kwire.broker.cold_reads import ColdReads
-from kwire.broker.commits import Commits, Decide, nobody_is_gone
+from kwire.broker.commits import Commits
 from kwire.broker.coordinators import Coordinators
 from kwire.broker.effective_settings import (
     broker_settings,
@@ -29,6 +29,7 @@ from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.flusher import Flusher
 from kwire.broker.new_images import NewImages, authorizer_of, quotas_of
 from kwire.broker.partition import Partition
+from kwire.broker.proposals import NOBODY, Asker, Decide
 from kwire.broker.served_partitions import ServedPartitions
 from kwire.broker.tally import Bugs, Tally
 from kwire.budget.threads import Threads
@@ -281,11 +282,11 @@ class Broker:
     async def commit(
         self,
         decide: Decide,
-        is_gone: Callable[[], bool] = nobody_is_gone,
+        asker: Asker = NOBODY,
         guard: Guard | None = None,
     ) -> None:
         """Make a controller's decision true, in its turn; see ``Commits.commit``."""
-        await self._commits.commit(decide, is_gone, guard)
+        await self._commits.commit(decide, asker, guard)
 
     def commit_under(self, session: Guard) -> None:
         """Make further changes as the broker of this session, in a cluster."""

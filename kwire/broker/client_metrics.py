@@ -1,4 +1,4 @@
-"""The metrics that clients push (KIP-714): who is asked for which, and what they have told.
+"""The metrics that clients push (KIP-714): which client has to push which, and their values.
 
 Rules:
 
@@ -9,8 +9,8 @@ Rules:
 - An instance without values is forgotten earlier: when its connection has ended, or asks under
   another instance id. A client that comes back with its id is then a new instance with the same
   subscription.
-- An instance holds neither what its client calls itself, which may be long, nor its connection.
-- A sum arrives as what was added since the last push; the broker adds these up.
+- An instance holds neither its connection nor the client's name, which may be long.
+- A client pushes a sum as the difference since its last push; the broker adds the differences up.
 - Clients choose names and attributes, so all of them are made safe for Prometheus and cut. The
   client's id and instance id are labels that no attribute can replace. There are at most
   ``kwire.metrics.max.client.series`` series; further ones are counted and dropped.

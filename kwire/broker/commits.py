@@ -4,9 +4,10 @@ Rules:
 
 - The image changes only when this broker follows the store. ``commit`` returns after the broker has
   followed its change, so the broker's answer is true when it leaves.
-- One task (``make``) decides and commits, in the order of arrival. While a commit is on its way,
-  further decisions wait. Then the next commit takes as many of them as it may: each is decided on
-  the image that the ones before it make. So a broker has one commit in flight, however many ask.
+- One task (``make``) decides and commits, in the order that ``proposals`` gives. While a commit is
+  on its way, further decisions wait. Then the next commit takes as many of them as it may: each is
+  decided on the image that the ones before it make. So a broker has one commit in flight, however
+  many ask.
 - If another node has moved the store's revision, all decisions of the commit are made again on the
   newer image, after a random pause that grows from one conflict to the next. They keep their turn.
 - A decision that only holds because of others in its commit, like "it exists already", is answered
@@ -18,15 +19,15 @@ Rules:
   leaves the queue, and one that waits too long is told so.
 """
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from inspect import isawaitable
 from random import Random
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import trio
 
+from kwire.broker.proposals import MOST_BYTES, NOBODY, Asker, Batch, Decide, Proposal, Queue
 from kwire.budget.threads import Kind
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, ConfigChanged, apply, size_of
@@ -40,13 +41,6 @@ from kwire.metadata.store import (
     RevisionGone,
 )
 
-if TYPE_CHECKING:
-    pass
-
-Decide: TypeAlias = Callable[[MetadataImage], Sequence[Change] | Awaitable[Sequence[Change]]]
-"""Turns the image into changes, and may raise KafkaError. A decision about many things is a
-coroutine, which lets other tasks have their turn in between."""
-
 Publish: TypeAlias = Callable[[MetadataImage, Sequence[Change]], Awaitable[None]]
 """Applies the changes that led to an image to this broker."""
 
@@ -56,23 +50,12 @@ TOPICS_PER_TURN = 25
 CHANGES_PER_TURN = 200
 """A thread applies a commit with more changes than these to the image."""
 
-MOST_DECISIONS = 64
-"""So many decisions are in one commit; nor does one join that has ``CHANGES_PER_TURN`` changes."""
-
-MOST_BYTES = 1 << 20
-"""A decision doesn't join others if their changes are larger together; alone it may be larger."""
-
 WAIT_S = 30.0
 """So long a decision waits until the store has it; Kafka's clients give up after this time, too."""
 
 FIRST_PAUSE_S = 0.002
 LAST_PAUSE_S = 0.05
 """The longest pause after the first conflict, and after many in a row."""
-
-
-def nobody_is_gone() -> bool:
-    """The ``is_gone`` of changes that no client asked for: always False."""
-    return False
 
 
 async def changes_broker(changes: Sequence[Change]) -> bool:
@@ -83,67 +66,6 @@ async def changes_broker(changes: Sequence[Change]) -> bool:
         if isinstance(change, ConfigChanged) and change.resource_type == ConfigResourceType.BROKER:
             return True
     return False
-
-
-class _Proposal:
-    """A decision that waits for its commit."""
-
-    __slots__ = (
-        *("decide", "done", "error", "guard", "is_alone", "is_given_up", "is_gone"),
-        *("rests_on_others", "scope", "written"),
-    )
-
-    def __init__(self, decide: Decide, is_gone: Callable[[], bool], guard: Guard | None) -> None:
-        self.decide = decide
-        self.is_gone = is_gone
-        self.guard = guard
-        self.error: Exception | None = None
-        self.is_alone = False  # after a commit with others has failed
-        self.is_given_up = False
-        self.rests_on_others = False
-        self.scope: trio.CancelScope | None = None
-        self.written = trio.Event()
-        self.done = trio.Event()
-
-    def finish(self) -> None:
-        """Tell the one who waits."""
-        self.written.set()
-        self.done.set()
-
-
-class _Batch:
-    """The decisions of one commit: ``image`` is what they make, ``changes`` how."""
-
-    def __init__(self, image: MetadataImage, guard: Guard | None) -> None:
-        self.base = image
-        self.image = image
-        self.guard = guard
-        self.proposals: list[_Proposal] = []
-        self.changes: list[Change] = []
-        self.size_bytes = 0
-        self.scope = trio.CancelScope()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no further decision joins."""
-        return (
-            len(self.proposals) >= MOST_DECISIONS
-            or len(self.changes) >= CHANGES_PER_TURN
-            or self.size_bytes >= MOST_BYTES
-            or (bool(self.proposals) and self.proposals[0].is_alone)
-        )
-
-    def takes(self, proposal: _Proposal, guard: Guard | None) -> bool:
-        """Whether a decision that is made under ``guard`` may join."""
-        return guard == self.guard and not (proposal.is_alone and self.proposals)
-
-    def finish(self, error: KafkaError | None = None) -> None:
-        """Tell everybody; each gets an error of its own, because a task adds to what it raises."""
-        for proposal in self.proposals:
-            if error is not None:
-                proposal.error = KafkaError(error.code, error.message)
-                proposal.error.__cause__ = error
-            proposal.finish()
 
 
 class Commits:
@@ -163,9 +85,9 @@ class Commits:
         self._store = store
         self._threads = threads
         self._random = random or Random()
-        self._waiting: deque[_Proposal] = deque()
+        self._waiting = Queue()
         self._asked = trio.Event()
-        self._batch: _Batch | None = None
+        self._batch: Batch | None = None
         self._conflicts = 0
         self._followed = trio.Condition()
         self._followed_revision = image.revision
@@ -180,19 +102,18 @@ class Commits:
     async def commit(
         self,
         decide: Decide,
-        is_gone: Callable[[], bool] = nobody_is_gone,
+        asker: Asker = NOBODY,
         guard: Guard | None = None,
     ) -> None:
         """Make a decision true: decide, commit, and follow the commit.
 
         ``decide`` is called again if another node committed meanwhile; another task calls it.
-        ``is_gone`` says whether the client that asked for the change has closed its connection.
-        ``guard`` is the controller's for its own changes. Raises what ``decide`` and the store
+        ``asker`` is the connection that asks for the change. ``guard`` is the controller's for its
+        own changes. Raises what ``decide`` and the store
         raise, and KafkaError: NETWORK_EXCEPTION if the client is gone, REQUEST_TIMED_OUT if the
         guard is over or if the store doesn't have the change after ``WAIT_S``.
         """
-        proposal = _Proposal(decide, is_gone, guard)
-        self._waiting.append(proposal)
+        proposal = self._waiting.add(decide, asker, guard)
         self._asked.set()
         try:
             with trio.move_on_after(WAIT_S):
@@ -211,11 +132,10 @@ class Commits:
         if proposal.error is not None:
             raise proposal.error
 
-    def _give_up(self, proposal: _Proposal) -> None:
+    def _give_up(self, proposal: Proposal) -> None:
         """Nobody waits for a decision any more. A commit that others wait for goes on."""
         proposal.is_given_up = True
-        if proposal in self._waiting:
-            self._waiting.remove(proposal)
+        self._waiting.give_up(proposal)
         if proposal.scope is not None:
             proposal.scope.cancel()
         batch = self._batch
@@ -226,8 +146,8 @@ class Commits:
         """Decide and commit what is asked for, for ever."""
         while True:
             while self._waiting:
-                first = self._waiting[0]
-                batch = _Batch(self.image, first.guard or self.guard)
+                first = self._waiting.first()
+                batch = Batch(self.image, first.guard or self.guard)
                 await self._decide_some(batch)
                 if batch.proposals:
                     self._batch = batch
@@ -238,23 +158,24 @@ class Commits:
             self._asked = trio.Event()
             await self._asked.wait()
 
-    async def _decide_some(self, batch: _Batch) -> None:
+    async def _decide_some(self, batch: Batch) -> None:
         """Decide what fits into one commit."""
         while self._waiting and not batch.is_full:
-            proposal = self._waiting[0]
+            proposal = self._waiting.first()
             if not batch.takes(proposal, proposal.guard or self.guard):
                 return
-            self._waiting.popleft()
+            self._waiting.take(proposal)
             proposal.rests_on_others = bool(batch.changes)
             changes = await self._decided(proposal, batch.image)
             if proposal.is_given_up:
                 continue
+            size_bytes = size_of(changes)
+            proposal.count(size_bytes)
             if not changes and not batch.changes:
                 proposal.finish()
                 continue
-            size_bytes = size_of(changes)
             if batch.proposals and batch.size_bytes + size_bytes > MOST_BYTES:
-                self._waiting.appendleft(proposal)
+                self._waiting.put_back(proposal)
                 return
             batch.proposals.append(proposal)
             batch.changes += changes
@@ -262,12 +183,12 @@ class Commits:
             if changes and self._waiting and not batch.is_full:
                 batch.image = apply(batch.image, changes, batch.base.revision)
 
-    async def _decided(self, proposal: _Proposal, image: MetadataImage) -> Sequence[Change]:
+    async def _decided(self, proposal: Proposal, image: MetadataImage) -> Sequence[Change]:
         """The changes of one decision; none if it fails, then its ``error`` says why."""
         proposal.error = None
         changes: Sequence[Change] = ()
         try:
-            if proposal.is_gone():
+            if proposal.asker.is_gone():
                 raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "The client is gone.")
             with trio.CancelScope() as proposal.scope:
                 decided = proposal.decide(image)
@@ -277,7 +198,7 @@ class Commits:
         proposal.scope = None
         return changes
 
-    async def _write(self, batch: _Batch) -> None:
+    async def _write(self, batch: Batch) -> None:
         """Commit and follow; after a conflict, put the decisions back in their places."""
         try:
             revision = await self._store.commit(batch.base.revision, batch.changes, batch.guard)
@@ -302,19 +223,20 @@ class Commits:
             await self._wait_followed(revision)
             batch.finish()
 
-    def _put_back(self, batch: _Batch) -> None:
+    def _put_back(self, batch: Batch) -> None:
         """Give the decisions of a commit that failed their places in the queue again."""
-        left = [proposal for proposal in batch.proposals if not proposal.is_given_up]
-        self._waiting.extendleft(reversed(left))
+        for proposal in batch.proposals:
+            if not proposal.is_given_up:
+                self._waiting.put_back(proposal)
 
-    async def _fail(self, batch: _Batch, error: KafkaError) -> None:
+    async def _fail(self, batch: Batch, error: KafkaError) -> None:
         """Tell everybody that their commit failed, or that its outcome is unknown."""
         for proposal in batch.proposals:
             if not proposal.is_given_up:
                 await self._decide_apart(proposal)
         batch.finish(error)
 
-    async def _decide_apart(self, proposal: _Proposal) -> None:
+    async def _decide_apart(self, proposal: Proposal) -> None:
         """Have a decision without a commit rest on what is known to be true, not on others."""
         if proposal.rests_on_others:
             proposal.rests_on_others = False

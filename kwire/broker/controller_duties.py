@@ -16,7 +16,7 @@ from collections.abc import Callable, Container
 from functools import partial
 
 from kwire.broker.broker import Broker
-from kwire.broker.commits import Decide
+from kwire.broker.proposals import Decide
 from kwire.clock import Clock
 from kwire.metadata.balance import MOST_ELECTIONS, balanced, elections, with_leaders
 from kwire.metadata.changes import Change
@@ -117,7 +117,7 @@ def _comes_back(broker: Broker, node_id: int) -> bool:
 
 
 def _tell(silent: frozenset[int], image: MetadataImage) -> None:
-    """Say who is fenced; a broker that has handed over what it led is no reason for a warning."""
+    """Log which brokers are fenced: no warning for one that has handed its leadership over."""
     known = image.brokers
     stopped = {node for node in silent if node in known and known[node].is_shutting_down}
     if stopped:

@@ -71,7 +71,7 @@ class Lender(Protocol):
         """The settings of fetches."""
 
     def sender(self) -> Sender:
-        """Who asks."""
+        """The broker that fetches, as its request names it."""
 
     def now_ms(self) -> int:
         """The time of day."""

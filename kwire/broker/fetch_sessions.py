@@ -24,7 +24,7 @@ Source: FetchSessionCacheShard of Kafka.
 from collections.abc import Collection, Iterable
 from operator import attrgetter
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from kwire.broker.partition import NOWHERE, Partition, PartitionReference
 from kwire.errors import ErrorCode, KafkaError
@@ -38,6 +38,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTION_MS = 120_000
 MAX_ID = 0x7FFFFFFF
+LARGE = 1000
+"""To free the partitions of a larger session at once would take more than a tenth of a ms."""
 LONGEST_NAME = 249
 """How many characters the name of a topic has at most."""
 
@@ -119,6 +121,9 @@ class CachedPartition:
         return news
 
 
+_Partitions: TypeAlias = dict[PartitionKey, CachedPartition]
+
+
 class FetchSession:
     """One session; ``partitions`` are in the order in which fetches serve them."""
 
@@ -129,7 +134,7 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
         self.created_ms = self.used_ms = steady_ms
-        self.partitions: dict[PartitionKey, CachedPartition] = {}
+        self.partitions: _Partitions = {}
 
     def update(
         self,
@@ -159,12 +164,16 @@ class SessionLimits(NamedTuple):
 
 
 class FetchSessions:
-    """Every session of a broker; ``partitions`` counts the partitions of all sessions."""
+    """Every session of a broker; ``partitions`` counts the partitions of all sessions.
+
+    ``ended`` are the partitions of large sessions that have ended: a handler frees them in slices.
+    """
 
     def __init__(self, random: Random) -> None:
         self.partitions = 0
         self._random = random
         self._sessions: dict[int, FetchSession] = {}
+        self.ended: list[_Partitions] = []
 
     def create(
         self,
@@ -260,6 +269,8 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partitions -= len(session.partitions)
+            if len(session.partitions) > LARGE:
+                self.ended.append(session.partitions)
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -108,7 +108,7 @@ class Fetching(Generic[P]):
         self.resting: dict[Key, float] = {}
         self.errors: dict[Key, int] = {}
 
-    # Who is fetched
+    # Which partitions are fetched
 
     def follow(self, partition: P) -> None:
         """Fetch a partition, or take note of its new object or leader epoch."""

@@ -9,8 +9,8 @@ Rules:
 - A power cut may leave a gap between two segments. The leader looks only at the log's end and can't
   see the gap. So the log is truncated at the gap before it follows a leader. A log without leader
   epochs is truncated at the high watermark.
-- While a thread truncates the log (``cutting``), nobody may change the role. Whoever wants to
-  change it waits for that event first.
+- While a thread truncates the log (``cutting``), the role must not change. Code that changes
+  the role waits for that event first.
 
 Source: Partition.appendRecordsToFollowerOrFutureReplica, ReplicaFetcherThread of Kafka.
 """

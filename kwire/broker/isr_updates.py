@@ -28,9 +28,9 @@ from typing import Protocol
 
 import trio
 
-from kwire.broker.commits import Decide
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.partition import ACKS_ALL, Partition
+from kwire.broker.proposals import Decide
 from kwire.broker.replica_sessions import ReplicaPosition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, PartitionsChanged

@@ -12,7 +12,7 @@ Rules:
   too. Otherwise the leader would be ahead of it again just before it joins.
 - A follower joins if it has all records below the high watermark and all from before this leader
   epoch, and has fetched them in this epoch. While too few replicas are in sync, the high watermark
-  stands still and doesn't show who lags. So the follower must also have caught up (KAFKA-19996).
+  stands still and doesn't show lagging. So it must also have caught up (KAFKA-19996).
 - A follower lags if it needs more than ``replica.lag.time.max.ms`` to reach the end of the log of
   then. ``look`` stores log ends twice in that time, so that appends and fetches need no clock.
 - An append wakes followers. A new high watermark wakes consumers, and requests with ``acks=all``.
@@ -321,7 +321,7 @@ class LeaderPartition(Partition):
             self.advanced()
 
     def advanced(self) -> None:
-        """Wake everybody who waits for the high watermark."""
+        """Wake the requests that wait for the high watermark."""
         if self.acks:
             self.acks.reach(self.high_watermark)
         if self.waiters:
@@ -389,7 +389,7 @@ class LeaderPartition(Partition):
         return low
 
     def delete(self) -> None:
-        """Stop leading, and tell everybody who waits."""
+        """Stop leading, and wake all requests that wait."""
         Partition.delete(self)
         self.acks.fail(_MOVED)
         for replica in list(self.replica_waiters):

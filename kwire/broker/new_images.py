@@ -2,8 +2,8 @@
 
 Rules:
 
-- The authorizer takes the new ACLs first, and the settings change before the replicas do. So nobody
-  who sees the new image is judged by old rights, or served with old settings.
+- The authorizer takes the new ACLs first, and the settings change before the replicas do. So no
+  request that uses the new image is judged by old rights, or served with old settings.
 - Replicas take their roles in memory, and are fetched from their new leaders, before a log is
   opened or deleted. Then what was opened is fetched, too.
 - The modules of authorizers, quotas and throttles are imported only if a cluster has them.

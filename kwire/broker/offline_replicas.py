@@ -3,15 +3,15 @@
 Rules:
 
 - A replica that can't be used leaves the ISR, and its leadership goes to another in-sync replica.
-  It isn't fetched any more: what a follower of which the disk is gone says, must not bring it back
-  into the ISR.
+  It isn't fetched any more: fetches of a follower without its disk must not bring it back into
+  the ISR.
 - A partition without another replica that has all records stays as it is, and answers
   KAFKA_STORAGE_ERROR: nobody else has what is on that disk.
 - A replica on a full disk does the same where another replica is in sync. So acknowledgements don't
   wait for it until ``replica.lag.time.max.ms``. Its records are whole: it stays eligible. When
   there is room, it is fetched again, and its leader takes it back into the ISR.
-- Who looks compares the image with the disks, at each failure and every second. So a change that
-  the metadata store didn't take is tried again.
+- ``look`` compares the image with the disks, at each failure and every second. So a change that the
+  metadata store didn't take is tried again.
 
 Source: ReplicaManager.handleLogDirFailure, AssignReplicasToDirs of Kafka, KIP-858. In Kafka a full
 disk is a failed one.
@@ -23,10 +23,10 @@ from typing import Protocol
 
 import trio
 
-from kwire.broker.commits import Decide
 from kwire.broker.fetchers import Fetchers
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.hosted_partitions import HostedPartitions
+from kwire.broker.proposals import Decide
 from kwire.budget.threads import Threads
 from kwire.errors import KafkaError
 from kwire.log.checkpoints import TopicPartition

@@ -53,7 +53,7 @@ _SIZE_BYTES = 4
 
 
 class Sender(NamedTuple):
-    """Who asks: the client id, the node id, and the epoch of the broker's registration."""
+    """The broker that fetches: its client id, node id, and the epoch of its registration."""
 
     client_id: bytes
     node_id: int

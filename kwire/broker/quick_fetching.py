@@ -94,7 +94,7 @@ class QuickFetching:
         return limits_of(self._broker)
 
     def sender(self) -> Sender:
-        """Who asks."""
+        """This broker, as the fetch request names it."""
         return sender_of(self._broker, self._client_id)
 
     def now_ms(self) -> int:

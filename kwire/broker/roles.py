@@ -1,15 +1,26 @@
-"""The role of a broker for a partition, as the metadata image gives it; pure.
+"""What the metadata means for a broker's replicas: its roles, and what changes touch; pure.
 
 Rules:
 
 - A partition with one replica is served by that broker while it has the records, even if it isn't
-  the leader at the moment: nobody else has them.
+  the leader at the moment: no other broker has them.
 - Of several replicas, one leads and the others follow it. While nobody leads, they wait.
+- What changes touch is compared with the newest image; a broker never acts on a change itself.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import Enum
 
-from kwire.metadata.image import PartitionImage
+from kwire.metadata.changes import (
+    Change,
+    ConfigChanged,
+    PartitionsAdded,
+    PartitionsChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from kwire.metadata.image import ConfigResourceType, PartitionImage
 
 
 class Role(Enum):
@@ -37,3 +48,42 @@ def may_begin(partition: PartitionImage, node_id: int) -> bool:
     look as if there had never been any. A follower may, because it copies the leader's records.
     """
     return bool(partition.isr) or role_of(partition, node_id) is Role.FOLLOWER
+
+
+@dataclass(slots=True)
+class Touched:
+    """What changes touched.
+
+    ``partitions`` has the numbers of the partitions by topic id; None stands for every partition.
+    ``configs`` are the names of the topics with other settings; None stands for every topic.
+    """
+
+    partitions: dict[bytes, set[int] | None] = field(default_factory=dict)
+    deleted: dict[bytes, None] = field(default_factory=dict)
+    configs: dict[str, None] | None = field(default_factory=dict)
+
+
+def touched_by(changes: Iterable[Change]) -> Touched:
+    """What these changes touched, each thing once, in their order."""
+    touched = Touched()
+    for change in changes:
+        if isinstance(change, TopicCreated):
+            touched.partitions[change.topic.topic_id] = None
+        elif isinstance(change, PartitionsAdded):
+            touched.partitions[change.topic_id] = None
+        elif isinstance(change, PartitionsChanged):
+            indexes = touched.partitions.setdefault(change.topic_id, set())
+            if indexes is not None:
+                indexes.update(index for index, _ in change.rows)
+        elif isinstance(change, TopicDeleted):
+            touched.deleted[change.topic_id] = None
+        elif isinstance(change, ConfigChanged):
+            _note_config(touched, change)
+    return touched
+
+
+def _note_config(touched: Touched, change: ConfigChanged) -> None:
+    if change.resource_type == ConfigResourceType.BROKER:
+        touched.configs = None
+    elif change.resource_type == ConfigResourceType.TOPIC and touched.configs is not None:
+        touched.configs[change.resource_name] = None

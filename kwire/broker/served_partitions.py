@@ -2,11 +2,11 @@
 
 Rules:
 
-- The image is compared with what is here; a change only says where to look. So changes that are
-  missed, merged or seen twice do no harm.
+- The broker compares the image with its replicas; a change only says which replicas to compare. So
+  changes that are missed, merged or seen twice do no harm.
 - Roles change first, in memory, before anything waits for a disk (``take_roles``). A new role is a
-  new object; who waits for the old one looks again. Exceptions are a sole replica's new epoch, and
-  a row that leaves a leader its epoch.
+  new object; requests that wait for the old object look for the new one. Exceptions are a sole
+  replica's new epoch, and a row that leaves a leader its epoch.
 - A partition is served after its log was opened, and its log is closed after the partition was
   taken out of service.
 - The broker tries again to open a log that can't be opened, until it succeeds.
@@ -25,8 +25,7 @@ import trio
 from kwire.broker.flusher import Flusher
 from kwire.broker.hosted_partitions import Hosted, HostedPartitions
 from kwire.broker.partition import Partition
-from kwire.broker.roles import Role, may_begin, role_of
-from kwire.broker.touched import Touched, touched_by
+from kwire.broker.roles import Role, Touched, may_begin, role_of, touched_by
 from kwire.budget.threads import Kind
 from kwire.clock import Clock
 from kwire.errors import KafkaError
@@ -105,8 +104,8 @@ class ServedPartitions(HostedPartitions):
     async def take_roles(self, image: MetadataImage, changes: Sequence[Change]) -> None:
         """Have replicas whose logs are open be what the image says; no disk is waited for.
 
-        Settings come first: a smaller ISR counts by the newest min.insync.replicas, by which others
-        judge who is eligible to lead.
+        Settings come first: the controller compares a smaller ISR with the newest
+        min.insync.replicas when it decides which replicas are eligible to lead.
         """
         self._see(image)
         touched = touched_by(changes)

@@ -75,7 +75,7 @@ class Suspects:
             self.look()
 
     def follow(self, image: MetadataImage) -> None:
-        """Note who is fenced, and have those who wait look at this image."""
+        """Note which brokers are fenced, and wake the answers that wait for this image."""
         known = image.brokers
         fenced = {node for node in self._met if node in known and known[node].is_fenced}
         self._met -= fenced

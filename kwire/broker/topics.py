@@ -9,11 +9,12 @@ Rules:
   of a cluster asks for three, and a broker that is alone would have no coordinator then.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import trio
 
-from kwire.broker.commits import TOPICS_PER_TURN, nobody_is_gone
+from kwire.broker.commits import TOPICS_PER_TURN
+from kwire.broker.proposals import NOBODY, Asker
 from kwire.broker.view import TopicMaker
 from kwire.errors import KafkaError
 from kwire.metadata.changes import Change
@@ -68,7 +69,7 @@ async def create_if_missing(broker: TopicMaker, name: str) -> None:
 
 
 async def create_missing(
-    broker: TopicMaker, names: Sequence[str], is_gone: Callable[[], bool] = nobody_is_gone
+    broker: TopicMaker, names: Sequence[str], asker: Asker = NOBODY
 ) -> dict[str, KafkaError]:
     """Create the topics that don't exist, in one commit, with the broker's defaults.
 
@@ -95,5 +96,5 @@ async def create_missing(
                 await trio.lowlevel.checkpoint()
         return creation.changes
 
-    await broker.commit(decide, is_gone)
+    await broker.commit(decide, asker)
     return refused

@@ -10,9 +10,9 @@ from typing import Protocol
 
 import trio
 
-from kwire.broker.commits import Decide
 from kwire.broker.flusher import Flusher
 from kwire.broker.partition import Partition
+from kwire.broker.proposals import Asker, Decide
 from kwire.broker.tally import Bugs
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
@@ -31,7 +31,7 @@ class TopicMaker(Protocol):
     def integer(self, name: str) -> int:
         """The effective value of a setting that is a whole number."""
 
-    async def commit(self, decide: Decide, is_gone: Callable[[], bool] = ...) -> None:
+    async def commit(self, decide: Decide, asker: Asker = ...) -> None:
         """Make a decision true; see ``Commits.commit``."""
 
 

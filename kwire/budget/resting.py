@@ -14,7 +14,8 @@ Rules:
 - Slices of files don't count, because they are not in memory.
 - Large requests that have arrived in part are bounded in the same way, by
   ``kwire.arriving.max.bytes``: a client may announce a request of 100 MB and never end it. So are
-  requests of many elements that have arrived and wait for their turn to be decoded.
+  large requests that have arrived and wait: for their turn to be decoded, or for a thread that
+  opens their batches.
 """
 
 import logging
@@ -66,6 +67,10 @@ class RestingBytes:
         held = self._held.pop(connection, None)
         if held is not None:
             self.held_bytes -= held[0]
+
+    def share(self, connections: int) -> int:
+        """How many bytes each connection may keep so that all fit into the limit."""
+        return self.max_bytes() // max(1, connections)
 
     def _make_room(self, now_s: float) -> None:
         most = self.max_bytes()

@@ -83,7 +83,7 @@ class Turns:
         self.large = LargeRequests()
         self._line = Line()
         self.floor = 0  # what the busiest connection that was served had used
-        self._left_by: dict[str, int] = {}  # by payer, the units of connections that have ended
+        self._left_by: dict[str, tuple[int, int]] = {}
 
     def begin_pass(self) -> None:
         """A pass of the event loop begins."""
@@ -116,22 +116,25 @@ class Turns:
         """What a connection counts as having used, beside others: quiet ones keep some credit."""
         return max(used_units, self.floor - CREDIT_UNITS)
 
-    def leave(self, payer: str, used_units: int) -> None:
+    def leave(self, payer: str, used_units: int, changes: int = 0) -> None:
         """A connection of this payer has ended: the next one goes on where it was.
 
         A payer is the user who has logged in, or the address of a client that hasn't.
 
         Otherwise a client that reconnects for each request would always be ahead of the others.
         """
-        if used_units <= self.floor - CREDIT_UNITS:
+        if used_units <= self.floor - CREDIT_UNITS and not changes:
             return
-        self._left_by[payer] = max(used_units, self._left_by.pop(payer, 0))
+        units_before, changes_before = self._left_by.pop(payer, (0, 0))
+        self._left_by[payer] = max(used_units, units_before), max(changes, changes_before)
         if len(self._left_by) > MOST_PAYERS:
             del self._left_by[next(iter(self._left_by))]
 
-    def first_units(self, payer: str) -> int:
-        """What a new connection of this payer counts as having used."""
-        return self._left_by.get(payer, 0)
+    def begin_as(self, work: "Work", payer: str, own_units: int = 0) -> None:
+        """A connection of this payer begins, which has used so many units of its own."""
+        units, changes = self._left_by.get(payer, (0, 0))
+        work.used_units = units + own_units
+        work.changes = changes
 
     def close(self) -> None:
         """Grant no more slices, because the broker stops: requests that need one are given up."""
@@ -142,6 +145,7 @@ class Work:
     """Counts the cost of the requests of one connection, one request after the other.
 
     - ``used_units``: what the requests have cost so far.
+    - ``changes``: what they have changed in the metadata (``broker.proposals``).
     - ``thread_units``: what they have cost in the threads that open batches; None before the first.
     - ``is_large``: whether the request in hand has needed more than one slice, or has a large
       response. Then the response is encoded in slices.
@@ -160,6 +164,7 @@ class Work:
         "_answer_bytes",
         "_left",
         "_turns",
+        "changes",
         "doomed",
         "held_bytes",
         "in_threads_units",
@@ -183,6 +188,7 @@ class Work:
         self.doomed: list[object] = []
         self.max_answer_bytes = max_answer_bytes
         self.used_units = 0
+        self.changes = 0
         self.thread_units: int | None = None
         self.is_large = False
         self.outlives_client = False

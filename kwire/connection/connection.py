@@ -25,7 +25,7 @@ from kwire.connection.inbox import READ_BYTES_PER_UNIT, BadFrameSize, Inbox
 from kwire.connection.large import free
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
-from kwire.connection.rest import Rest
+from kwire.connection.rest import Rest, keep_buffer
 from kwire.connection.serving import Serving
 from kwire.connection.watch import Watch
 from kwire.handlers.context import ConnectionInfo
@@ -59,7 +59,7 @@ class Connection:
         self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
         self._outbox = Outbox(sock, broker.cold_reads)
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
-        self._work.used_units = poller.turns.first_units(info.peer_host)
+        poller.turns.begin_as(self._work, info.peer_host)
         self._payer = info.peer_host  # who goes on where this connection was; see Turns.leave
         self._serving = Serving(info, broker, poller, self._outbox, self._work)
         self._scope: trio.CancelScope | None = None
@@ -250,9 +250,8 @@ class Connection:
                 return
         if not self._poller.gathers or self._serving.waiting is not None:
             self._outbox.send_nowait()
-        if self._inbox.is_large and self._serving.waiting is None:
-            poller = self._poller
-            self._inbox.keep(poller.arriving.max_bytes() // max(1, len(poller.connections)))
+        if self._inbox.is_large:
+            keep_buffer(self._inbox, self._serving.waiting, self._poller)
 
     def _wait(self) -> None:
         """Start a task for slow work, send the rest, wait for a change, or become quiet again."""
@@ -333,8 +332,9 @@ class Connection:
             self.last_active_s = self._poller.now_s
             if self._serving.waiting is not None:
                 if self._serving.waiting.change is not None:
+                    keep_buffer(self._inbox, self._serving.waiting, self._poller)
                     return
-                if self._inbox.is_large and self._work.is_large:
+                if self._inbox.is_large:
                     self._poller.arriving.rest(self, self._inbox.size_bytes, self._poller.now_s)
                 await self._serving.finish_in_task()
                 self._poller.arriving.forget(self)
@@ -391,6 +391,7 @@ class Connection:
         self._work.end_request()
         self._watch.end(self)
         self._outbox.clear()
+        self._inbox.close()
         self._sock.close()
-        self._poller.turns.leave(self._payer, self._work.used_units)
+        self._poller.turns.leave(self._payer, self._work.used_units, self._work.changes)
         self._poller.remove(self)

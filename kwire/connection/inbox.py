@@ -6,7 +6,7 @@ Rules:
   connection holds no buffer. Only an incomplete frame is copied into a buffer of the connection.
 - A connection's own buffer grows with the bytes that arrive, never with the size that a client
   announces. The connection keeps the buffer while large requests follow, and frees it when idle. A
-  very large buffer is freed at once (``keep``): many clients could each fill one with a request.
+  very large buffer isn't kept (``keep``): many clients could each fill one with a request.
 - Frames are views. A frame is valid until the connection reads again, which happens after all
   frames are answered. While a frame in the scratch buffer is still in use, that buffer stays with
   the frame, and the connections share a new scratch buffer.
@@ -14,6 +14,10 @@ Rules:
 
 import socket
 from struct import Struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kwire.connection.mapped import Freeing, StartTask
 
 INITIAL_BUFFER_BYTES = 4096
 SCRATCH_BYTES = 64 * 1024
@@ -25,13 +29,29 @@ _NOTHING = memoryview(b"")
 
 
 class Scratch:
-    """The buffer into which a connection reads while it holds no bytes of its own."""
+    """The buffer into which a connection reads while it holds no bytes of its own.
 
-    __slots__ = ("view",)
+    ``start_task`` starts a task that frees very large buffers of connections in steps. Without it
+    they are freed at once.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_freeing", "_start_task", "view")
+
+    def __init__(self, start_task: "StartTask | None" = None) -> None:
+        self._start_task = start_task
+        self._freeing: Freeing | None = None
         self.view = _NOTHING
         self.renew()
+
+    def free(self, buffer: memoryview) -> None:
+        """Free a very large buffer that its connection uses no more."""
+        if self._start_task is None:
+            return
+        if self._freeing is None:
+            from kwire.connection.mapped import Freeing
+
+            self._freeing = Freeing(self._start_task)
+        self._freeing.free(buffer)
 
     def renew(self) -> None:
         """Leave the buffer to the views of it, and make another buffer."""
@@ -56,8 +76,9 @@ LARGE_BYTES = 1 << 20
 MAPPED_BYTES = 4 << 20
 """Larger buffers grow in place (``kwire.connection.mapped``)."""
 
-READ_BYTES_PER_UNIT = 2048
-"""How many bytes are read from a socket in one unit of work."""
+READ_BYTES_PER_UNIT = 1024
+"""How many bytes are read from a socket in one unit of work. Half of that time the system spends on
+the pages of a buffer that grows."""
 
 
 class Inbox:
@@ -158,9 +179,16 @@ class Inbox:
     def release(self) -> None:
         """Free the buffer if it is empty; views of it stay valid."""
         if self._start == self._end:
-            self._own = self._view = _NOTHING
-            self._start = self._end = 0
-            self.is_large = False
+            self.close()
+
+    def close(self) -> None:
+        """Free the buffer and what it holds; views of it stay valid."""
+        own = self._own
+        self._own = self._view = _NOTHING
+        self._start = self._end = 0
+        self.is_large = False
+        if len(own) > MAPPED_BYTES:
+            self._scratch.free(own)
 
     def keep(self, most_bytes: int) -> None:
         """Free the buffer if it is empty and larger than that; views of it stay valid."""

@@ -117,7 +117,7 @@ class Poller:
         self.connections: set[Pollable] = set()
         self.per_address: Counter[str] = Counter()
         self.reach: Reach | None = None
-        self.scratch = Scratch()
+        self.scratch = Scratch(self.start_task)
         self.deadlines = Deadlines()
         self.turns = Turns()
         self.resting = RestingBytes()
@@ -285,7 +285,7 @@ class Poller:
     def _in_order(self, ready: Ready) -> Ready:
         """The connections to serve: not those in ``_again``, whose next bytes wait behind others.
 
-        If the last pass left connections, ``Crowd`` says who is first.
+        If the last pass left connections, ``Crowd`` gives their order.
         """
         if self._again:
             ready = [one for one in ready if one[0].data not in self._again]

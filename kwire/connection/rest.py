@@ -1,12 +1,15 @@
 """The bytes that one connection holds in memory while nothing can be done for it.
 
 These are responses that the client has to read first, and a large request that waits for a change.
-``kwire.budget.resting`` bounds the bytes of all connections together.
+``kwire.budget.resting`` bounds the bytes of all connections together. The buffer in which a large
+request came is kept for the next one only if there is room for such a buffer of each connection.
 """
 
 from kwire.budget.work import Work
+from kwire.connection.inbox import Inbox
 from kwire.connection.outbox import Outbox
 from kwire.connection.poller import Pollable, Poller
+from kwire.connection.waiting import Waiting
 
 
 class Rest:
@@ -44,3 +47,12 @@ class Rest:
             if self._request_bytes:
                 work.hold(self._request_bytes)
                 self._request_bytes = 0
+
+
+def keep_buffer(inbox: Inbox, waiting: Waiting | None, poller: Poller) -> None:
+    """Keep an empty buffer for the next request if there is as much room for each connection.
+
+    A request that goes on in a task still uses it; one that waits for a change doesn't.
+    """
+    if waiting is None or waiting.change is not None:
+        inbox.keep(poller.arriving.share(len(poller.connections)))

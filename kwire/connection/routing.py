@@ -16,7 +16,6 @@ Rules:
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 from kwire.connection.ends import ConnectionClosed
@@ -41,9 +40,9 @@ OpenFrame: TypeAlias = Callable[[memoryview], Opened]
 """``open_frame``, or in a broker for tests a function that may give another route."""
 
 
-_OF_GROUPS = frozenset({8, 9, 10})
-"""OffsetCommit, OffsetFetch and FindCoordinator: the broker imports the coordinators of groups when
-their handlers first need these. Handlers of the other APIs of groups import them by themselves."""
+_COORDINATED = frozenset({8, 9, 10, 11, 68})
+"""OffsetCommit, OffsetFetch, FindCoordinator, JoinGroup and ConsumerGroupHeartbeat: a client that
+needs a coordinator begins with one of them."""
 
 _loaded: set[tuple[int, int]] | None = None
 """The versions of APIs that threads have loaded; None if the event loop loads them."""
@@ -59,8 +58,10 @@ class NotLoaded(Exception):
     def load(self) -> None:
         """Import the modules, and generate the code that reads and writes the messages."""
         route(self._api_key, self._version)
-        if self._api_key in _OF_GROUPS:
-            import_module("kwire.broker.groups")
+        if self._api_key in _COORDINATED:
+            from kwire.connection.preloading import load_coordinators
+
+            load_coordinators()
         if _loaded is not None:
             _loaded.add((self._api_key, self._version))
 
@@ -74,6 +75,11 @@ def load_in_threads() -> Iterator[None]:
         yield
     finally:
         _loaded = None
+
+
+def loads_in_threads() -> bool:
+    """Whether a thread has to import what a client needs first."""
+    return _loaded is not None
 
 
 @cache

@@ -184,7 +184,7 @@ class SecuredConnection(Connection):
         if payer != self._payer:
             turns, work = self._poller.turns, self._work
             own_units = max(work.used_units - self._units_of_address, 0)
-            work.used_units = turns.first_units(payer) + own_units
+            turns.begin_as(work, payer, own_units)
             self._payer = payer
 
     def _begin_handshake(self) -> None:

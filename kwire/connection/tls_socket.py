@@ -5,7 +5,7 @@ Rules:
 - TLS works on two buffers in memory (``ssl.MemoryBIO``), and this class moves bytes between them
   and the socket. So many TLS records take one system call.
 - ``has_pending``: bytes may have been read from the socket that weren't asked for yet. The kernel
-  doesn't know of them, so who reads has to ask again.
+  doesn't know of them, so the connection has to read again without waiting for the kernel.
 - ``send`` takes at most ``ENCRYPT_BYTES``. What the socket doesn't take of them stays here until
   ``flush``, and until then ``send`` takes nothing. So little memory is held for a slow client.
 - A client may send TLS that holds no data (new keys, attempts to renegotiate), which costs time,

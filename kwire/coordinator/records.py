@@ -128,6 +128,15 @@ class CoordinatorRecord(NamedTuple):
     content: Content | None = None
 
 
+WRITTEN: tuple[tuple[type[Schema], int], ...] = (
+    (OffsetCommitKey, 1),
+    (OffsetCommitValue, OFFSET_COMMIT_VERSION),
+    (GroupMetadataKey, 2),
+    (GroupMetadataValue, GROUP_METADATA_VERSION),
+)
+"""The schemas of this module, and the versions in which they are written."""
+
+
 def record_type(key: bytes) -> int:
     """The type of a record; -1 for a key that is too short for a type."""
     return int(_VERSION.unpack_from(key)[0]) if len(key) >= _VERSION.size else -1

@@ -8,7 +8,7 @@ from kwire.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from kwire.broker.broker import Broker
-    from kwire.broker.commits import Decide
+    from kwire.broker.proposals import Decide
     from kwire.broker.quotas import Mutations
     from kwire.security.login import Login
 
@@ -116,7 +116,7 @@ class RequestContext:
 
     async def commit(self, decide: "Decide") -> None:
         """Make a decision true, unless the client is gone at its turn; see ``Broker.commit``."""
-        await self.broker.commit(decide, self.connection.is_gone)
+        await self.broker.commit(decide, self.work)
 
     def mutations(self, strict_since: int) -> "Mutations | None":
         """What counts the partitions that this request creates or deletes, for a quota.

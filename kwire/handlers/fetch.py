@@ -37,7 +37,7 @@ from kwire.handlers.context import RequestContext
 from kwire.handlers.fetch_news import add_by_topic, remember
 from kwire.handlers.lookups import look_without_waiting
 from kwire.handlers.readable import note_allowed, readable_partition
-from kwire.handlers.slices import PIECE, pieces
+from kwire.handlers.slices import PIECE, in_slices, pieces
 from kwire.handlers.waiting import Change, Unfinished, at_once_or_later, happens, later
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
@@ -47,6 +47,7 @@ from kwire.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from kwire.protocol.taking_apart import collect_young
 
 READ_COMMITTED = 1
 TOPIC_IDS_SINCE = 13
@@ -55,6 +56,8 @@ UNITS = 15
 UNITS_TO_WATCH = 3
 UNITS_TO_KEEP = 3
 UNITS_TO_TELL = 2
+MANY = 10_000
+"""An answer with so many partitions has lists that would be long for the collector of garbage."""
 
 Wanted = Sequence[tuple[PartitionKey, WantedPartition]]
 
@@ -85,6 +88,9 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
         session, wanted = await _session(request, context)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    finally:
+        if context.broker.fetch_sessions.ended:
+            _free_ended_sessions(context)
     if context.broker.authorizer is not None:
         await note_allowed(wanted, context)
     # A minimum above the maximum would always wait in vain.
@@ -135,8 +141,9 @@ async def _watch(
             except KafkaError:
                 change.set()  # a deleted partition: the next look finds its error
             else:
-                partition.waiters.add(change)
-                partitions.append(partition)
+                if change not in partition.waiters:  # the request may name it many times
+                    partition.waiters.add(change)
+                    partitions.append(partition)
 
 
 async def _response(
@@ -155,19 +162,25 @@ async def _response(
                 context.broker.fetch_sessions.remove(session_id)
                 session_id = NO_SESSION
             return FetchResponse(throttle_time_ms=wait_ms, session_id=session_id)
+    is_long = len(answer.partitions) > PIECE
+    if is_long:
+        context.work.doomed.append(answer.partitions)
     for piece in pieces(answer.partitions):
-        if len(answer.partitions) > PIECE and context.work.spend(UNITS_TO_TELL * len(piece)):
+        if is_long and context.work.spend(UNITS_TO_TELL * len(piece)):
             await later(context.work.next_slice)
         _count(piece, context.broker)
         if session is not None:
             piece = remember(session, piece, incremental=incremental)
+        is_first = is_long and not topics
         add_by_topic(topics, piece)
+        if is_first and len(answer.partitions) > MANY:
+            collect_young()
     told = FetchResponse(session_id=session_id, responses=topics)
     told.throttle_time_ms = wait_ms
     if answer.has_error:
         from kwire.handlers.leader_hints import hint_consumer
 
-        hint_consumer(told, context)
+        await in_slices(hint_consumer(told, context), context.work)
     return told
 
 
@@ -218,6 +231,14 @@ async def _session(
     return session, await _listed(session, work)
 
 
+def _free_ended_sessions(context: RequestContext) -> None:
+    """Have the partitions of large sessions that have ended freed in slices."""
+    sessions = context.broker.fetch_sessions
+    context.work.is_large = True
+    context.work.doomed += sessions.ended
+    sessions.ended = []
+
+
 def _limits(context: RequestContext) -> SessionLimits:
     integer = context.broker.integer
     return SessionLimits(
@@ -239,9 +260,19 @@ async def _wanted(request: FetchRequest, work: Work) -> Wanted:
 
 async def _listed(session: FetchSession, work: Work) -> Wanted:
     """Every partition of a session."""
-    listed = list(session.partitions.items())
-    if len(listed) > PIECE and work.spend(len(listed) // 100):
-        await later(work.next_slice)
+    if len(session.partitions) > PIECE:
+        return await _listed_in_slices(session, work)
+    return list(session.partitions.items())
+
+
+async def _listed_in_slices(session: FetchSession, work: Work) -> Wanted:
+    partitions = session.partitions
+    listed: list[tuple[PartitionKey, WantedPartition]] = []
+    for piece in pieces(list(partitions)):  # another request may change them between two slices
+        if work.spend(1 + len(piece) // 10):
+            await later(work.next_slice)
+        listed += [(key, partitions[key]) for key in piece if key in partitions]
+    work.doomed.append(listed)
     return listed
 
 

@@ -3,66 +3,79 @@
 Behavior: an answer with NOT_LEADER_OR_FOLLOWER, in Fetch also with FENCED_LEADER_EPOCH, names the
 leader and its epoch, and the response has the leader's address. So a client needs no Metadata
 request before it asks the right broker. A partition without a leader has leader -1 and no address.
+
+Rule: a request may name 200,000 partitions that have moved. So the work is done in pieces, which
+the caller pays for.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
 from kwire.errors import ErrorCode
 from kwire.handlers.context import RequestContext
 from kwire.handlers.seen_brokers import seen_brokers
+from kwire.handlers.slices import pieces
 from kwire.protocol.messages import fetch, produce
 
 PRODUCE_SINCE = 10
 FETCH_SINCE = 16
 
 _MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
+_INDEX_IN_PRODUCE, _INDEX_IN_FETCH = attrgetter("index"), attrgetter("partition_index")
 _MOVED_OR_FENCED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def hint_producer(response: produce.ProduceResponse, context: RequestContext) -> None:
-    """Add the leaders to an answer that has errors."""
+_UNITS = 3
+"""The cost of naming the leader in one answer."""
+
+
+def hint_producer(response: produce.ProduceResponse, context: RequestContext) -> Iterator[int]:
+    """Add the leaders to an answer that has errors; gives the units of each next piece of work."""
     if context.api_version >= PRODUCE_SINCE:
-        failed = [
-            (topic.name, topic.topic_id, one.index, one)
+        rows = (
+            (topic.name, topic.topic_id, piece)
             for topic in response.responses
-            for one in topic.partition_responses
-            if one.error_code == _MOVED
-        ]
-        _hint(response, failed, produce, context)
+            for piece in pieces(topic.partition_responses)
+        )
+        yield from _hint(response, rows, _INDEX_IN_PRODUCE, (_MOVED,), produce, context)
 
 
-def hint_consumer(response: fetch.FetchResponse, context: RequestContext) -> None:
-    """Add the leaders to an answer that has errors."""
+def hint_consumer(response: fetch.FetchResponse, context: RequestContext) -> Iterator[int]:
+    """Add the leaders to an answer that has errors; gives the units of each next piece of work."""
     if context.api_version >= FETCH_SINCE:
-        failed = [
-            (topic.topic, topic.topic_id, one.partition_index, one)
+        rows = (
+            (topic.topic, topic.topic_id, piece)
             for topic in response.responses
-            for one in topic.partitions
-            if one.error_code in _MOVED_OR_FENCED
-        ]
-        _hint(response, failed, fetch, context)
+            for piece in pieces(topic.partitions)
+        )
+        yield from _hint(response, rows, _INDEX_IN_FETCH, _MOVED_OR_FENCED, fetch, context)
 
 
 def _hint(
     response: Any,
-    failed: list[tuple[str, bytes, int, Any]],
+    rows: Iterable[tuple[str, bytes, Sequence[Any]]],
+    index_of: Callable[[Any], int],
+    errors: Collection[int],
     messages: ModuleType,
     context: RequestContext,
-) -> None:
+) -> Iterator[int]:
     """Name the leader in each failed partition's answer, and the leaders' addresses once.
 
     Produce and Fetch have the same fields, but each module of messages has classes of its own.
     """
     nodes: set[int] = set()
-    for name, topic_id, index, answer in failed:
-        found = _leader(name, topic_id, index, context)
-        if found is not None:
-            nodes.add(found[0])
-            answer.current_leader = messages.LeaderIdAndEpoch(
-                leader_id=found[0], leader_epoch=found[1]
-            )
+    for name, topic_id, answers in rows:
+        failed = [one for one in answers if one.error_code in errors]
+        yield 1 + len(answers) // 10 + _UNITS * len(failed)
+        for answer in failed:
+            found = _leader(name, topic_id, index_of(answer), context)
+            if found is not None:
+                nodes.add(found[0])
+                answer.current_leader = messages.LeaderIdAndEpoch(
+                    leader_id=found[0], leader_epoch=found[1]
+                )
     response.node_endpoints = [
         messages.NodeEndpoint(node_id=node, host=host, port=port, rack=rack)
         for node, host, port, rack in _addresses(nodes, context)

@@ -200,7 +200,7 @@ async def _create(names: list[str], context: RequestContext) -> Mapping[str, Kaf
             await trio.lowlevel.checkpoint()
     if not legal:
         return {}
-    return await create_missing(context.broker, legal, context.connection.is_gone)
+    return await create_missing(context.broker, legal, context.work)
 
 
 async def _describe(

@@ -27,10 +27,12 @@ from kwire.broker.broker import Broker
 from kwire.broker.flusher import Flush
 from kwire.broker.partition import ACKS_ALL, Partition
 from kwire.broker.verification import Support, Writer, verify
+from kwire.budget.work import Work
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.opening import full_limits, open_in_thread
+from kwire.handlers.slices import in_slices
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import AppendInfo
@@ -74,6 +76,7 @@ UNITS = 25
 """What each partition after the first costs."""
 
 TOPIC_UNITS = 4
+UNITS_TO_WAIT = 3
 """What each topic after the first costs, which has been decoded, and stands in the response."""
 
 BACKOFF = "add.partitions.to.txn.retry.backoff.ms"
@@ -139,12 +142,12 @@ async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceRe
         _check_unanswered(answers)
         return None
     for answer, flush in flushes:
-        has_error |= await _wait_for(answer, flush)
+        has_error |= await _wait_for(answer, flush, work)
     told = ProduceResponse(responses=responses)
     if has_error:
         from kwire.handlers.leader_hints import hint_producer
 
-        hint_producer(told, context)
+        await in_slices(hint_producer(told, context), work)
     return told
 
 
@@ -155,11 +158,15 @@ def _check_unanswered(answers: list[PartitionProduceResponse]) -> None:
             raise KafkaError(ErrorCode(answer.error_code), "with acks=0, which has no response")
 
 
-async def _wait_for(answer: PartitionProduceResponse, flush: "Flush | Unreplicated") -> bool:
+async def _wait_for(
+    answer: PartitionProduceResponse, flush: "Flush | Unreplicated", work: Work
+) -> bool:
     """Wait until the batch is where it has to be; if that fails, the answer becomes an error.
 
     Returns whether another broker may lead the partition by now.
     """
+    if work.spend(UNITS_TO_WAIT):
+        await later(work.next_slice)
     if not isinstance(flush, Flush):
         return await flush.settle(answer)
     try:

@@ -381,7 +381,7 @@ def _note(partition: LeaderPartition, position: ReplicaPosition) -> None:
 async def _response(
     answer: Answer, session: ReplicaSession, context: RequestContext
 ) -> FetchResponse:
-    """The response; the session remembers what it tells."""
+    """The response; the session remembers its content, to leave out what has not changed."""
     topics: list[FetchableTopicResponse] = []
     last: PartitionKey = ("", b"", UNKNOWN)
     for piece in pieces(answer.told):

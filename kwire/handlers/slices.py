@@ -66,6 +66,13 @@ async def apart(
     return wanted, others
 
 
+async def in_slices(parts: Iterable[int], work: Work) -> None:
+    """Do a work that gives the units of each next piece before it begins that piece."""
+    for units in parts:
+        if work.spend(units):
+            await later(work.next_slice)
+
+
 async def in_order(names: Iterable[str], work: Work) -> list[list[str]]:
     """Names in sorted lists, for ``heapq.merge``: one sort of very many would take too long."""
     parts = []

@@ -91,7 +91,7 @@ class Member(NamedTuple):
 
 
 class Sessions(NamedTuple):
-    """The sessions at one moment, by node id, and who is the controller."""
+    """The sessions at one moment, by node id, and the controller's node id."""
 
     members: Mapping[int, tuple[Member, Guard]]
     controller: tuple[int, Guard] | None

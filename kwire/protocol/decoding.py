@@ -13,12 +13,14 @@ Rules of the generated code:
 - Four tagged fields cost as much as an element, and so do as many bytes of a long value as
   ``COSTS`` says. The decoder at once takes them off ``room``, a decoder in pieces off its piece.
 - A decoder in pieces is a generator. It yields after every ``PIECE`` elements, and returns what the
-  decoder at once returns.
+  decoder at once returns. It copies a long value of bytes in steps, because the system makes the
+  pages of the copy meanwhile: for 16 MB that takes 10 ms.
 - The decoder raises only ``MalformedRequest`` and its subclass ``TooManyElements``. A read beyond
   the end raises ``struct.error`` or IndexError inside, which the decoder turns into
   ``MalformedRequest``.
 """
 
+from io import BytesIO
 from struct import error as StructError
 from struct import unpack_from
 from typing import Any
@@ -38,6 +40,7 @@ from kwire.protocol.types import (
     uuid,
 )
 from kwire.protocol.wire import (
+    MAX_BINARY_BYTES,
     MAX_ELEMENTS,
     MalformedRequest,
     TooManyElements,
@@ -48,6 +51,7 @@ from kwire.protocol.wire import (
 )
 
 RUNTIME = {
+    "BytesIO": BytesIO,
     "new": object.__new__,
     "unpack_from": unpack_from,
     "MAX_ELEMENTS": MAX_ELEMENTS,
@@ -64,6 +68,10 @@ RUNTIME = {
 
 PIECE = 32
 """How many elements a decoder in pieces reads at a time, which takes some 25 microseconds."""
+
+COPIED_BYTES = 64 * 1024
+"""How many bytes of a value a decoder in pieces copies at a time, which takes some 40 microseconds.
+"""
 
 _TAGS_SHIFT = 2
 """How many bits to shift a number of tagged fields right: four take as long as an element."""
@@ -216,6 +224,11 @@ class DecoderWriter(SourceWriter):
                 self.count_cost(COSTS[kind], path)
         self.emit("q = p + n - 1" if self.flexible else "q = p + n")
         self.fail_if("q > end", path, "longer than the message")
+        if kind is binary:
+            self.fail_if(f"q - p > {MAX_BINARY_BYTES}", path, "longer than 16 MiB")
+            if self.piece:
+                self.copy_in_steps(target)
+                return
         value = {
             string: 'str(buffer[p:q], "utf-8")',
             binary: "bytes(buffer[p:q])",
@@ -223,6 +236,21 @@ class DecoderWriter(SourceWriter):
         }[kind]
         self.emit(f"{target} = {value}")
         self.emit("p = q")
+
+    def copy_in_steps(self, target: str) -> None:
+        """Copy the bytes up to ``q`` into ``target``; BytesIO gives its bytes without a copy."""
+        with self.block(f"if q - p > {COPIED_BYTES}:"):
+            self.emit("copy = BytesIO()")
+            with self.block("while p < q:"):
+                self.emit(f"n = min(p + {COPIED_BYTES}, q)")
+                self.emit("copy.write(buffer[p:n])")
+                self.emit("p = n")
+                self.emit("yield")
+            self.emit(f"{target} = copy.getvalue()")
+            self.emit("del copy")
+        with self.block("else:"):
+            self.emit(f"{target} = bytes(buffer[p:q])")
+            self.emit("p = q")
 
     def read_array(
         self, element: Kind | MessageType, target: str, path: str, nullable: bool

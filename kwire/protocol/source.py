@@ -19,9 +19,9 @@ from kwire.protocol.types import (
     string,
 )
 
-COSTS = {string: 8, binary: 12}
+COSTS = {string: 8, binary: 10}
 """How many bits to shift a length right for the number of elements that cost as much: 256 bytes of
-text and 4 KiB of bytes take as long as one element, roughly."""
+text and 1 KiB of bytes take as long as one element, roughly."""
 
 
 class SourceWriter:

@@ -10,9 +10,12 @@ from kwire.protocol.file_slice import FileSlice, Records, RecordsParts
 MAX_STRING_BYTES = 0x7FFF
 """The longest string in any version: Kafka keeps the limit of the old int16 length."""
 
+MAX_BINARY_BYTES = 16 << 20
+"""The longest value of bytes, records aside. Kafka's clients send some kilobytes, a group's leader
+some megabytes. To free one of 100 MB would keep the event loop from going on for 10 ms."""
+
 MAX_ELEMENTS = 500_000
 """The most elements in all arrays of one message together, unless the caller sets fewer."""
-
 
 MAX_TAGGED_FIELDS = 255
 """The most tagged fields of one struct. Kafka's messages have up to four."""

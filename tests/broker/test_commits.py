@@ -1,4 +1,4 @@
-"""Changes of metadata wait in one queue: who came first commits first, whoever else commits.
+"""Changes of metadata wait in one queue: who has changed least commits first, then who came first.
 
 What waits while a commit is on its way goes into the next one together.
 
@@ -6,111 +6,23 @@ A store in memory stands in for one that other brokers write to as well.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from random import Random
 
 import pytest
 import trio
 import trio.testing
 
-from kwire.broker.commits import CHANGES_PER_TURN, MOST_DECISIONS, WAIT_S, Commits
+from kwire.broker.commits import WAIT_S, Commits
+from kwire.broker.proposals import (
+    CHANGES_PER_COMMIT,
+    MOST_DECISIONS,
+    NOBODY,
+)
 from kwire.budget.threads import Kind
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, ProducerIdsAllocated
 from kwire.metadata.image import MetadataImage
-from kwire.metadata.store import Commit, Guard, RevisionConflict, RevisionGone
-
-RIVAL = 1_000_000
-"""What other brokers commit is this and more."""
-
-
-class ContestedStore:
-    """A store in memory. Other brokers come first ``rivals`` times for each commit that is tried.
-
-    A commit has to wait for ``is_open``.
-    """
-
-    def __init__(self, rivals: int = 0) -> None:
-        self.commits: list[Commit] = []
-        self.is_open = trio.Event()
-        self._rivals = rivals
-        self._left = rivals
-        self._send, self._receive = trio.open_memory_channel[Commit](1000)
-
-    @property
-    def own(self) -> list[int]:
-        """The producer ids that this broker has committed, in their order."""
-        ids = [change.next_producer_id for commit in self.commits for change in commit.changes]
-        return [number for number in ids if number < RIVAL]
-
-    async def read(self) -> MetadataImage:
-        """Nothing was there before."""
-        return MetadataImage()
-
-    async def commit(
-        self, expected_revision: int, changes: Sequence[Change], guard: Guard | None = None
-    ) -> int:
-        """Refuse it where another broker has come first."""
-        await self.is_open.wait()
-        await trio.lowlevel.checkpoint()
-        if self._left:
-            self._left -= 1
-            self._add([ProducerIdsAllocated(RIVAL + len(self.commits))])
-        if expected_revision != len(self.commits):
-            raise RevisionConflict
-        self._left = self._rivals
-        self._add(changes)
-        return len(self.commits)
-
-    def _add(self, changes: Sequence[Change]) -> None:
-        self.commits.append(Commit(len(self.commits) + 1, changes))
-        self._send.send_nowait(self.commits[-1])
-
-    def watch(self, revision: int) -> AsyncIterator[Commit]:
-        """Everything is sent to the one that watches."""
-        assert revision == 0
-        return self._receive
-
-    async def close(self) -> None:
-        """Nothing is held."""
-
-
-class Queue:
-    """The commits of one broker, and what has been published."""
-
-    def __init__(self, nursery: trio.Nursery, rivals: int = 0) -> None:
-        self.store = ContestedStore(rivals)
-        self.commits = Commits(self.store, MetadataImage(), Kind(1), Random(1))
-        self.decided: list[int] = []
-        self.published: list[int] = []
-        self._nursery = nursery
-        nursery.start_soon(self.commits.follow, self._publish)
-        nursery.start_soon(self.commits.make)
-
-    async def _publish(self, image: MetadataImage, changes: Sequence[Change]) -> None:
-        await trio.lowlevel.checkpoint()
-        self.published.append(image.revision)
-
-    async def add(self, number: int, is_gone=lambda: False) -> trio.CancelScope:
-        """Begin a commit, and wait until it has its place in the queue."""
-        scope = trio.CancelScope()
-
-        def decide(_: MetadataImage) -> list[Change]:
-            self.decided.append(number)
-            return [ProducerIdsAllocated(number)]
-
-        async def commit() -> None:
-            with scope:
-                await self.commits.commit(decide, is_gone)
-
-        self._nursery.start_soon(commit)
-        await trio.testing.wait_all_tasks_blocked()
-        return scope
-
-
-async def _all_committed(queue: Queue, count: int) -> None:
-    with trio.fail_after(10):
-        while len(queue.store.own) < count:
-            await trio.lowlevel.checkpoint()
+from kwire.metadata.store import Commit, Guard, RevisionGone
+from tests.broker.queueing import Client, ContestedStore, Queue, all_committed
 
 
 @pytest.mark.parametrize("rivals", [0, 1, 3])
@@ -122,7 +34,7 @@ async def test_who_came_first_commits_first(rivals: int) -> None:
             await queue.add(number)
         queue.store.is_open.set()
         await queue.add(8)
-        await _all_committed(queue, 9)
+        await all_committed(queue, 9)
         assert queue.store.own == list(range(9))
         nursery.cancel_scope.cancel()
 
@@ -135,7 +47,7 @@ async def test_a_change_is_decided_again_only_where_somebody_came_first() -> Non
             await queue.add(number)
         assert queue.decided == [0]
         queue.store.is_open.set()
-        await _all_committed(queue, 3)
+        await all_committed(queue, 3)
         assert queue.decided == [0, 0, 1, 2, 0, 1, 2]
         nursery.cancel_scope.cancel()
 
@@ -147,7 +59,7 @@ async def test_a_task_that_is_cancelled_leaves_the_queue() -> None:
         scopes = [await queue.add(number) for number in range(3)]
         scopes[1].cancel()
         queue.store.is_open.set()
-        await _all_committed(queue, 2)
+        await all_committed(queue, 2)
         assert queue.decided == queue.store.own == [0, 2]
         nursery.cancel_scope.cancel()
 
@@ -159,14 +71,14 @@ async def test_a_task_that_is_cancelled_in_its_turn_gives_it_up() -> None:
         scopes = [await queue.add(number) for number in range(2)]
         scopes[0].cancel()
         queue.store.is_open.set()
-        await _all_committed(queue, 1)
+        await all_committed(queue, 1)
         assert queue.store.own == [1]
         nursery.cancel_scope.cancel()
 
 
 async def test_nothing_is_decided_for_a_client_that_is_gone() -> None:
     """It is asked for when its turn has come, not when it joined the queue."""
-    has_left = False
+    client = Client()
     async with trio.open_nursery() as nursery:
         queue = Queue(nursery)
         await queue.add(0)
@@ -174,9 +86,7 @@ async def test_nothing_is_decided_for_a_client_that_is_gone() -> None:
 
         async def of_a_client() -> None:
             try:
-                await queue.commits.commit(
-                    lambda _: queue.decided.append(1) or [], lambda: has_left
-                )
+                await queue.commits.commit(lambda _: queue.decided.append(1) or [], client)
             except KafkaError as error:
                 refused.append(error)
 
@@ -184,9 +94,9 @@ async def test_nothing_is_decided_for_a_client_that_is_gone() -> None:
         while not queue.commits.waiting:
             await trio.lowlevel.checkpoint()
         await queue.add(2)
-        has_left = True
+        client.has_left = True
         queue.store.is_open.set()
-        await _all_committed(queue, 2)
+        await all_committed(queue, 2)
         await trio.testing.wait_all_tasks_blocked()
         assert queue.decided == [0, 2]
         assert [error.code for error in refused] == [ErrorCode.NETWORK_EXCEPTION]
@@ -198,7 +108,7 @@ async def test_a_commit_has_been_followed_when_it_returns() -> None:
     async with trio.open_nursery() as nursery:
         queue = Queue(nursery)
         queue.store.is_open.set()
-        for count in (1, CHANGES_PER_TURN + 1):
+        for count in (1, CHANGES_PER_COMMIT + 1):
             changes = [ProducerIdsAllocated(number) for number in range(count)]
             await queue.commits.commit(lambda _, changes=changes: changes)
             assert queue.commits.image.next_producer_id == count - 1
@@ -218,7 +128,7 @@ async def test_a_decision_may_let_others_have_their_turn() -> None:
             return [ProducerIdsAllocated(1)]
 
         await queue.commits.commit(decide)
-        await _all_committed(queue, 2)
+        await all_committed(queue, 2)
         assert queue.store.own == [1, 2]
         nursery.cancel_scope.cancel()
 
@@ -230,7 +140,7 @@ async def test_what_waits_for_a_commit_shares_the_next_one() -> None:
         for number in range(100):
             await queue.add(number)
         queue.store.is_open.set()
-        await _all_committed(queue, 100)
+        await all_committed(queue, 100)
         assert [len(commit.changes) for commit in queue.store.commits] == [1, MOST_DECISIONS, 35]
         assert queue.store.own == list(range(100))
         nursery.cancel_scope.cancel()
@@ -326,12 +236,12 @@ async def test_a_controllers_change_has_a_commit_of_its_own() -> None:
             nursery.start_soon(
                 queue.commits.commit,
                 lambda _, number=number: [ProducerIdsAllocated(number)],
-                lambda: False,
+                NOBODY,
                 guard,
             )
             await trio.testing.wait_all_tasks_blocked()
         queue.store.is_open.set()
-        await _all_committed(queue, 5)
+        await all_committed(queue, 5)
         assert guards == [queue.commits.guard] * 2 + [controller] + [queue.commits.guard]
         nursery.cancel_scope.cancel()
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import trio
 import trio.testing
 
-from kwire.broker.commits import MOST_BYTES, WAIT_S, Decide
+from kwire.broker.commits import WAIT_S
+from kwire.broker.proposals import MOST_BYTES, Decide
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, ConfigChanged, ProducerIdsAllocated
 from kwire.metadata.controller import NewTopic, create_topic
@@ -23,7 +24,7 @@ from kwire.protocol.messages.delete_topics import (
 )
 from kwire.testing.in_process import RawClient, running_server
 from kwire.testing.waiting import until
-from tests.broker.test_commits import Queue
+from tests.broker.queueing import Queue
 
 UNKNOWN = OutcomeUnknown("no answer")
 STORAGE = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no")

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 import trio
 
-from kwire.broker.commits import Commits, Decide
+from kwire.broker.commits import Commits
 from kwire.broker.membership import Membership
+from kwire.broker.proposals import Decide
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.errors import ErrorCode, KafkaError

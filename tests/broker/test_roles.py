@@ -9,8 +9,7 @@ from kwire.broker.broker import Broker
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.partition import Partition
-from kwire.broker.roles import Role, may_begin, role_of
-from kwire.broker.touched import Touched, touched_by
+from kwire.broker.roles import Role, Touched, may_begin, role_of, touched_by
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.checkpoints import HIGH_WATERMARKS, write_offsets
 from kwire.log.disk import Disk

@@ -13,6 +13,14 @@ import trio.testing
 
 from bench.worst_requests import WORST, version_of
 from kwire.budget.work import SLICE_UNITS
+from kwire.errors import ErrorCode
+from kwire.protocol.codec import decode
+from kwire.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from kwire.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -109,6 +117,41 @@ async def test_no_step_frees_a_large_request(tmp_path, in_slices, settings):
             if meter.most > MOST_BLOCKS:
                 wrong.append(f"{name}: {meter.most} blocks in one step")
     assert not wrong, wrong
+
+
+PARTITIONS = 10_000
+FETCH_VERSION = 12
+
+
+def _fetch(count, session_id=0, epoch=0):
+    wanted = [FetchPartition(partition=number) for number in range(count)]
+    topics = [FetchTopic(topic="t", partitions=wanted)] if count else []
+    return FetchRequest(
+        max_wait_ms=0, session_id=session_id, session_epoch=epoch, topics=topics, max_bytes=1
+    )
+
+
+async def _freed_by(clients, request):
+    """The answer to a fetch, and how many blocks one step frees at most meanwhile."""
+    with FreeMeter() as meter:
+        await clients.send(0, sent(Message(request, FETCH_VERSION)).frames)
+        response = bytes(await clients.receive(0))
+        answer = decode(FetchResponse, FETCH_VERSION, response[9:])  # behind its size and header
+        await trio.testing.wait_all_tasks_blocked()
+    return answer, meter.most
+
+
+async def test_a_fetch_session_is_freed_in_slices(tmp_path, in_slices):
+    """Also what was read for its answers, and when a request without partitions ends it."""
+    async with desk(tmp_path) as clients:
+        begun, of_the_first = await _freed_by(clients, _fetch(PARTITIONS))
+        session_id = begun.session_id
+        assert session_id
+        _, of_the_next = await _freed_by(clients, _fetch(0, session_id, 1))
+        _, of_the_end = await _freed_by(clients, _fetch(0, session_id, -1))
+        ended, _ = await _freed_by(clients, _fetch(0, session_id, 2))
+    assert ended.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert max(of_the_first, of_the_next, of_the_end) < MOST_BLOCKS
 
 
 async def test_a_request_of_too_many_changes_is_refused_in_slices(

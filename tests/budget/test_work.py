@@ -49,14 +49,22 @@ async def test_what_a_piece_costs_beyond_its_slice_is_paid_with_the_next():
     assert work.spend(1)
 
 
+def begun_as(turns, payer):
+    """What a new connection of this payer has used, and changed."""
+    work = a_work(turns)
+    turns.begin_as(work, payer)
+    return turns.rank(work.used_units), work.changes
+
+
 def test_a_host_that_connects_anew_goes_on_where_it_was():
     """Who reconnects for each request isn't always ahead of the others."""
     turns = Turns()
     turns.floor = 10 * CREDIT_UNITS
-    assert turns.rank(turns.first_units("attacker")) == 9 * CREDIT_UNITS
+    assert begun_as(turns, "attacker") == (9 * CREDIT_UNITS, 0)
     turns.leave("attacker", 10 * CREDIT_UNITS - 5)
-    assert turns.rank(turns.first_units("attacker")) == 10 * CREDIT_UNITS - 5
-    assert turns.rank(turns.first_units("neighbor")) == 9 * CREDIT_UNITS
+    turns.leave("attacker", 5, 7)
+    assert begun_as(turns, "attacker") == (10 * CREDIT_UNITS - 5, 7)
+    assert begun_as(turns, "neighbor") == (9 * CREDIT_UNITS, 0)
 
 
 def test_what_hosts_have_used_is_bounded():
@@ -64,8 +72,8 @@ def test_what_hosts_have_used_is_bounded():
     turns = Turns()
     for n in range(MOST_PAYERS + 10):
         turns.leave(f"host-{n}", n)
-    assert turns.first_units("host-9") == 0
-    assert turns.first_units(f"host-{MOST_PAYERS + 9}") == MOST_PAYERS + 9
+    assert begun_as(turns, "host-9") == (0, 0)
+    assert begun_as(turns, f"host-{MOST_PAYERS + 9}") == (MOST_PAYERS + 9, 0)
 
 
 def test_all_connections_share_one_pass():

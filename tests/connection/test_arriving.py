@@ -1,14 +1,24 @@
 """Large requests that arrive in part, on many connections: together they hold a bounded memory."""
 
 import logging
+import random
 import struct
 
 from kwire.budget.work import Work
+from kwire.metadata.controller import NewTopic, create_topic
+from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kwire.record.compression import Compression
+from kwire.record.records import BatchBuilder
 from kwire.testing.in_process import running_server
 from kwire.testing.waiting import until
 
@@ -65,6 +75,63 @@ async def test_whole_requests_that_wait_for_their_turn_hold_a_bounded_memory(tmp
         await until(lambda: poller.arriving.held_bytes == LIMIT)
         poller.turns.large.leave(first)
         await until(lambda: not poller.arriving.held_bytes)
+        for client in clients:
+            await client.aclose()
+
+
+async def test_requests_that_wait_for_a_thread_hold_a_bounded_memory(tmp_path, caplog):
+    """One thread opens large batches: the requests of others wait for it, whole and in memory."""
+    settings = {
+        "kwire.arriving.max.bytes": str(LIMIT),
+        "message.max.bytes": str(ANNOUNCED_BYTES),
+        "log.cleanup.policy": "compact",
+    }
+    builder = BatchBuilder()
+    builder.add(1, b"key", random.Random(7).randbytes(len(PART)))
+    batch = bytes(builder.build(compression=Compression.ZSTD))
+    data = [PartitionProduceData(index=0, records=batch)]
+    request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
+    async with running_server(tmp_path, settings) as server:
+        broker, arriving = server.broker, server.server.poller.arriving
+        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        line = broker.threads.checking.large._line
+        await line.enter(0)  # the thread is busy
+        with caplog.at_level(logging.WARNING):
+            clients = [await server.connect() for _ in range(4)]
+            for client in clients:
+                await client.send(request, 9)
+            await until(lambda: caplog.text.count("of a request have arrived") == 2)
+        await until(lambda: arriving.held_bytes == LIMIT)
+        line.leave()
+        await until(lambda: not arriving.held_bytes)
+        assert broker.partition("t", 0).log.log_end_offset == 2
+        for client in clients:
+            await client.aclose()
+
+
+async def test_a_request_that_waits_for_replicas_keeps_no_large_buffer(tmp_path):
+    """Its records are in the log, and its client may have it wait for long."""
+    async with running_server(tmp_path, {"kwire.arriving.max.bytes": str(LIMIT)}) as server:
+        wait = FetchRequest(
+            max_wait_ms=60_000,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            topics=[FetchTopic(topic="t", partitions=[FetchPartition()])],
+            rack_id="x" * 30_000,
+        )
+        broker, poller = server.broker, server.server.poller
+        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        clients = [await server.connect() for _ in range(5)]
+        for client in clients:
+            await client.request(MetadataRequest(topics=[]), 9, MetadataResponse)
+        for connection in poller.connections:
+            connection._inbox.is_large = True
+            connection._inbox._own = connection._inbox._view = memoryview(bytearray(3 << 20))
+        for client in clients:
+            await client.send(wait, 12)
+        partition = broker.partition("t", 0)
+        await until(lambda: len(partition.waiters) == len(clients))
+        assert [one._inbox.size_bytes for one in poller.connections] == [0] * 5
         for client in clients:
             await client.aclose()
 

@@ -1,13 +1,23 @@
 """The first request of an API: a thread imports its modules, and no other client waits for that."""
 
 import threading
+from importlib import import_module
 
 import pytest
 
-from kwire.connection import routing
+from kwire.connection import preloading, routing
+from kwire.coordinator.records import (
+    GroupMetadataValue,
+    OffsetCommitValue,
+    group_metadata,
+    offset_commit,
+)
+from kwire.protocol import codec
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kwire.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kwire.protocol.types import Schema
 from kwire.testing.in_process import running_server
+from kwire.testing.waiting import until
 
 GROUPS = DescribeGroupsRequest(groups=[])
 OFFSETS = ListOffsetsRequest(topics=[])
@@ -95,10 +105,45 @@ async def test_a_client_that_leaves_meanwhile_harms_nobody(tmp_path, loads):
     assert loads.in_thread in ([GROUPS.API_KEY], [GROUPS.API_KEY] * 2)
 
 
-@pytest.mark.parametrize("api_key", [8, 9, 10])
-def test_the_coordinators_of_groups_are_loaded_with_what_needs_them(monkeypatch, loads, api_key):
+@pytest.mark.parametrize("api_key", [8, 9, 10, 11, 68])
+def test_coordinators_are_loaded_with_what_needs_them(monkeypatch, loads, api_key):
     """They take longer than the handlers, which meet them on the event loop."""
+    loaded = []
+    monkeypatch.setattr(preloading, "load_coordinators", lambda: loaded.append(api_key))
+    routing.NotLoaded(api_key, 0 if api_key == 68 else 6).load()
+    assert loaded == [api_key]
+
+
+def test_the_codecs_of_coordinators_are_generated_ahead():
+    """Of each record, in the version that is written: a millisecond each, on the event loop."""
+    for name in preloading.RECORDS:
+        module = import_module(name)
+        schemas = {
+            one
+            for one in vars(module).values()
+            if isinstance(one, type) and issubclass(one, Schema) and one.__module__ == name
+        }
+        assert {schema for schema, _ in module.WRITTEN} == schemas
+    preloading.load_coordinators()
+    generated = codec.encoder.cache_info().misses, codec._decoder.cache_info().misses
+    value = GroupMetadataValue(
+        protocol_type="consumer", generation=1, protocol="range", leader="m", members=[]
+    )
+    commit = OffsetCommitValue(offset=1, metadata="", commit_timestamp=1)
+    assert group_metadata("g", value).value
+    assert offset_commit("g", "t", 0, commit).value
+    assert (codec.encoder.cache_info().misses, codec._decoder.cache_info().misses) == generated
+
+
+async def test_compaction_is_imported_by_a_thread(tmp_path, loads, monkeypatch):
+    """The first group makes the first compacted log, and all clients would wait for the import."""
     imported = []
-    monkeypatch.setattr(routing, "import_module", imported.append)
-    routing.NotLoaded(api_key, 6).load()
-    assert imported == ["kwire.broker.groups"]
+
+    def noted(name):
+        imported.append((name, threading.current_thread() is threading.main_thread()))
+
+    monkeypatch.setattr("kwire.server.import_module", noted)
+    async with running_server(tmp_path) as server:
+        server.broker.compacts.set()
+        await until(lambda: "compaction" in vars(server.broker))
+    assert imported == [("kwire.broker.compaction", False)]

@@ -2,7 +2,11 @@
 
 import pytest
 
+from kwire.budget.work import SLICE_UNITS, Turns, Work
 from kwire.errors import ErrorCode
+from kwire.handlers.context import ConnectionInfo, RequestContext
+from kwire.handlers.leader_hints import hint_consumer
+from kwire.handlers.slices import PIECE
 from kwire.metadata.changes import (
     BrokerRegistered,
     PartitionsChanged,
@@ -11,10 +15,12 @@ from kwire.metadata.changes import (
 )
 from kwire.metadata.image import BrokerImage, PartitionImage, TopicImage
 from kwire.protocol.messages.fetch import (
+    FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    PartitionData,
 )
 from kwire.protocol.messages.produce import (
     PartitionProduceData,
@@ -123,3 +129,23 @@ async def test_a_producer_is_told_too(server, move):
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (OTHER, 4)
     assert [(n.node_id, n.port) for n in answer.node_endpoints] == [(OTHER, 9999)]
+
+
+async def test_the_hints_of_a_large_answer_are_made_in_pieces(server, move):
+    """A request may name a partition that has moved 200,000 times."""
+    await move()
+    failed = [
+        PartitionData(partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for _ in range(3 * PIECE)
+    ]
+    told = FetchResponse(responses=[FetchableTopicResponse(topic_id=ID, partitions=failed)])
+    work = Work(Turns(), lambda: False)
+    client = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
+    context = RequestContext(server.broker, client, IDS_TOPICS, None, work)
+    hinted = [
+        (units, sum(one.current_leader is not None for one in failed))
+        for units in hint_consumer(told, context)
+    ]
+    assert [before for _, before in hinted] == [0, PIECE, 2 * PIECE]
+    assert all(PIECE < units <= SLICE_UNITS for units, _ in hinted)
+    assert failed[-1].current_leader.leader_id == OTHER

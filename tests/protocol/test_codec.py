@@ -50,7 +50,11 @@ from kwire.protocol.types import (
     uint32,
     uuid,
 )
-from kwire.protocol.wire import MAX_ELEMENTS, TooManyElements, append_unsigned_varint
+from kwire.protocol.wire import (
+    MAX_ELEMENTS,
+    TooManyElements,
+    append_unsigned_varint,
+)
 
 
 class Point(Nested):

@@ -32,7 +32,7 @@ def test_the_lists_of_a_message_are_emptied():
     """Whatever the number of pieces is."""
     for count in (0, 1, PIECE, 3 * PIECE + 1):
         request = MetadataRequest(topics=_topics(count))
-        assert take_apart(request) == -(-count // PIECE)
+        assert take_apart(request) == count // PIECE
         assert request.topics == []
 
 
@@ -47,6 +47,22 @@ def test_the_lists_of_its_parts_are_emptied():
     assert len(topic.partitions) == 1000, "the test still refers to the topic"
     take_apart(topic)
     assert topic.partitions == []
+
+
+def test_short_lists_count_by_their_elements(monkeypatch):
+    """A collection after every few topics would take longer than all the rest, and age objects."""
+    collected = []
+    monkeypatch.setattr("kwire.protocol.taking_apart.gc.collect", collected.append)
+    topics = [
+        ListOffsetsTopic(name="a", partitions=[ListOffsetsPartition(partition_index=number)])
+        for number in range(COLLECTED)
+    ]
+    pieces = take_apart(ListOffsetsRequest(topics=topics), keeps=False)
+    assert pieces == 0, "the test refers to the list"
+    request = ListOffsetsRequest(topics=topics)
+    del topics
+    assert COLLECTED / 10 < take_apart(request) < COLLECTED / 5
+    assert collected == [1] * 2
 
 
 def test_a_part_that_others_use_is_kept_for_the_next_time():

@@ -157,6 +157,20 @@ class RegularExpressionValue(Schema, versions=(0, 0), flexible=0):
     timestamp: int = int64()
 
 
+WRITTEN: tuple[tuple[type[Schema], int], ...] = (
+    (GroupKey, 0),
+    (MemberKey, 0),
+    (RegularExpressionKey, 0),
+    (MetadataValue, _VALUE_VERSION),
+    (MemberMetadataValue, _VALUE_VERSION),
+    (TargetAssignmentMetadataValue, _VALUE_VERSION),
+    (TargetAssignmentMemberValue, _VALUE_VERSION),
+    (CurrentMemberAssignmentValue, _VALUE_VERSION),
+    (RegularExpressionValue, _VALUE_VERSION),
+)
+"""The schemas of this module, and the versions in which they are written."""
+
+
 def metadata(group_id: str, value: MetadataValue | None) -> CoordinatorRecord:
     """The record of a group, or its tombstone."""
     return _record(METADATA_TYPE, GroupKey(group_id=group_id), value)

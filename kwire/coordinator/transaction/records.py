@@ -55,6 +55,13 @@ class TransactionLogValue(Schema, versions=(0, 1), flexible=1):
     next_producer_epoch: int = int16(since=1, tag=3, default=-1, ignorable=True)
 
 
+WRITTEN: tuple[tuple[type[Schema], int], ...] = (
+    (TransactionLogKey, KEY_VERSION),
+    (TransactionLogValue, 1),
+)
+"""The schemas of this module, and the newest versions in which they are written."""
+
+
 def transaction_record(transaction: Transaction, transaction_version: int) -> CoordinatorRecord:
     """The record of a transactional id's state."""
     partitions: list[PartitionsSchema] | None = None

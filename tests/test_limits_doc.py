@@ -1,0 +1,110 @@
+"""Decision 19 names every limit on what a client can make grow, with the value in force."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from kwire.config.settings import BROKER, settings
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "decisions" / "0019-every-request-has-a-price.md"
+ROW = re.compile(r"^\| [^|]+ \| `([\w/]+)\.py` `(\w+)` \| ([^|]+) \|", re.MULTILINE)
+ROWS = ROW.findall(PAGE.read_text(encoding="utf-8"))
+
+ROOMS = (
+    *("protocol", "handlers", "coordinator", "metadata", "quotas", "budget"),
+    *("broker", "connection", "security"),
+)
+CONSTANT = re.compile(
+    r"^((?:MAX|MOST|LONGEST|LARGEST)(?:_[A-Z_]+)?|[A-Z_]+_AT_MOST)(?:: \w+)? = ", re.MULTILINE
+)
+
+DEFAULT = re.compile(r"`(kwire\.[\w.]+)` \(([\d,]+(?: [KM]iB)?)[),]")
+
+NO_LIMITS_OF_CLIENTS = {
+    "broker/fetch_link MOST_AT_ONCE": "how much is read from a leader at a time",
+    "broker/fetch_sessions MAX_ID": "where ids wrap",
+    "broker/fetchers MOST_FETCHERS": "a broker's own tasks",
+    "broker/isr_updates LONGEST_REST_S": "a pause",
+    "broker/plain_fetching MOST_NAMED": "what the fast path of followers takes",
+    "broker/proofs MOST_WATCHED": "other brokers",
+    "broker/proposals MOST_BYTES": "what shares a commit",
+    "broker/proposals MOST_DECISIONS": "what shares a commit",
+    "broker/remote_coordinators MOST_PARTITIONS": "what shares a request of a broker",
+    "broker/remote_markers MOST_PARTITIONS": "what shares a request of a broker",
+    "broker/remote_verification MOST_OTHERS": "what shares a request of a broker",
+    "broker/replica_sessions MOST_OF_A_BROKER": "other brokers",
+    "broker/tally MOST_BUGS": "what tests are told",
+    "broker/throttles LONGEST_PAUSE_S": "a pause",
+    "broker/token_expiry MOST_AT_ONCE": "what shares a commit",
+    "connection/own_wait LONGEST_S": "a wait",
+    "connection/poller MAX_PATIENCE": "when the poller sleeps",
+    "coordinator/consumer/changes OVERTAKEN_AT_MOST": "when groups are settled",
+    "coordinator/transaction/coordinator MAX_TOMBSTONES": "what shares a batch",
+    "coordinator/transaction/state MAX_EPOCH": "where epochs wrap",
+    "handlers/opening MAX_BYTES": "the name of a setting",
+    "handlers/opening MAX_RECORDS": "the name of a setting",
+    "handlers/plain_fetch MOST_PARTITIONS": "what the fast path takes",
+    "handlers/plain_produce_many MOST_PARTITIONS": "what the fast path takes",
+    "handlers/plain_produce_many MOST_ROLLS": "what the fast path takes",
+    "handlers/push_telemetry MOST_TIMES": "how far metrics may be compressed: MESSAGE_TOO_LARGE",
+    "handlers/replica_fetch MOST_AT_ONCE": "what the fast path takes",
+    "metadata/balance MOST_ELECTIONS": "what shares a commit",
+    "metadata/balance MOST_IMBALANCE": "the controller's own work",
+    "metadata/etcd/encoding LARGEST_BYTES": "what is in etcd",
+    "metadata/supervised/frames MAX_FRAME_BYTES": "workers of one machine",
+    "metadata/supervised/turns LONGEST_S": "workers of one machine",
+    "protocol/error_codes MOST": "how many errors metrics look at",
+    "protocol/frame MAX_FRAME_BYTES": "the default of socket.request.max.bytes",
+    "quotas/rates MOST_MS": "a wait",
+    "security/jwks MOST_BYTES": "the answer of the server with the keys",
+    "security/pkcs12_rounds MOST_ROUNDS": "an operator's own file",
+}
+"""Constants with such a name that bound nothing that a client makes grow; and why."""
+
+
+@pytest.mark.parametrize(("module", "name", "told"), ROWS)
+def test_each_value_is_the_one_in_force(module: str, name: str, told: str) -> None:
+    """In numbers, or in whole KiB or MiB."""
+    value = getattr(import_module(f"kwire.{module.replace('/', '.')}"), name)
+    assert told in forms(value), f"{name} is {value:,}"
+
+
+def forms(value: int) -> set[str]:
+    """How the page may write a number."""
+    return {f"{value:,}", f"{value / 1024:g} KiB", f"{value / (1 << 20):g} MiB"}
+
+
+def test_the_defaults_of_settings_are_those_of_the_page() -> None:
+    """An operator compares them with what clients send."""
+    told = DEFAULT.findall(PAGE.read_text(encoding="utf-8"))
+    assert len(told) >= 10
+    known = settings(BROKER)
+    wrong = [name for name, value in told if value not in forms(int(known[name].default))]
+    assert wrong == []
+
+
+def test_no_limit_is_missing() -> None:
+    """A new one gets a row, or a reason here why clients don't meet it."""
+    told = {f"{module} {name}" for module, name, _ in ROWS}
+    found = set()
+    for room in ROOMS:
+        for path in (ROOT / "kwire" / room).rglob("*.py"):
+            module = path.relative_to(ROOT / "kwire").with_suffix("").as_posix()
+            found |= {f"{module} {name}" for name in CONSTANT.findall(path.read_text("utf-8"))}
+    assert found - told == set(NO_LIMITS_OF_CLIENTS)
+
+
+def test_every_setting_of_a_limit_is_named() -> None:
+    """Those of kwire itself; Kafka's are in its documentation."""
+    page = PAGE.read_text(encoding="utf-8")
+    short = {"kwire.metrics.max.": "kwire.metrics.max.topics"}
+    missing = [
+        name
+        for name in settings(BROKER)
+        if name.startswith("kwire.") and ".max" in name and name not in page
+        if not any(name.startswith(start) and there in page for start, there in short.items())
+    ]
+    assert missing == []
