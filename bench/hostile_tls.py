@@ -32,6 +32,7 @@ from bench.tls import kafka_of, kwire_of, settings_of
 from bench.tls_attacker import ATTACKS
 from bench.tls_logins import SETTINGS
 from bench.usage import peak_mb, resident_mb, start_peak
+from compat_tests.secured import create_users
 from kwire.testing.ports import free_port
 
 BEGIN = "<!-- hostile-tls: made by `make hostile-tls ARGS=--publish` -->\n"
@@ -57,6 +58,8 @@ class Waits(NamedTuple):
 
 
 NO_ANSWER = Waits(*[math.inf] * 4)
+NOT_POSSIBLE = Waits(*[math.nan] * 4)
+"""The attacker could not even begin."""
 Results: TypeAlias = dict[str, dict[str, Waits]]
 """Waits by the attack's name and by the broker's."""
 
@@ -80,7 +83,7 @@ class Subject(NamedTuple):
         )
         taken = json.loads(run.stdout)
         waits = sorted(1000 * wait for wait in [*taken["produce"], *taken["deliver"]])
-        login_ms = 1000 * max(taken["login"])
+        login_ms = 1000 * max(taken["login"], default=math.inf)
         return Waits(at(0.5, waits), at(0.99, waits), waits[-1], login_ms)
 
     def beside(self, attack: str, seconds: float) -> Waits:
@@ -95,8 +98,8 @@ class Subject(NamedTuple):
         os.setpriority(os.PRIO_PROCESS, attacker.pid, ELSEWHERE)
         try:
             assert attacker.stdout is not None
-            if not attacker.stdout.readline():
-                raise RuntimeError(f"{attack}: the attacker has ended by itself")
+            if attacker.stdout.readline() != "attacking\n":
+                return NOT_POSSIBLE
             waits = self.neighbors(seconds)
         finally:
             attacker.terminate()
@@ -120,6 +123,7 @@ def measured(
     one: Subject, attacks: list[str], seconds: float, warm_up_s: float
 ) -> Iterator[tuple[str, Waits]]:
     """Measure the neighbors alone, then beside each attack."""
+    create_users(one.broker.bootstrap.split(",")[0])  # whose logins by SCRAM go on to their end
     one.neighbors(warm_up_s)
     yield ALONE, one.neighbors(seconds)
     with busy_processors():
@@ -136,8 +140,9 @@ def measured(
 
 def cells_of(waits: Waits) -> list[str]:
     """The cells of one attack and broker, as ``HEADS`` names them."""
-    if math.isinf(waits.p99_ms):
-        return ["no answer", *["-"] * (len(HEADS) - 1)]
+    if not math.isfinite(waits.p99_ms):
+        said = "not possible" if math.isnan(waits.p99_ms) else "no answer"
+        return [said, *["-"] * (len(HEADS) - 1)]
     login = "refused" if math.isinf(waits.login_ms) else f"{waits.login_ms:.0f}"
     return [
         f"{waits.p50_ms:.2f}",
@@ -169,7 +174,8 @@ def summary(results: Results) -> str:
     lines = []
     for name, alone in results[ALONE].items():
         beside = results[CONTROL][name]
-        waits = [row[name] for attack, row in results.items() if attack not in (ALONE, CONTROL)]
+        attacks = (row[name] for attack, row in results.items() if attack not in (ALONE, CONTROL))
+        waits = [one for one in attacks if not math.isnan(one.p99_ms)]
         calm = sum(one.p99_ms <= MOST_TIMES * alone.p99_ms for one in waits)
         fair = sum(one.p99_ms <= MOST_TIMES * beside.p99_ms for one in waits)
         short = sum(one.longest_ms <= MOST_MS for one in waits)

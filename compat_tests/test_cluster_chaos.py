@@ -1,29 +1,24 @@
 """Kafka's own programs while brokers end again and again: what ``make cluster-chaos`` runs.
 
-The cases are those of Apache Kafka's system tests: replication_test, replication_replica_failure,
-reassign_partitions, transactions, consumer_test, streams_broker_bounce. They take some minutes.
+The cases are those of Apache Kafka's system tests: replication_test, transactions, consumer_test,
+streams_broker_bounce. They take some minutes. ``test_cluster_moves`` has more.
 """
 
-import json
-import os
 import re
-import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer
+from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
-from kafka.structs import TopicPartition
 
 from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.java_tools import command, quick, run_tool
+from compat_tests.java_tools import command, quick
 from compat_tests.raw_client import RawClient
 from compat_tests.reading import count_of, read_all, read_rows
-from compat_tests.test_cluster_kills import REASSIGN, check_replicas
+from compat_tests.test_cluster_kills import check_replicas
 from compat_tests.test_copiers import Copiers, copying
 from compat_tests.test_streams import (
     LINES_PER_ROUND,
@@ -35,7 +30,6 @@ from compat_tests.test_streams import (
     write_lines,
 )
 from compat_tests.three_brokers import (
-    AFTER_S,
     PARTITIONS,
     Cluster,
     Topic,
@@ -52,15 +46,13 @@ from kwire.testing.waiting import wait_until
 
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 PATIENCE_S = 150
-LAG_MS = 4000
 BOUNCES = 3
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers; followers that stand still are soon out of sync."""
-    lag = {"replica.lag.time.max.ms": str(LAG_MS)}
-    with three_brokers(tmp_path_factory.mktemp("chaos"), lag) as cluster:
+    """Three brokers."""
+    with three_brokers(tmp_path_factory.mktemp("chaos")) as cluster:
         yield cluster
 
 
@@ -134,79 +126,11 @@ def test_verifiable_clients(
         check_replicas(partition_directories(cluster, f"{topic.name}-{number}"))
 
 
-def test_a_follower_that_stands_still(cluster: Cluster, topic: Topic) -> None:
-    """It is out of sync after the lag limit and half of it, and in sync again when it goes on."""
-    leader = topic.partitions()[0][0]
-    follower = next(node for node in cluster.brokers if node != leader)
-    pid = cluster.brokers[follower].pid
-    with Producing(cluster.bootstrap, topic.name) as producing:
-        producing.wait_for_more(200)
-        os.kill(pid, signal.SIGSTOP)
-        began_s = time.monotonic()
-        try:
-            wait_until(
-                lambda: follower not in topic.partitions()[0][1], timeout_s=AFTER_S, what="the ISR"
-            )
-            # Brokers that fence it first do so after its session, which is longer than this lag.
-            assert time.monotonic() - began_s < 12
-            producing.wait_for_more(200)
-        finally:
-            os.kill(pid, signal.SIGCONT)
-        topic.wait_in_sync(3)
-
-
-def test_a_reassignment_while_brokers_bounce(
-    cluster: Cluster,
-    admin: KafkaAdminClient,
-    names: Names,
-    tmp_path: Path,
-    durable: tuple[str, str],
-) -> None:
-    """Twenty partitions that begin behind offset 0 get other leaders; nothing is lost."""
-    name, count = names.topic("moved"), 20
-    configs = {"min.insync.replicas": "3"}
-    admin.create_topics([NewTopic(name, count, 3, topic_configs=configs)])
-    topic = Topic.__new__(Topic)
-    topic.name, topic.cluster = name, cluster
-    rows = [(b"", b"-1", [])] * 400
-    produce_confluent(cluster.bootstrap, name, rows, partitioner="random")
-    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap)
-    places = [TopicPartition(name, number) for number in range(count)]
-    ends = consumer.end_offsets(places)
-    consumer.close()
-    admin.delete_records(ends)
-    orders = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
-    wanted = [
-        {"topic": name, "partition": number, "replicas": orders[(number + 1) % 3]}
-        for number in range(count)
-    ]
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
-    tool = ("--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan))
-    with Producing(cluster.bootstrap, name, options=durable) as producing:
-        producing.wait_for_more(200)
-        run_tool(REASSIGN, *tool, "--execute")
-        for broker in cluster.brokers.values():
-            broker.stop()
-            broker.restart()
-        wait_until(
-            lambda: run_tool(REASSIGN, *tool, "--verify").count("is completed") == count,
-            timeout_s=PATIENCE_S,
-            what="the reassignment",
-        )
-        producing.wait_for_more(200)
-        producing.stop()
-    found = [int(value) for _, _, value in read_all(cluster.bootstrap, name, count)]
-    assert -1 not in found
-    assert len(found) == len(set(found))
-    assert set(producing.acknowledged) <= set(found)
-
-
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_copiers_and_brokers_that_bounce(
     cluster: Cluster, admin: KafkaAdminClient, names: Names, end: str
 ) -> None:
-    """Each record is copied once, in order, whoever ends meanwhile."""
+    """Each record is copied once, in order, whichever broker or copier ends meanwhile, and how."""
     source, target = names.topic("source"), names.topic("target")
     configs = {"min.insync.replicas": "2"}
     admin.create_topics([NewTopic(name, 2, 3, topic_configs=configs) for name in (source, target)])
@@ -220,7 +144,7 @@ def test_copiers_and_brokers_that_bounce(
             copiers.wait_for_loops(0, 4)
             getattr(broker, end)()
             broker.restart()
-            copiers.kill(1)
+            getattr(copiers, end)(1)
             copiers.start(1)
 
         def is_done() -> bool:

@@ -60,9 +60,17 @@ class Copiers:
 
     def kill(self, number: int) -> None:
         """End one as a crash would."""
+        self.running[number].kill()
+        self._forget(number)
+
+    def stop(self, number: int) -> None:
+        """End one in order: it closes its clients."""
+        self.running[number].terminate()
+        self._forget(number)
+
+    def _forget(self, number: int) -> None:
         process = self.running.pop(number)
-        process.kill()
-        process.wait()
+        process.wait(PATIENCE_S)
         assert process.stdout is not None
         process.stdout.close()
 

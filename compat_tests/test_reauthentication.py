@@ -3,6 +3,7 @@
 With ``KWIRE_SECURED=kafka`` the same tests run on Apache Kafka.
 """
 
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -10,8 +11,21 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from compat_tests.java_tools import run_tool
-from compat_tests.secured import AUTHORIZER, SecuredBroker, allow, create_users, secured_broker
+from compat_tests.login_wire import Wire
+from compat_tests.secured import (
+    AUTHORIZER,
+    PASSWORD,
+    PLAIN_LINE,
+    USER,
+    SecuredBroker,
+    allow,
+    create_users,
+    secured_broker,
+)
 from compat_tests.test_secured import RIGHTS
+from kwire.protocol.messages.metadata import MetadataRequest
+from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from kwire.testing.waiting import wait_until
 
 SESSION_MS = 3000
 RECORDS, INTERVAL_S = 80, 0.1
@@ -23,7 +37,13 @@ WAYS = [("SASL_PLAINTEXT", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-512"), ("SASL_SSL",
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """A broker where a login lasts three seconds."""
-    settings = {**AUTHORIZER, "connections.max.reauth.ms": str(SESSION_MS)}
+    settings = {
+        **AUTHORIZER,
+        "connections.max.reauth.ms": str(SESSION_MS),
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": (
+            f'{PLAIN_LINE.removesuffix(";")} user_bob="bob-secret";'
+        ),
+    }
     with secured_broker(tmp_path_factory.mktemp("secured"), settings) as (broker, plain):
         create_users(plain)
         allow(plain, RIGHTS)
@@ -59,6 +79,52 @@ def test_java(secured: SecuredBroker) -> None:
     )
     assert f'"acked":{RECORDS}' in said
     assert "producer_send_error" not in said
+
+
+PLAIN_LOGIN = f"\0{USER}\0{PASSWORD}".encode()
+LEAST_BETWEEN_LOGINS_S = 1.0
+"""Both brokers refuse another login before, whoever it is by."""
+
+
+def _logged_in(secured: SecuredBroker) -> Wire:
+    wire = Wire(secured, "SASL_SSL")
+    wire.begin("PLAIN")
+    answer = wire.authenticate(PLAIN_LOGIN)
+    assert answer is not None
+    assert answer.error_code == 0
+    assert 0 < answer.session_lifetime_ms <= SESSION_MS
+    return wire
+
+
+def _is_served(wire: Wire) -> bool:
+    try:
+        wire.send((MetadataRequest(topics=[]), 12))
+    except OSError:
+        return False
+    return bool(wire.frame())
+
+
+def test_who_does_not_log_in_again_is_served_no_more(secured: SecuredBroker) -> None:
+    """Requests are answered until the session is over, and then the connection ends."""
+    began_s = time.monotonic()
+    with _logged_in(secured) as wire:
+        wait_until(lambda: not _is_served(wire), what="the end of the session")
+    assert SESSION_MS / 2 <= (time.monotonic() - began_s) * 1000 <= 3 * SESSION_MS
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
+def test_who_logs_in_again_is_the_same(secured: SecuredBroker, mechanism: str) -> None:
+    """Another mechanism is refused, and so is another user, whose password is right."""
+    began_s = time.monotonic()
+    with _logged_in(secured) as wire:
+        wait_until(
+            lambda: _is_served(wire) and time.monotonic() - began_s > LEAST_BETWEEN_LOGINS_S * 1.2,
+            what="the time for another login",
+        )
+        wire.send((SaslHandshakeRequest(mechanism=mechanism), 1))
+        refused = not wire.frame() or wire.authenticate(b"\0bob\0bob-secret")
+        assert refused is True or refused is None or refused.error_code
+        assert not _is_served(wire)
 
 
 def test_each_client_logged_in_again(secured: SecuredBroker) -> None:

@@ -41,18 +41,20 @@ Cluster = KwireCluster | KafkaCluster
 
 
 @contextmanager
-def three_brokers(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """Three brokers during the ``with`` block; the test is skipped where there are none."""
+def three_brokers(
+    directory: Path, settings: Mapping[str, str] | None = None, nodes: int = 3
+) -> Iterator[Cluster]:
+    """Three brokers, or more, in the ``with`` block; the test is skipped where there are none."""
     if NODES < PARTITIONS or os.environ.get("KWIRE_BOOTSTRAP"):
         pytest.skip("needs three brokers of its own: make compat-cluster")
     both = {**SETTINGS, **(settings or {})}
     if os.environ.get("KWIRE_CLUSTER") == "kafka":
-        with KafkaCluster(directory, both) as kafka:
+        with KafkaCluster(directory, both, nodes) as kafka:
             yield kafka
         return
     if find_etcd() is None:
         pytest.skip(MISSING)
-    with KwireCluster(directory, both) as kwire:
+    with KwireCluster(directory, both, nodes) as kwire:
         yield kwire
         log = kwire.log()
     assert "bug in" not in log, f"{OWN}: {log}"

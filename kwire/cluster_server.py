@@ -281,8 +281,14 @@ async def open_etcd(
     from kwire.metadata.etcd.etcd_store import EtcdStore
     from kwire.metadata.etcd.gateway import Access
 
-    names = ("username", "password", "tls.ca.file", "tls.certificate.file", "tls.key.file")
-    values = [config[f"{SETTING}.{name}"] for name in names]
+    names = (
+        "kwire.metadata.store.username",
+        "kwire.metadata.store.password",
+        "kwire.metadata.store.tls.ca.file",
+        "kwire.metadata.store.tls.certificate.file",
+        "kwire.metadata.store.tls.key.file",
+    )
+    values = [config[name] for name in names]
     access = Access(*(None if value is None else str(value) for value in values))
     return await EtcdStore.open(
         address,

@@ -82,6 +82,7 @@ class Row(NamedTuple):
     leader: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    error_code: int = 0
 
 
 class Trial:
@@ -164,7 +165,8 @@ class Trial:
         [told] = ask(asked.bootstrap, request, 12).topics
         ordered = sorted(told.partitions, key=lambda p: p.partition_index)
         return [
-            Row(one.leader_id, tuple(one.replica_nodes), tuple(one.isr_nodes)) for one in ordered
+            Row(one.leader_id, tuple(one.replica_nodes), tuple(one.isr_nodes), one.error_code)
+            for one in ordered
         ]
 
     def wait_in_sync(self, topic: str) -> float:

@@ -2,7 +2,8 @@
 
 Rules:
 
-- Idempotent producers, one for each of six partitions, write all the time with ``acks=all``.
+- Idempotent producers, one for each of six partitions, write all the time with ``acks=all``. A
+  consumer reads what they write, as the member of a group.
 - A pause is the longest time without an answer for one partition, from the fault to the first
   answer after it. It is measured, never judged; what is lost or doubled is counted at the end.
 - Before the next fault every replica is in sync again.
@@ -16,7 +17,8 @@ from typing import NamedTuple
 
 from bench.cluster.kills import TOPIC, Load, create_topic
 from bench.reliability.clusters import Trial
-from bench.reliability.unclean import unclean_election
+from bench.reliability.reading import Reading
+from bench.reliability.unclean import by_an_operator, by_setting
 
 PARTITIONS = 6
 IN_FLIGHT_S = 0.05
@@ -25,6 +27,8 @@ FROZEN_S = 30.0
 OUTAGE_S = 60.0
 CLIENT = {"socket.timeout.ms": 1000}
 """A frozen broker's connections stay: a client can only wait for its own time-out."""
+READER = {"socket.timeout.ms": 1500}
+"""The same for a consumer, whose fetches wait for records within this time."""
 
 
 class Seen(NamedTuple):
@@ -42,6 +46,8 @@ class Scenarios:
         self.trial = trial
         self.times = times
         self._load: Load | None = None
+        self._reading: Reading | None = None
+        self._groups = 0
         self._topics = 0
 
     @property
@@ -49,6 +55,13 @@ class Scenarios:
         """The producers of the scenario that runs."""
         assert self._load is not None
         return self._load
+
+    def new_reading(self) -> Reading:
+        """A consumer for the next scenario, which reads what is written from now on."""
+        self._groups += 1
+        group = f"reading-{self._groups}"
+        self._reading = Reading(self.trial.bootstrap, PARTITIONS, group, **READER)
+        return self._reading
 
     def new_load(self) -> Load:
         """Producers for the next scenario, which write behind those of the one before."""
@@ -83,6 +96,17 @@ class Scenarios:
         """The longest pause of some partitions since then."""
         return Seen(scenario, what, self.load.pause(what, partitions, began_s).value)
 
+    def read_pause(
+        self, scenario: str, what: str, partitions: list[int], began_s: float, fault_s: float
+    ) -> Seen:
+        """The longest time for which a consumer got nothing of some partitions since then.
+
+        It is over when records have come that are newer than the fault.
+        """
+        assert self._reading is not None
+        self._reading.wait(partitions, fault_s + IN_FLIGHT_S)
+        return Seen(scenario, what, self._reading.pause(partitions, began_s))
+
     def whole(self) -> float:
         """Wait until all replicas are in sync; the seconds that it took."""
         return self.trial.wait_in_sync(TOPIC)
@@ -96,6 +120,8 @@ class Scenarios:
             dead_s = self.trial.kill(victim)
             self.load.wait(own, dead_s + IN_FLIGHT_S)
             yield self.pause("P1", "pause of the leader's partitions", own, began_s)
+            what = "the same for a consumer"
+            yield self.read_pause("P1", what, own, began_s, dead_s)
             self.trial.start(victim)
             self.whole()
 
@@ -157,7 +183,10 @@ class Scenarios:
         self.trial.start(node_id)
         self.whole()
         self.load.wait(everything)
+        back_s = time.monotonic()
         yield self.pause(scenario, "longest pause of any partition", everything, began_s)
+        what = "the same for a consumer"
+        yield self.read_pause(scenario, what, everything, began_s, back_s)
 
     def rolling_kill(self) -> Iterator[Seen]:
         """P6: SIGKILL of each broker, and its start."""
@@ -171,10 +200,14 @@ class Scenarios:
             yield Seen("P6", "from its start until it is in sync", time.monotonic() - started_s)
             self.load.wait(everything)
             yield self.pause("P6", "longest pause of any partition", everything, began_s)
+            what = "the same for a consumer"
+            yield self.read_pause("P6", what, everything, began_s, started_s)
 
     def unclean(self) -> Iterator[Seen]:
         """P7: only a replica that lacks records is up."""
-        yield Seen("P7", "from the operator's command until it leads", unclean_election(self.trial))
+        yield Seen("P7", "from the operator's command until it leads", by_an_operator(self.trial))
+        self.whole()
+        yield Seen("P7", "from its start until it leads by the setting", by_setting(self.trial))
         self.whole()
 
     def etcd_out_of_reach(self) -> Iterator[Seen]:

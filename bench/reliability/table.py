@@ -9,6 +9,7 @@ from bench.reliability.scenarios import Seen
 
 BARS_S = {
     ("P1", "pause of the leader's partitions"): 1.0,
+    ("P1", "the same for a consumer"): 1.5,
     ("P2", "pause of the frozen leader's partitions"): 4.0,
     ("P3", "pause of the controller's partitions"): 1.5,
     ("P3", "until a topic is created"): 1.0,
@@ -17,6 +18,7 @@ BARS_S = {
     ("P6", "longest pause of any partition"): 1.0,
     ("P6", "from its start until it is in sync"): 3.0,
     ("P7", "from the operator's command until it leads"): 1.0,
+    ("P7", "from its start until it leads by the setting"): 1.0,
     ("P8", "from the network's return until all have an answer"): 2.0,
     ("P8", "the same where only a leader was cut off"): 2.0,
     ("P10", "pause of its partitions"): 4.0,

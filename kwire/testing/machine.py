@@ -13,7 +13,8 @@ Rules:
   created, renamed or removed in an unsynced directory is kept or not. A rename happens whole or not
   at all. A synced file in an unsynced directory may be lost. The caller's Random decides.
 - Faults are planned by the number of calls from now on: ``disk.fail`` raises OSError, ``disk.die``
-  raises Died. An interrupted write has written a part of its bytes.
+  raises Died. An interrupted write has written a part of its bytes. ``disk.break_below`` breaks one
+  of the machine's disks, which one of its directories is on.
 - Files that were created without the disk count as synced.
 """
 
@@ -172,6 +173,8 @@ class MachineDisk(Disk):
         self._is_shut = False
         self._fails_from, self._fails_to, self._error = -1, -1, errno.EIO
         self._dies_at, self._dies_writing = -1, 0.0
+        self._broken: Path | None = None
+        self._paths: dict[int, Path] = {}
 
     def boot_id(self) -> str:
         """A new one after each loss of power."""
@@ -187,6 +190,10 @@ class MachineDisk(Disk):
         self._fails_from = self.calls + calls
         self._fails_to, self._error = self._fails_from + failures, error
 
+    def break_below(self, directory: Path) -> None:
+        """Let every call on a file or directory below this one raise OSError, from now on."""
+        self._broken = directory
+
     def die(self, calls: int, written: float = 0.0) -> None:
         """Plan a death after ``calls`` calls; ``written`` is the part of a write that is done."""
         self._dies_at, self._dies_writing = self.calls + calls, written
@@ -194,6 +201,7 @@ class MachineDisk(Disk):
     def heal(self) -> None:
         """Cancel planned faults."""
         self._fails_from = self._fails_to = self._dies_at = -1
+        self._broken = None
 
     def shut(self) -> None:
         """Close the files of a dead process and refuse further calls."""
@@ -202,7 +210,7 @@ class MachineDisk(Disk):
             os.close(fd)
         self._files.clear()
 
-    def _call(self, fd: int = -1, data: Buffer = b"", position: int = 0) -> None:
+    def _call(self, path: Path, fd: int = -1, data: Buffer = b"", position: int = 0) -> None:
         """Count a call, and fail if a fault is planned for it; OSError, Died."""
         if self._is_shut:
             raise Died
@@ -211,21 +219,22 @@ class MachineDisk(Disk):
             self._write(fd, data[: int(len(data) * self._dies_writing)], position)
             self._machine.kill()
             raise Died
-        if self._fails_from <= number < self._fails_to:
+        is_broken = self._broken is not None and path.is_relative_to(self._broken)
+        if is_broken or self._fails_from <= number < self._fails_to:
             self.failures += 1
             self._write(fd, data[: len(data) // 2], position)
             raise OSError(self._error, os.strerror(self._error))
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """Open a file; a new one may vanish until its directory is synced."""
-        self._call()
+        self._call(path)
         entry = self._machine.entry(path)
         fd = super().open(path, create=create)
         if entry is None:
             entry = _File()
             self._machine.directory(path.parent).change({path.name: entry})
         assert isinstance(entry, _File)
-        self._files[fd] = entry
+        self._files[fd], self._paths[fd] = entry, path
         return fd
 
     def close(self, fd: int) -> None:
@@ -235,12 +244,12 @@ class MachineDisk(Disk):
 
     def pread(self, fd: int, size_bytes: int, position: int) -> bytes:
         """Read."""
-        self._call()
+        self._call(self._paths[fd])
         return super().pread(fd, size_bytes, position)
 
     def pwrite_all(self, fd: int, data: Buffer, position: int) -> None:
         """Write; the data is permanent once the file is synced."""
-        self._call(fd, data, position)
+        self._call(self._paths[fd], fd, data, position)
         self._write(fd, data, position)
 
     def _write(self, fd: int, data: Buffer, position: int) -> None:
@@ -250,18 +259,18 @@ class MachineDisk(Disk):
 
     def truncate(self, fd: int, size_bytes: int) -> None:
         """Cut or extend; the size is permanent once the file is synced."""
-        self._call()
+        self._call(self._paths[fd])
         super().truncate(fd, size_bytes)
         self._files[fd].changes.append((size_bytes, None))
 
     def sync(self, fd: int) -> None:
         """Make the content permanent, without waiting."""
-        self._call()
+        self._call(self._paths[fd])
         self._files[fd].sync()
 
     def sync_directory(self, path: Path) -> None:
         """Make the names in a directory permanent."""
-        self._call()
+        self._call(path)
         self._machine.directory(path).sync()
 
     def make_directory(self, path: Path) -> None:
@@ -269,18 +278,18 @@ class MachineDisk(Disk):
         if self._machine.entry(path) is not None:
             return
         self.make_directory(path.parent)
-        self._call()
+        self._call(path)
         path.mkdir()
         self._machine.directory(path.parent).change({path.name: _Directory()})
 
     def names(self, directory: Path) -> list[str]:
         """The names in a directory, sorted, so that runs are repeatable."""
-        self._call()
+        self._call(directory)
         return sorted(super().names(directory))
 
     def rename(self, old: Path, new: Path) -> None:
         """Rename within a directory; it may be undone until the directory is synced."""
-        self._call()
+        self._call(old)
         assert old.parent == new.parent
         entry = self._machine.entry(old)
         super().rename(old, new)
@@ -288,7 +297,7 @@ class MachineDisk(Disk):
 
     def remove(self, path: Path) -> None:
         """Remove a file, which may come back until the directory is synced."""
-        self._call()
+        self._call(path)
         if self._machine.entry(path) is not None:
             super().remove(path)
             self._machine.directory(path.parent).change({path.name: None})
@@ -300,13 +309,13 @@ class MachineDisk(Disk):
         for name in sorted(os.listdir(path)):
             below = path / name
             (self.remove_tree if below.is_dir() else self.remove)(below)
-        self._call()
+        self._call(path)
         path.rmdir()
         self._machine.directory(path.parent).change({path.name: None})
 
     def read_text(self, path: Path) -> str | None:
         """The text of a small file."""
-        self._call()
+        self._call(path)
         return super().read_text(path)
 
 

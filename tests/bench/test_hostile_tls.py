@@ -5,7 +5,7 @@ import math
 import pytest
 
 from bench.hostile_table import ALONE, CONTROL
-from bench.hostile_tls import NO_ANSWER, Waits, options_of, rows_of, summary
+from bench.hostile_tls import NO_ANSWER, NOT_POSSIBLE, Waits, options_of, rows_of, summary
 
 CALM = Waits(0.5, 2.0, 9.0, 20.0)
 
@@ -28,6 +28,9 @@ def test_a_broker_that_gave_no_answer():
     results = _results(NO_ANSWER)
     assert rows_of(results)[-1] == ["attack", "no answer", "-", "-", "-", "-", "-"]
     assert "in 0 of 1 attacks" in summary(results)
+    missing = _results(NOT_POSSIBLE)
+    assert rows_of(missing)[-1] == ["attack", "not possible", "-", "-", "-", "-", "-"]
+    assert "in 0 of 0 attacks" in summary(missing)
     refused = _results(CALM._replace(login_ms=math.inf))
     assert rows_of(refused)[-1][4] == "refused"
 

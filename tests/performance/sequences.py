@@ -39,6 +39,7 @@ from tests.performance.messages import (
     produce,
     sync,
 )
+from tests.performance.replicas import REPLICATED
 
 TRANSACTION = "transfers"
 
@@ -322,4 +323,4 @@ MANY_PARTITIONS = {
 LARGE = {"produce, 1 MB": produce_megabyte, "fetch, 1 MB": fetch_megabyte}
 """How often they are read and sent depends on the kernel's buffers; only memory is counted."""
 
-ALL = {**SEQUENCES, **MANY_PARTITIONS, **LARGE}
+ALL = {**SEQUENCES, **REPLICATED, **MANY_PARTITIONS, **LARGE}

@@ -7,14 +7,15 @@ from kwire.broker import fetching
 from kwire.broker.acks import AckQueue
 from kwire.broker.basis import Basis, Replication
 from kwire.broker.follower_partition import FollowerPartition
-from kwire.broker.homes import Homes
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.replica_sessions import ReplicaSession
 from kwire.connection import waiting
 from kwire.coordinator.transaction import coordinator
 from kwire.handlers import replica_fetch
 from kwire.metadata import partition_change, registration
-from tests.simulation import failures
+from kwire.protocol.messages.offset_fetch import OffsetFetchResponse
+from kwire.protocol.messages.sync_group import SyncGroupResponse
+from tests.simulation import failures, more_clients
 from tests.simulation.scenarios import Fault, kills
 
 
@@ -200,15 +201,49 @@ def coordinators_tell_at_once(patch: Any) -> None:
 
 
 def reads_do_not_wait(patch: Any) -> None:
-    """No answer of a coordinator waits, whatever its handler demands."""
+    """The offsets of a group are told before they are replicated."""
+    _tell_at_once(patch, OffsetFetchResponse)
+
+
+def assignments_do_not_wait(patch: Any) -> None:
+    """A member learns what it owns before that is replicated."""
+    _tell_at_once(patch, SyncGroupResponse)
+
+
+def _tell_at_once(patch: Any, kind: type) -> None:
     held = waiting.held
 
     def at_once(response: Any, flusher: Any, before: Any = ()) -> Any:
-        flusher.forget()
-        return held(response, flusher, ())
+        if type(response) is kind:
+            flusher.forget()
+            before = ()
+        return held(response, flusher, before)
 
     patch.setattr(waiting, "held", at_once)
     patch.setattr("tests.simulation.serving.held", at_once)
+
+
+def proposals_are_forgotten(patch: Any) -> None:
+    """A leader counts a replica as in sync only when it learns that its proposal was accepted."""
+    propose = LeaderPartition.propose
+
+    def forget(led: LeaderPartition, revision: int) -> tuple[int, ...] | None:
+        wished = propose(led, revision)
+        led._note_proposal((), -1)
+        return wished
+
+    patch.setattr(LeaderPartition, "propose", forget)
+
+
+def cuts_forget_the_watermark(patch: Any) -> None:
+    """A follower that truncates its log begins with no high watermark."""
+    end_cut = FollowerPartition.end_cut
+
+    def forget(one: FollowerPartition) -> None:
+        end_cut(one)
+        one.high_watermark = one.log.log_start_offset
+
+    patch.setattr(FollowerPartition, "end_cut", forget)
 
 
 def markers_count_at_once(patch: Any) -> None:
@@ -243,16 +278,6 @@ def unclean_by_default(patch: Any) -> None:
         return next((node for node in partition.replicas if node in terms.active), None)
 
     patch.setattr(partition_change, "_unclean_leader", anybody)
-
-
-def old_coordinators_go_on(patch: Any) -> None:
-    """A coordinator isn't loaded again when its partition is led in a newer epoch."""
-
-    def is_served(homes: Homes, partition: Any) -> bool:
-        return homes._broker.partition_if_served(partition.topic, partition.index) is not None
-
-    patch.setattr(Homes, "is_here", is_served)
-    patch.setattr(Homes, "basis_of", lambda homes, partition: None)
 
 
 def followers_show_everything(patch: Any) -> None:
@@ -291,8 +316,11 @@ BUGS = [
     Bug(acknowledged_at_once, failures.leader_dies_with_tail, "acknowledges"),
     Bug(acknowledged_before_the_last, failures.leader_dies_with_tail, "acknowledges"),
     Bug(watermark_beyond_the_log, kills, "follows to"),
-    Bug(coordinators_tell_at_once, failures.coordinators_move, "group|transaction"),
-    Bug(reads_do_not_wait, failures.coordinators_move, "group|transaction"),
+    Bug(coordinators_tell_at_once, more_clients.commits_are_read_at_once, r"group: \d+, \d+"),
+    Bug(reads_do_not_wait, more_clients.commits_are_read_at_once, r"group: \d+, \d+"),
+    Bug(assignments_do_not_wait, more_clients.members_come_and_go, "two owners"),
+    Bug(proposals_are_forgotten, failures.isr_flap, "as maximal ISR"),
+    Bug(cuts_forget_the_watermark, failures.leader_dies_with_tail, "follows to .*, after"),
     Bug(wiped_disks_stay_in_sync, failures.wiped_while_all_are_away, "is replicated|leads with"),
     Bug(
         quiet_partitions_keep_their_epoch,
@@ -300,8 +328,7 @@ BUGS = [
         "not within 20 s: all brokers",
     ),
     Bug(unclean_by_default, failures.the_stale_return_first, "joins|leads with"),
-    Bug(old_coordinators_go_on, failures.coordinators_move, "group|transaction|at home"),
     Bug(markers_count_at_once, failures.markers_die_young, "transaction"),
-    Bug(followers_show_everything, failures.truncating_followers_are_read, "shows"),
-    Bug(any_epoch_ends, failures.late_ends, "a late end of a transaction"),
+    Bug(followers_show_everything, more_clients.truncating_followers_are_read, "shows"),
+    Bug(any_epoch_ends, more_clients.late_ends, "a late end of a transaction"),
 ]

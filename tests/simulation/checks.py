@@ -3,7 +3,8 @@
 - Each commit is made under the writer's own session, and what only a controller may change under
   the controller's hold, as the keys are at that moment. The guards of the real code aren't asked.
 - A revision has one content, for ever, and all brokers have the same image at a revision.
-- A partition has one leader in a leader epoch, and its epochs never fall.
+- A partition has one leader in a leader epoch. Neither of its epochs falls, and each change has a
+  partition epoch of its own.
 - A broker whose registration is fenced is nobody's leader.
 - A group or transactional id has one coordinator at a time, in each leader epoch.
 """
@@ -103,11 +104,13 @@ class Checks:
                     self._check_row((topic.topic_id, index), was, row, where)
                 if old is not None and index < len(old.partitions):
                     was = old.partitions[index]
-                    falls = (row.leader_epoch, row.partition_epoch) < (
-                        was.leader_epoch,
-                        was.partition_epoch,
+                    falls = (
+                        row.leader_epoch < was.leader_epoch
+                        or row.partition_epoch < was.partition_epoch
                     )
                     self._check(not falls, f"epochs fall from {was}: {where}")
+                    grows = row == was or row.partition_epoch > was.partition_epoch
+                    self._check(grows, f"changes in the same partition epoch from {was}: {where}")
 
     def _check_row(
         self, key: tuple[bytes, int], was: PartitionImage | None, row: PartitionImage, where: str

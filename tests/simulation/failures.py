@@ -5,11 +5,9 @@
 
 from collections.abc import Iterable
 
-import trio
-
 from kwire.broker.homes import partition_for
 from kwire.client.topics import create_topics
-from tests.simulation.copiers import Copier, LateEnds
+from tests.simulation.copiers import Copier
 from tests.simulation.members import Member
 from tests.simulation.network import pass_s
 from tests.simulation.readers import Careless, EndWatcher, ReplicaReader
@@ -20,7 +18,11 @@ from tests.simulation.world import Node, World
 TOPIC = TOPICS[0]
 BUSY_S = 0.08
 WRITERS = ("one", "two", "careless", "copier", "bumper", "group")
-OTHERS = (*(f"ends {number}" for number in range(4)), *(f"member {number}" for number in range(3)))
+OTHERS = (
+    "reader",
+    *(f"ends {number}" for number in range(4)),
+    *(f"member {number}" for number in range(3)),
+)
 LAG_S = 10.0
 
 
@@ -33,9 +35,10 @@ async def replicated(world: World, fault: Fault) -> None:
         IdempotentProducer(world, "one", TOPIC),
         IdempotentProducer(world, "two", TOPIC),
         Careless(world, "careless", TOPIC),
-        *(EndWatcher(world, name, TOPIC) for name in OTHERS[:4]),
+        ReplicaReader(world, "reader", TOPIC),
+        *(EndWatcher(world, name, TOPIC) for name in OTHERS[1:5]),
         OffsetCommitter(world, "group", TOPIC),
-        *(Member(world, name) for name in OTHERS[4:]),
+        *(Member(world, name) for name in OTHERS[5:]),
         Copier(world, "copier", TOPICS[1], bumps=False),
         Copier(world, "bumper", TOPICS[1], bumps=True),
     ]
@@ -286,33 +289,6 @@ async def coordinators_move(world: World) -> None:
         await back(world, node)
 
 
-async def with_workload(world: World, workload: Workload, fault: Fault) -> None:
-    """Let another client work during a fault, and check it once all brokers are back."""
-    workload.pause_s = BUSY_S
-    world.nursery.start_soon(workload.run)
-    await fault(world)
-    world.heal()
-    await world.all_ready(60)
-    workload.stops = True
-    with trio.fail_after(60):
-        await workload.has_ended.wait()
-    await workload.check()
-    assert workload.done, f"{workload.name} has done nothing"
-
-
-async def truncating_followers_are_read(world: World) -> None:
-    """S16: consumers read from followers that truncate (KIP-392, KAFKA-14704)."""
-    reader = ReplicaReader(world, "reader", TOPIC)
-    await with_workload(world, reader, leader_dies_with_tail)
-
-
-async def late_ends(world: World) -> None:
-    """S21: an EndTxn arrives when the next transaction has begun, and coordinators move."""
-    ender = LateEnds(world, "late", TOPICS[1])
-    await with_workload(world, ender, coordinators_move)
-    assert ender.late, "no end was late"
-
-
 async def one_way(world: World) -> None:
     """What a broker sends doesn't arrive at another one, but what it is sent does."""
     for _ in range(4):
@@ -360,6 +336,4 @@ SCENARIOS = [
     leaders_die_young,
     coordinators_move,
     markers_die_young,
-    truncating_followers_are_read,
-    late_ends,
 ]

@@ -47,6 +47,7 @@ def _run(seed: int, times: Path) -> int:
         **os.environ,
         "KWIRE_SEEDS": f"{seed}-{seed + BATCH - 1}",
         "KWIRE_SPREAD": "yes",
+        "PYTHONHASHSEED": "0",
         TIMES_VARIABLE: str(times),
     }
     workers = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]

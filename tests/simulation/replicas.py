@@ -5,9 +5,13 @@ high watermark (``Truth``). They ask no rule of the code under test:
 
 - Whenever a high watermark moves, every running member of the ISR and of the ELR has all records
   below it, as the metadata log names them at that moment.
-- A high watermark never falls within a leader epoch. A follower's is never beyond the truth.
+- A leader's maximal ISR holds the committed ISR, and the ELR too while the ISR has min ISR members:
+  whoever may be elected next is one for whom the high watermark has waited.
+- A leader's high watermark never falls within its epoch, and a follower's never while it has its
+  log open, whoever leads. A follower's is never beyond the truth.
 - What is below a replica's own high watermark is the truth, byte for byte.
-- A new leader has the whole truth.
+- A new leader has the whole truth. A broker that follows the metadata late, and begins to lead in
+  an epoch that is over, has the truth below its own high watermark.
 - A member of the ISR cuts nothing of the truth away.
 - Who joins the ISR or the ELR has the whole truth.
 - Only ``all_lost_power`` takes something from the truth: what the next leader lacks.
@@ -26,6 +30,8 @@ from kwire.record.batch import complete_batches
 from tests.simulation.checks import Checks
 
 READ_BYTES = 1 << 20
+MIN_ISR = 2
+"""``min.insync.replicas`` of all topics here that have as many replicas."""
 
 Key = tuple[bytes, int]
 """A partition: the topic's id and the index."""
@@ -49,8 +55,11 @@ class ReplicaChecks(Checks):
         super().__init__()
         self.truths: dict[Key, Truth] = {}
         self._watermarks: dict[tuple[Key, int], int] = {}
+        self._followed: dict[tuple[Key, int], tuple[PartitionLog, int]] = {}
         self._were_alone: set[Key] = set()
         self._lost_power: set[Key] = set()
+        self.lost: list[tuple[str, int, int]] = []
+        """Topic, index, and from where on records are lost that all machines' power cut took."""
 
     def all_lost_power(self) -> None:
         """All machines lost what they hadn't flushed: what the next leaders have is the truth."""
@@ -112,14 +121,19 @@ class ReplicaChecks(Checks):
 
     def _leads(self, led: LeaderPartition) -> None:
         key, where = (led.topic_id, led.index), _name(led)
-        truth = self.truths.setdefault(key, Truth())
+        truth, row = self.truths.setdefault(key, Truth()), self._row(key)
+        if row is not None and row.leader_epoch > led.leader_epoch:
+            self._led_once(led, truth, where)
+            return
         if key in self._were_alone:  # what an only replica has is the truth
             self._were_alone.remove(key)
             self._advanced(led)
         end_offset = led.log.log_end_offset
         if key in self._lost_power:
             self._lost_power.remove(key)
-            truth.end_offset = min(truth.end_offset, end_offset)
+            if end_offset < truth.end_offset:
+                self.lost.append((led.topic, led.index, end_offset))
+                truth.end_offset = end_offset
         self._check(
             end_offset >= truth.end_offset,
             f"{where} leads with {end_offset} of {truth.end_offset} replicated records",
@@ -129,6 +143,13 @@ class ReplicaChecks(Checks):
             f"{where} takes {led.high_watermark} for replicated, that is {truth.end_offset}",
         )
         self._compare(led.log, truth, 0, truth.end_offset, where)
+
+    def _led_once(self, led: LeaderPartition, truth: Truth, where: str) -> None:
+        """Compare what a leader shows whose image is old: it may lack what the next one has."""
+        if (led.topic_id, led.index) not in self._lost_power:
+            reached = led.high_watermark
+            self._check(reached <= truth.end_offset, f"{where} takes {reached} for replicated")
+            self._compare(led.log, truth, 0, reached, where)
 
     def _advanced(self, led: LeaderPartition) -> None:
         key, where, reached = (led.topic_id, led.index), _name(led), led.high_watermark
@@ -154,6 +175,7 @@ class ReplicaChecks(Checks):
 
     def _follows(self, one: FollowerPartition) -> None:
         where, reached = _name(one), one.high_watermark
+        self._follows_on(one)
         truth = self.truths.setdefault((one.topic_id, one.index), Truth())
         self._check(
             reached <= truth.end_offset,
@@ -161,7 +183,18 @@ class ReplicaChecks(Checks):
         )
         self._compare(one.log, truth, max(0, reached - 1), reached, where)
 
+    def _follows_on(self, one: FollowerPartition) -> None:
+        """Compare a follower's watermark with the one before, of the same open log."""
+        key, reached = ((one.topic_id, one.index), self._node_of(one.log)), one.high_watermark
+        log, before = self._followed.get(key, (one.log, 0))
+        if log is one.log and key[0] not in self._lost_power:
+            self._check(
+                reached >= before, f"{_name(one)} on {key[1]} follows to {reached}, after {before}"
+            )
+        self._followed[key] = one.log, reached
+
     def _was_cut(self, one: FollowerPartition) -> None:
+        self._follows_on(one)
         key = one.topic_id, one.index
         row, truth = self._row(key), self.truths.setdefault(key, Truth())
         node_id, end_offset = self._node_of(one.log), one.log.log_end_offset
@@ -210,6 +243,22 @@ class ReplicaChecks(Checks):
                 reached >= truth.end_offset,
                 f"{node_id} joins {where} with {reached} of {truth.end_offset} records",
             )
+
+        self._check_maximal(key, row, where)
+
+    def _check_maximal(self, key: Key, row: PartitionImage, where: str) -> None:
+        """Compare a row that is being committed with what its leader counts on."""
+        broker = self.nodes[row.leader].broker if row.leader > 0 else None
+        topic = self.image.topics_by_id.get(key[0])
+        led = None if broker is None or topic is None else broker.replica(topic.name, key[1])
+        if not isinstance(led, LeaderPartition) or led.leader_epoch != row.leader_epoch:
+            return
+        enough = len(row.isr) >= min(MIN_ISR, len(row.replicas))
+        counted = {*row.isr, *(row.elr if enough else ())}
+        maximal = {*led.in_sync, *led.proposed}
+        self._check(
+            counted <= maximal, f"the leader counts on {sorted(maximal)} as maximal ISR of {where}"
+        )
 
     def all_equal(self) -> bool:
         """Whether all replicas of all partitions are the same, with the same watermark."""

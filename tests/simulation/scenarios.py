@@ -1,6 +1,7 @@
 """The scenarios: faults that begin and end while clients work.
 
-Names and numbers are those of the cluster's design. All run at replication factor 1.
+Names and numbers are those of the cluster's design. ``test_scenarios.py`` runs them at replication
+factor 1, ``test_replicated.py`` at 3.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -78,7 +79,7 @@ async def store_down(world: World) -> None:
     """S5: the store answers nobody for longer than sessions last."""
     registered = world.checks.image.brokers
     world.etcd.faults.is_down = True
-    await pass_s(30)
+    await pass_s(60)
     world.etcd.faults.is_down = False
     await world.all_ready(30)
     await pass_s(10)

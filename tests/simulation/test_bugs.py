@@ -10,11 +10,17 @@ from tests.simulation.bugs import BUGS, Bug
 from tests.simulation.world import World, simulate
 
 SEEDS = range(1, 7)
+LEAST = 20
 
 pytestmark = [  # a run that fails leaves its watches unfinished
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+
+
+def test_there_are_twenty_bugs_at_least() -> None:
+    """Each is a mistake of its own."""
+    assert len({bug.put_in for bug in BUGS}) == len(BUGS) >= LEAST
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.put_in.__name__)

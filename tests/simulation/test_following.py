@@ -31,7 +31,7 @@ EVENTS: tuple[Callable[[World, Node], object], ...] = (
     lambda world, node: node.kill(),
     lambda world, node: node.stop(),
     lambda world, node: node.freeze(),
-    lambda world, node: node.cut_power(),
+    lambda world, node: node.lose_power(),
 )
 
 
@@ -210,7 +210,7 @@ def test_a_power_cut_costs_nothing_that_was_acknowledged(seed: int, tmp_path: Pa
                 await producer.step()
                 await pass_s(0.1)
             node = world.random.choice(list(world.nodes.values()))
-            node.cut_power()
+            node.lose_power()
             for _ in range(5):
                 await producer.step()
             node.start()
@@ -263,7 +263,7 @@ def test_a_replica_that_lost_its_power_never_leads_by_itself(seed: int, tmp_path
         await world.until(lambda: all(len(row.isr) == 2 for row in rows()), 20, "two in sync")
         for _ in range(10):
             await producer.step()
-        cut.cut_power()
+        cut.lose_power()
         await world.until(lambda: all(len(row.isr) == 1 for row in rows()), 20, "one in sync")
         assert all(cut.node_id in row.elr for row in rows())
         last.kill()

@@ -1,85 +1,38 @@
 """Replicas and leaderships move in a simulated cluster; clients lose nothing and don't fail."""
 
-import errno
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import trio
 
-from kwire.client.cluster import Cluster
 from kwire.client.errors import ClientError
-from kwire.client.topics import create_topics
 from kwire.config.broker import BrokerConfig
 from kwire.errors import KafkaError
-from kwire.metadata.image import PartitionImage
-from kwire.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignableTopic,
-)
+from tests.simulation.moves import TOPIC, ask_to_move, move, new_producer, rows_of
 from tests.simulation.network import pass_s
 from tests.simulation.workloads import PARTITIONS, IdempotentProducer
 from tests.simulation.world import World, simulate
 
-TOPIC = "t"
 LONGEST_PAUSE_S = 0.5
-
-
-async def _producer(world: World, factor: int = 3, **configs: str) -> IdempotentProducer:
-    client = world.client("setup")
-    named = {name.replace("_", "."): value for name, value in configs.items()}
-    made = await create_topics(
-        client, [TOPIC], partitions=PARTITIONS, replication_factor=factor, configs=named
-    )
-    assert not isinstance(made[TOPIC], KafkaError), made
-    await world.all_ready(20)
-    return IdempotentProducer(world, "p", TOPIC)
-
-
-def _rows(world: World) -> tuple[PartitionImage, ...]:
-    return world.checks.image.topics_by_name[TOPIC].partitions
-
-
-async def _move(world: World, replicas: list[list[int]]) -> None:
-    """Give the topic's partitions these replicas."""
-    answer = await _ask_to_move(world.client("admin"), dict(enumerate(replicas)))
-    assert not any(one.error_code for topic in answer.responses for one in topic.partitions)
-
-
-async def _ask_to_move(
-    admin: Cluster, replicas: Mapping[int, list[int] | None]
-) -> AlterPartitionReassignmentsResponse:
-    """Ask for other replicas of some partitions, or for a cancellation; what is answered."""
-    partitions = [
-        ReassignablePartition(partition_index=index, replicas=nodes)
-        for index, nodes in replicas.items()
-    ]
-    request = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name=TOPIC, partitions=partitions)]
-    )
-    return await admin.ask_controller(
-        request, AlterPartitionReassignmentsResponse, lambda answer: [answer.error_code]
-    )
+FAILED_WITHIN_S = 1.0
 
 
 def test_a_partition_moves_while_it_is_written(seed: int, tmp_path: Path) -> None:
     """From one replica to another one, to two, and to all; then back to one of them."""
 
     async def scenario(world: World) -> None:
-        producer = await _producer(world, factor=1)
+        producer = await new_producer(world, factor=1)
         for size in (1, 2, 3, 1):
             wanted = [world.random.sample([1, 2, 3], size) for _ in range(PARTITIONS)]
-            await _move(world, wanted)
+            await move(world, wanted)
             for _ in range(10):
                 await producer.step()
             await world.until(
-                lambda wanted=wanted: [list(row.replicas) for row in _rows(world)] == wanted,  # type: ignore[misc]
+                lambda wanted=wanted: [list(row.replicas) for row in rows_of(world)] == wanted,  # type: ignore[misc]
                 30,
                 "the replicas are where they should be",
             )
-            assert all(row.leader in row.replicas for row in _rows(world))
+            assert all(row.leader in row.replicas for row in rows_of(world))
         await producer.check()
 
     simulate(seed, tmp_path, scenario)
@@ -89,13 +42,13 @@ def test_a_rolling_restart_makes_nobody_wait(seed: int, tmp_path: Path) -> None:
     """Each broker hands over what it leads before it stops."""
 
     async def scenario(world: World) -> None:
-        producer = await _producer(world, min_insync_replicas="2")
+        producer = await new_producer(world, min_insync_replicas="2")
         longest_s = 0.0
         for node in world.nodes.values():
             node.stop()
             while not node.is_down:
                 longest_s = max(longest_s, await _timed_step(producer))
-            assert all(row.leader not in (-1, node.node_id) for row in _rows(world))
+            assert all(row.leader not in (-1, node.node_id) for row in rows_of(world))
             for _ in range(5):
                 longest_s = max(longest_s, await _timed_step(producer))
             node.start()
@@ -119,18 +72,18 @@ def test_preferred_leaders_lead_again(seed: int, tmp_path: Path) -> None:
     """Some minutes after a restart each broker leads what it led."""
 
     async def scenario(world: World) -> None:
-        await _producer(world)
+        await new_producer(world)
         node = world.nodes[world.random.choice([1, 2, 3])]
         node.kill()
-        is_elsewhere = [row.replicas[0] == node.node_id for row in _rows(world)]
+        is_elsewhere = [row.replicas[0] == node.node_id for row in rows_of(world)]
         await world.until(
-            lambda: not any(row.leader == node.node_id for row in _rows(world)), 20, "failover"
+            lambda: not any(row.leader == node.node_id for row in rows_of(world)), 20, "failover"
         )
         node.start()
         await world.all_ready(30)
         assert any(is_elsewhere)
         await world.until(
-            lambda: all(row.leader == row.replicas[0] for row in _rows(world)), 700, "preferred"
+            lambda: all(row.leader == row.replicas[0] for row in rows_of(world)), 700, "preferred"
         )
 
     simulate(seed, tmp_path, scenario, replicated=True)
@@ -140,7 +93,7 @@ def test_whoever_has_all_records_leads_when_all_were_gone(seed: int, tmp_path: P
     """The last in the ISR, although others are back before it."""
 
     async def scenario(world: World) -> None:
-        producer = await _producer(world)
+        producer = await new_producer(world)
         for _ in range(10):
             await producer.step()
         order = world.random.sample(list(world.nodes.values()), 3)
@@ -157,33 +110,46 @@ def test_whoever_has_all_records_leads_when_all_were_gone(seed: int, tmp_path: P
     simulate(seed, tmp_path, scenario, replicated=True)
 
 
-def test_a_failed_directory_hands_over_what_it_held(seed: int, tmp_path: Path) -> None:
-    """The other directory serves on, and no record is missing; nor after the next start."""
+def test_a_disk_that_fails_hands_over_what_it_held(seed: int, tmp_path: Path) -> None:
+    """S26: others lead within a second, and no record is missing; nor after the next start.
+
+    One of the broker's two disks raises errors from a moment on. The other one goes on.
+    """
 
     async def scenario(world: World) -> None:
         await _use_two_directories(world)
-        producer = await _producer(world)
+        producer = await new_producer(world)
+        producer.pause_s = 0.05
         for _ in range(10):
             await producer.step()
+        world.nursery.start_soon(producer.run)
         node = world.nodes[world.random.choice([1, 2, 3])]
-        manager = node.broker.log_manager
-        failed = manager.logs[TOPIC, 0].health
-        held = {n for n in range(PARTITIONS) if manager.logs[TOPIC, n].health is failed}
+        logs = node.broker.log_manager.logs
+        first = next(n for n, row in enumerate(rows_of(world)) if row.leader == node.node_id)
+        broken = logs[TOPIC, first].directory.parent
+        held = {n for n in range(PARTITIONS) if logs[TOPIC, n].directory.parent == broken}
         assert held < set(range(PARTITIONS))
-        failed.fail("cannot write", OSError(errno.EIO, "I/O error"))
-        for _ in range(10):
-            await producer.step()
+        led = {n for n in held if rows_of(world)[n].leader == node.node_id}
+        node.disk.break_below(broken)
+        await world.until(lambda: node.disk.failures, 10, "the disk's first error")
+        await world.until(
+            lambda: not any(rows_of(world)[n].leader in (-1, node.node_id) for n in led),
+            FAILED_WITHIN_S,
+            "what the disk led is led elsewhere",
+        )
         await world.until(
             lambda: (
-                {n for n, row in enumerate(_rows(world)) if node.node_id not in row.isr} == held
+                {n for n, row in enumerate(rows_of(world)) if node.node_id not in row.isr} == held
             ),
             15,
-            "what the directory held is elsewhere",
+            "what the disk held is elsewhere",
         )
-        assert all(row.leader >= 0 for row in _rows(world))
+        assert all(row.leader >= 0 for row in rows_of(world))
         node.kill()
         node.start()
         await world.all_ready(60)
+        producer.stops = True
+        await producer.has_ended.wait()
         await producer.check()
 
     simulate(seed, tmp_path, scenario)
@@ -209,14 +175,14 @@ def test_replicas_move_while_brokers_die(seed: int, tmp_path: Path) -> None:
     """Moves begin, are changed and cancelled; whoever dies, nothing acknowledged is lost."""
 
     async def scenario(world: World) -> None:
-        producer = await _producer(world, factor=2, min_insync_replicas="2")
+        producer = await new_producer(world, factor=2, min_insync_replicas="2")
         world.nursery.start_soon(producer.run)
         admin, random = world.client("admin"), world.random
         for _ in range(12):
             replicas = random.sample([1, 2, 3], random.choice((2, 2, 3)))
             wanted = replicas if random.random() < 0.8 else None
             with suppress(KafkaError, ClientError):
-                await _ask_to_move(admin, {random.randrange(PARTITIONS): wanted})
+                await ask_to_move(admin, {random.randrange(PARTITIONS): wanted})
             await pass_s(random.random())
             node = random.choice(list(world.nodes.values()))
             match random.randrange(4):
@@ -230,7 +196,7 @@ def test_replicas_move_while_brokers_die(seed: int, tmp_path: Path) -> None:
         world.heal()
         await world.all_ready(90)
         await world.until(
-            lambda: not any(row.adding or row.removing for row in _rows(world)), 60, "all moved"
+            lambda: not any(row.adding or row.removing for row in rows_of(world)), 60, "all moved"
         )
         producer.stops = True
         await producer.has_ended.wait()

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from kwire.client.topics import create_topics
 from kwire.errors import KafkaError
 from tests.simulation import failures
@@ -19,7 +21,23 @@ async def all_lose_power(world: World) -> None:
     for _ in range(3):
         nodes = world.random.sample(list(world.nodes.values()), 3)
         for node in nodes:
-            node.cut_power()
+            node.lose_power()
+            await pass_s(world.random.choice((0, 0, 0.5)) * world.random.random())
+        await pass_s(world.random.random() * 3)
+        for node in world.random.sample(nodes, 3):
+            node.start()
+            await pass_s(world.random.choice((0, 0, 5)) * world.random.random())
+        await world.all_ready(60)
+        await pass_s(1)
+
+
+async def one_of_all_loses_power(world: World) -> None:
+    """S13: all processes end, in any order, and one of their machines."""
+    for _ in range(3):
+        nodes = world.random.sample(list(world.nodes.values()), 3)
+        unlucky = world.random.choice(nodes)
+        for node in nodes:
+            (node.lose_power if node is unlucky else node.kill)()
             await pass_s(world.random.choice((0, 0, 0.5)) * world.random.random())
         await pass_s(world.random.random() * 3)
         for node in world.random.sample(nodes, 3):
@@ -38,8 +56,22 @@ def test_what_was_flushed_survives_a_power_cut_of_all(seed: int, tmp_path: Path)
     simulate(seed, tmp_path, scenario, replicated=True, settings=FLUSHED)
 
 
-def test_replicas_agree_after_a_power_cut_of_all(seed: int, tmp_path: Path) -> None:
-    """Without flushes records may be lost, but the cluster is back by itself, and is one log."""
+def test_one_machine_that_loses_its_pages_costs_nothing(seed: int, tmp_path: Path) -> None:
+    """S13: fewer than min ISR machines lose what they hadn't flushed, and all processes end."""
+
+    async def scenario(world: World) -> None:
+        await failures.replicated(world, one_of_all_loses_power)
+
+    simulate(seed, tmp_path, scenario, replicated=True)
+
+
+def test_replicas_agree_after_a_power_cut_of_all(
+    seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without flushes records may be lost, but the cluster is back by itself, and is one log.
+
+    The leader of each partition that has lost records says from which offset on.
+    """
 
     async def scenario(world: World) -> None:
         made = await create_topics(world.client("setup"), [TOPIC], partitions=6)
@@ -51,11 +83,15 @@ def test_replicas_agree_after_a_power_cut_of_all(seed: int, tmp_path: Path) -> N
         for _ in range(3):
             await pass_s(world.random.random() * 5)
             for node in world.nodes.values():
-                node.cut_power()
+                node.lose_power()
             world.checks.all_lost_power()
             await pass_s(1)
             world.start_all()
             await world.all_ready(60)
         await finish(world, writers)
+        for topic, index, offset in world.checks.lost:
+            said = f"{topic}-{index} is led by a replica that may lack records"
+            wanted = f"{said} (unclean election): records from offset {offset} on"
+            assert wanted in caplog.text
 
     simulate(seed, tmp_path, scenario, replicated=True)

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import failures, scenarios
+from tests.simulation import failures, more_clients, scenarios
 from tests.simulation.scenarios import under
+from tests.simulation.soak import everything
 from tests.simulation.world import World, simulate
 
 FAULTS = [
@@ -21,6 +22,9 @@ FAULTS = [
 ]
 
 
+SCENARIOS = [*failures.SCENARIOS, *more_clients.SCENARIOS, everything]
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_nothing_acknowledged_is_lost(fault, seed: int, tmp_path: Path) -> None:
     """What was acknowledged stays, transactions are whole, and replicas agree at every step."""
@@ -31,9 +35,9 @@ def test_nothing_acknowledged_is_lost(fault, seed: int, tmp_path: Path) -> None:
     simulate(seed, tmp_path, scenario, replicated=True)
 
 
-@pytest.mark.parametrize("fault", failures.SCENARIOS, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("fault", SCENARIOS, ids=lambda fault: fault.__name__)
 def test_replicas_survive(fault, seed: int, tmp_path: Path) -> None:
-    """S1 to S4, S10 to S16, S19, S21 to S23: busy clients lose nothing that was acknowledged."""
+    """S1 to S4, S10 to S16, S19, S21 to S23, S28: busy clients lose nothing acknowledged."""
 
     async def scenario(world: World) -> None:
         await failures.replicated(world, fault)

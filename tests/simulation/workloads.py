@@ -5,6 +5,7 @@ was answered. ``check`` is called when all faults are over. It raises AssertionE
 """
 
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import trio
@@ -102,32 +103,50 @@ class IdempotentProducer(Workload):
 
 
 class OffsetCommitter(Workload):
-    """Commits offsets of a group, which never go back."""
+    """Commits offsets of a group, and reads them meanwhile: none goes back, nor one that was read.
+
+    S23: a read while a commit isn't replicated yet waits for it, as it may vanish with its broker.
+    """
 
     def __init__(self, world: World, name: str, topic: str) -> None:
         super().__init__(world, name)
         self._partition = TopicPartition(topic, 0)
-        self._acknowledged = self._tried = 0
+        self._reader = world.client(name)  # on connections that no commit keeps
+        self._known = self._tried = 0
+        self._reads_until_s = 0.0
 
     async def step(self) -> None:
-        """Commit the next offset, or read it."""
-        try:
-            if self.random.random() < 0.3:
-                await self.check()
-                return
-            self._tried += 1
-            await commit_offsets(self.cluster, self.name, {self._partition: self._tried})
-            self._acknowledged = self._tried
+        """Commit the next offset; now and then, and after giving a commit up, read for a while.
+
+        A client that went on to commit would bring back what a dead broker has lost.
+        """
+        if trio.current_time() < self._reads_until_s:
+            await self._read()
+            return
+        with trio.move_on_after(self.random.choice((0.1, 0.3, 2.0))) as scope:
+            await self._commit()
+        if scope.cancelled_caught or self.random.random() < 0.06:
+            self._reads_until_s = trio.current_time() + self.random.random() * 3
+
+    async def _commit(self) -> None:
+        self._tried += 1
+        offset = self._tried
+        with suppress(*FAILURES):
+            await commit_offsets(self.cluster, self.name, {self._partition: offset})
+            self._known = max(self._known, offset)
             self.done += 1
-        except FAILURES:
-            pass
+
+    async def _read(self) -> None:
+        with suppress(*FAILURES):
+            await self.check()
 
     async def check(self) -> None:
-        """What was acknowledged is there, or something newer."""
-        acknowledged = self._acknowledged
-        found = await committed_offsets(self.cluster, self.name)
+        """What was acknowledged or read is there, or something newer."""
+        known = self._known
+        found = await committed_offsets(self._reader, self.name)
         offset = found.get(self._partition, 0)
-        assert acknowledged <= offset <= self._tried, f"{self.name}: {acknowledged}, {offset}"
+        assert known <= offset <= self._tried, f"{self.name}: {known}, {offset}"
+        self._known = max(self._known, offset)
 
 
 class IdTaker(Workload):

@@ -3,14 +3,15 @@
 Rules:
 
 - Everything that depends on chance takes it from the seed: the order of tasks, latency, faults and
-  workloads. So a seed repeats its run exactly. Time passes only when all tasks wait.
+  workloads. Sets are in the order of their hashes, which PYTHONHASHSEED decides. So both together
+  repeat a run exactly. Time passes only when all tasks wait.
 - Work for threads is done in the event loop: at once, or a little later, or its result is late. So
   what other tasks do meanwhile is a part of the run.
 - ``Checks`` looks at every step: each commit, and each image that a broker takes.
 """
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -28,6 +29,7 @@ from kwire.client.cluster import Cluster
 from kwire.client.settings import ClientSettings
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
+from kwire.housekeeping import StorageLost
 from kwire.server import StartError
 from kwire.testing.machine import Died, Machine, MachineDisk
 from tests.simulation.checks import WatchedEtcd
@@ -61,7 +63,7 @@ REPLICATED = {
     "transaction.state.log.min.isr": "2",
     "replica.lag.time.max.ms": "10000",
 }
-"""What changes when each partition has a replica on every broker."""
+"""What changes when each partition has three replicas."""
 
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
@@ -145,6 +147,8 @@ class Node:
             await server.serve(_Started(self))  # type: ignore[arg-type]
         except* Died:
             pass
+        except* StorageLost as group:
+            world.note(f"broker {self.node_id} stops: {group.exceptions[0]}")
         except* StartError as group:
             world.note(f"broker {self.node_id} can't start: {group.exceptions[0]}")
         finally:
@@ -178,12 +182,6 @@ class Node:
         self._world.note(f"wipe {self.node_id}")
         rmtree(self._root / "data", ignore_errors=True)
         self._machine = Machine(self._root)
-
-    def cut_power(self) -> None:
-        """End the machine: what wasn't synced may be lost, in any part."""
-        self._world.note(f"power cut of {self.node_id}")
-        self.kill()
-        self._machine.lose_power(self._world.random)
 
     def stop(self) -> None:
         """Stop the process as SIGTERM does."""
@@ -222,6 +220,7 @@ class World:
         *,
         replicated: bool = False,
         settings: Mapping[str, str] = NO_SETTINGS,
+        nodes: Sequence[int] = NODES,
     ) -> None:
         self.seed = seed
         self.root = root
@@ -234,7 +233,7 @@ class World:
         self.etcd.faults.delay_s = 0.002
         self.notes: list[str] = []
         self.producer_ids: set[int] = set()
-        self.nodes = {node_id: Node(self, node_id) for node_id in NODES}
+        self.nodes = {node_id: Node(self, node_id) for node_id in nodes}
         self.checks.nodes = self.nodes
 
     def config(self, node_id: int, directory: Path) -> BrokerConfig:
@@ -252,7 +251,7 @@ class World:
 
     def client(self, name: str, **settings: float) -> Cluster:
         """A client that knows all brokers."""
-        bootstrap = [(f"broker-{node_id}", 9092) for node_id in NODES]
+        bootstrap = [(f"broker-{node_id}", 9092) for node_id in self.nodes]
         random = Random(self.random.getrandbits(32))
         own = CLIENT._replace(**settings)  # type: ignore[arg-type]
         return Cluster(bootstrap, self.nursery, own, self.network.opener(name), random)
@@ -272,9 +271,10 @@ class World:
 
     async def all_ready(self, within_s: float = 30.0) -> None:
         """Wait until all brokers serve, are unfenced, and have the same image."""
-        await self.until(self._is_whole, within_s, "all brokers serve with one image")
+        await self.until(self.is_whole, within_s, "all brokers serve with one image")
 
-    def _is_whole(self) -> bool:
+    def is_whole(self) -> bool:
+        """Whether all brokers serve with one image, in which all replicas are in sync."""
         brokers = [node.broker for node in self.nodes.values()]
         if None in brokers:
             return False
@@ -320,12 +320,13 @@ def simulate(
     *,
     replicated: bool = False,
     settings: Mapping[str, str] = NO_SETTINGS,
+    nodes: Sequence[int] = NODES,
 ) -> list[str]:
     """Run a scenario from a seed; what happened. An error names the seed in its notes.
 
-    Each partition has one replica, or one on each broker. ``settings`` are those of all brokers.
+    Each partition has one replica, or three. ``settings`` are those of all brokers.
     """
-    world = World(seed, root, replicated=replicated, settings=settings)
+    world = World(seed, root, replicated=replicated, settings=settings, nodes=nodes)
 
     async def run() -> None:
         with trio.fail_after(limit_s):

@@ -1,0 +1,149 @@
+"""Replicas fall behind, and move to other brokers: a part of what ``make cluster-chaos`` runs.
+
+The cases are those of Apache Kafka's system tests replication_replica_failure_test and
+reassign_partitions_test. They run on four brokers, so that three replicas can move.
+"""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.admin import NewTopic
+from kafka.structs import TopicPartition
+
+from compat_tests.clients import produce_confluent
+from compat_tests.conftest import Names
+from compat_tests.java_tools import run_tool
+from compat_tests.reading import read_all
+from compat_tests.test_cluster_kills import REASSIGN, check_replicas
+from compat_tests.three_brokers import Cluster, Topic, partition_directories, three_brokers
+from compat_tests.verifiable import Producing, idempotent
+from kwire.testing.waiting import wait_until
+
+NODES = (1, 2, 3, 4)
+LAG_S = 6.0
+AT_MOST_S = 1.5 * LAG_S
+"""A leader looks twice in the time of the lag limit who has reached the end of its log."""
+SLACK_S = 3.0
+"""Between a look and the answer to who asks for the ISR, on a busy machine."""
+SETTINGS = {
+    "replica.lag.time.max.ms": str(int(LAG_S * 1000)),
+    "broker.session.timeout.ms": "60000",  # a broker that stands still is not fenced
+}
+PARTITIONS = 20
+PATIENCE_S = 150
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Four brokers, whose followers are out of sync long before a session ends."""
+    with three_brokers(tmp_path_factory.mktemp("moves"), SETTINGS, len(NODES)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def bootstrap(cluster: Cluster) -> str:
+    """The addresses of the brokers."""
+    return cluster.bootstrap
+
+
+@pytest.fixture
+def names() -> Names:
+    """Names for topics, which end with the cluster."""
+    return Names()
+
+
+@pytest.fixture
+def durable(tmp_path: Path) -> tuple[str, str]:
+    """The options of an idempotent VerifiableProducer."""
+    return idempotent(tmp_path)
+
+
+def test_a_follower_that_stands_still(
+    cluster: Cluster, admin: KafkaAdminClient, names: Names
+) -> None:
+    """It is out of sync after the lag limit and half of it, and in sync again when it goes on."""
+    topic = Topic(cluster, admin, names.topic("still"), 2)
+    leader, replicas = topic.partitions()[0]
+    follower = next(node for node in replicas if node != leader)
+    pid = cluster.brokers[follower].pid
+    with Producing(cluster.bootstrap, topic.name) as producing:
+        producing.wait_for_more(200)
+        began_s = time.monotonic()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            wait_until(
+                lambda: follower not in topic.partitions()[0][1],
+                timeout_s=AT_MOST_S + SLACK_S,
+                what="the ISR to shrink",
+            )
+            assert time.monotonic() - began_s > LAG_S / 2
+            producing.wait_for_more(200)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        topic.wait_in_sync(3)
+
+
+def test_a_reassignment_while_brokers_bounce(
+    cluster: Cluster,
+    admin: KafkaAdminClient,
+    names: Names,
+    tmp_path: Path,
+    durable: tuple[str, str],
+) -> None:
+    """Twenty partitions that begin behind offset 0 move to a broker that had none of them.
+
+    Each keeps two of its three brokers, min.insync.replicas is 3, and nothing is lost.
+    """
+    where, name = cluster.bootstrap, names.topic("moved")
+    configs = {"min.insync.replicas": "3"}
+    before = {
+        number: [1 + number % 3, 1 + (number + 1) % 3, 1 + (number + 2) % 3]
+        for number in range(PARTITIONS)
+    }
+    admin.create_topics([NewTopic(name, -1, -1, replica_assignments=before, topic_configs=configs)])
+    rows = [(b"", b"-1", [])] * 400
+    produce_confluent(where, name, rows, partitioner="random")
+    consumer = KafkaConsumer(bootstrap_servers=where)
+    places = [TopicPartition(name, number) for number in range(PARTITIONS)]
+    ends = consumer.end_offsets(places)
+    consumer.close()
+    admin.delete_records(ends)
+    after = {number: [NODES[-1], *replicas[:2]] for number, replicas in before.items()}
+    wanted = [
+        {"topic": name, "partition": number, "replicas": replicas}
+        for number, replicas in after.items()
+    ]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
+    tool = ("--bootstrap-server", where, "--reassignment-json-file", str(plan))
+    with Producing(where, name, options=durable) as producing:
+        producing.wait_for_more(1000)
+        run_tool(REASSIGN, *tool, "--execute")
+        for broker in cluster.brokers.values():
+            broker.stop()
+            broker.restart()
+        wait_until(
+            lambda: run_tool(REASSIGN, *tool, "--verify").count("is completed") == PARTITIONS,
+            timeout_s=PATIENCE_S,
+            what="the reassignment",
+        )
+        producing.wait_for_more(200)
+        producing.stop()
+    found = [int(value) for _, _, value in read_all(where, name, PARTITIONS)]
+    assert -1 not in found
+    assert len(found) == len(set(found))
+    assert set(producing.acknowledged) <= set(found)
+    for number in (0, PARTITIONS - 1):
+        held = partition_directories(cluster, f"{name}-{number}")
+        kept = [
+            one for node, one in zip(cluster.brokers, held, strict=True) if node in after[number]
+        ]
+        [gone] = [one for one in held if one not in kept]
+        check_replicas(kept)
+        wait_until(lambda gone=gone: not gone.exists(), what="the old replica to be removed")  # type: ignore[misc]

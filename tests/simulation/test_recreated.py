@@ -1,0 +1,81 @@
+"""S25: a topic is deleted and created again while a broker is away."""
+
+from pathlib import Path
+
+from kwire.client.topics import create_topics, delete_topics
+from kwire.errors import ErrorCode, KafkaError
+from tests.simulation.network import pass_s
+from tests.simulation.readers import Careless
+from tests.simulation.workloads import PARTITIONS, IdempotentProducer, read_all
+from tests.simulation.world import Node, World, simulate
+
+TOPIC = "again"
+STEPS = 12
+
+
+async def _create(world: World) -> bytes:
+    """Create the topic; its id."""
+    made = await create_topics(
+        world.client("setup"), [TOPIC], partitions=PARTITIONS, replication_factor=3
+    )
+    assert not isinstance(made[TOPIC], KafkaError), made
+    return world.checks.image.topics_by_name[TOPIC].topic_id
+
+
+def _leave(world: World, node: Node) -> None:
+    """A broker is away: its process, its power, or only its ways to the store and the others."""
+    match world.random.randrange(4):
+        case 0:
+            node.kill()
+        case 1:
+            node.stop()
+        case 2:
+            node.lose_power()
+        case _:
+            world.note(f"{node.node_id} is cut off, but not from clients")
+            node.gateway.is_cut = True
+            for other in world.nodes:
+                if other != node.node_id:
+                    world.network.cut(node.node_id, other)
+
+
+def test_a_topic_that_was_created_again_begins_anew(seed: int, tmp_path: Path) -> None:
+    """No record of the old topic is in the new one, whoever comes back with the old log."""
+
+    async def scenario(world: World) -> None:
+        old_id = await _create(world)
+        await world.all_ready(20)
+        before = IdempotentProducer(world, "before", TOPIC)
+        careless = Careless(world, "careless", TOPIC)
+        for _ in range(STEPS):
+            await before.step()
+            await careless.step()
+        node = world.random.choice(list(world.nodes.values()))
+        _leave(world, node)
+        careless.pause_s = 0.1
+        world.nursery.start_soon(careless.run)
+        await pass_s(world.random.random() * 8)
+        careless.stops = True
+        await careless.has_ended.wait()
+        deleted = await delete_topics(world.client("deleter"), [TOPIC])
+        assert deleted[TOPIC] in (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        await pass_s(world.random.random())
+        assert await _create(world) != old_id
+        after = IdempotentProducer(world, "after", TOPIC)
+        after.pause_s = 0.1
+        world.nursery.start_soon(after.run)
+        await pass_s(2 + world.random.random() * 10)
+        world.heal()
+        await world.all_ready(60)
+        for _ in range(STEPS):
+            await pass_s(0.1)
+        after.stops = True
+        await after.has_ended.wait()
+        assert after.done
+        await world.until(world.checks.all_equal, 30, "all replicas are equal")
+        world.checks.check_equal()
+        found = [v for values in (await read_all(after.cluster, TOPIC)).values() for v in values]
+        assert not [value for value in found if not value.startswith("after:")]
+        await after.check()
+
+    simulate(seed, tmp_path, scenario, replicated=True)
