@@ -315,10 +315,7 @@ class Server:
 
                 background.start_soon(remove_expired_tokens, broker)
             async with trio.open_nursery() as connections:
-                workers = self.config.integer("kwire.workers")
-                self.poller = Poller(
-                    connections, self._own_wait, broker.tally, self._open_frame, max(workers, 1)
-                )
+                self.poller = Poller(connections, self._own_wait, broker.tally, self._open_frame)
                 self.poller.resting.max_bytes = partial(broker.integer, RESTING)
                 self.poller.arriving.max_bytes = partial(broker.integer, ARRIVING)
                 self.poller.turns.large.max_bytes = partial(broker.integer, LARGE)

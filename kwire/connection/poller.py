@@ -49,8 +49,10 @@ if TYPE_CHECKING:
     from kwire.broker.reach import Reach
 
 TURN_S = 0.002
-LOOK_S, MAX_PATIENCE = 50e-6, 32
+LOOK_S = 50e-6
 """How long the poller looks for the next request before it goes to sleep."""
+
+MAX_PATIENCE = 32
 
 GATHER_FROM = 16
 """If at least this many connections are ready, their responses are gathered."""
@@ -100,7 +102,7 @@ class Poller:
     With ``own_wait`` the poller sleeps in its own selector. ``tally`` counts what it does.
     ``ready_s`` is when the connections of this pass were found ready, by ``perf_counter``.
     ``open_frame`` finds what serves a request, for all connections. ``reach`` looks in each turn
-    whether a broker of a cluster is cut off. ``workers`` are so many brokers on this machine.
+    whether a broker of a cluster is cut off.
     """
 
     def __init__(
@@ -109,7 +111,6 @@ class Poller:
         own_wait: OwnWait | None = None,
         tally: Tally | None = None,
         open_frame: OpenFrame = open_frame,
-        workers: int = 1,
     ) -> None:
         self.open_frame = open_frame
         self.tally = tally or Tally()
@@ -140,9 +141,8 @@ class Poller:
         self._is_crowded = False  # whether the last pass left connections for the next one
         self._has_ended = False
         self._all_gone = trio.Event()
-        # On the last processor, looking would take time from other workers, or from local clients.
-        cores = len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else "ab")
-        self._looks = cores > workers
+        # On a single processor, looking would only take time from the clients on this machine.
+        self._looks = len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else "ab") > 1
         self._patience = MAX_PATIENCE
 
     def add(self, connection: Pollable) -> None:

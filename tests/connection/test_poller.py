@@ -1,6 +1,5 @@
 """All that are readable are served, nobody starves, and others have their turn."""
 
-import os
 import socket
 from contextlib import suppress
 from time import perf_counter
@@ -30,16 +29,6 @@ async def test_each_that_is_readable_is_served(poller):
         peer.far.send(bytes([number]))
     await until(lambda: all(peer.read for peer in peers))
     assert [peer.read for peer in peers] == [bytes([number]) for number in range(20)]
-
-
-@pytest.mark.parametrize(("workers", "looks"), [(1, True), (2, False), (3, False)])
-async def test_workers_that_fill_the_processors_look_for_no_further_request(
-    nursery, monkeypatch, workers, looks
-):
-    """They sleep after each turn: another worker, or the clients, have the processor meanwhile."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
-    poller = Poller(nursery, workers=workers)
-    assert poller._may_look() is looks
 
 
 class Server(Peer):
