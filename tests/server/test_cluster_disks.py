@@ -41,7 +41,7 @@ def test_a_wiped_disk_never_leads_silently(start, tmp_path):
     shutil.rmtree(tmp_path / "b2")
     (tmp_path / "kept").rename(tmp_path / "b2")
     second.restart()
-    assert leaders(second, "t") == kept
+    wait_until(lambda: leaders(second, "t") == kept, what="a leader with its disk")
     second.kill()
     shutil.rmtree(tmp_path / "b2")
     second.restart()
@@ -50,7 +50,7 @@ def test_a_wiped_disk_never_leads_silently(start, tmp_path):
     wait_until(lambda: leaders(second, "t") == kept, what="the election")
     second.kill()
     second.restart()
-    assert leaders(second, "t") == kept
+    wait_until(lambda: leaders(second, "t") == kept, what="a leader with its disk")
 
 
 def test_a_copy_of_a_directory_does_not_replace_a_living_broker(start, tmp_path):
