@@ -236,6 +236,8 @@ class ReplicaChecks(Checks):
         self._check(row.leader < 0 or row.leader in row.isr, f"leads out of sync: {where}")
         known = set() if was is None else {*was.isr, *was.elr}
         truth = self.truths.get(key, Truth())
+        if row.is_recovering and key in self._lost_power:
+            known.add(row.leader)  # nobody is left to choose from: what it has becomes the truth
         for node_id in members - known:
             log = self._log_of(node_id, key)
             reached = truth.end_offset if log is None else log.log_end_offset
