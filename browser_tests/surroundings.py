@@ -53,6 +53,7 @@ def site(*, is_large: bool, is_hostile: bool = True) -> Iterator[Site]:
     room = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="kwire-browser-", dir=room) as directory:
         token = Path(directory) / "token"
+        token.touch(mode=0o600)
         token.write_text(TOKEN, encoding="utf-8")
         settings = {
             "kwire.http.listen": "127.0.0.1:0",

@@ -84,6 +84,8 @@ class Housekeeping:
             from kwire.security.audit import follow_level
 
             follow_level(self._broker.authorizer)
+        if self._broker.login_lines is not None:
+            self._broker.login_lines.tell()
         await self._bound_producers()
         now_s = trio.current_time()
         self._poller.newcomers.sweep(now_s)

@@ -59,6 +59,7 @@ NO_LIMITS_OF_CLIENTS = {
     "protocol/error_codes MOST": "how many errors metrics look at",
     "protocol/frame MAX_FRAME_BYTES": "the default of socket.request.max.bytes",
     "quotas/rates MOST_MS": "a wait",
+    "security/jks MOST_KEY_BYTES": "an operator's own file",
     "security/jwks MOST_BYTES": "the answer of the server with the keys",
     "security/pkcs12_rounds MOST_ROUNDS": "an operator's own file",
 }

@@ -27,7 +27,7 @@ from kwire.broker.effective_settings import (
 )
 from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.flusher import Flusher
-from kwire.broker.new_images import NewImages, authorizer_of, quotas_of
+from kwire.broker.new_images import NewImages, authorizer_of, login_lines_of, quotas_of
 from kwire.broker.partition import Partition
 from kwire.broker.proposals import NOBODY, Asker, Decide
 from kwire.broker.served_partitions import ServedPartitions
@@ -105,6 +105,7 @@ class Broker:
         self.compaction: Compaction
         self.verified: dict[tuple[str, int, int], Note] = {}
         self.authorizer = authorizer_of(config, image.acls)
+        self.login_lines = login_lines_of(config)
         self.quotas = quotas_of(self, None, image.client_quotas)
         self._commits = Commits(store, image, self.threads.deciding, self.random)
         self._served = ServedPartitions(

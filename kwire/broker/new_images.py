@@ -6,7 +6,7 @@ Rules:
   request that uses the new image is judged by old rights, or served with old settings.
 - Replicas take their roles in memory, and are fetched from their new leaders, before a log is
   opened or deleted. Then what was opened is fetched, too.
-- The modules of authorizers, quotas and throttles are imported only if a cluster has them.
+- The modules of authorizers, logins, quotas and throttles are imported only if a cluster has them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kwire.broker.suspects import Suspects
     from kwire.broker.throttles import Throttles
     from kwire.security.authorizer import Authorizer
+    from kwire.security.login_lines import LoginLines
 
 _BROKERS = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
 """Changes after which other followers may be in sync."""
@@ -52,6 +53,15 @@ def authorizer_of(config: BrokerConfig, acls: Acls) -> "Authorizer | None":
     authorizer = Authorizer.of(wanted, acls)
     follow_level(authorizer)
     return authorizer
+
+
+def login_lines_of(config: BrokerConfig) -> "LoginLines | None":
+    """The lines of the audit log about logins; None for a broker with PLAINTEXT listeners only."""
+    if not config.secured_listeners:
+        return None
+    from kwire.security.login_lines import LoginLines
+
+    return LoginLines()
 
 
 async def tell_authorizer(authorizer: "Authorizer", changes: Sequence[Change]) -> None:

@@ -17,7 +17,7 @@ Rules:
   ``MAX_TRACEBACK_CHARACTERS`` in all, and ``MAX_TRACEBACK_LINES`` in a text log.
 - Messages with the same format text are written
   at most ``MOST_PER_SECOND`` times a second. The others are counted, and the first message after
-  that second gives their number. Clients therefore can't fill the disk. The lines of the authorizer
+  that second gives their number. Clients therefore can't fill the disk. The lines of the audit log
   have limits of their own (``kwire.security.audit_limits``), which count for each client.
 - A rebalance writes three lines while its next request is in progress, so a line has to be cheap.
   Python's logging is told not to look up the caller and the thread, which no line shows, and the
@@ -35,7 +35,7 @@ MAX_TRACEBACK_LINES = 400
 MOST_PER_SECOND = 200
 
 AUTHORIZER, LOGINS = "kwire.authorizer", "kwire.logins"
-"""The loggers of the audit log. The messages of the first aren't counted here."""
+"""The loggers of the audit log, whose messages aren't counted here."""
 
 _ESCAPES = {
     code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
@@ -154,7 +154,7 @@ class Sparing(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to write the message. The first of a second says how many were left out."""
-        if record.name == AUTHORIZER:
+        if record.name in (AUTHORIZER, LOGINS):
             return True
         second = int(record.created)
         with self._lock:

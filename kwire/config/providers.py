@@ -20,12 +20,11 @@ from functools import partial
 from pathlib import Path
 
 from kwire.config.properties import parse_properties
-from kwire.config.secret_files import UnsafeFile, read_secret
+from kwire.config.secret_files import REFERENCE, UnsafeFile, read_secret
 from kwire.config.values import ConfigError
 
 SETTING = "config.providers"
 _PACKAGE = "org.apache.kafka.common.config.provider."
-_REFERENCE = re.compile(r"\$\{([^}:]*):(?:([^}]*?):)?([^}]*?)\}")
 
 Find = Callable[[str, str], str]
 """From a path and a key to a value; LookupError or UnsafeFile."""
@@ -49,7 +48,7 @@ def resolved(
             raise ConfigError(name, reference[0], str(error)) from None
 
     return {
-        name: text if name.startswith(SETTING) else _REFERENCE.sub(partial(found, name), text)
+        name: text if name.startswith(SETTING) else REFERENCE.sub(partial(found, name), text)
         for name, text in properties.items()
     }
 

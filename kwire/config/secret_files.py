@@ -8,12 +8,23 @@ Source: none in Kafka, which reads any file.
 """
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 
 from kwire.config.settings import BROKER, Setting, settings
 
 MOST_BYTES = 16 << 20
+
+REFERENCE = re.compile(r"\$\{([^}:]*):(?:([^}]*?):)?([^}]*?)\}")
+"""A reference of ``config.providers``: the provider, a path, a key (ConfigTransformer of Kafka)."""
+
+_WITH_OPTIONS = ("sasl.jaas.config", "kwire.scram.first.users")
+_OWN_PASSWORD = re.compile(
+    r"\b(?:password|saltedpassword|user_[^\s=]+)\s*=\s*"
+    r"(?:\"\0*[^\"\0]|'\0*[^'\0]|\0*[^\s;,\]\"'\0])"
+)
+"""An option with a password in which there is more than references, which are written as zeros."""
 
 
 class UnsafeFile(ValueError):
@@ -31,14 +42,22 @@ def read_public(name: str, *, may_be_pipe: bool = False) -> bytes:
 
 
 def holds_secret(given: Mapping[str, str]) -> bool:
-    """Whether settings hold a secret, and not only a reference of ``config.providers``."""
+    """Whether settings hold a secret, and not only references of ``config.providers``."""
     known = settings(BROKER)
     for name, text in given.items():
         parts = name.split(".") if name.startswith("listener.name.") else []
         bases = (name, ".".join(parts[3:]), ".".join(parts[4:]))
-        if text and "${" not in text and any(_is_secret(known.get(base)) for base in bases):
+        if any(_is_secret(known.get(base)) for base in bases) and _has_own(name, text):
             return True
     return False
+
+
+def _has_own(name: str, text: str) -> bool:
+    """Whether a secret stands in a text itself, and not only behind its references."""
+    cut, references = REFERENCE.subn("\0", text)
+    if references and name.endswith(_WITH_OPTIONS):
+        return _OWN_PASSWORD.search(cut) is not None
+    return bool(cut.strip("\0 "))
 
 
 def _is_secret(setting: Setting | None) -> bool:

@@ -1,7 +1,7 @@
 """The end of a connection: its reason, and the log line for it.
 
 An end that the client caused is an info or debug line. An unexpected exception is a bug. A login
-that failed is a line of the logger ``kwire.logins``, which belongs to the audit log.
+that failed is a line of the audit log (``kwire.security.login_lines``).
 """
 
 import logging
@@ -16,7 +16,6 @@ from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import MalformedRequest
 
 log = logging.getLogger(__name__)
-logins = logging.getLogger("kwire.logins")
 
 _OTHER_PROTOCOLS = {
     b"GET ": "an HTTP request",
@@ -78,8 +77,10 @@ def tell(error: Exception, broker: Broker, peer: str) -> None:
     if isinstance(error, ConnectionClosed):
         if error.args:
             broker.tally.malformed += 1
-            told_by = logins if isinstance(error, LoginFailed) else log
-            told_by.info("closing the connection from %s: %s", peer, error)
+            if isinstance(error, LoginFailed) and broker.login_lines is not None:
+                broker.login_lines.note_failure(peer, str(error))
+            else:
+                log.info("closing the connection from %s: %s", peer, error)
     elif isinstance(error, OSError):
         log.debug("connection from %s ended: %s", peer, error)
     elif isinstance(error, SliceEnded):

@@ -32,7 +32,7 @@ from kwire.handlers import Route
 from kwire.handlers.context import ConnectionInfo
 from kwire.protocol.frame import MIN_REQUEST_BYTES, RequestHeader
 from kwire.security.listeners import ListenerSecurity
-from kwire.security.login_lines import CERTIFICATE, note_login
+from kwire.security.login_lines import CERTIFICATE
 from kwire.security.principal import ANONYMOUS, Principal
 from kwire.security.tls import NoPrincipal, reason_of
 
@@ -99,7 +99,8 @@ class SecuredServing(Serving):
             if login.failure is not None:
                 raise LoginFailed(f"authentication failed: {login.failure}")
             self._info = self._info._replace(principal=login.principal)
-            note_login(self._info, login.mechanism)
+            assert self._broker.login_lines is not None
+            self._broker.login_lines.note(self._info, login.mechanism)
             self._inbox.max_bytes = self._max_request_bytes
 
 
@@ -271,7 +272,8 @@ class SecuredConnection(Connection):
             raise LoginFailed(f"authentication failed: {error}") from error
         self.info = self.info._replace(principal=principal)
         if principal != ANONYMOUS:
-            note_login(self.info, CERTIFICATE)
+            assert self._broker.login_lines is not None
+            self._broker.login_lines.note(self.info, CERTIFICATE)
             self._pay_as(principal)
         how = self._broker, self._poller, self._outbox, self._work
         self._serving = Serving(self.info, *how)

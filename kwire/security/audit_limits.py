@@ -1,4 +1,5 @@
-"""Limits how many answers of one kind, denials or permissions, the audit log records.
+"""Limits how many answers of one kind the audit log records: denials, permissions, logins, or
+failed logins.
 
 Without limits, one client that is denied again and again would push all other lines out of the log,
 and many clients together would fill the disk.
@@ -41,16 +42,22 @@ class _Window:
 
 
 class AuditLimits:
-    """The limits of one kind of answers: ``kind`` is its plural, ``level`` that of its lines.
+    """The limits of one kind of answers: ``kind`` is its plural, ``level`` that of its lines, and
+    ``told_by`` the logger that says what was left out.
 
     ``now_s`` is a clock in seconds that never goes back.
     """
 
     def __init__(
-        self, kind: str, level: int = logging.INFO, now_s: Callable[[], float] = time.monotonic
+        self,
+        kind: str,
+        level: int = logging.INFO,
+        now_s: Callable[[], float] = time.monotonic,
+        told_by: logging.Logger = log,
     ) -> None:
         self._kind = kind
         self._level = level
+        self._log = told_by
         self._now_s = now_s
         self._windows: dict[tuple[str, str], _Window] = {}  # the oldest window first
         self._second = -1
@@ -88,7 +95,7 @@ class AuditLimits:
             del self._windows[who]
             if window.unsaid:
                 principal, host = who
-                log.log(
+                self._log.log(
                     self._level,
                     "Principal = %s from host = %s: %d more %s like these within %g s",
                     *(principal, host, window.unsaid, self._kind, WINDOW_S),
@@ -100,7 +107,7 @@ class AuditLimits:
     def _tell_second(self) -> None:
         unsaid, self._lines, self._unsaid = self._unsaid, 0, 0
         if unsaid:
-            log.log(
+            self._log.log(
                 self._level,
                 "%d more %s within a second, beyond %d of all principals",
                 *(unsaid, self._kind, MOST_PER_SECOND),

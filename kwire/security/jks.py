@@ -28,6 +28,10 @@ _PHRASE = b"Mighty Aphrodite"
 _PROTECTED = bytes.fromhex("060a2b060104012a02110101")
 """The identifier of JKS's encryption of private keys in DER: 1.3.6.1.4.1.42.2.17.1.1."""
 
+MOST_KEY_BYTES = 64 * 1024
+"""The largest private key: an RSA key of 16,384 bits has 10 KB. Python decrypts it byte for byte,
+and the event loop waits."""
+
 _DIGEST_BYTES = 20
 _KEY, _TRUSTED = 1, 2
 _SEQUENCE, _OCTETS = 0x30, 0x04
@@ -73,6 +77,8 @@ def read_jks(data: bytes, password: str, key_password: str = "") -> Jks:
         reader.take(8)  # the time
         if kind == _KEY:
             protected = reader.take(reader.number(4))
+            if len(protected) > MOST_KEY_BYTES:
+                raise JksError(f"a private key in it has more than {MOST_KEY_BYTES} bytes")
             found = [_certificate(reader, version) for _ in range(reader.number(4))]
             trusted += found[:1]
             if not key:

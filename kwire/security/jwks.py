@@ -10,7 +10,7 @@ Rules:
 - Keys that come over plain HTTP would be anybody's, so such a URL is refused, and so is an answer
   that leads to one. The server's certificate must be one of a CA that the system knows, or of the
   file that the environment variable SSL_CERT_FILE names.
-- A document may have at most ``MOST_BYTES``, and an endpoint must answer within ``TIMEOUT_S``.
+- A document may have at most ``MOST_BYTES``, and an endpoint may be silent for ``TIMEOUT_S``.
 
 Source: RefreshingHttpsJwks of Kafka. There, ConfigurationUtils.validateUrl lets http through.
 """
@@ -20,6 +20,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -65,7 +66,14 @@ def read_keys(url: str) -> dict[str | None, object]:
         found = PyJWKSet.from_dict(json.loads(text))
     except KeysUnreadable:
         raise
-    except (OSError, ValueError, PyJWTError, AttributeError) as error:
+    except (
+        OSError,
+        HTTPException,
+        ValueError,
+        PyJWTError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise KeysUnreadable(f"no keys can be read from it ({error})") from None
     keys: dict[str | None, object] = {key.key_id: key for key in found.keys}
     if len(found.keys) == 1:

@@ -1,16 +1,21 @@
-"""The audit log's line for a login that succeeded. Its logger is ``kwire.logins``, at INFO.
+"""The audit log's lines for logins, and for those that failed. The logger is ``kwire.logins``, at
+INFO.
 
-A client that logs in again on its connection (KIP-368) has a line each time. A login that failed is
-told with the end of its connection (``kwire.connection.ends``). Secrets are in neither.
+Rules:
 
-For logs in JSON, a line has the fields ``principal``, ``host``, ``listener`` and ``mechanism``.
+- A client that logs in again on its connection (KIP-368) has a line each time.
+- A failure is a TLS handshake or a login that was refused, or a certificate without a user name.
+  The line has the reason, and no secret. Anybody can make failures without an end, so the limits of
+  ``audit_limits`` count for each address: nobody hides them, or the logins of others, in a flood.
+- For logs in JSON, a login has the fields ``principal``, ``host``, ``listener`` and ``mechanism``,
+  a failure ``host`` and ``reason``.
 """
 
 import logging
 from typing import Protocol
 
-from kwire.security.audit_limits import shown
-from kwire.security.principal import Principal
+from kwire.security.audit_limits import AuditLimits, shown
+from kwire.security.principal import ANONYMOUS, Principal
 
 log = logging.getLogger("kwire.logins")
 
@@ -34,16 +39,36 @@ class Connected(Protocol):
         """The name of the listener that it has come to."""
 
 
-def note_login(client: Connected, mechanism: str) -> None:
-    """Log that a client has logged in by a SASL mechanism, or by ``CERTIFICATE``."""
-    fields = {
-        "principal": shown(str(client.principal)),
-        "host": client.peer_host,
-        "listener": client.listener,
-        "mechanism": mechanism,
-    }
-    log.info(
-        "Principal = %s has logged in from host = %s at listener = %s with %s",
-        *fields.values(),
-        extra={"fields": fields},
-    )
+class LoginLines:
+    """The lines about the logins at one broker."""
+
+    def __init__(self) -> None:
+        self._logins = AuditLimits("logins", told_by=log)
+        self._failures = AuditLimits("failed logins", told_by=log)
+
+    def note(self, client: Connected, mechanism: str) -> None:
+        """Log that a client has logged in by a SASL mechanism, or by ``CERTIFICATE``."""
+        fields = {
+            "principal": shown(str(client.principal)),
+            "host": client.peer_host,
+            "listener": client.listener,
+            "mechanism": mechanism,
+        }
+        if self._logins.has_line(fields["principal"], client.peer_host):
+            log.info(
+                "Principal = %s has logged in from host = %s at listener = %s with %s",
+                *fields.values(),
+                extra={"fields": fields},
+            )
+
+    def note_failure(self, peer: str, reason: str) -> None:
+        """Log that a client hasn't shown who it is. ``peer`` is its IP address, ``:``, its port."""
+        host = peer.rpartition(":")[0]
+        if self._failures.has_line(str(ANONYMOUS), host):
+            fields = {"host": host, "reason": reason}
+            log.info("closing the connection from %s: %s", peer, reason, extra={"fields": fields})
+
+    def tell(self) -> None:
+        """Tell what was left out. This is called every second."""
+        self._logins.tell()
+        self._failures.tell()

@@ -48,9 +48,10 @@ class PlainExchange:
         if not name or not password:
             raise LoginRefused("the PLAIN message has no name or no password")
         expected = self._users.get(name)
-        # Compare also for an unknown user, so that the time doesn't tell which users exist.
+        # Compare also for an unknown user, so that the time doesn't tell which users exist. The
+        # length of the second argument makes the time: it is the client's own.
         given = password.encode()
-        is_right = compare_digest(given, given if expected is None else expected)
+        is_right = compare_digest(given if expected is None else expected, given)
         if expected is None or not is_right:
             raise LoginRefused(f"wrong name or password for user {printable(name)}")
         if authorization_id not in ("", name):

@@ -12,6 +12,7 @@ Rules:
 Source: DefaultSslEngineFactory of Kafka.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from kwire.config.listener_settings import ListenerSettings
@@ -19,6 +20,9 @@ from kwire.config.secret_files import UnsafeFile, read_public, read_secret
 from kwire.config.settings import ConfigError
 from kwire.security.jks import MAGIC, JksError, read_jks
 from kwire.security.pkcs12_rounds import MOST_ROUNDS, rounds_of
+
+_MOST_KEPT, _MOST_KEPT_BYTES = 8, 64 * 1024
+"""How many PKCS12 files are kept open, and how large they are at most."""
 
 
 class _Store(NamedTuple):
@@ -111,21 +115,33 @@ def _pkcs12(settings: ListenerSettings, store: _Store, data: bytes) -> tuple[byt
     """Load a PKCS12 file; returns and raises the same as ``_java_store``."""
     setting, name = store.location, settings.text(store.location)
     try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.serialization import pkcs12
+        import cryptography  # noqa: F401
     except ImportError:
         problem = (
             "needs the package cryptography: pip install -e '.[security]' in a checkout of kwire"
         )
         raise settings.error(store.type, "PKCS12", problem) from None
     _check_rounds(settings, setting, data)
-    password = settings.text(store.password).encode() or None
+    open_store = _opened if len(data) <= _MOST_KEPT_BYTES else _opened.__wrapped__
     try:
-        found = pkcs12.load_pkcs12(data, password)
+        return open_store(data, settings.text(store.password))
     except ValueError:
         raise settings.error(
             setting, name, f"it is no PKCS12 file, or {store.password} is wrong"
         ) from None
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _opened(data: bytes, password: str) -> tuple[bytes, bytes]:
+    """The private key of a PKCS12 file with its chain, and its certificates, as PEM; ValueError.
+
+    The library checks the key, a quarter of a second for RSA with 4096 bits. One change of a
+    listener's keys asks for the old and the new ones ten times.
+    """
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+    found = pkcs12.load_pkcs12(data, password.encode() or None)
     pem = serialization.Encoding.PEM
     own = b"" if found.cert is None else found.cert.certificate.public_bytes(pem)
     others = b"".join(c.certificate.public_bytes(pem) for c in found.additional_certs)

@@ -1,17 +1,16 @@
 """The token with which an administrator logs in at the HTTP port.
 
 ``kwire.http.admin.token.file`` names a file with the token. Without it, each start makes a new
-token, and ``kwire serve`` prints it.
+token, and ``kwire serve`` prints it. A file that everybody on the machine may read is refused.
 """
 
 import secrets
-from pathlib import Path
 from typing import NamedTuple
 
 from kwire.config.broker import BrokerConfig
+from kwire.config.secret_files import UnsafeFile, read_secret
 
 LEAST = 16
-MOST_BYTES = 4096
 
 
 class TokenError(Exception):
@@ -34,10 +33,9 @@ def admin_token(config: BrokerConfig) -> AdminToken | None:
         return AdminToken(secrets.token_urlsafe(24), is_new=True)
     where = f"kwire.http.admin.token.file={name}"
     try:
-        with Path(str(name)).open("rb") as file:
-            text = file.read(MOST_BYTES).decode().strip()
-    except OSError as error:
-        raise TokenError(f"{where}: cannot read it: {error.strerror or error}") from error
+        text = read_secret(str(name)).decode().strip()
+    except UnsafeFile as error:
+        raise TokenError(f"{where}: {error}") from error
     except UnicodeDecodeError as error:
         raise TokenError(f"{where}: it is not UTF-8") from error
     if len(text) < LEAST:

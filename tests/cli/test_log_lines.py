@@ -279,11 +279,12 @@ def test_the_audit_log_has_a_file_of_its_own(tmp_path: Path) -> None:
     assert [one["is_allowed"] for one in told if one["resource_name"] == "orders"] == [False]
 
 
-def test_the_limits_of_the_audit_log_are_its_own() -> None:
+@pytest.mark.parametrize("logger", [AUTHORIZER, LOGINS])
+def test_the_limits_of_the_audit_log_are_its_own(logger: str) -> None:
     """The filter for all lines doesn't count them: it couldn't tell one client from another."""
     sparing = Sparing()
     made = record(1_700_000_000.5, "Principal = %s")
-    made.name = AUTHORIZER
+    made.name = logger
     assert all(sparing.filter(made) for _ in range(2 * MOST_PER_SECOND))
 
 

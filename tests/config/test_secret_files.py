@@ -13,6 +13,12 @@ SECRETS = (
     "delegation.token.secret.key=hush",
     "listener.name.sasl.plain.sasl.jaas.config=x.P required user_a=hush;",
     "listener.name.ssl.ssl.keystore.password=hush",
+    "ssl.keystore.password=hu${sh",
+    "ssl.keystore.password=${env:X}hush",
+    'listener.name.sasl.plain.sasl.jaas.config=x.P required user_a="${env:X}" user_b="hush";',
+    "listener.name.sasl.plain.sasl.jaas.config=x.P required user_a=${env:X} password=hush;",
+    'sasl.jaas.config=x.P required password="${env:X}hush";',
+    "kwire.scram.first.users=SCRAM-SHA-512=[name=${env:X},password=hush]",
 )
 WRONG = "num.partitions=oops"
 
@@ -34,7 +40,16 @@ def test_a_broker_does_not_start_with_secrets_that_everybody_may_read(
 
 
 @pytest.mark.parametrize(
-    "line", [SECRETS[0].replace("hush", "${env:X}"), "ssl.truststore.certificates=x", "log.dirs=x"]
+    "line",
+    [
+        SECRETS[0].replace("hush", "${env:X}"),
+        SECRETS[1].replace("hush", "${file:/run/secrets:a}"),
+        'sasl.jaas.config=x.P required username="a" password="${env:X}" user_a="${env:X}";',
+        "sasl.jaas.config=x.P required user_a=${env:X} user_b=${env:Y}${env:Z} username=c;",
+        "kwire.scram.first.users=SCRAM-SHA-512=[name=a,password=${env:X}]",
+        "ssl.truststore.certificates=x",
+        "log.dirs=x",
+    ],
 )
 def test_references_and_certificates_are_no_secrets(tmp_path, capsys, line):
     config = tmp_path / "server.properties"

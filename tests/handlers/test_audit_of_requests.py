@@ -113,3 +113,17 @@ async def test_permissions_that_are_left_out_are_counted(tmp_path, caplog):
     """A busy client has so many lines; then one line says how many there would have been more."""
     lines, _ = await served(tmp_path, caplog, logging.DEBUG, repeats=60)
     assert len([one for one in lines if "is Allowed" in one.getMessage()]) == 100
+
+
+async def test_a_login_that_failed_is_told_with_its_host(tmp_path, caplog):
+    """In the audit log, with fields for JSON, and without the password."""
+    caplog.set_level(logging.INFO, "kwire.logins")
+    async with running_server(tmp_path, SETTINGS) as running:
+        client = await running.connect()
+        await client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+        login = SaslAuthenticateRequest(auth_bytes=b"\0alice\0hush")
+        await client.request(login, 2, SaslAuthenticateResponse)
+        assert await client.is_closed()
+    [failure] = [one for one in caplog.records if one.name == "kwire.logins"]
+    reason = "authentication failed: wrong name or password for user 'alice'"
+    assert failure.fields == {"host": "127.0.0.1", "reason": reason}

@@ -34,3 +34,13 @@ def test_files_that_are_not_there_stop_the_start(tmp_path):
     """One line names the setting."""
     with pytest.raises(StoreUnusable, match=r"tls\.key\.file=/no/such: this file does not exist"):
         EtcdTls(Access(None, None, None, None, "/no/such"))
+
+
+@pytest.mark.parametrize("has_file_of_its_own", [True, False])
+def test_a_key_that_everybody_may_read_is_refused(tmp_path, has_file_of_its_own):
+    """As that of a listener, whether it has a file of its own or stands before its certificate."""
+    own = Authority().sign("broker").write_pem(tmp_path / "own.pem")
+    own.chmod(0o644)
+    key_file = str(own) if has_file_of_its_own else None
+    with pytest.raises(StoreUnusable, match=f"everybody on this machine may read or write {own}"):
+        EtcdTls(Access(None, None, None, str(own), key_file))

@@ -78,6 +78,10 @@ def test_a_listener_with_them(tmp_path):
             MAGIC + b"\0\0\0\2\0\0\0\1\0\0\0\1\0\0" + bytes(8) + b"\0\0\0\4\x30\x02\x30\0\0\0\0\0",
             "a way that JKS doesn't know",
         ),
+        (
+            MAGIC + b"\0\0\0\2\0\0\0\1\0\0\0\1\0\0" + bytes(8) + b"\0\1\0\1" + bytes(1 << 16 | 1),
+            "more than 65536 bytes",
+        ),
     ],
 )
 def test_what_is_malformed_is_an_error(content, problem):

@@ -187,10 +187,13 @@ def test_keys_that_cannot_be_read(url):
 
 
 class _Issuer(BaseHTTPRequestHandler):
-    """Answers with its server's ``text``, or leads to its ``elsewhere``."""
+    """Answers with its server's ``text``, or leads to its ``elsewhere``; otherwise not in HTTP."""
 
     def do_GET(self):
         server = self.server
+        if not server.text and not server.elsewhere:
+            self.wfile.write(b"nonsense\r\n")
+            return
         self.send_response(302 if server.elsewhere else 200)
         if server.elsewhere:
             self.send_header("Location", server.elsewhere)
@@ -238,6 +241,11 @@ def test_keys_by_https(keys, tmp_path, monkeypatch):
         assert read_keys(url).keys() == {"r1", "e1"}
         with _issuer(elsewhere=url, certificate=good) as first:
             assert read_keys(first).keys() == {"r1", "e1"}
+    with (
+        _issuer(certificate=good) as url,
+        pytest.raises(KeysUnreadable, match="nonsense"),
+    ):
+        read_keys(url)
     with (
         _issuer(keys.read_bytes(), certificate=foreign) as url,
         pytest.raises(KeysUnreadable, match="CERTIFICATE_VERIFY_FAILED"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kwire.security import plain
 from kwire.security.jaas import parse_jaas
 from kwire.security.plain import PlainExchange, users_of
 from kwire.security.principal import Principal
@@ -48,6 +49,21 @@ def test_anything_else_is_refused_with_one_text(message):
     assert caught.value.told == "Authentication failed: Invalid username or password"
     assert "sécret" not in str(caught.value)
     assert "wrong'" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["alice", "eve"])
+def test_the_time_does_not_tell_which_users_exist(monkeypatch, name):
+    """What is compared is as long as what the client has sent, whether there is such a user."""
+    lengths = []
+
+    def compare(own, given):
+        lengths.append(len(given))
+        return own == given
+
+    monkeypatch.setattr(plain, "compare_digest", compare)
+    with pytest.raises(LoginRefused):
+        PlainExchange(USERS).step(f"\0{name}\0{'x' * 10_000}".encode(), 0)
+    assert lengths == [10_000]
 
 
 def test_a_long_message_is_refused_unread():

@@ -31,6 +31,7 @@ async def administered(
 ) -> AsyncIterator[tuple[RunningServer, httpx.AsyncClient, str]]:
     """A broker with a logged-in administrator: the server, the browser, and its CSRF value."""
     token_file = tmp_path / "token"
+    token_file.touch(mode=0o600)
     token_file.write_text(f"{TOKEN}\n", encoding="utf-8")
     settings = {
         "kwire.http.admin.enable": "true",
@@ -213,15 +214,21 @@ def test_changes_need_the_http_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"),
-    [(None, "cannot read it"), (b"short", "at least 16 characters"), (b"\xff" * 20, "not UTF-8")],
+    ("content", "mode", "problem"),
+    [
+        (None, 0, "cannot read"),
+        (b"short", 0o600, "at least 16 characters"),
+        (b"\xff" * 20, 0o600, "not UTF-8"),
+        (b"x" * 20, 0o644, "everybody on this machine may read"),
+    ],
 )
 async def test_a_token_that_can_not_be_used_stops_the_start(
-    tmp_path: Path, content: bytes | None, problem: str
+    tmp_path: Path, content: bytes | None, mode: int, problem: str
 ) -> None:
     """One line names the setting and the problem."""
     token_file = tmp_path / "token"
     if content is not None:
+        token_file.touch(mode=mode)
         token_file.write_bytes(content)
     settings = HTTP | {
         "kwire.http.admin.enable": "true",

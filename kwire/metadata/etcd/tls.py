@@ -1,7 +1,8 @@
 """TLS towards etcd: made of the files in the settings, and again when they have changed.
 
 Rule: a connection that is opened takes what the files have then. If they can't be used any more,
-the log says so and the old certificate stays.
+the log says so and the old certificate stays. A key that everybody on the machine may read is one
+that can't be used.
 """
 
 import logging
@@ -10,6 +11,7 @@ import ssl
 from pathlib import Path
 
 from kwire.config.metadata_store import SETTING
+from kwire.config.secret_files import UnsafeFile, read_secret
 from kwire.metadata.etcd.gateway import Access
 from kwire.metadata.store import StoreUnusable
 
@@ -64,9 +66,11 @@ def _context(access: Access) -> ssl.SSLContext:
         if not Path(file).is_file():
             raise StoreUnusable(f"{setting}={file}: this file does not exist")
     try:
+        if access.certificate_file is not None:
+            read_secret(access.key_file or access.certificate_file)
         context = ssl.create_default_context(cafile=access.ca_file)
         if access.certificate_file is not None:
             context.load_cert_chain(access.certificate_file, access.key_file)
-    except (ssl.SSLError, OSError) as error:
+    except (ssl.SSLError, OSError, UnsafeFile) as error:
         raise StoreUnusable(f"{SETTING}.tls: the files can't be used: {error}") from error
     return context
