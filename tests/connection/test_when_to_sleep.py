@@ -3,6 +3,8 @@
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -76,15 +78,20 @@ def test_it_is_known_which_descriptor_is_that_of_trio(monkeypatch):
     assert trio.run(main, []) is None
 
 
+def _watched(process: Path) -> Iterator[tuple[str, set[int]]]:
+    """The epoll instances of a process, with the descriptors that they watch."""
+    for info in (process / "fdinfo").iterdir():
+        with suppress(FileNotFoundError):  # closed since it was listed
+            if os.readlink(process / "fd" / info.name) == "anon_inode:[eventpoll]":
+                text = info.read_text()
+                yield info.name, {int(fd) for fd in re.findall(r"^tfd: *(\d+)", text, re.MULTILINE)}
+
+
 def test_serve_sleeps_so(tmp_path):
     """Its poller watches trio's epoll instance, not the other way round."""
     with BrokerProcess(tmp_path) as broker:
         process = Path("/proc", str(broker.pid))
-        watched = {
-            fd: {int(tfd) for tfd in re.findall(r"^tfd: *(\d+)", info.read_text(), re.MULTILINE)}
-            for info in (process / "fdinfo").iterdir()
-            if os.readlink(process / "fd" / (fd := info.name)) == "anon_inode:[eventpoll]"
-        }
+        watched = dict(_watched(process))
     trios, pollers = sorted(map(int, watched))
     assert trios in watched[str(pollers)]
     assert pollers not in watched[str(trios)]
