@@ -113,8 +113,14 @@ def test_begin_with_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             _has_no_dump(broker.pid)
             for words in commands("bob", **at):
                 run(words)
-            bob = client_of(f"localhost:{port}", directory / "ca.pem", "bob", "SCRAM-SHA-512")
+            carols = _placed(block("carol"), at)
+            subprocess.run([sys.executable, "-c", carols], check=True, timeout=60)
+            bob, carol = (
+                client_of(f"localhost:{port}", directory / "ca.pem", name, "SCRAM-SHA-512")
+                for name in ("bob", "carol")
+            )
             _send(bob, "orders")
+            _send(carol, "orders")
             with pytest.raises(KafkaError, match="AuthorizationFailed"):
                 _read(bob, "orders", "any")
             before = (directory / "server.pem").read_bytes()

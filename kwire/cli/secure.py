@@ -19,7 +19,8 @@ NO_CRYPTOGRAPHY = (
     "kwire"
 )
 _MOST_BROKERS, _MOST_WORKERS = 100, 64
-_MOST_PORT = 50_000
+_MOST_PORT, _LAST_PORT = 50_000, 65_535
+"""Several brokers need further ports above that of clients."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -160,8 +161,11 @@ def _problem(options: argparse.Namespace) -> str | None:
 
 
 def _too_many(options: argparse.Namespace) -> str | None:
-    if options.brokers > _MOST_BROKERS or options.port > _MOST_PORT:
-        return f"there may be {_MOST_BROKERS} brokers, and --port may be {_MOST_PORT}, at most"
+    if options.brokers > _MOST_BROKERS:
+        return f"--brokers {options.brokers}: there may be {_MOST_BROKERS} at most"
+    most = _MOST_PORT if options.brokers > 1 or options.workers > 1 else _LAST_PORT
+    if options.port > most:
+        return f"--port {options.port}: it may be {most} at most"
     if options.workers > _MOST_WORKERS:
         return f"there may be {_MOST_WORKERS} workers at most"
     if options.brokers > 1 and options.workers > 1:

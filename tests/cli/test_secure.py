@@ -210,7 +210,9 @@ def test_doctor_tells_of_a_certificate_that_ends_soon(made: Path) -> None:
         (["--user", "a b"], "--user a b: write letters"),
         (["--host", "a/b"], "--host a/b: write a host's name"),
         (["--host", "kafka:9092"], "--host kafka:9092: write a host's name"),
-        (["--port", "60000"], "--port may be 50000, at most"),
+        (["--port", "65536"], "--port 65536: it may be 65535 at most"),
+        (["--port", "60000", "--brokers", "3"], "--port 60000: it may be 50000 at most"),
+        (["--brokers", "101"], "--brokers 101: there may be 100 at most"),
     ],
 )
 def test_what_cannot_be_used_is_named(arguments: list[str], said: str, tmp_path: Path, capsys):
