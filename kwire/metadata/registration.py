@@ -56,11 +56,15 @@ def register(
 
 
 def unfence(image: MetadataImage, node_id: int, incarnation: str) -> list[Change]:
-    """The changes that let a broker lead, where nobody does; none if it may already."""
+    """The changes that let a broker lead, where nobody does; none if it may already.
+
+    A broker that is shutting down leads nothing, also if it was fenced in the middle of that.
+    """
     broker = registered_as(image, node_id, incarnation)
     if not broker.is_fenced:
         return []
-    return [BrokerChanged(node_id, False, broker.is_shutting_down), *with_broker(image, node_id)]
+    led = [] if broker.is_shutting_down else with_broker(image, node_id)
+    return [BrokerChanged(node_id, False, broker.is_shutting_down), *led]
 
 
 def shut_down(image: MetadataImage, node_id: int, incarnation: str) -> list[Change]:

@@ -201,6 +201,18 @@ def test_the_controller_is_in_the_image(cluster):
     assert (cluster.image.controller_id, cluster.image.controller_epoch) == (1, 2)
 
 
+def test_a_broker_that_shuts_down_leads_nothing_when_it_is_unfenced(cluster):
+    """It lost its session in the middle of its shutdown, and nobody else may lead."""
+    cluster.start(1, 2, 3)
+    cluster.add_topic((2, 1, 3))
+    cluster.do(fence, frozenset({1, 3}))
+    cluster.do(shut_down, 2, "a")
+    cluster.do(fence, frozenset({2}))
+    cluster.do(unfence, 2, "a")
+    [partition] = cluster.image.topics_by_name["t"].partitions
+    assert (partition.leader, partition.isr) == (-1, ())
+
+
 _NODES = st.integers(1, 4)
 _EVENTS = st.one_of(
     st.tuples(st.sampled_from([register, unfence, shut_down, unregister]), _NODES),
