@@ -4,7 +4,7 @@ Rules:
 
 - The garbage collector is off while the server starts, because most objects of the start are kept.
   One second after the start it runs once and then ignores these objects. From then on it
-  looks at few objects at a time.
+  looks at few objects at a time (``kwire.cli.collector``).
 - A thread gives the interpreter back to the event loop after a tenth of a millisecond.
 - Modules that a broker usually doesn't need are deferred (``kwire.cli.deferred``).
 - A signal ends the start (``start``), and a ready line that nobody can read goes to the log.
@@ -39,11 +39,6 @@ log = logging.getLogger(__name__)
 
 SETTLE_S = 1.0
 """How long after the start the collector runs: the first requests must not wait for it."""
-
-GC_THRESHOLDS = (1_000, 1, 10_000)
-"""Many small collections instead of few large ones, because all clients wait for a collection: one
-of 3,000 objects takes 0.3 ms, one of 50,000 objects 5 to 9 ms. The second number is small because a
-collection of the middle generation looks at all objects since the last one of its kind."""
 
 SWITCH_INTERVAL_S = 0.0001
 """How long a thread may run Python code while the event loop is ready. Python's default of 5 ms
@@ -177,14 +172,19 @@ def leave(exit_code: int) -> NoReturn:
 
 
 async def settle() -> None:
-    """When the server is ready: exclude the objects of the start from garbage collection."""
+    """When the server is ready: exclude the objects of the start from garbage collection.
+
+    Then run the collector when it is due, until the task is canceled.
+    """
     import trio
+
+    from kwire.cli import collector
 
     await trio.sleep(SETTLE_S)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    gc.enable()
+    collector.collect_young_only()
+    await collector.collect_rarely()
 
 
 def _raise_descriptor_limit() -> None:
