@@ -12,7 +12,7 @@ Rules:
 - ``collect_rarely`` starts one if circles may hold memory: if the process has more objects than
   ``GROWTH`` and ``ROOM`` allow, in each of ``LOOKS`` looks one after the other. A large request
   has its objects for a shorter time than that.
-- It also starts one if the last one is ``LONGEST_S`` ago, unless hardly anything has happened since.
+- It also starts one if the last one is ``LONGEST_S`` ago, unless little has happened since.
 """
 
 import gc
@@ -33,8 +33,8 @@ LOOK_EVERY_S = 5.0
 LOOKS = 3
 GROWTH = 0.25
 ROOM = 500_000
-"""The process may have ``GROWTH`` times as many objects more than after the last full collection, and
-these. An object has some 80 bytes, so this many have about 40 MB."""
+"""The process may have ``GROWTH`` times as many objects more than after the last full collection,
+and these. An object has some 80 bytes, so this many have about 40 MB."""
 
 LONGEST_S = 600.0
 FEW = 1_000
