@@ -223,6 +223,7 @@ class Broker:
         self.background = background
         background.start_soon(self._commits.follow, self._images.take)
         background.start_soon(self._commits.make)
+        background.start_soon(self._served.work, self._images.follow_leaders)
         background.start_soon(self.flusher.run)
         self._images.follow_leaders()
         if "isr_updates" in vars(self):

@@ -3,7 +3,9 @@
 Rules:
 
 - The image changes only when this broker follows the store. ``commit`` returns after the broker has
-  followed its change, so the broker's answer is true when it leaves.
+  followed its change, and made and deleted its logs. So the broker's answer is true when it leaves.
+- Further commits are made while the logs of a large one are made. But while very many logs are left
+  to make, a decision about many partitions is held.
 - One task (``make``) decides and commits, in the order that ``proposals`` gives. While a commit is
   on its way, further decisions wait. Then the next commit takes as many of them as it may: each is
   decided on the image that the ones before it make. So a broker has one commit in flight, however
@@ -23,14 +25,31 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from inspect import isawaitable
 from random import Random
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import trio
 
-from kwire.broker.proposals import MOST_BYTES, NOBODY, Asker, Batch, Decide, Proposal, Queue
+from kwire.broker.proposals import (
+    FEW_LOGS,
+    MOST_BYTES,
+    MOST_LOGS_LEFT,
+    NOBODY,
+    Asker,
+    Batch,
+    Decide,
+    Proposal,
+    Queue,
+)
 from kwire.budget.threads import Kind
 from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.changes import Change, ConfigChanged, apply, size_of
+from kwire.metadata.changes import (
+    Change,
+    ConfigChanged,
+    PartitionsAdded,
+    TopicCreated,
+    apply,
+    size_of,
+)
 from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.metadata.store import (
     Commit,
@@ -41,8 +60,20 @@ from kwire.metadata.store import (
     RevisionGone,
 )
 
-Publish: TypeAlias = Callable[[MetadataImage, Sequence[Change]], Awaitable[None]]
-"""Applies the changes that led to an image to this broker."""
+
+class Logs(Protocol):
+    """The logs of a large commit that are being made and deleted."""
+
+    done: trio.Event
+
+    @property
+    def left(self) -> int:
+        """How many are left."""
+
+
+Publish: TypeAlias = Callable[[MetadataImage, Sequence[Change]], Awaitable[Logs | None]]
+"""Applies the changes that led to an image to this broker. Returns the logs that are still to be
+made and deleted; None if there are none."""
 
 TOPICS_PER_TURN = 25
 """After decisions about this many topics, other tasks have their turn."""
@@ -68,6 +99,15 @@ async def changes_broker(changes: Sequence[Change]) -> bool:
     return False
 
 
+def new_partitions(changes: Sequence[Change]) -> int:
+    """How many partitions these changes create."""
+    return sum(
+        len((change.topic if isinstance(change, TopicCreated) else change).partitions)
+        for change in changes
+        if isinstance(change, TopicCreated | PartitionsAdded)
+    )
+
+
 class Commits:
     """The changes of metadata that this broker makes and follows.
 
@@ -91,6 +131,9 @@ class Commits:
         self._conflicts = 0
         self._followed = trio.Condition()
         self._followed_revision = image.revision
+        self._unfinished: dict[int, Logs] = {}  # by the revisions of their commits
+        self._finishing: trio.Nursery
+        self._forgetting: trio.Nursery
         self.guard: Guard | None = None
         """The session of this broker in a cluster; its commits fail when the session is over."""
 
@@ -144,19 +187,23 @@ class Commits:
 
     async def make(self) -> None:
         """Decide and commit what is asked for, for ever."""
-        while True:
-            while self._waiting:
-                first = self._waiting.first()
-                batch = Batch(self.image, first.guard or self.guard)
-                await self._decide_some(batch)
-                if batch.proposals:
-                    self._batch = batch
-                    with batch.scope:
-                        await self._write(batch)
-                    self._batch = None
-                del first, batch  # they hold large requests, which are freed in a thread
-            self._asked = trio.Event()
-            await self._asked.wait()
+        async with trio.open_nursery() as self._finishing:
+            while True:
+                while self._waiting:
+                    await self._make_one()
+                self._asked = trio.Event()
+                await self._asked.wait()
+
+    async def _make_one(self) -> None:
+        """Make one commit; what it holds of large requests is freed when this returns."""
+        first = self._waiting.first()
+        batch = Batch(self.image, first.guard or self.guard)
+        await self._decide_some(batch)
+        if batch.proposals:
+            self._batch = batch
+            with batch.scope:
+                await self._write(batch)
+            self._batch = None
 
     async def _decide_some(self, batch: Batch) -> None:
         """Decide what fits into one commit."""
@@ -177,11 +224,22 @@ class Commits:
             if batch.proposals and batch.size_bytes + size_bytes > MOST_BYTES:
                 self._waiting.put_back(proposal)
                 return
+            if self._has_to_wait(proposal, changes):
+                self._waiting.hold(proposal)
+                continue
             batch.proposals.append(proposal)
             batch.changes += changes
             batch.size_bytes += size_bytes
             if changes and self._waiting and not batch.is_full:
                 batch.image = apply(batch.image, changes, batch.base.revision)
+
+    def _has_to_wait(self, proposal: Proposal, changes: Sequence[Change]) -> bool:
+        """Whether a decision makes many logs, while many of earlier commits are left to make."""
+        left = sum(logs.left for logs in self._unfinished.values())
+        if not left or proposal.asker is NOBODY:
+            return False
+        new = new_partitions(changes)
+        return new > FEW_LOGS and left + new > MOST_LOGS_LEFT
 
     async def _decided(self, proposal: Proposal, image: MetadataImage) -> Sequence[Change]:
         """The changes of one decision; none if it fails, then its ``error`` says why."""
@@ -221,7 +279,16 @@ class Commits:
             for proposal in batch.proposals:
                 proposal.written.set()
             await self._wait_followed(revision)
-            batch.finish()
+            logs = self._unfinished.get(revision)
+            if logs is None:
+                batch.finish()
+            else:
+                self._finishing.start_soon(self._finish_later, batch, logs)
+
+    async def _finish_later(self, batch: Batch, logs: Logs) -> None:
+        """Wake those who asked for a commit when its logs are made and deleted."""
+        await logs.done.wait()
+        batch.finish()
 
     def _put_back(self, batch: Batch) -> None:
         """Give the decisions of a commit that failed their places in the queue again."""
@@ -251,14 +318,18 @@ class Commits:
 
     async def follow(self, publish: Publish) -> None:
         """Apply every commit of the store to the image and publish it, for ever."""
-        while True:
-            try:
-                async with aclosing(self._store.watch(self.image.revision)) as commits:
-                    async for commit in commits:
-                        await self._apply(publish, commit)
-                return
-            except RevisionGone:
-                await self._catch_up(publish)
+        async with trio.open_nursery() as self._forgetting:
+            while True:
+                try:
+                    await self._follow_from_here(publish)
+                    return
+                except RevisionGone:
+                    await self._catch_up(publish)
+
+    async def _follow_from_here(self, publish: Publish) -> None:
+        async with aclosing(self._store.watch(self.image.revision)) as commits:
+            async for commit in commits:
+                await self._apply(publish, commit)
 
     async def _apply(self, publish: Publish, commit: Commit) -> None:
         before, changes, revision = self.image, commit.changes, commit.revision
@@ -273,16 +344,34 @@ class Commits:
         from kwire.metadata.difference import difference
 
         image = await self._store.read()
-        await self._take(publish, image, difference(self.image, image))
+        await self._take(publish, image, difference(self.image, image), is_whole=True)
 
     async def _take(
-        self, publish: Publish, image: MetadataImage, changes: Sequence[Change]
+        self,
+        publish: Publish,
+        image: MetadataImage,
+        changes: Sequence[Change],
+        *,
+        is_whole: bool = False,
     ) -> None:
+        """Publish an image; one that is taken as a whole may be that of several commits."""
         self.image = image
-        await publish(image, changes)
+        logs = await publish(image, changes)
+        if logs is not None and is_whole:
+            await logs.done.wait()
+        elif logs is not None:
+            self._unfinished[image.revision] = logs
+            self._forgetting.start_soon(self._forget, image.revision, logs)
         self._followed_revision = image.revision
         async with self._followed:
             self._followed.notify_all()
+
+    async def _forget(self, revision: int, logs: Logs) -> None:
+        """Forget the logs of a commit when they are made and deleted; then others have room."""
+        await logs.done.wait()
+        del self._unfinished[revision]
+        self._waiting.release()
+        self._asked.set()
 
     async def _wait_followed(self, revision: int) -> None:
         async with self._followed:

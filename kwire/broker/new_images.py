@@ -10,6 +10,7 @@ Rules:
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -17,7 +18,7 @@ import trio
 from kwire.broker.commits import changes_broker
 from kwire.broker.coordinators import Coordinators
 from kwire.broker.effective_settings import broker_settings, throttles_of
-from kwire.broker.served_partitions import ServedPartitions
+from kwire.broker.served_partitions import LogJob, ServedPartitions
 from kwire.broker.tally import Tally
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
@@ -126,8 +127,11 @@ class NewImages:
         self._coordinators = coordinators
         self._has_set_aside = False
 
-    async def take(self, image: MetadataImage, changes: Sequence[Change]) -> None:
-        """Have an image in force, which these changes have made of the one before."""
+    async def take(self, image: MetadataImage, changes: Sequence[Change]) -> LogJob | None:
+        """Have an image in force, which these changes have made of the one before.
+
+        Returns the job that makes and deletes the logs of a large commit; None if all is done.
+        """
         broker = self._broker
         if image.client_quotas is not broker.image.client_quotas:
             broker.quotas = quotas_of(broker, broker.quotas, image.client_quotas)
@@ -143,13 +147,16 @@ class NewImages:
             broker.suspects.follow(image)
         await self._served.take_roles(image, changes)
         self.follow_leaders()
-        await self._served.publish(image, changes)
+        job = await self._served.publish(image, changes)
         self.follow_leaders()
         if any(isinstance(change, _BROKERS) for change in changes) and "isr_updates" in vars(
             broker
         ):
             broker.isr_updates.brokers_changed()
         self._coordinators.follow(changes)
+        if job is not None:
+            job.at_end = partial(self._coordinators.follow, changes)
+        return job
 
     def follow_leaders(self) -> None:
         """Fetch what is followed from its present leaders."""

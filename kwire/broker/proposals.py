@@ -46,6 +46,12 @@ ALIKE = 4
 """Decisions share a commit if their connections have changed equally much, but for so much. The
 others of a commit have their logs made, too, before the first one of them is answered."""
 
+MOST_LOGS_LEFT = 10_000
+"""While commits of before have to make and delete so many logs, no commit makes many more."""
+
+FEW_LOGS = 8
+"""A commit of so many new partitions never waits for the logs of others."""
+
 
 class Asker(Protocol):
     """The connection that asks for a change; ``changes`` counts what it has changed so far."""
@@ -150,6 +156,7 @@ class Queue:
 
     def __init__(self) -> None:
         self._waiting: list[Proposal] = []  # by their places
+        self._held: list[Proposal] = []
         self._numbers = count()
         self._turns = 0
         self._floor = 0  # the rank of the connection that had changed most when it was served
@@ -180,7 +187,18 @@ class Queue:
         self._turns += 1
         self._floor = max(self._floor, proposal.rank)
 
+    def hold(self, proposal: Proposal) -> None:
+        """A decision that would make many logs waits outside of the queue, until ``release``."""
+        self._held.append(proposal)
+
+    def release(self) -> None:
+        """The decisions that were held have their places again."""
+        held, self._held = self._held, []
+        for proposal in held:
+            self.put_back(proposal)
+
     def give_up(self, proposal: Proposal) -> None:
         """Nobody waits for a decision any more."""
-        if proposal in self._waiting:
-            self._waiting.remove(proposal)
+        for some in (self._waiting, self._held):
+            if proposal in some:
+                some.remove(proposal)

@@ -1,0 +1,196 @@
+"""The roles of a broker's replicas: led, followed or given away, as each new image says.
+
+Rules:
+
+- The broker compares the image with its replicas; a change only says which replicas to compare. So
+  changes that are missed, merged or seen twice do no harm.
+- Roles change in memory, before anything waits for a disk. A new role is a new object; requests
+  that wait for the old object look for the new one. Exceptions are a sole replica's new epoch, and
+  a row that leaves a leader its epoch.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import trio
+
+from kwire.broker.flusher import Flusher
+from kwire.broker.hosted_partitions import Hosted, HostedPartitions
+from kwire.broker.partition import Partition
+from kwire.broker.roles import Role, Touched, role_of, touched_by
+from kwire.log.checkpoints import TopicPartition
+from kwire.log.log_config import LogConfig
+from kwire.log.partition_log import PartitionLog
+from kwire.metadata.changes import Change
+from kwire.metadata.image import MetadataImage, PartitionImage, TopicImage
+
+if TYPE_CHECKING:
+    from kwire.broker.follower_partition import FollowerPartition
+    from kwire.broker.leader_partition import InSyncUpdates
+
+log = logging.getLogger(__name__)
+
+_UNCLEAN = (
+    "%s is led by a replica that may lack records (unclean election): records from offset %d on, "
+    "which were acknowledged before, are lost"
+)
+
+PARTITIONS_PER_TURN = 200
+"""How many partitions get new settings or roles before other tasks have their turn."""
+
+LogConfigs: TypeAlias = Callable[[str], LogConfig]
+"""Gives the effective settings of a topic's logs by its name; a thread may call it."""
+
+
+class ReplicaRoles(HostedPartitions):
+    """The roles of one broker's replicas; ``in_sync_updates`` is for those with followers."""
+
+    def __init__(self, node_id: int, flusher: Flusher, log_config: LogConfigs) -> None:
+        super().__init__(node_id)
+        self.in_sync_updates: Callable[[], InSyncUpdates | None] = lambda: None
+        self._flusher = flusher
+        self._log_config = log_config
+        self._moved: dict[FollowerPartition, None] = {}
+        self._given_away: dict[TopicPartition, Hosted] = {}
+
+    def moved_followers(self) -> "list[FollowerPartition]":
+        """The followed partitions that began, ended or changed leader or epoch since the last call.
+
+        Those with ``is_deleted`` are followed no more.
+        """
+        moved, self._moved = list(self._moved), {}
+        return moved
+
+    async def take_roles(self, image: MetadataImage, changes: Sequence[Change]) -> None:
+        """Have replicas whose logs are open be what the image says; no disk is waited for.
+
+        Settings come first: the controller compares a smaller ISR with the newest
+        min.insync.replicas when it decides which replicas are eligible to lead.
+        """
+        self._see(image)
+        touched = touched_by(changes)
+        await self._configure(image, touched)
+        done = 0
+        for topic_id, indexes in touched.partitions.items():
+            topic = image.topics_by_id.get(topic_id)
+            if topic is None:
+                continue
+            for index in range(len(topic.partitions)) if indexes is None else indexes:
+                replica = await self._at_rest(topic.name, index)
+                if replica is None or replica.topic_id != topic_id:
+                    continue
+                self._settle(topic, index, replica)
+                done += 1
+                if done % PARTITIONS_PER_TURN == 0:
+                    await trio.lowlevel.checkpoint()
+
+    async def _at_rest(self, topic: str, index: int) -> Hosted | None:
+        """A replica, once no thread cuts its log."""
+        while True:
+            replica = self.replica(topic, index)
+            if replica is None or isinstance(replica, Partition) or replica.cutting is None:
+                return replica
+            await replica.cutting.wait()
+
+    def _settle(self, topic: TopicImage, index: int, replica: Hosted) -> None:
+        """Have a replica be what its row says; if it has no role, its log is deleted later."""
+        row = topic.partitions[index]
+        role = role_of(row, self._node_id)
+        if role is Role.NONE:
+            self._end((topic.name, index))
+            self._given_away[topic.name, index] = replica
+            return
+        if self._stays(replica, role, row):
+            return
+        self._host(self._as(role, topic, index, replica.log, replica.high_watermark))
+
+    def _stays(self, replica: Hosted, role: Role, row: PartitionImage) -> bool:
+        """Whether the object of a replica is right; it takes what is new in its row."""
+        if not isinstance(replica, Partition):
+            if role is not Role.FOLLOWER:
+                return False
+            if (replica.leader, replica.leader_epoch) != (row.leader, row.leader_epoch):
+                replica.leader, replica.leader_epoch = row.leader, row.leader_epoch
+                self._moved[replica] = None
+            return True
+        if role is Role.SOLE:
+            if type(replica) is not Partition:
+                return False
+            if row.leader == self._node_id and replica.leader_epoch != row.leader_epoch:
+                replica.log.leader_epochs.assign(row.leader_epoch, replica.log.log_end_offset)
+                replica.leader_epoch = row.leader_epoch
+            return True
+        if role is Role.FOLLOWER or replica.leader_epoch != row.leader_epoch:
+            return False
+        from kwire.broker.leader_partition import LeaderPartition
+
+        if not isinstance(replica, LeaderPartition):
+            return False
+        replica.update(row)
+        return True
+
+    def _as(
+        self, role: Role, topic: TopicImage, index: int, opened: PartitionLog, watermark: int
+    ) -> Hosted:
+        """The object of a role; a leader's epoch begins at the log's end."""
+        row, place = topic.partitions[index], (topic.name, index, topic.topic_id, opened)
+        if role is Role.FOLLOWER:
+            from kwire.broker.follower_partition import FollowerPartition
+
+            return FollowerPartition(*place, row.leader, row.leader_epoch, watermark)
+        opened.leader_epochs.assign(row.leader_epoch, opened.log_end_offset)
+        opened.gap_at = -1  # nobody has more
+        led: Partition
+        if role is Role.LEADER:
+            from kwire.broker.leader_partition import LeaderPartition
+
+            if row.is_recovering:
+                log.warning(_UNCLEAN, opened.name, opened.log_end_offset)
+            led = LeaderPartition(
+                *place,
+                row.leader_epoch,
+                self._flusher,
+                self._node_id,
+                row,
+                updates=self.in_sync_updates(),
+                high_watermark=watermark,
+            )
+        else:
+            led = Partition(*place, row.leader_epoch, self._flusher)
+        led.configure(opened.config)
+        return led
+
+    def _host(self, replica: Hosted) -> None:
+        super()._host(replica)
+        if not isinstance(replica, Partition):
+            self._moved[replica] = None
+
+    def _end(self, key: tuple[str, int]) -> Hosted | None:
+        ended = super()._end(key)
+        if ended is not None and not isinstance(ended, Partition):
+            self._moved[ended] = None
+        return ended
+
+    async def _configure(self, image: MetadataImage, touched: Touched) -> None:
+        """Give each partition of topics with changed settings its new ones, once."""
+        done = 0
+        for name in image.topics_by_name if touched.configs is None else touched.configs:
+            topic = image.topics_by_name.get(name)
+            replicas = [] if topic is None else self.of_topic(topic.topic_id)
+            if not replicas:
+                continue  # the topic is being created, or its partitions are offline
+            config = self._log_config(name)
+            for replica in replicas:
+                replica.log.update_config(config)
+                self._set_up(replica, config)
+                done += 1
+                if done % PARTITIONS_PER_TURN == 0:
+                    await trio.lowlevel.checkpoint()
+
+    def _set_up(self, replica: Hosted, config: LogConfig) -> None:
+        """Apply the settings of a partition that concern more than its log."""
+        if isinstance(replica, Partition):
+            replica.configure(config)
+        if config.compact:
+            self.compacts.set()
