@@ -174,12 +174,13 @@ def test_a_reassignment_while_brokers_bounce(
             timeout_s=AFTER_S,
             what=f"the replicas of {name}-{number} on {replicas} alone",
         )
-        held = [places[node] for node in replicas]
+        held, start = [places[node] for node in replicas], ends[TopicPartition(name, number)]
         wait_until(
-            lambda held=held: len({log_bytes(one) for one in held}) == 1,  # type: ignore[misc]
+            lambda held=held, start=start: len({log_bytes(one, start) for one in held}) == 1,  # type: ignore[misc]
             timeout_s=AFTER_S,
             what=f"equal replicas of {name}-{number}",
         )
     for number in (0, PARTITIONS - 1):  # as Kafka's own tool reads them
         places = dict(zip(NODES, partition_directories(cluster, f"{name}-{number}"), strict=True))
-        check_replicas([places[node] for node in after[number]])
+        start = ends[TopicPartition(name, number)]
+        check_replicas([places[node] for node in after[number]], start)
