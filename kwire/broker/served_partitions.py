@@ -278,11 +278,17 @@ class ServedPartitions(ReplicaRoles):
                     self._serve(topic, index, opened, is_new=is_new)
 
     def put_strays_aside(self) -> None:
-        """Put aside the logs of topics that were deleted while their directory was offline."""
-        known = {(one.topic, one.index) for one in self.hosted()}
-        for topic in self._image.topics_by_name.values():
-            known.update((topic.name, index) for index in range(len(topic.partitions)))
-        self._log_manager.put_strays_aside(known)
+        """Put aside the logs that no longer belong to this broker, when it has opened the others.
+
+        While it was down, or their directory offline, a topic was deleted or a replica moved away.
+        """
+        own = {
+            (topic.name, index): topic.topic_id
+            for topic in self._image.topics_by_name.values()
+            for index, row in enumerate(topic.partitions)
+            if self._node_id in row.replicas
+        }
+        self._log_manager.put_strays_aside(own)
 
     def _open_log(
         self, topic: TopicImage, index: int, config: LogConfig, *, is_new: bool

@@ -1,4 +1,4 @@
-"""``kwire strays list`` and ``remove``: logs that were put aside because their topic was deleted.
+"""``kwire strays list`` and ``remove``: logs put aside for which a broker had no partition.
 
 A broker may use the data directory at the same time, because it doesn't use strays.
 """
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command and its options."""
-    strays = commands.add_parser("strays", help="list or remove logs whose topic was deleted")
+    strays = commands.add_parser(
+        "strays", help="list or remove logs of deleted topics and moved replicas"
+    )
     actions = strays.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser(
         "list",
         help="list strays with their size",
         description="Lists the directories that end in -stray: logs that a broker has put aside "
-        "because their topic was deleted. A broker may be running.",
+        "because their topic was deleted, or their replica moved away, while it was down. A broker "
+        "may be running.",
     )
     removing = actions.add_parser(
         "remove",

@@ -7,8 +7,8 @@ Rules:
 - A directory that fails goes offline alone, with its logs; the other directories serve on. A
   partition that isn't found while a directory is offline may be in that directory, so it isn't
   created in another one.
-- The directory of a partition whose topic no longer exists is renamed to
-  ``<name>.<32 hex digits>-stray`` and kept.
+- A log whose topic no longer exists, or that has moved to other brokers while this one was down, is
+  a stray: its directory is renamed to ``<name>.<32 hex digits>-stray`` and kept.
 - The directory of a deleted partition is renamed to ``<name>.<32 hex digits>-delete`` at once and
   removed after ``file.delete.delay.ms``. A start removes those that an earlier run left.
 - A log start offset that moved is checkpointed before the request is acknowledged.
@@ -194,9 +194,9 @@ class LogManager:
         return None
 
     def _put_stray_aside(self, stray: PartitionLog) -> None:
-        """Rename the directory of a log whose topic no longer exists, and keep its files."""
+        """Rename the directory of a log that is no longer this broker's, and keep its files."""
         key = (stray.topic, stray.partition)
-        log.warning("%s belongs to a deleted topic; putting it aside", stray.directory)
+        log.warning("%s is of a deleted topic or moved away; putting it aside", stray.directory)
         if self.logs.get(key) is stray:
             del self.logs[key]
         self.rivals = [rival for rival in self.rivals if rival is not stray]
@@ -207,11 +207,12 @@ class LogManager:
         except OSError as error:
             stray.health.refused(f"cannot put {stray.name} aside", error)
 
-    def put_strays_aside(self, known: Collection[TopicPartition]) -> None:
-        """Put aside every log whose partition is not in ``known``."""
-        for stray in [*self.logs.values(), *self.rivals]:
-            if (stray.topic, stray.partition) not in known or stray in self.rivals:
-                self._put_stray_aside(stray)
+    def put_strays_aside(self, own: Mapping[TopicPartition, bytes]) -> None:
+        """Put aside every log that isn't one of these partitions, which have these topic ids."""
+        for one in [*self.logs.values(), *self.rivals]:
+            wanted = own.get((one.topic, one.partition))
+            if wanted is None or one.topic_id not in (wanted, NO_TOPIC_ID) or one in self.rivals:
+                self._put_stray_aside(one)
 
     def _name_topic(self, found: PartitionLog, topic_id: bytes) -> None:
         """Write the topic id into the log's directory, which has none yet."""

@@ -1,12 +1,14 @@
-"""Lists and removes stray logs, which were put aside because their topic no longer existed.
+"""Lists and removes stray logs: those of deleted topics, and of replicas that moved away.
 
 Rules:
 
 - A stray is a log's directory that was renamed to ``<topic>-<partition>.<32 hex digits>-stray``.
   Neither kwire nor Apache Kafka uses it any more, so it can be read and removed while a broker uses
   the data directory.
+- A start puts aside what the metadata no longer gives to this broker: a topic was deleted, or a
+  replica moved to another broker, while this one was down.
 - Only an operator removes a stray, because it may be all that is left of a topic whose metadata was
-  lost. Apache Kafka keeps strays for ever too (LogManager, "Loaded stray log").
+  lost. Apache Kafka keeps strays for ever too (LogManager: isStrayReplica, "Loaded stray log").
 """
 
 import re
@@ -76,6 +78,7 @@ def strays_told(directory: Path, strays: list[Stray]) -> str:
     """One line that says how many strays there are, their size, and how to remove them."""
     size_mb = sum(stray.size_bytes for stray in strays) / 1e6
     return (
-        f"{directory} has {len(strays)} stray log(s), {size_mb:.1f} MB, of deleted topics: "
+        f"{directory} has {len(strays)} stray log(s), {size_mb:.1f} MB, of deleted topics "
+        "or of replicas that moved away: "
         f"kwire strays list --data-dir {directory} names them, kwire strays remove removes them"
     )

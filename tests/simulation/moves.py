@@ -39,6 +39,14 @@ async def move(world: World, replicas: list[list[int]]) -> None:
     assert not any(one.error_code for topic in answer.responses for one in topic.partitions)
 
 
+def check_places(world: World) -> None:
+    """The running brokers have a partition's directory exactly if they have its replica."""
+    for node in world.nodes.values():
+        given = {n for n, row in enumerate(rows_of(world)) if node.node_id in row.replicas}
+        kept = {int(one.name.partition("-")[2]) for one in node.data.glob(f"{TOPIC}-[0-9]")}
+        assert kept == given, f"broker {node.node_id} keeps {kept}, and has replicas of {given}"
+
+
 async def ask_to_move(
     admin: Cluster, replicas: Mapping[int, list[int] | None]
 ) -> AlterPartitionReassignmentsResponse:

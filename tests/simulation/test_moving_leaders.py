@@ -8,7 +8,7 @@ import trio
 from kwire.client.errors import ClientError
 from kwire.config.broker import BrokerConfig
 from kwire.errors import KafkaError
-from tests.simulation.moves import TOPIC, ask_to_move, move, new_producer, rows_of
+from tests.simulation.moves import TOPIC, ask_to_move, check_places, move, new_producer, rows_of
 from tests.simulation.network import pass_s
 from tests.simulation.workloads import PARTITIONS, IdempotentProducer
 from tests.simulation.world import World, simulate
@@ -198,6 +198,7 @@ def test_replicas_move_while_brokers_die(seed: int, tmp_path: Path) -> None:
         await world.until(
             lambda: not any(row.adding or row.removing for row in rows_of(world)), 60, "all moved"
         )
+        check_places(world)
         producer.stops = True
         await producer.has_ended.wait()
         await producer.check()

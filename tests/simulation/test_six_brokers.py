@@ -9,9 +9,9 @@ from kwire.client.configs import Change, Resource, ResourceType, alter_configs
 from kwire.client.leaders import TopicPartition
 from kwire.client.producer import produce
 from kwire.record.records import BatchBuilder
+from tests.simulation.moves import TOPIC, check_places, move, new_producer, rows_of
 from tests.simulation.network import pass_s
 from tests.simulation.replicas import MIN_ISR
-from tests.simulation.test_moving_leaders import TOPIC, move, new_producer, rows_of
 from tests.simulation.workloads import PARTITIONS
 from tests.simulation.world import DATE_MS, World, simulate
 
@@ -58,6 +58,35 @@ def test_all_replicas_move_under_faults(seed: int, tmp_path: Path) -> None:
         await producer.has_ended.wait()
         await world.until(world.checks.all_equal, 30, "all replicas are equal")
         world.checks.check_equal()
+        check_places(world)
+        await producer.check()
+
+    simulate(seed, tmp_path, scenario, replicated=True, nodes=SIX)
+
+
+def test_a_replica_moves_away_while_its_broker_is_down(seed: int, tmp_path: Path) -> None:
+    """When it starts again, it puts the log aside, and keeps the others."""
+
+    async def scenario(world: World) -> None:
+        producer = await new_producer(world, min_insync_replicas=str(MIN_ISR))
+        for _ in range(10):
+            await producer.step()
+        away = world.random.choice(list(world.nodes.values()))
+        rows = [list(row.replicas) for row in rows_of(world)]
+        mine = [index for index, nodes in enumerate(rows) if away.node_id in nodes]
+        kept = world.random.choice(mine)
+        elsewhere = _elsewhere(world)
+        moves = [index for index in mine if index != kept]
+        wanted = [elsewhere[n] if n in moves else row for n, row in enumerate(rows)]
+        world.random.choice((away.kill, away.stop))()
+        await world.until(lambda: away.is_down, 20, "a stop")
+        await move(world, wanted)
+        await world.until(lambda: _has_moved(world, wanted), MOVED_WITHIN_S, "all have moved")
+        away.start()
+        await world.all_ready(60)
+        check_places(world)
+        assert len(list(away.data.glob(f"{TOPIC}-*-stray"))) == len(moves)
+        await producer.step()
         await producer.check()
 
     simulate(seed, tmp_path, scenario, replicated=True, nodes=SIX)

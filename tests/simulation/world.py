@@ -99,6 +99,7 @@ class Node:
         self._world = world
         self._root = world.root / f"broker-{node_id}"
         self._root.mkdir()
+        self.data = self._root / "data"
         self._machine = Machine(self._root)
         self._scope = trio.CancelScope()
         self._life = 0
@@ -137,7 +138,7 @@ class Node:
     async def _run(self) -> None:
         world = self._world
         clock = Clock(self._now_ms, self._steady_ms)
-        config = world.config(self.node_id, self._root / "data")
+        config = world.config(self.node_id, self.data)
         random = Random(world.random.getrandbits(32))
         self.server = server = SimulatedServer(
             config, clock, self._machine.disk, random, self.gateway, world.network
@@ -180,7 +181,7 @@ class Node:
     def wipe(self) -> None:
         """Remove all files of a dead process: its disk was replaced."""
         self._world.note(f"wipe {self.node_id}")
-        rmtree(self._root / "data", ignore_errors=True)
+        rmtree(self.data, ignore_errors=True)
         self._machine = Machine(self._root)
 
     def stop(self) -> None:
