@@ -1,5 +1,6 @@
 """One number of the cluster's table, and how many there are of it."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,7 +28,8 @@ class Number(NamedTuple):
 def percentile(values: Sequence[float], share: float) -> float:
     """The smallest value that so large a share of the values doesn't exceed."""
     ordered = sorted(values)
-    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+    rank = math.ceil(round(len(ordered) * share, 6))  # 20 * 0.95 is a little more than 19
+    return ordered[max(rank, 1) - 1]
 
 
 def table(numbers: Sequence[Number]) -> str:

@@ -50,12 +50,13 @@ FAULTS = {
 
 
 def shown(seconds: Sequence[float]) -> str:
-    """Median and 95th percentile of some trials; the figure itself of one."""
+    """Median, 95th percentile and longest of some trials; the figure itself of one."""
     if not seconds:
         return ""
     if len(seconds) == 1:
         return f"{seconds[0]:.2f}"
-    return f"{percentile(seconds, 0.5):.2f} / {percentile(seconds, 0.95):.2f}"
+    numbers = (percentile(seconds, 0.5), percentile(seconds, 0.95), max(seconds))
+    return " / ".join(f"{number:.2f}" for number in numbers)
 
 
 def table(seen: Mapping[str, Sequence[Seen]]) -> str:
