@@ -113,6 +113,33 @@ def test_a_follower_that_stands_still(
         topic.wait_in_sync(3)
 
 
+def _check_places(
+    cluster: Cluster, name: str, after: dict[int, list[int]], starts: dict[int, int]
+) -> None:
+    """Each partition has directories on its replicas alone, which are equal from its start on."""
+    for number, replicas in after.items():
+        places = dict(zip(NODES, partition_directories(cluster, f"{name}-{number}"), strict=True))
+        wait_until(
+            lambda places=places, replicas=replicas: (  # type: ignore[misc]
+                {node for node, place in places.items() if place.exists()} == {*replicas}
+            ),
+            timeout_s=AFTER_S,
+            what=f"the replicas of {name}-{number} on {replicas} alone",
+        )
+        held, start = [places[node] for node in replicas], starts[number]
+        wait_until(
+            lambda held=held, start=start: (  # type: ignore[misc]
+                len({log_bytes(one, start) for one in held}) == 1
+            ),
+            timeout_s=AFTER_S,
+            what=f"equal replicas of {name}-{number}",
+        )
+    for number in (0, PARTITIONS - 1):  # as Kafka's own tool reads them
+        places = dict(zip(NODES, partition_directories(cluster, f"{name}-{number}"), strict=True))
+        start = starts[number]
+        check_replicas([places[node] for node in after[number]], start)
+
+
 def test_a_reassignment_while_brokers_bounce(
     cluster: Cluster,
     admin: KafkaAdminClient,
@@ -165,22 +192,4 @@ def test_a_reassignment_while_brokers_bounce(
     assert -1 not in found
     assert len(found) == len(set(found))
     assert set(producing.acknowledged) <= set(found)
-    for number, replicas in after.items():
-        places = dict(zip(NODES, partition_directories(cluster, f"{name}-{number}"), strict=True))
-        wait_until(
-            lambda places=places, replicas=replicas: (  # type: ignore[misc]
-                {node for node, place in places.items() if place.exists()} == {*replicas}
-            ),
-            timeout_s=AFTER_S,
-            what=f"the replicas of {name}-{number} on {replicas} alone",
-        )
-        held, start = [places[node] for node in replicas], ends[TopicPartition(name, number)]
-        wait_until(
-            lambda held=held, start=start: len({log_bytes(one, start) for one in held}) == 1,  # type: ignore[misc]
-            timeout_s=AFTER_S,
-            what=f"equal replicas of {name}-{number}",
-        )
-    for number in (0, PARTITIONS - 1):  # as Kafka's own tool reads them
-        places = dict(zip(NODES, partition_directories(cluster, f"{name}-{number}"), strict=True))
-        start = ends[TopicPartition(name, number)]
-        check_replicas([places[node] for node in after[number]], start)
+    _check_places(cluster, name, after, {one.partition: end for one, end in ends.items()})
