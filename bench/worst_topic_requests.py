@@ -40,27 +40,25 @@ def _create_topics(count):
     return CreateTopicsRequest(topics=topics, validate_only=True)
 
 
-def _alter_configs(count):
-    resources = [
-        ReplacedResource(
+def _group_configs(count, resource, config):
+    """The same two values for a third as many groups, as resources of either API."""
+    return [
+        resource(
             resource_type=ConfigResourceType.GROUP,
             resource_name=name,
-            configs=[ReplacedConfig(name=key, value=value) for key, value in GROUP_CONFIGS],
+            configs=[config(name=key, value=value) for key, value in GROUP_CONFIGS],
         )
         for name in _names(count // 3)
     ]
+
+
+def _alter_configs(count):
+    resources = _group_configs(count, ReplacedResource, ReplacedConfig)
     return AlterConfigsRequest(resources=resources, validate_only=True)
 
 
 def _incremental(count):
-    resources = [
-        AlterConfigsResource(
-            resource_type=ConfigResourceType.GROUP,
-            resource_name=name,
-            configs=[AlterableConfig(name=key, value=value) for key, value in GROUP_CONFIGS],
-        )
-        for name in _names(count // 3)
-    ]
+    resources = _group_configs(count, AlterConfigsResource, AlterableConfig)
     return IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
 
 

@@ -6,13 +6,13 @@ streams_broker_bounce. They take some minutes. ``test_cluster_moves`` has more.
 
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
+from compat_tests import own_cluster
 from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
 from compat_tests.java_tools import command, quick
@@ -34,9 +34,8 @@ from compat_tests.three_brokers import (
     Cluster,
     Topic,
     partition_directories,
-    three_brokers,
 )
-from compat_tests.verifiable import Consuming, Producing, idempotent
+from compat_tests.verifiable import Consuming, Producing
 from kwire.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartitionData,
@@ -48,36 +47,11 @@ PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 PATIENCE_S = 150
 BOUNCES = 3
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers."""
-    with three_brokers(tmp_path_factory.mktemp("chaos")) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def bootstrap(cluster: Cluster) -> str:
-    """The addresses of the brokers."""
-    return cluster.bootstrap
-
-
-@pytest.fixture
-def names() -> Names:
-    """Names for topics, which end with the cluster."""
-    return Names()
-
-
-@pytest.fixture
-def topic(cluster: Cluster, admin: KafkaAdminClient, names: Names) -> Topic:
-    """A topic that needs two replicas in sync."""
-    return Topic(cluster, admin, names.topic("chaos"), 2)
-
-
-@pytest.fixture
-def durable(tmp_path: Path) -> tuple[str, str]:
-    """The options of an idempotent VerifiableProducer."""
-    return idempotent(tmp_path)
+bootstrap = own_cluster.bootstrap
+cluster = own_cluster.cluster
+durable = own_cluster.durable
+names = own_cluster.names
+topic = own_cluster.topic
 
 
 def controller(cluster: Cluster) -> int:

@@ -7,12 +7,9 @@ The cluster is the tests' own; see ``three_brokers``. Longer tests of this kind 
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from kafka import KafkaAdminClient
-
+from compat_tests import own_cluster
 from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool
 from compat_tests.reading import read_all
@@ -22,9 +19,8 @@ from compat_tests.three_brokers import (
     Cluster,
     Topic,
     partition_directories,
-    three_brokers,
 )
-from compat_tests.verifiable import PATIENCE_S, Consuming, Producing, idempotent
+from compat_tests.verifiable import PATIENCE_S, Consuming, Producing
 from kwire.testing.waiting import wait_until
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
@@ -33,36 +29,11 @@ HEAD = struct.Struct(">qi")
 """The beginning of a batch: its base offset, and the number of bytes that follow."""
 EPOCH = re.compile(r"partitionLeaderEpoch: (\d+)")
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers."""
-    with three_brokers(tmp_path_factory.mktemp("kills")) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def bootstrap(cluster: Cluster) -> str:
-    """The addresses of the brokers."""
-    return cluster.bootstrap
-
-
-@pytest.fixture
-def names() -> Names:
-    """Names for topics, which end with the cluster."""
-    return Names()
-
-
-@pytest.fixture
-def topic(cluster: Cluster, admin: KafkaAdminClient, names: Names) -> Topic:
-    """A topic that needs two replicas in sync."""
-    return Topic(cluster, admin, names.topic("kills"), 2)
-
-
-@pytest.fixture
-def durable(tmp_path: Path) -> tuple[str, str]:
-    """The options of an idempotent VerifiableProducer: by itself it never repeats a request."""
-    return idempotent(tmp_path)
+bootstrap = own_cluster.bootstrap
+cluster = own_cluster.cluster
+durable = own_cluster.durable
+names = own_cluster.names
+topic = own_cluster.topic
 
 
 def named(printed: str) -> set[int]:

@@ -16,6 +16,7 @@ from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.admin import NewTopic
 from kafka.structs import TopicPartition
 
+from compat_tests import own_cluster
 from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool
@@ -28,7 +29,7 @@ from compat_tests.three_brokers import (
     partition_directories,
     three_brokers,
 )
-from compat_tests.verifiable import Producing, idempotent
+from compat_tests.verifiable import Producing
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -50,30 +51,16 @@ SETTINGS = {
 PARTITIONS = 20
 PATIENCE_S = 150
 
+bootstrap = own_cluster.bootstrap
+durable = own_cluster.durable
+names = own_cluster.names
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Four brokers, whose followers are out of sync long before a session ends."""
     with three_brokers(tmp_path_factory.mktemp("moves"), SETTINGS, len(NODES)) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def bootstrap(cluster: Cluster) -> str:
-    """The addresses of the brokers."""
-    return cluster.bootstrap
-
-
-@pytest.fixture
-def names() -> Names:
-    """Names for topics, which end with the cluster."""
-    return Names()
-
-
-@pytest.fixture
-def durable(tmp_path: Path) -> tuple[str, str]:
-    """The options of an idempotent VerifiableProducer."""
-    return idempotent(tmp_path)
 
 
 def in_sync(cluster: Cluster, node: int, name: str) -> list[int]:

@@ -5,7 +5,6 @@ The cluster is the tests' own, because they end its brokers; see ``three_brokers
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from confluent_kafka import Consumer, Producer
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 
+from compat_tests import own_cluster
 from compat_tests.clients import QUIET
 from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool
@@ -23,37 +23,16 @@ from compat_tests.three_brokers import (
     Cluster,
     Topic,
     Writer,
-    three_brokers,
 )
 from kwire.testing.waiting import wait_until
 
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers."""
-    with three_brokers(tmp_path_factory.mktemp("replicas")) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def bootstrap(cluster: Cluster) -> str:
-    """The addresses of the brokers."""
-    return cluster.bootstrap
-
-
-@pytest.fixture
-def names() -> Names:
-    """Names for topics, which end with the cluster: the client may have lost its controller."""
-    return Names()
-
-
-@pytest.fixture
-def topic(cluster: Cluster, admin: KafkaAdminClient, names: Names) -> Topic:
-    """A topic that needs two replicas in sync."""
-    return Topic(cluster, admin, names.topic("replicas"), 2)
+bootstrap = own_cluster.bootstrap
+cluster = own_cluster.cluster
+names = own_cluster.names
+topic = own_cluster.topic
 
 
 def outcome(bootstrap: str, topic: str, acks: str) -> str:

@@ -3,42 +3,26 @@
 The case is that of truncation_test, a system test of Apache Kafka.
 """
 
-from collections.abc import Iterator
 from contextlib import suppress
 
-import pytest
 from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
+from compat_tests import own_cluster
 from compat_tests.clients import QUIET, READ_TIMEOUT_S, produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.three_brokers import Cluster, three_brokers
+from compat_tests.three_brokers import Cluster
 from compat_tests.verifiable import Consuming
 from kwire.testing.waiting import wait_until
 
 PATIENCE_S = 90
 COUNT = 100
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers."""
-    with three_brokers(tmp_path_factory.mktemp("truncation")) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def bootstrap(cluster: Cluster) -> str:
-    """The addresses of the brokers."""
-    return cluster.bootstrap
-
-
-@pytest.fixture
-def names() -> Names:
-    """Names for topics, which end with the cluster."""
-    return Names()
+bootstrap = own_cluster.bootstrap
+cluster = own_cluster.cluster
+names = own_cluster.names
 
 
 def _row(bootstrap: str, topic: str) -> tuple[int, list[int], list[int]]:

@@ -8,7 +8,15 @@ import pytest
 from confluent_kafka import Producer
 
 from kwire.cli import main
-from spark_tests.pipelines import TIMEOUT_S
+from spark_tests.pipelines import TIMEOUT_S, settings_of
+from spark_tests.processes import toml
+
+
+def write_file(broker: str, topic: str, directory: Path, **changes: Any) -> None:
+    """The pipeline's file, with dead letters in a table; ``settings_of`` takes the changes."""
+    dead_letters = {"path": str(directory / "dead")}
+    settings = settings_of(broker, topic, directory, dead_letters=dead_letters, **changes)
+    (directory / "p.toml").write_text(toml(settings))
 
 
 def produce_all_kinds(broker: str, topic: str, first: int, end: int) -> None:

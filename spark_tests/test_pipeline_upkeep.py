@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from kwire.spark import dead_letters
 from kwire.testing.waiting import wait_until
-from spark_tests.commands import Commands, produce_all_kinds
+from spark_tests.commands import Commands, produce_all_kinds, write_file
 from spark_tests.pipelines import (
     TIMEOUT_S,
     files,
@@ -32,18 +32,13 @@ What the commands do to an Iceberg table is in ``test_upkeep``, in less time.
 """
 
 
-def write_file(broker: str, topic: str, directory: Path, kind: str, batch: int = 20) -> None:
-    """The pipeline's file: small batches, dead letters, and the timestamps of rows."""
-    settings = settings_of(
-        broker,
-        topic,
-        directory,
-        source__max_offsets_per_trigger=batch,
-        sink__kind=kind,
-        sink__metadata=["topic", "partition", "offset", "timestamp"],
-        dead_letters={"path": str(directory / "dead")},
-    )
-    (directory / "p.toml").write_text(toml(settings))
+def in_batches(kind: str, records: int = 20) -> dict[str, object]:
+    """What the pipeline's file says of small batches, and of the timestamps of rows."""
+    return {
+        "source__max_offsets_per_trigger": records,
+        "sink__kind": kind,
+        "sink__metadata": ["topic", "partition", "offset", "timestamp"],
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -58,7 +53,7 @@ def test_the_commands_of_a_table(
     """The table is exact after each of them, with markers, aborted records and dead letters."""
     topic = new_topic(1)
     produce_all_kinds(broker, topic, 0, 40)
-    write_file(broker, topic, tmp_path, kind, batch=40 if kind == "delta" else 20)
+    write_file(broker, topic, tmp_path, **in_batches(kind, 40 if kind == "delta" else 20))
     commands("run", "--quiet")
     found = commands.verify()
     assert (found["broker"], found["sink"], found["dead_letters"]) == (42, 41, 1)
@@ -98,7 +93,7 @@ def test_verify_finds_a_gap_and_a_double(
     """
     topic = new_topic(1)
     produce_all_kinds(broker, topic, 0, 40)
-    write_file(broker, topic, tmp_path, "parquet")
+    write_file(broker, topic, tmp_path, **in_batches("parquet"))
     commands("run", "--quiet")
     names = sorted((tmp_path / "table").glob("topic=*/partition=0/*"))
     copy = names[1].with_name(names[1].stem + "-7.parquet")
@@ -128,7 +123,7 @@ def test_verify_of_a_compacted_topic(
     compaction = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}
     topic = new_topic(1, **{"cleanup.policy": "compact"}, **compaction)
     produce_all_kinds(broker, topic, 0, 20)
-    write_file(broker, topic, tmp_path, "parquet")
+    write_file(broker, topic, tmp_path, **in_batches("parquet"))
     commands("run", "--quiet")
     before = committed_offsets(broker, topic)
 
@@ -162,7 +157,7 @@ def test_verify_beside_a_batch_under_way(
     """A batch whose rows are there and whose dead letters aren't yet has no gaps."""
     topic = new_topic(1)
     produce_all_kinds(broker, topic, 0, 40)
-    write_file(broker, topic, tmp_path, "parquet")
+    write_file(broker, topic, tmp_path, **in_batches("parquet"))
 
     def fail(*_: object) -> None:
         raise OSError("the disk is full")

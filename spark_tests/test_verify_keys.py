@@ -19,9 +19,8 @@ from kwire.spark.settings import SinkSettings, Source
 from kwire.spark.sinks.iceberg_table import IcebergTable
 from kwire.spark.sinks.table_rows import INCARNATION
 from kwire.spark.sinks.upsert import UpsertSink
-from spark_tests.commands import Commands, produce_all_kinds
-from spark_tests.pipelines import TIMEOUT_S, settings_of
-from spark_tests.processes import toml
+from spark_tests.commands import Commands, produce_all_kinds, write_file
+from spark_tests.pipelines import TIMEOUT_S
 
 STOCK = os.environ.get("KWIRE_SPARK_LANE") == "stock"
 
@@ -33,14 +32,6 @@ def produce(broker: str, topic: str, *records: tuple[str, int | None]) -> None:
         value = None if n is None else json.dumps({"n": n, "name": "x"}).encode()
         producer.produce(topic, value, key.encode(), 0)
     assert producer.flush(TIMEOUT_S) == 0
-
-
-def write_file(broker: str, source: str, directory: Path, **sink: Any) -> None:
-    """The pipeline's file, with dead letters in a table."""
-    settings = settings_of(
-        broker, source, directory, sink=sink, dead_letters={"path": str(directory / "dead")}
-    )
-    (directory / "p.toml").write_text(toml(settings))
 
 
 @pytest.mark.skipif(not STOCK, reason="no jar of Delta and Iceberg")
@@ -61,7 +52,8 @@ def test_verify_of_upserts(
     produce_all_kinds(broker, topic, 0, 20)
     produce(broker, topic, ("1", 101), ("2", None), ("3", 103), ("new", 1), ("new", None))
     path = tmp_path / "table"
-    write_file(broker, topic, tmp_path, kind="upsert", format=form, path=str(path))
+    sink = {"kind": "upsert", "format": form, "path": str(path)}
+    write_file(broker, topic, tmp_path, sink=sink)
     commands("run", "--quiet")
     found = commands.verify()
     assert (found["broker"], found["sink"], found["dead_letters"]) == (19, 19, 1)
@@ -150,7 +142,8 @@ def test_verify_of_a_topic(
     """What transactions have committed is all that was finished; an offset behind it is a gap."""
     topic, target = new_topic(1), new_topic(1)
     produce_all_kinds(broker, topic, 0, 20)
-    write_file(broker, topic, tmp_path, kind="topic", topic=target, client={"linger.ms": "5"})
+    sink = {"kind": "topic", "topic": target, "client": {"linger.ms": "5"}}
+    write_file(broker, topic, tmp_path, sink=sink)
     commands("run", "--quiet")
     printed = commands("verify")
     assert NOTE in printed

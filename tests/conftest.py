@@ -94,6 +94,11 @@ def pytest_configure(config: pytest.Config) -> None:
     show_names(config)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are processors: tests wait a quarter of their time."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of ``PROCESSES``."""
     slow = {ROOT / name for name in PROCESSES}

@@ -69,8 +69,10 @@ async def _handle(request: PushTelemetryRequest, context: RequestContext) -> Pus
             return PushTelemetryResponse(error_code=ErrorCode.INVALID_RECORD)
         broker.client_metrics.count_push()
         free_in_slices(found, context.work)
-        for start in range(0, len(found), POINTS_AT_ONCE):
-            piece = found[start : start + POINTS_AT_ONCE]
+        found.reverse()
+        while found:  # a point has many parts, so those that are taken are freed piece by piece
+            piece = found[: -POINTS_AT_ONCE - 1 : -1]
+            del found[-POINTS_AT_ONCE:]
             if context.work.spend(sum(map(_units, piece))):
                 await later(context.work.next_slice)
             broker.client_metrics.take(request.client_instance_id, client, piece)

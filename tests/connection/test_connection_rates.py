@@ -13,8 +13,9 @@ from kwire.testing.in_process import RawClient, running_server
 from tests.connection.test_connection_limits import set_config
 from tests.connection.test_metering import alter
 
-AT_ONCE = 10
-"""At a rate of one connection a second, ten windows allow so many in one moment."""
+RATE = 5
+AT_ONCE = 10 * RATE
+"""At a rate of so many connections a second, ten windows allow so many in one moment."""
 
 STANDING = Clock(steady_ms=lambda: 0)
 
@@ -31,14 +32,14 @@ async def _is_served(raw: RawClient) -> bool:
 )
 async def test_a_listener_that_accepts_too_fast_accepts_none_for_a_while(tmp_path, setting):
     """The clients wait and are served in the end."""
-    async with running_server(tmp_path, {setting: "1"}, clock=STANDING) as server:
+    async with running_server(tmp_path, {setting: str(RATE)}, clock=STANDING) as server:
         began_s = trio.current_time()
         clients = [await server.connect() for _ in range(AT_ONCE + 2)]
         for client in clients[: AT_ONCE + 1]:
             assert await _is_served(client)
         assert server.broker.tally.throttled == {"connection": 1}
         assert await _is_served(clients[-1])
-        assert trio.current_time() - began_s >= 0.99
+        assert trio.current_time() - began_s >= 0.99 / RATE
 
 
 @pytest.mark.parametrize("resource", ["1", ""])
@@ -46,7 +47,7 @@ async def test_a_rate_of_a_listener_that_is_set_while_it_is_used(tmp_path, resou
     """By a dynamic config, of this broker or of all; without it all connect as before."""
     name = "listener.name.plaintext.max.connection.creation.rate"
     async with running_server(tmp_path, clock=STANDING) as server:
-        await set_config(server.broker, resource, name, "1")
+        await set_config(server.broker, resource, name, str(RATE))
         clients = [await server.connect() for _ in range(AT_ONCE + 1)]
         assert await _is_served(clients[-1])
         assert server.broker.tally.throttled == {"connection": 1}
@@ -59,7 +60,7 @@ async def test_a_rate_of_a_listener_that_is_set_while_it_is_used(tmp_path, resou
 async def test_an_address_that_connects_too_often_is_closed_and_others_are_served(tmp_path):
     async with running_server(tmp_path, clock=STANDING) as server:
         first = await server.connect()
-        await alter(server, (("ip", "127.0.0.1"),), connection_creation_rate=1.0)
+        await alter(server, (("ip", "127.0.0.1"),), connection_creation_rate=float(RATE))
         assert server.broker.quotas is None  # requests cost what they cost without quotas
         for _ in range(AT_ONCE):
             assert await _is_served(await server.connect())

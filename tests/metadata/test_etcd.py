@@ -1,7 +1,6 @@
 """The store on real etcds: one that dies or hangs, passwords, TLS, and addresses that are wrong."""
 
 import json
-import socket
 import subprocess
 import urllib.request
 from contextlib import aclosing
@@ -19,6 +18,7 @@ from kwire.metadata.store import Member, OutcomeUnknown, StoreUnusable
 from kwire.testing.etcd import Etcd
 from kwire.testing.ports import free_port
 from tests.metadata.stores import need_etcd, open_etcd
+from tests.metadata.test_http_client import Server, serving
 
 pytestmark = pytest.mark.processes
 WAIT_S = 30
@@ -172,19 +172,11 @@ async def test_tls(tmp_path):
 
 async def test_an_answer_that_is_not_etcds():
     """Some other server listens there."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
 
-        async def serve() -> None:
-            accepted = trio.socket.from_stdlib_socket(listening)
-            while True:
-                connection, _ = await accepted.accept()
-                await connection.recv(65536)
-                await connection.send(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno")
-                connection.close()
+    async def serve(server: Server, stream) -> None:
+        while await server.receive(stream):
+            await stream.send_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno")
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve)
-            with pytest.raises(KafkaError, match="no answer of etcd's gateway: b'no'"):
-                await open_etcd(parse_store(f"etcd://127.0.0.1:{port}"), 1)
-            nursery.cancel_scope.cancel()
+    async with serving(serve) as (server, _):
+        with pytest.raises(KafkaError, match="no answer of etcd's gateway: b'no'"):
+            await open_etcd(parse_store(f"etcd://{server.endpoint}"), 1)

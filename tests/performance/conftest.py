@@ -1,6 +1,8 @@
-"""Where the broker that is measured keeps its files."""
+"""Where the broker that is measured keeps its files, and what its measures leave behind."""
 
+import gc
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,11 @@ def tmp_path(tmp_path):
     (ROOT / ".cache").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="costs-", dir=ROOT / ".cache") as directory:
         yield Path(directory)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def later_collections_are_short() -> Iterator[None]:
+    """A measure unfreezes what ``tests/conftest.py`` has frozen, also for other files of tests."""
+    yield
+    gc.collect()
+    gc.freeze()

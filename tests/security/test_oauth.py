@@ -204,6 +204,10 @@ class _Issuer(BaseHTTPRequestHandler):
         """Nothing."""
 
 
+POLL_S = 0.01
+"""How long a server takes to see that it has to end."""
+
+
 @contextmanager
 def _issuer(text=b"", elsewhere="", certificate=None):
     """The URL of a server on this machine, with TLS if it has a certificate."""
@@ -213,7 +217,7 @@ def _issuer(text=b"", elsewhere="", certificate=None):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
             server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(POLL_S,))
         thread.start()
         try:
             scheme = "http" if certificate is None else "https"

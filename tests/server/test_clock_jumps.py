@@ -2,8 +2,8 @@
 
 The promise: a date that is set back stops nothing, one that is set ahead ends nothing before its
 time, and after the machine's sleep all that has become due is done by the next tick. What Kafka
-defines by dates (retention by the records' timestamps) follows the date. What waits for a client
-(sessions, idle connections) is not ended by any of them. docs/decisions/0018-two-clocks.md.
+defines by dates (retention by the records' timestamps) follows the date. What waits for a client is
+in ``test_jumps_of_other_timers``. docs/decisions/0018-two-clocks.md.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -258,8 +258,6 @@ Later by the interval at which somebody looks; and what is told by a date in a f
 the date was set back: the same dates come twice, and the second time counts.
 """
 
-WAITS = [silent_member, idle_connection]
-
 BACK_AN_HOUR, AHEAD_A_WEEK = -HOUR_MS, WEEK_MS
 
 Begin = Callable[[Bench], Awaitable[Fired]]
@@ -318,23 +316,6 @@ async def test_after_the_machines_sleep_the_next_tick_does_what_is_due(
         assert not fired()
         bench.clock.pass_time(WEEK_MS)
         await ticks_until(bench, fired)
-
-    await with_bench(tmp_path, test)
-
-
-@pytest.mark.parametrize("jump", ["back", "ahead", "sleep"])
-@pytest.mark.parametrize("begin", WAITS)
-async def test_no_jump_ends_a_wait_for_a_client(tmp_path: Path, begin: Begin, jump: str) -> None:
-    """A client can't be heard while the machine sleeps: it has its whole time after it."""
-
-    async def test(bench: Bench) -> None:
-        fired = await begin(bench)
-        if jump == "sleep":
-            bench.clock.pass_time(WEEK_MS)
-        else:
-            bench.clock.set_date(BACK_AN_HOUR if jump == "back" else AHEAD_A_WEEK)
-        await bench.tick()
-        assert not fired()
 
     await with_bench(tmp_path, test)
 

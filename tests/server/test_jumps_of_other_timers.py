@@ -33,6 +33,7 @@ from tests.server.test_clock_jumps import (
     WEEK_MS,
     Bench,
     Fired,
+    idle_connection,
     silent_member,
     with_bench,
 )
@@ -225,7 +226,7 @@ STEADY = [
 ]
 """Timers that go by the steady clock, and their times."""
 
-CLIENTS = [silent_member, long_poll, rebalance]
+CLIENTS = [silent_member, idle_connection, long_poll, rebalance]
 """Waits for a client."""
 
 
@@ -279,7 +280,7 @@ async def test_what_goes_by_the_steady_clock_sees_no_new_date(
 @pytest.mark.parametrize("jump", ["back", "ahead", "sleep"])
 @pytest.mark.parametrize("begin", CLIENTS, ids=name_of)
 async def test_no_jump_ends_a_wait_for_a_client(tmp_path: Path, begin, jump: str) -> None:
-    """Nobody could be heard during a sleep."""
+    """A client can't be heard while the machine sleeps: it has its whole time after it."""
 
     async def test(bench: Bench) -> None:
         fired = await begin(bench)

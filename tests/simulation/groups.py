@@ -16,28 +16,17 @@ from kwire.client.errors import ClientError
 from kwire.client.group_offsets import commit_offsets, committed_offsets
 from kwire.client.leaders import TopicPartition
 from kwire.errors import ErrorCode, KafkaError
-from kwire.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kwire.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
 from kwire.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
 )
-from kwire.protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
-from tests.simulation.workloads import FAILURES, PARTITIONS, Workload
+from tests.simulation.classic_members import ClassicMember
+from tests.simulation.workloads import FAILURES, PARTITIONS
 from tests.simulation.world import World
 
 SESSION_MS = 6000
 REBALANCE_MS = 3000
-PROTOCOL = "range"
 PER_GENERATION = 1_000_000
 GROUP = "shared"
 
@@ -51,16 +40,13 @@ class Ownership:
         self.last = dict.fromkeys(range(PARTITIONS), 0)
 
 
-class Mate(Workload):
+class Mate(ClassicMember):
     """One of some members of a group, which share an ``Ownership``."""
 
     def __init__(self, world: World, name: str, topic: str, shared: Ownership) -> None:
-        super().__init__(world, name)
-        self.group = GROUP
+        super().__init__(world, name, GROUP)
         self.topic = topic
         self.shared = shared
-        self._member_id = ""
-        self._generation = -1
         self._owned: list[int] | None = None
 
     async def step(self) -> None:
@@ -88,68 +74,35 @@ class Mate(Workload):
             pass
 
     def _forget(self) -> None:
-        self._member_id, self._owned = "", None
+        self.member_id, self._owned = "", None
 
     async def _begin(self) -> None:
         """Join and sync; a member may die at any moment of that."""
         dies = self.random.random() < 0.1
         with trio.move_on_after(self.random.random() * 0.1 if dies else float("inf")) as scope:
-            members = await self._join()
+            members = await self.join(SESSION_MS, REBALANCE_MS)
             self._owned = await self._sync(members)
         if scope.cancelled_caught:
             self._forget()
 
-    async def _join(self) -> list[str]:
-        """The members, for whom this one has to share out the partitions; none if another does."""
-        request = JoinGroupRequest(
-            group_id=self.group,
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
-            member_id=self._member_id,
-            protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=b"")],
-        )
-        answer = await self.cluster.ask_coordinator(
-            self.group, request, JoinGroupResponse, lambda answer: [answer.error_code]
-        )
-        if answer.member_id:
-            self._member_id = answer.member_id
-        check(answer.error_code, self.name)
-        self._generation = answer.generation_id
-        is_leader = answer.leader == self._member_id
-        return [member.member_id for member in answer.members] if is_leader else []
-
     async def _sync(self, members: list[str]) -> list[int]:
         """The partitions that this member owns in its generation."""
         self.random.shuffle(members)
-        shares = [
-            SyncGroupRequestAssignment(
-                member_id=member, assignment=bytes(range(number, PARTITIONS, len(members)))
-            )
+        shares = {
+            member: bytes(range(number, PARTITIONS, len(members)))
             for number, member in enumerate(members)
-        ]
-        request = SyncGroupRequest(
-            group_id=self.group,
-            generation_id=self._generation,
-            member_id=self._member_id,
-            protocol_type="consumer",
-            protocol_name=PROTOCOL,
-            assignments=shares,
-        )
-        answer = await self.cluster.ask_coordinator(
-            self.group, request, SyncGroupResponse, lambda answer: [answer.error_code]
-        )
-        check(answer.error_code, self.name)
-        for partition in answer.assignment:
-            key = self._generation, partition
-            owner = self.shared.owners.setdefault(key, self._member_id)
-            assert owner == self._member_id, (
-                f"group {self.group}: {partition} of generation {self._generation} has two owners"
+        }
+        assigned = await self.sync(shares)
+        for partition in assigned:
+            key = self.generation, partition
+            owner = self.shared.owners.setdefault(key, self.member_id)
+            assert owner == self.member_id, (
+                f"group {self.group}: {partition} of generation {self.generation} has two owners"
             )
-        return list(answer.assignment)
+        return list(assigned)
 
     async def _commit(self, index: int) -> None:
-        shared, generation = self.shared, self._generation
+        shared, generation = self.shared, self.generation
         offset = max(shared.last[index], generation * PER_GENERATION) + 1
         if offset // PER_GENERATION != generation:
             self._owned = None  # another one owns it by now
@@ -157,7 +110,7 @@ class Mate(Workload):
         shared.last[index] = offset
         offsets = {TopicPartition(self.topic, index): offset}
         try:
-            await commit_offsets(self.cluster, self.group, offsets, self._member_id, generation)
+            await commit_offsets(self.cluster, self.group, offsets, self.member_id, generation)
         except FAILURES:
             self._forget()
             raise
@@ -173,16 +126,10 @@ class Mate(Workload):
             self.shared.known[index] = max(self.shared.known[index], offset)
 
     async def _beat(self) -> None:
-        request = HeartbeatRequest(
-            group_id=self.group, generation_id=self._generation, member_id=self._member_id
-        )
-        answer = await self.cluster.ask_coordinator(
-            self.group, request, HeartbeatResponse, lambda answer: [answer.error_code]
-        )
-        check(answer.error_code, self.name)
+        check(await self.heartbeat(), self.name)
 
     async def _leave(self) -> None:
-        member = MemberIdentity(member_id=self._member_id)
+        member = MemberIdentity(member_id=self.member_id)
         self._forget()
         request = LeaveGroupRequest(group_id=self.group, members=[member])
         await self.cluster.ask_coordinator(
