@@ -165,7 +165,14 @@ def test_a_reassignment_while_brokers_bounce(
     assert -1 not in found
     assert len(found) == len(set(found))
     assert set(producing.acknowledged) <= set(found)
-    for number, replicas in after.items():
+    check_places(cluster, name, after, [ends[place] for place in places])
+
+
+def check_places(
+    cluster: Cluster, name: str, replicas_of: dict[int, list[int]], starts: list[int]
+) -> None:
+    """The brokers of ``replicas_of`` alone have each partition, equal from ``starts`` on."""
+    for number, replicas in replicas_of.items():
         places = dict(zip(NODES, partition_directories(cluster, f"{name}-{number}"), strict=True))
         wait_until(
             lambda places=places, replicas=replicas: (  # type: ignore[misc]
@@ -174,7 +181,7 @@ def test_a_reassignment_while_brokers_bounce(
             timeout_s=AFTER_S,
             what=f"the replicas of {name}-{number} on {replicas} alone",
         )
-        held, start = [places[node] for node in replicas], ends[TopicPartition(name, number)]
+        held, start = [places[node] for node in replicas], starts[number]
         wait_until(
             lambda held=held, start=start: len({log_bytes(one, start) for one in held}) == 1,  # type: ignore[misc]
             timeout_s=AFTER_S,
@@ -182,5 +189,4 @@ def test_a_reassignment_while_brokers_bounce(
         )
     for number in (0, PARTITIONS - 1):  # as Kafka's own tool reads them
         places = dict(zip(NODES, partition_directories(cluster, f"{name}-{number}"), strict=True))
-        start = ends[TopicPartition(name, number)]
-        check_replicas([places[node] for node in after[number]], start)
+        check_replicas([places[node] for node in replicas_of[number]], starts[number])
