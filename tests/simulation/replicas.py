@@ -14,7 +14,8 @@ high watermark (``Truth``). They ask no rule of the code under test:
   an epoch that is over, has the truth below its own high watermark.
 - A member of the ISR cuts nothing of the truth away.
 - Who joins the ISR or the ELR has the whole truth.
-- Only ``all_lost_power`` takes something from the truth: what the next leader lacks.
+- Only ``may_lose`` takes something from the truth: what the next leader lacks, after a power cut of
+  all or by an unclean election.
 - ISR and ELR are disjoint parts of the replicas, and no fenced broker is in the ISR.
 """
 
@@ -57,13 +58,13 @@ class ReplicaChecks(Checks):
         self._watermarks: dict[tuple[Key, int], int] = {}
         self._followed: dict[tuple[Key, int], tuple[PartitionLog, int]] = {}
         self._were_alone: set[Key] = set()
-        self._lost_power: set[Key] = set()
+        self._may_lose: set[Key] = set()
         self.lost: list[tuple[str, int, int]] = []
-        """Topic, index, and from where on records are lost that all machines' power cut took."""
+        """Topic, index, and from where on records are lost that could be lost."""
 
-    def all_lost_power(self) -> None:
-        """All machines lost what they hadn't flushed: what the next leaders have is the truth."""
-        self._lost_power = set(self.truths)
+    def may_lose(self) -> None:
+        """What the next leaders have is the truth, also where they lack records."""
+        self._may_lose = set(self.truths)
 
     def patch(self, patch: Any) -> None:
         """Look at every role and every watermark from now on."""
@@ -129,8 +130,8 @@ class ReplicaChecks(Checks):
             self._were_alone.remove(key)
             self._advanced(led)
         end_offset = led.log.log_end_offset
-        if key in self._lost_power:
-            self._lost_power.remove(key)
+        if key in self._may_lose:
+            self._may_lose.remove(key)
             if end_offset < truth.end_offset:
                 self.lost.append((led.topic, led.index, end_offset))
                 truth.end_offset = end_offset
@@ -146,7 +147,7 @@ class ReplicaChecks(Checks):
 
     def _led_once(self, led: LeaderPartition, truth: Truth, where: str) -> None:
         """Compare what a leader shows whose image is old: it may lack what the next one has."""
-        if (led.topic_id, led.index) not in self._lost_power:
+        if (led.topic_id, led.index) not in self._may_lose:
             reached = led.high_watermark
             self._check(reached <= truth.end_offset, f"{where} takes {reached} for replicated")
             self._compare(led.log, truth, 0, reached, where)
@@ -187,7 +188,7 @@ class ReplicaChecks(Checks):
         """Compare a follower's watermark with the one before, of the same open log."""
         key, reached = ((one.topic_id, one.index), self._node_of(one.log)), one.high_watermark
         log, before = self._followed.get(key, (one.log, 0))
-        if log is one.log and key[0] not in self._lost_power:
+        if log is one.log and key[0] not in self._may_lose:
             self._check(
                 reached >= before, f"{_name(one)} on {key[1]} follows to {reached}, after {before}"
             )
@@ -236,7 +237,7 @@ class ReplicaChecks(Checks):
         self._check(row.leader < 0 or row.leader in row.isr, f"leads out of sync: {where}")
         known = set() if was is None else {*was.isr, *was.elr}
         truth = self.truths.get(key, Truth())
-        if row.is_recovering and key in self._lost_power:
+        if row.is_recovering and key in self._may_lose:
             known.add(row.leader)  # nobody is left to choose from: what it has becomes the truth
         for node_id in members - known:
             log = self._log_of(node_id, key)
