@@ -61,7 +61,7 @@ def main() -> int:
     parser.add_argument("--of", type=int, default=2, help="so many workers are killed in turn")
     parser.add_argument("--leaders", type=int, default=8, help="of etcd, killed in turn")
     parser.add_argument("--outage", type=float, default=60.0, help="seconds without an etcd")
-    parser.add_argument("--rounds", type=int, default=3, help="of loads on three replicas")
+    parser.add_argument("--rounds", type=int, default=3, help="of loads on workers or replicas")
     add_no(parser, "kafka", "three replicas of kwire alone")
     add_no(parser, "compiled", "in pure Python (COMPILED=no)")
     parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
@@ -103,7 +103,7 @@ def _measured(
         "start": partial(large, partitions=options.partitions),
         "takeover": partial(takeover, partitions=options.partitions),
         "image": lambda *_: image(options.image),
-        "workers": partial(workers, seconds=options.seconds),
+        "workers": partial(workers, seconds=options.seconds, rounds=options.rounds),
         "controller": lambda *places: ClusterTrial(*places).run(ClusterTrial.controllers),
         "etcd": lambda *places: ClusterTrial(*places).run(
             partial(leader_killed, kills=options.leaders),
