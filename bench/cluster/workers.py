@@ -137,6 +137,7 @@ def requests(workers: Workers, generators: list[Generator], count: int, seconds:
         thread.start()
     for thread in threads:
         thread.join()
+    assert len(loads) == len(threads), "a load has failed; its thread has said why"
     used_s = workers.cpu_s() - before
     done = sum(load.requests for load in loads)
     rate = sum(load.requests_per_s for load in loads)
