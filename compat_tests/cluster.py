@@ -17,7 +17,7 @@ from types import MappingProxyType, TracebackType
 
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kwire.testing.asking import Asker
-from kwire.testing.etcd import Etcd
+from kwire.testing.etcd import ELECTION_MS, Etcd
 from kwire.testing.process import BrokerFailed, BrokerProcess
 from kwire.testing.waiting import wait_until
 
@@ -31,6 +31,7 @@ class KwireCluster:
     """Brokers 1, 2, … with their etcd; they run during the ``with`` block.
 
     ``listeners`` are those of each broker beside its plain one, as ``--listen`` takes them.
+    ``election_ms`` is as in ``Etcd``.
     FileNotFoundError says in one line that there is no etcd.
     """
 
@@ -43,8 +44,9 @@ class KwireCluster:
         package_parent: Path = ROOT,
         etcd_members: int = 1,
         listeners: Mapping[int, str] = MappingProxyType({}),
+        election_ms: int = ELECTION_MS,
     ) -> None:
-        self.etcd = Etcd(etcd_members)
+        self.etcd = Etcd(etcd_members, election_ms=election_ms)
         self.brokers: dict[int, BrokerProcess] = {}
         store = {"kwire.metadata.store": f"{self.etcd.url}/kwire"}
         for node_id in range(1, nodes + 1):

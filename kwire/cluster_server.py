@@ -189,6 +189,7 @@ class ClusterServer(Server):
             self._open_stream,
         )
         image = await self._membership.join(
+            image,
             replicas_of(manager),
             lambda before: may_lack_records(manager, before),
             lambda image: self._starting.run(

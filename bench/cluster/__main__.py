@@ -11,13 +11,15 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from bench.brokers import ROOT
 from bench.choice import add_no
+from bench.cluster.etcd_kills import leader_killed, stopped
 from bench.cluster.groups import first_rebalance
 from bench.cluster.kills import ClusterTrial
 from bench.cluster.measure import Number, table
@@ -38,7 +40,10 @@ REPLICATED_START = (
 )
 REPLICATED_END = "<!-- end of replicated -->\n"
 REPLICATED = "replicated"
-PARTS = ("metadata", "groups", "start", "takeover", "image", "workers", "kills")
+PARTS = (
+    *("metadata", "groups", "start", "takeover", "image", "workers"),
+    *("controller", "etcd", "kills"),
+)
 PAPER = 1_000_000
 
 
@@ -54,8 +59,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
     parser.add_argument("--kills", type=int, default=12, help="of workers, in turn")
     parser.add_argument("--of", type=int, default=2, help="so many workers are killed in turn")
+    parser.add_argument("--leaders", type=int, default=8, help="of etcd, killed in turn")
     parser.add_argument("--outage", type=float, default=60.0, help="seconds without an etcd")
-    parser.add_argument("--rounds", type=int, default=3, help="of loads on three replicas")
+    parser.add_argument("--rounds", type=int, default=3, help="of loads on workers or replicas")
     add_no(parser, "kafka", "three replicas of kwire alone")
     add_no(parser, "compiled", "in pure Python (COMPILED=no)")
     parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
@@ -90,19 +96,22 @@ def _package(console: Console) -> Path:
 def _measured(
     part: str, directory: Path, package: Path, options: argparse.Namespace
 ) -> Iterator[Number]:
-    if part == "metadata":
-        return small(directory / part, package, options.changes)
-    if part == "groups":
-        return first_rebalance(directory / part, package)
-    if part == "start":
-        return large(directory / part, package, options.partitions)
-    if part == "takeover":
-        return takeover(directory / part, package, options.partitions)
-    if part == "image":
-        return image(options.image)
-    if part == "kills":
-        return kills(directory / part, package, options)
-    return workers(directory / part, package, options.seconds)
+    """The numbers of a part; AssertionError where a record is lost, doubled or moved."""
+    measures: dict[str, Callable[[Path, Path], Iterator[Number]]] = {
+        "metadata": partial(small, changes=options.changes),
+        "groups": first_rebalance,
+        "start": partial(large, partitions=options.partitions),
+        "takeover": partial(takeover, partitions=options.partitions),
+        "image": lambda *_: image(options.image),
+        "workers": partial(workers, seconds=options.seconds, rounds=options.rounds),
+        "controller": lambda *places: ClusterTrial(*places).run(ClusterTrial.controllers),
+        "etcd": lambda *places: ClusterTrial(*places).run(
+            partial(leader_killed, kills=options.leaders),
+            partial(stopped, outage_s=options.outage),
+        ),
+        "kills": lambda *places: WorkersTrial(*places, options.of).run(options.kills),
+    }
+    return measures[part](directory / part, package)
 
 
 def image(partitions: int) -> Iterator[Number]:
@@ -115,12 +124,6 @@ def image(partitions: int) -> Iterator[Number]:
         what = number.name.partition(": ")[2]
         name = f"on paper, {PAPER:,} partitions: {what}"
         yield Number(name, number.value * PAPER / partitions, number.unit)
-
-
-def kills(directory: Path, package: Path, options: argparse.Namespace) -> Iterator[Number]:
-    """What the ends of processes cost; AssertionError where a record is lost, doubled or moved."""
-    yield from ClusterTrial(directory / "cluster", package).run(options.outage)
-    yield from WorkersTrial(directory / "workers", package, options.of).run(options.kills)
 
 
 def replicated(options: argparse.Namespace) -> int:

@@ -12,6 +12,8 @@ workers do twice as much in a second as one second of processor time does.
 import json
 import os
 import resource
+import shutil
+import statistics
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,6 +137,7 @@ def requests(workers: Workers, generators: list[Generator], count: int, seconds:
         thread.start()
     for thread in threads:
         thread.join()
+    assert len(loads) == len(threads), "a load has failed; its thread has said why"
     used_s = workers.cpu_s() - before
     done = sum(load.requests for load in loads)
     rate = sum(load.requests_per_s for load in loads)
@@ -169,36 +172,51 @@ def _children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def numbers(directory: Path, package: Path, seconds: float) -> Iterator[Number]:
-    """All rows."""
+def numbers(directory: Path, package: Path, seconds: float, rounds: int) -> Iterator[Number]:
+    """All rows: medians of rounds, in each of which one worker and two have the same load."""
     generators = []
     for number in range(2):
         place = directory / f"load-{number}"
         place.mkdir(parents=True)
         generators.append(new_generator(place))
-    found: dict[int, dict[str, Rate]] = {}
-    idle_mb = {}
-    for count in (1, 2):
-        with Workers(directory / f"workers-{count}", package, count) as workers:
-            idle_mb[count] = workers.memory_mb()
-            running = Running(workers.broker, kwire_maker(package), generators[0], seconds)
-            requests(workers, generators, 8, WARM_UP_S)
-            rates = {
-                f"{many} connections": requests(workers, generators, many, seconds)
-                for many in CONNECTIONS
-            }
-            ready_for_much_data(running)
-            rates["2 librdkafka producers"] = producers(workers, program(running), seconds)
-            found[count] = rates
+    found: dict[int, dict[str, list[Rate]]] = {1: {}, 2: {}}
+    idle_mb: dict[int, float] = {}
+    for count in (1, 2) * rounds:
+        place = directory / f"workers-{count}"
+        with Workers(place, package, count) as workers:
+            idle_mb.setdefault(count, workers.memory_mb())
+            for name, rate in _rates(workers, package, generators, seconds).items():
+                found[count].setdefault(name, []).append(rate)
+        shutil.rmtree(place)  # gigabytes in the page cache
     with Workers(directory / "workers-3", package, 3) as workers:
         idle_mb[3] = workers.memory_mb()
     added = idle_mb[2] - idle_mb[1]
     yield Number("memory that 2 workers and their supervisor add to 1 broker", added, "MB")
-    yield Number("memory of each of these 2, the supervisor's included", idle_mb[2] / 2, "MB")
+    each = idle_mb[2] / 2
+    yield Number("memory of each of these 2, the supervisor's included", each, "MB", MEMORY_BAR_MB)
     further = idle_mb[3] - idle_mb[2]
     yield Number("memory that a further worker adds", further, "MB", MEMORY_BAR_MB)
-    for name, one in found[1].items():
-        yield from _compared(name, one, found[2][name])
+    for name, rates in found[1].items():
+        yield from _compared(name, _median(rates), _median(found[2][name]))
+
+
+def _rates(
+    workers: Workers, package: Path, generators: list[Generator], seconds: float
+) -> dict[str, Rate]:
+    """Each load once."""
+    running = Running(workers.broker, kwire_maker(package), generators[0], seconds)
+    requests(workers, generators, CONNECTIONS[0], WARM_UP_S)
+    rates = {
+        f"{many} connections": requests(workers, generators, many, seconds) for many in CONNECTIONS
+    }
+    ready_for_much_data(running)
+    rates["2 librdkafka producers"] = producers(workers, program(running), seconds)
+    return rates
+
+
+def _median(rates: list[Rate]) -> Rate:
+    """The median of each number."""
+    return Rate(*map(statistics.median, zip(*rates, strict=True)))
 
 
 def _compared(name: str, one: Rate, two: Rate) -> Iterator[Number]:

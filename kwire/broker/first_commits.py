@@ -1,6 +1,6 @@
 """Commits of a broker that starts, and does not follow the metadata store yet.
 
-The broker decides on the image that it has read. If another commit comes first, it follows the
+The broker reads the image once, and decides on it. If another commit comes first, it follows the
 store from this image on, and decides again as soon as it has the newer commits. It doesn't read the
 whole image again: that takes long, and others may commit meanwhile again and again.
 """
@@ -17,10 +17,17 @@ from kwire.metadata.store import Guard, GuardFailed, MetadataStore, RevisionConf
 
 
 async def commit_decision(
-    store: MetadataStore, decide: Callable[[MetadataImage], Sequence[Change]], guard: Guard
+    store: MetadataStore,
+    image: MetadataImage,
+    decide: Callable[[MetadataImage], Sequence[Change]],
+    guard: Guard,
 ) -> MetadataImage:
-    """Make a decision true; the image afterwards. Raises what ``decide`` and the store raise."""
-    follower = _Follower(store, await store.read())
+    """Make a decision true, which is made on this image first; the image afterwards.
+
+    Raises what ``decide`` and the store raise. Only a commit shows that an older image has become
+    too old. So a decision that an older image may hide, by having no changes, needs a new one.
+    """
+    follower = _Follower(store, image)
     async with trio.open_nursery() as nursery:
         outcome = await _outcome(store, decide, guard, follower, nursery)
         nursery.cancel_scope.cancel()

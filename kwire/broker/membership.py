@@ -88,19 +88,22 @@ class Membership:
         self._duties = ControllerDuties(store, clock, session_ms)
         self._proofs = Proofs(store, open_stream, self._tell)
 
-    async def join(self, held: Held, lacks: Lacks, prepare: Prepare) -> MetadataImage:
+    async def join(
+        self, image: MetadataImage, held: Held, lacks: Lacks, prepare: Prepare
+    ) -> MetadataImage:
         """Begin a session and register; the image in which this broker may lead.
 
-        ``held`` tells which replicas the disks have, ``lacks`` whether they may lack records, and
-        ``prepare`` makes logs that are missing and may be empty, before this broker leads them.
-        Raises NodeIdTaken if another process has the node id, and KafkaError.
+        ``image`` is one that was read just now. ``held`` tells which replicas the disks have,
+        ``lacks`` whether they may lack records, and ``prepare`` makes logs that are missing and may
+        be empty, before this broker leads them. Raises NodeIdTaken if another process has the node
+        id, and KafkaError.
         """
         while True:
             self.session = await self._begin_session()
             try:
-                registered = await self._decide(lambda image: self._register(image, held, lacks))
-                await prepare(registered)
-                return await self._decide(self._unfence)
+                image = await self._decide(image, lambda one: self._register(one, held, lacks))
+                await prepare(image)
+                return await self._decide(image, self._unfence)
             except GuardFailed:
                 log.warning("the session of this broker was over during its start: it begins anew")
 
@@ -122,9 +125,11 @@ class Membership:
     def _unfence(self, image: MetadataImage) -> list[Change]:
         return unfence(image, self._member.node_id, self._member.incarnation)
 
-    async def _decide(self, decide: Callable[[MetadataImage], Sequence[Change]]) -> MetadataImage:
+    async def _decide(
+        self, image: MetadataImage, decide: Callable[[MetadataImage], Sequence[Change]]
+    ) -> MetadataImage:
         """Make a decision true before the broker follows the store; the image afterwards."""
-        return await commit_decision(self._store, decide, self.session.guard)
+        return await commit_decision(self._store, image, decide, self.session.guard)
 
     async def run(self, broker: Broker) -> None:
         """Stay a member, for ever; NodeIdTaken if another process has taken the node id."""

@@ -18,6 +18,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from kwire.testing.ports import free_port
 
@@ -26,6 +27,8 @@ MISSING = "there is no etcd: install it (Debian: apt install etcd-server), or ru
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 POLL_S = 0.02
+ELECTION_MS = 1000
+"""The default of etcd's ``--election-timeout``."""
 
 
 def find_etcd() -> str | None:
@@ -78,12 +81,22 @@ class EtcdMember:
     @property
     def is_leader(self) -> bool:
         """Whether this member leads its cluster."""
+        found = self._status()
+        return bool(found.get("leader") == found["header"]["member_id"])
+
+    @property
+    def term(self) -> int:
+        """The term of the leader that this member follows, or is; 0 while it knows none."""
+        found = self._status()
+        return int(found["raftTerm"]) if int(found.get("leader", 0)) else 0
+
+    def _status(self) -> dict[str, Any]:
         request = urllib.request.Request(
             f"http://{self.endpoint}/v3/maintenance/status", b"{}", method="POST"
         )
         with urllib.request.urlopen(request, timeout=2) as answer:
-            found = json.load(answer)
-        return bool(found.get("leader") == found["header"]["member_id"])
+            found: dict[str, Any] = json.load(answer)
+        return found
 
     def pause(self) -> None:
         """Stop the process with SIGSTOP: it answers nothing, and its connections stay."""
@@ -107,6 +120,7 @@ class Etcd:
 
     ``tls`` are the files of a certificate and its key: clients speak TLS and show the same
     certificate. Then nothing waits for its start. ``host`` is the address where all members listen.
+    ``election_ms`` is etcd's ``--election-timeout``, with a tenth of it between two heartbeats.
     """
 
     def __init__(
@@ -116,6 +130,7 @@ class Etcd:
         port: int = 0,
         tls: tuple[str, str] | None = None,
         host: str = "127.0.0.1",
+        election_ms: int = ELECTION_MS,
     ) -> None:
         found = program or find_etcd()
         if found is None:
@@ -136,6 +151,8 @@ class Etcd:
             options += ["--advertise-client-urls", client, "--listen-peer-urls", peer]
             options += ["--initial-advertise-peer-urls", peer, "--initial-cluster", together]
             options += ["--log-level", "warn", "--unsafe-no-fsync"]
+            options += ["--election-timeout", str(election_ms)]
+            options += ["--heartbeat-interval", str(election_ms // 10)]
             if tls is not None:
                 options += ["--cert-file", tls[0], "--key-file", tls[1], "--client-cert-auth"]
                 options += ["--trusted-ca-file", tls[0]]

@@ -2,7 +2,8 @@
 
 Rules:
 
-- A worker that ends is started again at once, and after a pause if it has ended shortly before.
+- A worker that ends is started again at once, and after a pause if it has lived for a short time
+  only and has ended shortly before, too.
 - A worker that ends ``MOST_DEATHS`` times in ``DEATHS_WITHIN_S``, or can't start the first time,
   ends the whole. The reason is one line.
 - A worker that gives no sign of life for ``broker.session.timeout.ms`` is ended by SIGKILL, and
@@ -34,6 +35,9 @@ MOST_DEATHS = 5
 DEATHS_WITHIN_S = 30.0
 FIRST_PAUSE_S = 0.1
 """The pause before the second start in a row; each further one is twice as long."""
+
+SHORT_LIFE_S = 5.0
+"""A worker that has lived for longer is started at once: it doesn't end because it has started."""
 
 
 class SupervisedWorker:
@@ -186,7 +190,8 @@ class Supervisor:
             self._status.started()
 
     def _note_end(self, worker: SupervisedWorker, status: int) -> None:
-        deaths = worker.note_death(trio.current_time())
+        now_s = trio.current_time()
+        deaths = worker.note_death(now_s)
         why = worker.failure or _how(status)
         if self._is_stopping:
             if status:
@@ -200,10 +205,11 @@ class Supervisor:
                 f"lastly: {why}; its log lines say more"
             )
         else:
-            self._nursery.start_soon(self._start_again, worker, deaths, why)
+            is_again = deaths > 1 and now_s - worker.began_s < SHORT_LIFE_S
+            pause_s = FIRST_PAUSE_S * (2 ** (deaths - 2)) if is_again else 0.0
+            self._nursery.start_soon(self._start_again, worker, pause_s, why)
 
-    async def _start_again(self, worker: SupervisedWorker, deaths: int, why: str) -> None:
-        pause_s = FIRST_PAUSE_S * (2 ** (deaths - 2)) if deaths > 1 else 0.0
+    async def _start_again(self, worker: SupervisedWorker, pause_s: float, why: str) -> None:
         log.warning("worker %d: %s; starting it again", worker.number, why)
         await trio.sleep(pause_s)
         if not self._is_stopping:

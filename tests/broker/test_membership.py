@@ -44,7 +44,9 @@ async def test_a_session_that_ends_during_the_start_is_begun_anew(autojump_clock
         nursery.start_soon(etcd.run)
         nursery.start_soon(store.run)
         await store.commit(0, [ClusterNamed("c"), *initial_features()])
-        image = await membership.join(lambda *_: None, lambda before: False, prepare)
+        image = await membership.join(
+            await store.read(), lambda *_: None, lambda before: False, prepare
+        )
         assert image.is_active(1)
         assert len(set(sessions)) == 2
         assert await store.commit(image.revision, [ClusterNamed("c")], membership.session.guard)
@@ -113,7 +115,9 @@ async def test_a_registration_that_the_store_did_not_take_is_repeated(autojump_c
         nursery.start_soon(etcd.run)
         nursery.start_soon(store.run)
         await store.commit(0, [ClusterNamed("c"), *initial_features()])
-        image = await membership.join(lambda *_: None, lambda before: False, prepare)
+        image = await membership.join(
+            await store.read(), lambda *_: None, lambda before: False, prepare
+        )
         broker = Serving(store, image)
         nursery.start_soon(broker.commits.make)
         nursery.start_soon(broker.commits.follow, broker.follow)

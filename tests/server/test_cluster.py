@@ -1,17 +1,23 @@
 """Several brokers on one etcd, as processes: they see each other, and one that dies is fenced."""
 
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import trio
 
 from kwire.broker.elsewhere import MOVED, NOTE
+from kwire.config.metadata_store import parse_store
+from kwire.metadata.changes import FeatureLevelChanged
 from kwire.metadata.embedded import FILE_NAME
+from kwire.metadata.store import RevisionConflict
 from kwire.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kwire.record.records import Record, build_batch
 from kwire.testing.asking import Asker
 from kwire.testing.process import BrokerFailed, BrokerProcess
 from kwire.testing.waiting import wait_until
+from tests.metadata.stores import open_etcd
 from tests.server.clusters import create, leaders, metadata
 
 pytestmark = pytest.mark.processes
@@ -150,3 +156,23 @@ def test_who_cannot_join_says_why(start, tmp_path):
         start(7)
     with pytest.raises(BrokerFailed, match=r"advertised\.listeners: must have an address"):
         start(8, listen="0.0.0.0:0")
+
+
+def test_a_broker_of_an_older_version_cannot_join(start):
+    """It lacks a feature level of the cluster; the line says which, and what to start."""
+    address = parse_store(str(start(1).settings["kwire.metadata.store"]))
+
+    async def finalise() -> None:
+        store = await open_etcd(address, 9)
+        level = FeatureLevelChanged("of.the.future", 3)
+        while True:
+            image = await store.read()
+            with suppress(RevisionConflict):
+                await store.commit(image.revision, [level])
+                break
+        await store.close()
+
+    trio.run(finalise)
+    lacks = r"broker 2 supports of\.the\.future from 0 to 0, but the cluster has level 3; start the"
+    with pytest.raises(BrokerFailed, match=lacks):
+        start(2)

@@ -1,14 +1,16 @@
 """P3, P4, P11, P15 and P16: processes of a cluster end under load, at replication factor 1.
 
-Each acknowledged record is there once, in order. `python -m bench.cluster --only kills` measures
-what a kill costs, and repeats it (``--kills 200``).
+Each acknowledged record is there once, in order. `python -m bench.cluster` measures what a kill
+costs (``--only controller``, ``etcd``, ``kills``), and repeats it (``--kills 200``).
 """
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import kwire
+from bench.cluster.etcd_kills import leader_killed, stopped
 from bench.cluster.kills import ClusterTrial
 from bench.cluster.worker_kills import WorkersTrial
 from kwire.testing.etcd import MISSING, find_etcd
@@ -22,7 +24,12 @@ def test_brokers_and_etcd_end_under_load(tmp_path):
     """The controller by SIGKILL and by SIGTERM, the leader of three etcds, and all of them."""
     if find_etcd() is None:
         pytest.skip(MISSING)
-    assert list(ClusterTrial(tmp_path, PACKAGE).run(LONGER_THAN_SESSIONS_S))
+    scenarios = (
+        ClusterTrial.controllers,
+        partial(leader_killed, kills=1),
+        partial(stopped, outage_s=LONGER_THAN_SESSIONS_S),
+    )
+    assert list(ClusterTrial(tmp_path, PACKAGE).run(*scenarios))
 
 
 def test_workers_and_their_supervisor_end_under_load(tmp_path):

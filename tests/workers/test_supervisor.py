@@ -20,7 +20,13 @@ from trio.testing import MockClock
 from kwire.testing.waiting import until
 from kwire.workers.directory import WorkersError
 from kwire.workers.messages import Ends
-from kwire.workers.supervisor import DEATHS_WITHIN_S, MOST_DEATHS, Supervisor
+from kwire.workers.supervisor import (
+    DEATHS_WITHIN_S,
+    FIRST_PAUSE_S,
+    MOST_DEATHS,
+    SHORT_LIFE_S,
+    Supervisor,
+)
 from kwire.workers.template import Template
 
 KILLED = int(signal.SIGKILL)
@@ -173,6 +179,34 @@ def test_a_worker_that_keeps_ending_ends_all():
     reason = _reason(raised.value)
     assert reason.startswith(f"worker 2 has ended {MOST_DEATHS} times within 30 s, lastly: it was ")
     assert "SIGKILL" in reason
+
+
+@pytest.mark.parametrize(("lived_s", "waits"), [(0.0, True), (SHORT_LIFE_S, False)])
+def test_only_a_worker_that_has_lived_shortly_waits_for_its_start(lived_s, waits):
+    """Its second death makes it wait; one that has served for a while is started at once."""
+    ended_s, started_s, is_back = [], [], trio.Event()
+
+    async def behave(template, number):
+        if number == 1:
+            await _well(template, number)
+            return
+        started_s.append(trio.current_time())
+        template.tell(2, **READY)
+        if len(started_s) == 3:
+            is_back.set()
+            await template.stopped.wait()
+            template.tell(2, ended=0)
+            return
+        template.clock.jump(lived_s)
+        ended_s.append(trio.current_time())
+        template.tell(2, ended=KILLED)
+
+    async def stop(supervisor, template):
+        await is_back.wait()  # no timer runs, so the time stands still
+        supervisor.stop()
+
+    _play(behave, stop)
+    assert (started_s[2] - ended_s[1] >= FIRST_PAUSE_S) is waits
 
 
 def test_a_worker_that_ends_now_and_then_is_always_started_again():
