@@ -1,13 +1,16 @@
-"""What a data directory says of metadata that isn't in it: the store of the cluster it belongs to.
+"""A note in a data directory: where the metadata of its cluster is, if it isn't in the directory.
 
 Rules:
 
 - A broker of a cluster on etcd notes the store's address in its directory, each time it has joined.
-- Without that metadata a broker would make topics anew from the names of their directories, without
-  their settings, and without users, rights and quotas. So a start without the store is refused.
-- A directory of an older kwire may have no note, but the metadata that it brought along: ``MOVED``.
-- Where the noted store has nothing of a cluster any more, another directory may have its metadata,
-  after ``kwire leave-store``. A broker that began a new cluster there would be in its way.
+- Without the cluster's metadata a broker would make topics anew from the names of their
+  directories, without their settings, and without users, rights and quotas. So a start without the
+  store is refused.
+- A directory of an older kwire may have no note. It has the file ``MOVED`` instead, if its broker
+  was alone before it joined the cluster.
+- The noted store may have lost the cluster's metadata because ``kwire leave-store`` has taken the
+  metadata back into the directory of another broker. If this broker began a new cluster in the
+  empty store, the other broker couldn't bring the metadata back into it. So the start is refused.
 """
 
 from pathlib import Path
@@ -17,7 +20,8 @@ from kwire.log.disk import Disk
 from kwire.metadata.embedded import FILE_NAME
 
 MOVED = f"{FILE_NAME}.moved"
-"""What the metadata of a broker that was alone is called once the cluster has it."""
+"""A broker that was alone has its metadata in a file. The file gets this name when the cluster has
+taken the metadata over."""
 
 NOTE = "kwire-metadata.store"
 
@@ -47,9 +51,9 @@ def why_not_new(directory: Path, address: str) -> str | None:
     if noted_store(directory) != address or (directory / FILE_NAME).exists():
         return None
     return (
-        f"{address} has no metadata any more of the cluster that {directory} belongs to: start the "
-        f"broker first whose directory has {FILE_NAME}, after kwire leave-store, or restore etcd; "
-        f"remove {directory / NOTE} to begin a new cluster"
+        f"{directory} belongs to a cluster whose metadata is no longer in {address}: if kwire "
+        f"leave-store was used, first start the broker whose directory has {FILE_NAME}; otherwise "
+        f"restore etcd; or remove {directory / NOTE} to begin a new cluster"
     )
 
 
@@ -62,6 +66,6 @@ def note_store(directory: Path, address: str, disk: Disk) -> None:
 
 
 def forget_store(directory: Path) -> None:
-    """Remove what notes that the metadata is elsewhere, now that it is here; OSError."""
+    """Remove the note and ``MOVED``, because the metadata is in this directory now; OSError."""
     for name in (NOTE, MOVED):
         (directory / name).unlink(missing_ok=True)

@@ -17,7 +17,7 @@ SELECTORS = frozenset(
 )
 
 PUSH_INTERVAL_MS = 300_000
-"""How often a client asks that no subscription is for."""
+"""How often a client without a subscription asks for one."""
 
 ALL_METRICS = "*"
 

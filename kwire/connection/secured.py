@@ -6,7 +6,8 @@ Rules:
 - Until the client has logged in, only the requests of a login are served, and their size is
   bounded (``sasl.server.max.receive.size``).
 - A login that fails ends the connection after the response. So does any other request.
-- A client that doesn't come so far in time is disconnected (``newcomers``).
+- A client that hasn't finished the handshake and the login in time is disconnected
+  (``newcomers``).
 """
 
 import socket
@@ -37,15 +38,16 @@ from kwire.security.principal import ANONYMOUS, Principal
 from kwire.security.tls import NoPrincipal, reason_of
 
 HANDSHAKE_UNITS = 20
-"""What a step of a handshake costs the event loop; its computing is done in a thread."""
+"""What a step of a handshake costs the event loop, beside the work of the thread."""
 PART_UNITS = 2
-"""What it costs to read a part of a record."""
+"""What it costs to read a part of a TLS record."""
 
 SMALL_BYTES = 16 * 1024
-"""The buffer of a newcomer counts if it is larger than this."""
+"""A client that hasn't logged in counts as holding memory if its buffer is larger than this."""
 
 OVERHEAD_BYTES_PER_UNIT = 8
-"""Messages of TLS itself cost much more than data: new keys take 15 us, and have 27 bytes."""
+"""Messages of TLS itself cost one unit for so many bytes. They cost much more time than data does:
+a message with new keys has 27 bytes and takes 15 µs."""
 
 
 class SecuredServing(Serving):
@@ -180,7 +182,7 @@ class SecuredConnection(Connection):
             self._poller.serve_soon(self)
 
     def _pay_as(self, principal: Principal) -> None:
-        """Go on where earlier connections of this user were, not those of its address."""
+        """Count the connection's work for its user from now on, and no longer for its address."""
         payer = str(principal)
         if payer != self._payer:
             turns, work = self._poller.turns, self._work

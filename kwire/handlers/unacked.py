@@ -2,8 +2,8 @@
 
 Rules:
 
-- A request waits for its ``Acks`` as others wait for a change: it rests, without a task. Its answer
-  is ready meanwhile.
+- The response is made when the records are appended. Until the replicas have them, the response
+  waits in the request's ``Acks``, and no task waits with it.
 - A partition that fails afterwards changes only the error code of its answer, as in Kafka: the
   records are in the log, and may be acknowledged to another request or lost.
 - A request that ends early, because its client is gone, leaves the queues of its partitions.
@@ -45,10 +45,11 @@ def acknowledged(acks: Acks) -> Generator[Acks, None, None]:
 
 
 class Unreplicated:
-    """What a partition's answer of the slow path waits for, in place of a flush.
+    """A partition's part of a response of the slow path, which waits for the replicas.
 
-    The partition has appended the records below ``end_offset``. A flush that they need isn't waited
-    for apart: the high watermark waits for it.
+    The partition has appended the records below ``end_offset``. The part waits until the high
+    watermark reaches that offset. If the records have to be flushed, the high watermark waits for
+    the flush, so this class doesn't.
     """
 
     __slots__ = ("_deadline_s", "_end_offset", "_partition")
@@ -95,7 +96,7 @@ class Unacked:
         self.places.append(place)
 
     def answer(self, ready: bytes) -> "Unfinished | bytes":
-        """What gives the answer later; ``ready`` is the answer if nothing fails."""
+        """The response, or what gives it later; ``ready`` is the response if nothing fails."""
         if self.acks.is_set and not self.acks.errors:
             return ready
         later = at_once_or_later(self._answer(ready))
@@ -116,7 +117,7 @@ class Unacked:
         return bytes(told)
 
     def _hinted(self, told: bytearray) -> bytes:
-        """The answer with the new leaders; it is made anew, because that is seldom."""
+        """The response with the new leaders. It is encoded a second time, which happens seldom."""
         from kwire.budget.work import Turns, Work
         from kwire.handlers.context import RequestContext
         from kwire.handlers.leader_hints import hint_producer

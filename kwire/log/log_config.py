@@ -16,8 +16,9 @@ class LogConfig:
     """One field per setting, under Kafka's name; sizes are bytes, times are milliseconds.
 
     ``compression`` is None if batches keep the producer's compression. The defaults are Kafka's.
-    ``takes_plain`` says that an append needs neither more than a sound batch nor a flush.
-    ``takes_own`` says the same for batches that the broker's own coordinators write.
+    ``takes_plain`` says that a batch of a client can be appended as it is: its records need no
+    check or change, and no flush has to follow. ``takes_own`` says the same for batches of the
+    broker's own coordinators.
     """
 
     compact: bool = False

@@ -10,9 +10,10 @@ Rules (KIP-98, KIP-360):
 - An epoch older than the producer's current epoch is fenced.
 - A transaction is open from its first batch to its marker. read_committed consumers see nothing
   from the first offset of the oldest open transaction on.
-- Where there are other replicas, an ended transaction stays unstable until its marker is below the
-  high watermark (``ended``): another leader may not have the marker. Those that ended before the
-  log was opened aren't known. Their coordinator has decided them for all replicas.
+- If the partition has other replicas, the last stable offset stays before an ended transaction
+  until its marker is below the high watermark (``ended``), because another leader may not have the
+  marker. Transactions that ended before the log was opened don't count: their coordinator has
+  decided them for all replicas.
 - A partition keeps at most ``kwire.producer.ids.max.per.partition`` producers. Above that it
   forgets the producers that wrote longest ago, by offset, and have no open transaction. A forgotten
   producer counts as unknown, as after ``producer.id.expiration.ms``.
@@ -42,8 +43,8 @@ class ProducerStates:
 
     ``open_transactions`` maps producer ids to first offsets, in ascending order of offsets.
     ``limit`` is the largest number of producers that are kept. ``ended`` are the transactions whose
-    markers may not be replicated, as (offset of the marker, first offset), by their markers; None
-    if nobody has to know.
+    markers may not be replicated, as (offset of the marker, first offset), in the order of their
+    markers. It is None if the partition has no other replicas.
     """
 
     def __init__(self, limit: int = NO_LIMIT) -> None:

@@ -3,8 +3,8 @@
 Rules:
 
 - A token's secret is its HMAC: HMAC-SHA-512 of the token's id with ``delegation.token.secret.key``.
-  The metadata has neither this key nor an HMAC. It has a digest, by which a token is found, and the
-  SCRAM credentials that the HMAC is the password of.
+  The metadata has neither this key nor an HMAC. It has a digest of the HMAC, by which a token is
+  found, and SCRAM credentials, for which the HMAC is the password.
 - If the secret key changes, no older token is valid any more, because its digest doesn't match.
 - A token expires at ``expires_ms`` unless it is renewed, and at ``max_ms`` in any case. Nobody can
   log in with an expired token, even before the controller removes it.
@@ -55,7 +55,7 @@ class DelegationToken(NamedTuple):
     credentials: tuple[ScramCredential, ...]
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether the token is no login any more."""
+        """Whether nobody can log in with the token any more."""
         return min(self.expires_ms, self.max_ms) < now_ms
 
     def concerns(self, name: Name) -> bool:
@@ -88,14 +88,14 @@ class Secret(NamedTuple):
 
     @property
     def password(self) -> bytes:
-        """What a client of SCRAM gives as its password."""
+        """The password of a client that logs in with the token by SCRAM."""
         from base64 import b64encode
 
         return b64encode(self.hmac)
 
     @property
     def digest(self) -> bytes:
-        """What the metadata has of it."""
+        """The digest of the HMAC, by which the metadata knows the token."""
         import hashlib
 
         return hashlib.sha256(self.hmac).digest()
@@ -145,10 +145,10 @@ def new_token(
     now_ms: int,
     lifetimes: Lifetimes,
 ) -> DelegationToken:
-    """A token as a client asks for it, yet without its secret.
+    """A token as a client has asked for it. Its digest and its credentials are still missing.
 
-    Raises KafkaError (INVALID_PRINCIPAL_TYPE, POLICY_VIOLATION). ``asked_ms`` is the longest life;
-    0 and less mean that of the broker.
+    ``asked_ms`` is the longest life that the client wants; 0 and less mean the broker's limit.
+    Raises KafkaError (INVALID_PRINCIPAL_TYPE, POLICY_VIOLATION).
     """
     names = tuple(renewers)
     if any(kind != "User" for kind, _ in (owner, *names)):
@@ -203,8 +203,8 @@ def renewed(token: DelegationToken, asks: Name, asked_ms: int, now_ms: int, expi
 
 
 def expiring(token: DelegationToken, asks: Name, period_ms: int, now_ms: int) -> int | None:
-    """The new time of expiry of a token that shall expire after a period; None for a negative
-    period, which means at once.
+    """When a token expires that is to expire after a period. None if the period is negative, which
+    means that the token is removed at once.
 
     Raises KafkaError (DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH).
     """
@@ -235,12 +235,12 @@ def change_token(tokens: dict[str, DelegationToken], change: TokenChanged) -> No
 
 
 def token_changes(tokens: Tokens) -> list[TokenChanged]:
-    """The changes that make these tokens out of none."""
+    """The changes that create these tokens in empty metadata."""
     return [TokenChanged(token_id, token) for token_id, token in tokens.items()]
 
 
 def size_of_token(change: TokenChanged) -> int:
-    """About how many bytes a change takes in a store, beside what every change takes."""
+    """About how many bytes a change takes in a store, in addition to what every change takes."""
     if change.token is None:
         return 0
     names = change.token.owner, change.token.requester, *change.token.renewers

@@ -1,4 +1,5 @@
-"""An object made from a listener's keys and certificates, which is made again when these change.
+"""An object made from a listener's keys and certificates, such as a TLS context. When the keys or
+certificates change, the object is made anew.
 
 Rules:
 

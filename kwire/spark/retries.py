@@ -1,9 +1,10 @@
 """Retry topics: records that may be decoded later, sent back to their topic when they are due.
 
 A pipeline writes a record whose error may pass (a registry that is away, a schema id that it
-doesn't know yet) to ``PIPELINE-TOPIC-retry-1`` with the time it is due. When that is over,
-``Retries`` sends it back to TOPIC, where the pipeline reads it like any other. If it fails again,
-the next topic has a longer delay; after the last one it is a dead letter.
+doesn't know yet) to ``PIPELINE-TOPIC-retry-1`` with the time at which it is due. At that time
+``Retries`` sends the record back to TOPIC, where the pipeline reads it like any other. A record
+that fails again goes to the next retry topic, which has a longer delay. After the last retry topic
+it becomes a dead letter.
 
 Rules:
 
@@ -66,7 +67,7 @@ def marks_topic(pipeline: str) -> str:
 
 
 class RetryWork:
-    """What is done again and again while a pipeline runs."""
+    """Sends back the records that are due; the thread calls it again and again."""
 
     def __init__(
         self,

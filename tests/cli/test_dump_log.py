@@ -3,6 +3,7 @@
 import errno
 import json
 import shutil
+import struct
 import tarfile
 from pathlib import Path
 
@@ -139,6 +140,12 @@ def test_part_of_a_segment(archive, dump):
     assert not any(line.startswith("| offset: ") for line in lines)
 
 
+def time_index(last_ms, last_offset):
+    """Replaces a time index by one whose first entry is at 99 ms, and whose last one is this."""
+    entries = struct.pack(">qiqi", 99, 3, last_ms, last_offset)
+    return lambda _: entries
+
+
 @pytest.mark.parametrize(
     ("name", "change", "problem"),
     [
@@ -148,6 +155,8 @@ def test_part_of_a_segment(archive, dump):
         (f"{FIRST}.log", lambda d: d[:16] + b"\1" + d[17:], "message format 1 was removed"),
         (f"{FIRST}.index", lambda d: d[:-1], "failed sanity check"),
         (f"{FIRST}.index", lambda d: d[:7] + b"\x09" + d[8:], "Mismatches in"),
+        (f"{FIRST}.timeindex", time_index(50, 7), "failed sanity check"),
+        (f"{FIRST}.timeindex", time_index(99, -1), "failed sanity check"),
         (f"{FIRST}.timeindex", lambda d: d[:7] + b"\x09" + d[8:], "timestamp mismatch"),
         (f"{1500:020d}.snapshot", lambda d: d[:-1] + b"?", "fails its checksum"),
         (f"{1500:020d}.snapshot", lambda d: b"", "too few"),

@@ -192,6 +192,25 @@ def test_a_session_outlives_its_heartbeats(image, interval_ms):
         alter_configs(image, GROUP, [alteration], settings)
 
 
+@pytest.mark.parametrize(
+    ("timeout_ms", "problem"),
+    [
+        ("44999", r"must be greater than or equal to .*\(45000\)"),
+        ("45000", ""),
+        ("60000", ""),
+        ("60001", r"must be less than or equal to .*\(60000\)"),
+    ],
+)
+def test_a_groups_config_may_have_the_least_and_the_most_value(image, timeout_ms, problem):
+    """The broker's limits belong to what is allowed."""
+    alteration = Alteration("consumer.session.timeout.ms", SET, timeout_ms)
+    if not problem:
+        assert alter_configs(image, GROUP, [alteration], SETTINGS)
+        return
+    with pytest.raises(KafkaError, match=problem):
+        alter_configs(image, GROUP, [alteration], SETTINGS)
+
+
 def test_deleting_what_is_not_set_changes_nothing(image):
     """Not even a name that nobody knows is an error then, as in Kafka."""
     assert alter_configs(image, TOPIC, [Alteration("foo", DELETE, None)], SETTINGS) == []

@@ -16,6 +16,7 @@ from kwire.metadata.changes import (
     TopicCreated,
     apply,
     from_json,
+    size_of,
     snapshot,
     to_json,
 )
@@ -166,3 +167,15 @@ def test_who_may_do_what_survives_in_a_store(changes):
     assert restored == images[-1]
     earlier = images[len(images) // 2]
     assert apply(earlier, difference(earlier, images[-1]), len(changes)) == images[-1]
+
+
+def test_the_size_of_acls_grows_with_each_of_their_texts():
+    """The estimate bounds a commit: no text that a client chooses is left out of it."""
+    short = AclBinding(2, "n", 3, "User:p", "h", 3, 3)
+    for longer in (
+        short._replace(name="n" * 1001),
+        short._replace(principal="User:p" + "p" * 1000),
+        short._replace(host="h" * 1001),
+    ):
+        for kind in (AclsCreated, AclsDeleted):
+            assert size_of([kind((longer,))]) == size_of([kind((short,))]) + 1000

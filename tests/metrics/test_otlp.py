@@ -53,6 +53,12 @@ def test_a_push_has_a_limited_number_of_fields(monkeypatch: pytest.MonkeyPatch) 
             points(data)
 
 
+def test_as_many_fields_as_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit itself is allowed."""
+    monkeypatch.setattr(otlp, "MOST_FIELDS", 2 * FIELDS_AT_ONCE)
+    assert points(bytes([0x78, 0]) * (2 * FIELDS_AT_ONCE)) == []
+
+
 def test_the_largest_push_of_kafkas_client_is_read() -> None:
     """Its metrics are messages of their own; each point has two times and four attributes."""
     point = bytes([0x11, *bytes(8), 0x19, *bytes(8), 0x31, *bytes(8)])

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import Equivalent, Results, choose, report
+from tests.mutants.__main__ import EQUIVALENT, Equivalent, Results, choose, report
 from tests.mutants.mutations import is_python, mutations_of
+from tests.mutants.pytest_run import ROOT
 
 SOURCE = '''
 """A module of 3 lines."""
@@ -111,3 +112,11 @@ def test_an_equivalent_bug_counts_neither_as_caught_nor_as_a_survivor(
         results.add(bug.key(text), caught, tried_all=True)
     assert report(bugs, {"a.py": text}, results, equivalent) == 2
     assert f"{len(bugs) - 3} of {len(bugs) - 1} bugs were caught" in capsys.readouterr().out
+
+
+def test_what_is_called_equivalent_is_a_bug_that_can_be_seeded() -> None:
+    """An entry for a line that isn't there any more explains nothing."""
+    for path, reasons in Equivalent(EQUIVALENT).known.items():
+        text = (ROOT / path).read_text(encoding="utf-8")
+        made = {mutation.changed_line(text) for mutation in mutations_of(path, text)}
+        assert set(reasons) <= made, path

@@ -196,3 +196,11 @@ def test_lies_at_every_position_are_bounded() -> None:
             position = rng.randrange(len(frame) + 1)
             lie = rng.choice(LIES)
             decode_hostile(message, version, frame[:position] + lie + frame[position + len(lie) :])
+
+
+def test_a_response_has_the_versions_of_its_request() -> None:
+    """And becomes flexible with the same one: both are encoded by the version of the request."""
+    for key in MODULES:
+        request, response = message_classes(key)
+        assert request.VERSIONS == response.VERSIONS, request.__name__
+        assert request.FLEXIBLE_SINCE == response.FLEXIBLE_SINCE, request.__name__

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.batch import LOG_APPEND_TIME, RecordBatch, TooLarge, build_header
 from kwire.record.compression import STRETCH_BYTES, Compression
-from kwire.record.feed import NO_LIMITS, Limits
+from kwire.record.feed import NO_LIMITS, Limits, RecordFeed
 from kwire.record.records import (
     BatchBuilder,
     ProducerState,
@@ -23,6 +23,7 @@ from kwire.record.records import (
     renumbered,
 )
 from kwire.record.spans import RecordSpans
+from kwire.record.varint import append_varint
 from kwire.record.walk import record_times, walk_records
 
 INT64_MAX = 2**63 - 1
@@ -227,6 +228,28 @@ def test_records_that_go_on_in_the_next_stretch(compression: Compression) -> Non
     assert walked == [(item.timestamp, item.offset, True) for item in items]
     assert list(record_times(batch)) == [(item.offset, item.timestamp) for item in items]
     assert RecordSpans(batch).keys == [item.key for item in items]
+
+
+def test_a_renumbered_batch_begins_at_the_time_of_its_first_record() -> None:
+    """Also where a later record is older: the header has the first and the largest time."""
+    items = [Record(5, 70, None, b"a"), Record(9, 50, None, b"b"), Record(11, 90, None, b"c")]
+    anew = RecordBatch(renumbered(RecordBatch(build_batch(items)), Compression.NONE))
+    assert (anew.base_timestamp, anew.max_timestamp) == (70, 90)
+
+
+def test_a_feed_knows_how_far_it_is_after_a_record_that_lies_in_several_pieces() -> None:
+    """Bytes are counted from the first record, however the pieces of the decompressor are cut."""
+    items = [Record(n, n, None, bytes(300_000)) for n in range(5)]
+    batch = RecordBatch(build_batch(items, compression=Compression.GZIP))
+    feed, done = RecordFeed(batch), 0
+    while not feed.is_at_end():
+        end = feed.next_record()
+        size_bytes = end - feed.position
+        encoded = bytearray()
+        append_varint(encoded, size_bytes)
+        done += len(encoded) + size_bytes
+        feed.position = end
+        assert feed.done_bytes == done
 
 
 @pytest.mark.parametrize("codec", list(Compression))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from kwire.broker.compaction import Compaction
 from kwire.broker.quotas import Quotas
@@ -19,10 +20,16 @@ from kwire.log.compaction.manager import FIRST_RETRY_MS, Failure
 from kwire.metadata.quotas import PRODUCE_RATE
 from kwire.metadata.tokens import Lifetimes, new_token, without_expired
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kwire.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.record.records import BatchBuilder
 from kwire.security.oauth import TokenRules, _checked
 from kwire.security.principal import ANONYMOUS
 from kwire.security.sasl import LoginRefused
+from tests.broker.replicated import FOLLOWERS, create_replicated, follow, led
 from tests.server.test_clock_jumps import (
     BACK_AN_HOUR,
     DAY_MS,
@@ -37,6 +44,9 @@ from tests.server.test_clock_jumps import (
     silent_member,
     with_bench,
 )
+
+METADATA = 3
+"""An API that a login is needed for."""
 
 COMPACTED = {
     "log.cleanup.policy": "compact",
@@ -203,6 +213,38 @@ async def rebalance(bench: Bench) -> Fired:
     return lambda: bench.groups().groups.groups["g"].state is not group_state
 
 
+async def login(bench: Bench) -> Fired:
+    """connections.max.reauth.ms: a client that has logged in has to log in again."""
+    raw = await bench.running.connect()
+    bench.clients.append(raw)
+    await raw.request(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+    request = SaslAuthenticateRequest(auth_bytes=b"\0alice\0hush")
+    answer = await raw.request(request, 2, SaslAuthenticateResponse)
+    assert answer.session_lifetime_ms == MINUTE_MS
+    [connection] = bench.running.server.poller.connections
+    found = connection.info.login
+    assert found is not None
+    return lambda: found.refusal(METADATA, trio.current_time()) is not None
+
+
+async def lagging_replicas(bench: Bench) -> Fired:
+    """replica.lag.time.max.ms: followers that don't fetch are out of the ISR."""
+    broker = bench.broker
+    await create_replicated(broker, "followed")
+    partition = led(broker, "followed")
+    follow(partition)
+    builder = BatchBuilder()
+    builder.add(bench.clock.now_ms(), b"k", b"v")
+    partition.append(bytes(builder.build()), now_ms=bench.clock.now_ms())
+    await trio.testing.wait_all_tasks_blocked()
+
+    def isr() -> tuple[int, ...]:
+        return broker.image.topics_by_name["followed"].partitions[0].isr
+
+    assert isr() == (broker.node_id, *FOLLOWERS)
+    return lambda: isr() == (broker.node_id,)
+
+
 DATES = [
     (young_records, {**COMPACTED, "log.cleaner.min.compaction.lag.ms": str(DAY_MS)}),
     (
@@ -228,6 +270,17 @@ STEADY = [
 
 CLIENTS = [silent_member, idle_connection, long_poll, rebalance]
 """Waits for a client."""
+
+WITH_LOGIN = {
+    "listeners": "LOGIN://127.0.0.1:0",
+    "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.login.plain.sasl.jaas.config": 'x.PlainLoginModule required user_alice="hush";',
+    "connections.max.reauth.ms": str(MINUTE_MS),
+}
+
+OF_TRIO = [(login, WITH_LOGIN), (lagging_replicas, {"replica.lag.time.max.ms": str(MINUTE_MS)})]
+"""Timers of a minute that go by trio's clock and that a test can see through to their end."""
 
 
 def name_of(value: object) -> str:
@@ -292,3 +345,28 @@ async def test_no_jump_ends_a_wait_for_a_client(tmp_path: Path, begin, jump: str
         assert not fired()
 
     await with_bench(tmp_path, test)
+
+
+@pytest.mark.parametrize("jump", ["back", "ahead", "sleep"])
+@pytest.mark.parametrize(("begin", "settings"), OF_TRIO, ids=name_of)
+async def test_what_goes_by_trios_clock_sees_no_jump(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, begin, settings, jump: str
+) -> None:
+    """Neither a new date nor a sleep ends it, and it is due when its time has passed."""
+
+    async def test(bench: Bench) -> None:
+        fired = await begin(bench)
+        if jump == "sleep":
+            bench.clock.pass_time(WEEK_MS)
+        else:
+            bench.clock.set_date(BACK_AN_HOUR if jump == "back" else WEEK_MS)
+        await bench.tick()
+        mock_clock.jump(0.4 * MINUTE_MS / 1000)
+        await bench.tick()
+        assert not fired()
+        with trio.fail_after(10 * MINUTE_MS / 1000):
+            while not fired():
+                mock_clock.jump(0.3 * MINUTE_MS / 1000)
+                await bench.tick()
+
+    await with_bench(tmp_path, test, {**SETTINGS, **settings})

@@ -171,7 +171,7 @@ def test_replicas_of_others_are_left_behind(start, on_etcd, tmp_path, capsys):
         second.stop()
         first.stop()
     assert _leave("--data-dir", data) == 0
-    with pytest.raises(BrokerFailed, match=r"has no metadata any more of the cluster"):
+    with pytest.raises(BrokerFailed, match=r"cluster whose metadata is no longer in"):
         second.start()
     alone = start(None)
     assert stored(alone.bootstrap, "made", 1, len(values + more)) == sorted(values + more)

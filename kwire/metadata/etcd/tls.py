@@ -1,8 +1,10 @@
-"""TLS towards etcd: made of the files in the settings, and again when they have changed.
+"""The TLS contexts of connections to etcd, made from the files that the settings name.
 
-Rule: a connection that is opened takes what the files have then. If they can't be used any more,
-the log says so and the old certificate stays. A key that everybody on the machine may read is one
-that can't be used.
+Rules:
+
+- When a file has changed, the next connection uses a new context. If that can't be made, the log
+  says so, and the old context stays in use.
+- A key file that every user of the machine may read is refused.
 """
 
 import logging

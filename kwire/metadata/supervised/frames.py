@@ -21,7 +21,7 @@ READ_BYTES = 64 << 10
 LENGTH_BYTES = 4
 
 SIGNS_OF_LIFE = 5
-"""A worker sends so many in the time to live of its session."""
+"""So many times a worker shows that it is alive, within the time to live of its session."""
 
 Frame = dict[str, Any]
 
@@ -66,7 +66,7 @@ class FrameStream:
             await self._stream.send_all(frame)
 
     async def receive(self) -> Frame | None:
-        """The next frame; None at the end, also where this side has closed. FrameError."""
+        """The next frame; None if either side has closed the connection. FrameError."""
         while (frame := self._cut()) is None:
             try:
                 received = await self._stream.receive_some(READ_BYTES)

@@ -1,9 +1,10 @@
 """The upkeep of Delta tables, by Delta's own commands: each is one commit of the table's log.
 
-Beside a running stream: appends of the stream read nothing, so none of these commits can fail them.
-A command that has read the table fails if the stream commits meanwhile (Delta without Databricks is
-always Serializable), and is tried again. So the pipeline's trigger must leave it some time: a
-command that finds none in ``ATTEMPTS`` attempts ends with Delta's error, and changes nothing.
+The upkeep may run while a stream writes to the table. It never makes the stream fail, because an
+append reads nothing from the table. But a command of the upkeep that has read the table fails if
+the stream commits meanwhile (Delta without Databricks is always Serializable). The command is then
+tried again. It needs a pause between two commits of the stream: after ``ATTEMPTS`` attempts it ends
+with Delta's error, and has changed nothing.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _MAX_FILE_BYTES = "spark.databricks.delta.optimize.maxFileSize"
 _MIN_FILE_BYTES = "spark.databricks.delta.optimize.minFileSize"
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
-"""It refuses less than 7 days, which the user may have asked for."""
+"""This check of Delta refuses to keep files for less than 7 days. A user may ask for that."""
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 """VACUUM lists the table's directories in as many tasks: 10,000, most of them without any work."""
 
