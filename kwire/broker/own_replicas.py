@@ -17,7 +17,7 @@ from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.recovery import NO_TOPIC_ID
 from kwire.metadata.image import BrokerImage, MetadataImage
-from kwire.metadata.lost_replicas import OFFLINE, Held, Replica, lost_partitions
+from kwire.metadata.lost_replicas import NEVER_MADE, OFFLINE, Held, Replica, lost_partitions
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,10 @@ def replicas_of(manager: LogManager) -> Held:
                 and found.topic_id in (topic_id, NO_TOPIC_ID)
             ):
                 return Replica(ids[found.directory.parent], found.leader_epochs.latest)
-        return OFFLINE if manager.failures else None
+        if manager.failures:
+            return OFFLINE
+        known = (data.high_watermarks.get((topic, index), 0) for data in manager.data_directories)
+        return None if any(known) else NEVER_MADE
 
     return held
 
@@ -78,7 +81,7 @@ def make_new_logs(
     for topic in image.topics_by_name.values():
         for index, partition in enumerate(topic.partitions):
             is_ours = node_id in partition.isr
-            if is_ours and held(topic.name, index, topic.topic_id) is None:
+            if is_ours and held(topic.name, index, topic.topic_id) in (None, NEVER_MADE):
                 try:
                     manager.get_or_create(topic.name, index, topic.topic_id, config, now_ms)
                 except KafkaError as error:

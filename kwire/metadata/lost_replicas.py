@@ -15,6 +15,10 @@ Rules:
 - These rules are for only replicas. If a partition has several, a replica that isn't in a directory
   of the last registration is lost, too: it may not be elected, and fetches everything again. While
   its directory is offline, it may be elected only if no other replica can be.
+- A power cut of all may come before the last leader of several replicas has made its log. That one
+  was in the ISR all the time, and without a log it has replicated nothing. So nobody has had a
+  record acknowledged with ``acks=all``, and another replica may lead, whichever it is. Apache Kafka
+  lets the last leader lead with an empty log, whether it has lost records or not.
 """
 
 from collections.abc import Callable
@@ -36,8 +40,14 @@ class Replica(NamedTuple):
 OFFLINE = Replica("", -1)
 """A replica that may be in an offline directory, so that nobody knows whether it is lost."""
 
+NEVER_MADE = Replica("", -2)
+"""A replica that isn't on the disks, and whose high watermark they have never known."""
+
 Held: TypeAlias = Callable[[str, int, bytes], Replica | None]
-"""Returns the replica of a partition by topic, number and topic id; None if the disks have none."""
+"""Returns the replica of a partition by topic, number and topic id.
+
+None or NEVER_MADE if the disks have none.
+"""
 
 
 def lost_or_found(
@@ -58,8 +68,11 @@ def lost_or_found(
             if broker.node_id not in partition.replicas:
                 continue
             replica = held(topic.name, index, topic.topic_id)
+            if replica is NEVER_MADE and not (directories and has_same):
+                replica = None  # these disks would not know
             if len(partition.replicas) == 1:
-                after = _only_replica(partition, broker.node_id, replica, directories, has_same)
+                kept = None if replica is NEVER_MADE else replica
+                after = _only_replica(partition, broker.node_id, kept, directories, has_same)
             else:
                 terms = terms_of(configs, topic.name, partition, active)
                 after = _one_of_several(partition, broker.node_id, replica, directories, terms)
@@ -85,8 +98,17 @@ def _one_of_several(
     if replica is not None and (not directories or replica.directory in directories):
         return None
     last = tuple(node for node in partition.last_known_elr if node != node_id)
+    if replica is NEVER_MADE and partition.last_known_elr == (node_id,):
+        last = (_next_to(partition, node_id, terms),)
     without = partition._replace(last_known_elr=last)
     return changed(partition, without, terms._replace(doubtful=(node_id,)))
+
+
+def _next_to(partition: PartitionImage, node_id: int, terms: Terms) -> int:
+    """The replica that may lead in place of one that has none: if possible, it can lead at once."""
+    place = partition.replicas.index(node_id)
+    others = partition.replicas[place + 1 :] + partition.replicas[:place]
+    return next((node for node in others if node in terms.active), others[0])
 
 
 def _only_replica(

@@ -8,7 +8,7 @@ from kwire.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from kwire.metadata.lost_replicas import OFFLINE, Replica, lost_partitions
+from kwire.metadata.lost_replicas import NEVER_MADE, OFFLINE, Replica, lost_partitions
 from kwire.metadata.partition_change import Terms, active_brokers, elected
 from kwire.metadata.registration import fence, register, unfence
 
@@ -142,6 +142,46 @@ def test_one_of_several_that_is_lost_is_not_eligible():
     assert cluster.eligible == ((), ())
     assert (cluster.partition.leader, cluster.partition.last_known_elr) == (-1, ())
     assert lost_partitions(cluster.image, 1) == []
+
+
+def _none_left():
+    """Both brokers ended, 1 as the last leader; and no other replica is eligible."""
+    cluster = TwoReplicas("1")
+    cluster.do(fence(cluster.image, frozenset({2})))
+    cluster.do(fence(cluster.image, frozenset({1})))
+    assert cluster.partition.last_known_elr == (1,)
+    return cluster
+
+
+def test_another_replica_leads_if_the_last_leader_never_made_its_log():
+    """It was in sync without any record, so none was acknowledged."""
+    cluster = _none_left()
+    cluster.start(NEVER_MADE, "d1")
+    assert (cluster.partition.leader, cluster.partition.last_known_elr) == (-1, (2,))
+    cluster.do(unfence(cluster.image, 2, "a"))
+    assert (cluster.partition.leader, cluster.partition.isr) == (2, (2,))
+    assert cluster.partition.is_recovering
+
+
+def test_another_replica_that_is_there_leads_at_once():
+    cluster = _none_left()
+    cluster.do(unfence(cluster.image, 2, "a"))
+    cluster.start(NEVER_MADE, "d1")
+    assert cluster.partition.leader == 2
+
+
+def test_a_new_disk_does_not_know_whether_there_was_a_log():
+    """It has no high watermark, but the old one may have had records."""
+    cluster = _none_left()
+    cluster.start(NEVER_MADE, "new")
+    assert (cluster.partition.leader, cluster.partition.last_known_elr) == (-1, ())
+
+
+def test_a_last_leader_whose_disk_knew_its_watermark_has_lost_its_log():
+    """Nobody leads until an administrator asks for an unclean election."""
+    cluster = _none_left()
+    cluster.start(None, "d1")
+    assert (cluster.partition.leader, cluster.partition.last_known_elr) == (-1, ())
 
 
 def test_one_of_several_on_another_disk_is_lost():

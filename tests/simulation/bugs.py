@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kwire.broker import fetching
+from kwire.broker import fetching, homes
 from kwire.broker.acks import AckQueue
 from kwire.broker.basis import Basis, Replication
 from kwire.broker.follower_partition import FollowerPartition
@@ -200,6 +200,11 @@ def coordinators_tell_at_once(patch: Any) -> None:
     patch.setattr(Basis, "end_offset", property(lambda basis: 0))
 
 
+def coordinators_begin_empty(patch: Any) -> None:
+    """A coordinator isn't loaded again when it moves to another broker."""
+    patch.setattr(homes, "has_records", lambda partition: False)
+
+
 def reads_do_not_wait(patch: Any) -> None:
     """The offsets of a group are told before they are replicated."""
     _tell_at_once(patch, OffsetFetchResponse)
@@ -317,6 +322,7 @@ BUGS = [
     Bug(acknowledged_before_the_last, failures.leader_dies_with_tail, "acknowledges"),
     Bug(watermark_beyond_the_log, kills, "follows to"),
     Bug(coordinators_tell_at_once, more_clients.commits_are_read_at_once, r"group: \d+, \d+"),
+    Bug(coordinators_begin_empty, more_clients.commits_are_read_at_once, r"group: \d+, -?\d+"),
     Bug(reads_do_not_wait, more_clients.commits_are_read_at_once, r"group: \d+, \d+"),
     Bug(assignments_do_not_wait, more_clients.members_come_and_go, "two owners"),
     Bug(proposals_are_forgotten, failures.isr_flap, "as maximal ISR"),
