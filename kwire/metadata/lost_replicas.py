@@ -15,10 +15,10 @@ Rules:
 - These rules are for only replicas. If a partition has several, a replica that isn't in a directory
   of the last registration is lost, too: it may not be elected, and fetches everything again. While
   its directory is offline, it may be elected only if no other replica can be.
-- A power cut of all may come before the last leader of several replicas has made its log. That one
-  was in the ISR all the time, and without a log it has replicated nothing. So nobody has had a
-  record acknowledged with ``acks=all``, and another replica may lead, whichever it is. Apache Kafka
-  lets the last leader lead with an empty log, whether it has lost records or not.
+- A power cut of all may come before the last leader of a new partition has flushed anything of its
+  log, not even the directory. So nobody has had a record acknowledged that the leader flushed, and
+  another replica may lead, whichever it is. Apache Kafka lets the last leader lead with an empty
+  log, whether it has lost records or not.
 """
 
 from collections.abc import Callable
@@ -98,10 +98,20 @@ def _one_of_several(
     if replica is not None and (not directories or replica.directory in directories):
         return None
     last = tuple(node for node in partition.last_known_elr if node != node_id)
-    if replica is NEVER_MADE and partition.last_known_elr == (node_id,):
+    if replica is NEVER_MADE and partition.last_known_elr == (node_id,) and _is_new(partition):
         last = (_next_to(partition, node_id, terms),)
     without = partition._replace(last_known_elr=last)
     return changed(partition, without, terms._replace(doubtful=(node_id,)))
+
+
+def _is_new(partition: PartitionImage) -> bool:
+    """Whether nothing has changed since the topic's creation but that its replicas ended.
+
+    The end of each raises the leader's epoch once. A larger epoch means that the last leader may
+    have come by a reassignment: it had old records that others still have.
+    """
+    is_moving = partition.adding or partition.removing
+    return not is_moving and partition.leader_epoch <= len(partition.replicas)
 
 
 def _next_to(partition: PartitionImage, node_id: int, terms: Terms) -> int:

@@ -1,5 +1,7 @@
 """A broker that comes back without its records never leads an empty log silently."""
 
+import pytest
+
 from kwire.metadata.changes import ConfigChanged, TopicCreated, apply
 from kwire.metadata.image import (
     BrokerImage,
@@ -168,6 +170,17 @@ def test_another_replica_that_is_there_leads_at_once():
     cluster.do(unfence(cluster.image, 2, "a"))
     cluster.start(NEVER_MADE, "d1")
     assert cluster.partition.leader == 2
+
+
+@pytest.mark.parametrize("change", [{"leader_epoch": 3}, {"adding": (2,)}, {"removing": (2,)}])
+def test_a_replica_that_has_just_come_may_have_had_old_records(change):
+    """Others still have them, so not just anybody may lead in its place."""
+    cluster = _none_left()
+    topic = cluster.image.topics_by_name["t"]
+    row = cluster.partition._replace(**change)
+    cluster.do([TopicCreated(topic._replace(partitions=(row,)))])
+    cluster.start(NEVER_MADE, "d1")
+    assert (cluster.partition.leader, cluster.partition.last_known_elr) == (-1, ())
 
 
 def test_a_new_disk_does_not_know_whether_there_was_a_log():
