@@ -33,6 +33,7 @@ from tests.budget.test_worst_requests import (
     AUTHORIZED,
     DENIED,
     MOST_LINES,
+    WHO_MAY,
     PassMeter,
     play,
     prepare,
@@ -106,9 +107,7 @@ def in_slices(monkeypatch):
     monkeypatch.setattr("kwire.security.authorizer.ANSWERS_PER_CLIENT", ANSWERS_PER_CLIENT // 8)
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, AUTHORIZED, DENIED], ids=["everybody may", "a super user", "denied"]
-)
+@pytest.mark.parametrize("settings", WHO_MAY)
 async def test_no_step_frees_a_large_request(tmp_path, in_slices, settings):
     """Each handler names what it has made, so that this is taken apart in slices."""
     wrong = []

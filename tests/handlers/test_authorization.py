@@ -56,6 +56,8 @@ def admin():
     """The admin of a broker with an authorizer."""
     with Kafka(SETTINGS) as kafka:
         admin = Admin(kafka.bootstrap)
+        admin.find_coordinator("g")  # what it hides is told only where there is a coordinator
+        admin.find_coordinator("x", key_type=1)
         yield admin
         admin.close()
 
