@@ -45,6 +45,8 @@ class Watcher(Protocol):
     """The poller, as links see it."""
 
     now_s: float
+    expects_nothing: bool
+    """Whether what comes next comes from another broker, later than it is worth looking for."""
 
     def watch(self, connection: "FetchLink") -> None:
         """Call ``on_readable`` whenever the link's socket is readable."""
@@ -240,6 +242,7 @@ class FetchLink:
             return
         self.number, self.asked_s = number, now_s
         self.has_asked = True
+        self._watcher.expects_nothing = True
         try:
             sent = os.write(self._fd, asked)
         except OSError as error:

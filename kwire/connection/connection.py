@@ -289,6 +289,7 @@ class Connection:
         if acks.sleeper is None:
             acks.sleeper = self
             self._poller.deadlines.add(acks)
+        self._poller.expects_nothing = True
         held_bytes = 0
         if not self._work.is_large and not self._work.held_bytes:
             pipeline = self._pipeline

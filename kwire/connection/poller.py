@@ -14,12 +14,12 @@ Rules:
 - A connection with more requests than one turn serves has the next ones served behind the
   connections that are ready: a client with one request waits for no pipeline.
 - After the poller has served a request, it looks at the selector again for a moment before it goes
-  to sleep. A client that has just got a response often asks again soon, and a wake-up costs more
-  than a look. The poller stops looking as soon as another task can run. When looks were in vain, it
-  looks less often.
+  to sleep: a client often asks again soon, and a wake-up costs more than a look. The poller stops
+  looking as soon as another task can run, and looks less often when looks were in vain. It doesn't
+  look for a message of another broker (``expects_nothing``), which perhaps needs this processor.
 - If many connections are ready, the poller serves some of them and then sends all their responses.
   The same step many times in a row costs less, for kwire and for a client with many connections.
-  If few connections are ready, each gets its responses at once, so that its client doesn't wait.
+  If few are ready, each gets its responses at once, so that its client doesn't wait.
 - Other tasks have their turn after ``TURN_S`` at the latest. Expensive requests wait for slices of
   the event loop, one slice in each turn (``turns``).
 - Work that can follow the responses, like logging, is done after they have been sent.
@@ -101,8 +101,7 @@ class Poller:
 
     With ``own_wait`` the poller sleeps in its own selector. ``tally`` counts what it does.
     ``ready_s`` is when the connections of this pass were found ready, by ``perf_counter``.
-    ``open_frame`` finds what serves a request, for all connections. ``reach`` looks in each turn
-    whether a broker of a cluster is cut off.
+    ``open_frame`` finds what serves a request. ``reach`` looks whether a broker is cut off.
     """
 
     def __init__(
@@ -134,7 +133,7 @@ class Poller:
         self._woken: list[tuple[int, int, Pollable]] = []  # a heap
         self._woken_so_far = 0
         self._afterwards: list[Callable[[], object]] = []
-        self.gathers = False  # whether responses are to be gathered
+        self.gathers = self.expects_nothing = False
         self._gathered: list[Pollable] = []
         self._is_in_turn = False
         self._crowd = Crowd()
@@ -252,6 +251,7 @@ class Poller:
         """
         select = self._selector.select
         ready = select(wait_s)
+        self.expects_nothing = False
         self.turns.begin_pass()
         self.now_s = trio.current_time()
         if self.reach is not None:
@@ -275,7 +275,7 @@ class Poller:
             if ready:
                 self._patience = min(self._patience + (served_s > begin_s), MAX_PATIENCE)
                 served_s = now_s
-                if not self._may_look():
+                if self.expects_nothing or not self._may_look():
                     return self._own_wait is not None and self._own_wait.is_trios_turn
             elif now_s - served_s > LOOK_S:
                 self._patience = self._patience - 1 if self._patience else -MAX_PATIENCE

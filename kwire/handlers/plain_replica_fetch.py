@@ -94,6 +94,8 @@ def answer(
     except (_Uncommon, StructError, IndexError, MalformedRequest):
         return None
     fetch.session.go_on()
+    if broker.watcher is not None:
+        broker.watcher.expects_nothing = True
     for one, told in fetch.named:
         one.want(*told)
     return at_once_or_later(_answered(fetch, header, broker))

@@ -76,6 +76,7 @@ class Watcher:
 
     def __init__(self) -> None:
         self.now_s = 12.0
+        self.expects_nothing = False
         self.watched: set[FetchLink] = set()
         self.again: list[FetchLink] = []
 
@@ -161,6 +162,7 @@ def test_a_link_fetches_and_appends_and_asks_again(desk: Desk) -> None:
     assert first is not None
     assert (first.session_id, first.session_epoch, first.topics) == (SESSION, 1, [])
     assert desk.link.asked_s == desk.watcher.now_s
+    assert desk.watcher.expects_nothing
     desk.says(desk.frame(of(1, batch_at(0, b"a", b"b"), high_watermark=2)))
     second = desk.asked()
     assert second is not None

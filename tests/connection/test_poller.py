@@ -360,3 +360,27 @@ async def test_a_turn_ends_when_a_task_can_go_on(time_by_looks, nursery):
     await until(event.is_set)
     assert 5 in ends
     nursery.cancel_scope.cancel()
+
+
+async def test_nobody_looks_for_a_message_of_another_broker(time_by_looks, nursery):
+    """The turn ends at once: that broker may need this processor to send it."""
+    ends = []
+
+    class Following(Talker):
+        def on_readable(self):
+            super().on_readable()
+            poller.expects_nothing = True
+
+    class Steps(trio.abc.Instrument):
+        def after_task_step(self, task):
+            ends.append(talker.turns)
+
+    poller = Poller(nursery)
+    talker = Following(poller)
+    nursery.start_soon(poller.run)
+    await trio.testing.wait_all_tasks_blocked()
+    trio.lowlevel.add_instrument(Steps())
+    talker.far.send(b"x")
+    await until(lambda: talker.turns > 3)
+    assert {1, 2, 3} <= set(ends)
+    nursery.cancel_scope.cancel()
