@@ -7,7 +7,7 @@ one commit.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kwire.errors import ErrorCode, KafkaError
@@ -56,14 +56,21 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     await context.broker.forget_deleted_topics()
     context.work.doomed += (wanted, deletion.wanted)
     wait_ms = 0 if deletion.mutations is None else deletion.mutations.wait_ms()
-    return DeleteTopicsResponse(throttle_time_ms=wait_ms, responses=deletion.results)
+    deletion.refused.extend(deletion.results)
+    return DeleteTopicsResponse(throttle_time_ms=wait_ms, responses=deletion.refused)
 
 
 class _Deletion:
-    """The topics of one request; ``results`` are those of the last decision."""
+    """The topics of one request; ``results`` are those of the last decision.
+
+    What the first decision can't find stays ``refused``. A decision that is made again, while other
+    clients' changes wait, looks only at what was found: a request may name 60,000 unknown topics.
+    """
 
     def __init__(self, context: RequestContext) -> None:
+        self.refused: list[DeletableTopicResult] = []
         self.results: list[DeletableTopicResult] = []
+        self._left: Collection[tuple[str | None, bytes]] | None = None
         self.mutations = context.mutations(STRICT_SINCE)
         self.wanted: Counter[tuple[str | None, bytes]] = Counter()
         self._context = context
@@ -77,9 +84,9 @@ class _Deletion:
 
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
         """The changes that delete every topic whose deletion is allowed."""
-        self.results = []
         found: dict[bytes, DeletableTopicResult] = {}
-        for name, topic_id in self.wanted:
+        left: list[tuple[str | None, bytes]] = []
+        for name, topic_id in self.wanted if self._left is None else self._left:
             if work.spend(UNITS):
                 await work.next_slice()
             result = DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
@@ -87,14 +94,16 @@ class _Deletion:
                 topic = self._find(name, topic_id, image)
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.message or None
-                self.results.append(result)
+                self.refused.append(result)
                 continue
+            left.append((name, topic_id))
             result.name, result.topic_id = topic.name, topic.topic_id
             first = found.setdefault(topic.topic_id, result)
             if first is not result:
                 first.error_code = ErrorCode.INVALID_REQUEST
                 first.error_message = "The topic was given by its name and by its id."
-        self.results += found.values()
+        self._left = left
+        self.results = list(found.values())
         if self.mutations is not None:
             await self._count(self.mutations, found, image, work)
         doomed = [topic_id for topic_id, result in found.items() if not result.error_code]
