@@ -32,6 +32,7 @@ NO_LIMITS_OF_CLIENTS = {
     "broker/proofs MOST_WATCHED": "other brokers",
     "broker/proposals MOST_BYTES": "what shares a commit",
     "broker/proposals MOST_DECISIONS": "what shares a commit",
+    "broker/proposals MOST_LOGS_LEFT": "which commits wait for earlier ones",
     "broker/remote_coordinators MOST_PARTITIONS": "what shares a request of a broker",
     "broker/remote_markers MOST_PARTITIONS": "what shares a request of a broker",
     "broker/remote_verification MOST_OTHERS": "what shares a request of a broker",

@@ -32,6 +32,9 @@ MOST_OF_A_BROKER = 16
 """The most sessions of one broker. It needs ``num.replica.fetchers``, and while those end and begin
 again, twice as many."""
 
+UNKNOWN = -1
+"""An offset or an epoch that nobody has told."""
+
 NOT_TOLD = 0x7FFFFFFFFFFFFFFF
 """Stands for the high watermark of a follower that does not report it: no later one is news to
 it."""
@@ -75,7 +78,8 @@ class ReplicaPosition:
         self.session = session
         self.partition: LeaderPartition | None = None
         self.tail: Tail | None = None
-        self.told_high_watermark = self.told_log_start_offset = -1
+        self.told_high_watermark = self.told_log_start_offset = UNKNOWN
+        self.current_leader_epoch = self.fetch_offset = UNKNOWN
 
     def want(
         self,
@@ -86,7 +90,13 @@ class ReplicaPosition:
         max_bytes: int,
         high_watermark: int = NOT_TOLD,
     ) -> None:
-        """Store what the follower says about the partition."""
+        """Store what the follower says about the partition.
+
+        A follower with another leader epoch, or behind its earlier position, has ignored the last
+        answer: of a diverging one only the cut counts. So it is told everything again.
+        """
+        if leader_epoch != self.current_leader_epoch or fetch_offset < self.fetch_offset:
+            self.told_high_watermark = self.told_log_start_offset = UNKNOWN
         self.current_leader_epoch = leader_epoch
         self.fetch_offset = fetch_offset
         self.last_fetched_epoch = last_fetched_epoch

@@ -31,7 +31,7 @@ import trio
 from kwire.broker.broker import Broker
 from kwire.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, PartitionKey
 from kwire.broker.leader_partition import LeaderPartition
-from kwire.broker.replica_sessions import ReplicaPosition, ReplicaSession, Tail
+from kwire.broker.replica_sessions import UNKNOWN, ReplicaPosition, ReplicaSession, Tail
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
@@ -50,7 +50,6 @@ from kwire.protocol.messages.fetch import (
 )
 
 TOPIC_IDS_SINCE = 13
-UNKNOWN = -1
 
 WATERMARK_DELAY_S = 0.005
 

@@ -62,7 +62,7 @@ def _name(image: MetadataImage) -> list[Change]:
 async def test_a_start_reads_once_and_follows(store) -> None:
     """It decides again on the image with the newer commits, and reads no second one."""
     with trio.fail_after(10):
-        image = await commit_decision(store, _name, GUARD)
+        image = await commit_decision(store, await store.read(), _name, GUARD)
     assert (image.revision, image.cluster_id, store.reads) == (2, "after 1", 1)
     assert image == await store._store.read()
 
@@ -78,7 +78,7 @@ async def test_a_start_that_missed_too_much_reads_again(store, monkeypatch) -> N
 
     monkeypatch.setattr(store, "watch", forgetful)
     with trio.fail_after(10):
-        image = await commit_decision(store, _name, GUARD)
+        image = await commit_decision(store, await store.read(), _name, GUARD)
     assert (image.cluster_id, store.reads) == ("after 2", 2)
 
 
@@ -97,4 +97,4 @@ async def test_a_start_tells_what_the_store_says(store, monkeypatch, of, error) 
 
     monkeypatch.setattr(store, of, fail)
     with trio.fail_after(10), pytest.raises(type(error)):
-        await commit_decision(store, _name, GUARD)
+        await commit_decision(store, await store.read(), _name, GUARD)

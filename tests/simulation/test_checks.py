@@ -70,4 +70,4 @@ def test_writes_after_the_end_are_seen(tmp_path: Path, monkeypatch: pytest.Monke
         await scenarios.slow_network(world)
 
     assert remote_verification.is_verified
-    _fails(fault, range(1, 4), tmp_path, match="transactions hang|is in")
+    _fails(fault, range(1, 40), tmp_path, match="transactions hang|is in")
