@@ -64,9 +64,9 @@ class Broker:
     """One broker, made of its settings, its logs and its metadata store.
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
-    ``authorizer`` is None where everybody may do all, ``quotas`` while no client has any.
-    ``verified`` are questions about writes of transactions. ``reach`` is None outside of a cluster,
-    ``suspects`` and ``throttles`` until they are needed.
+    ``authorizer`` is None if every client may do everything. ``quotas`` is None while no client has
+    a quota. ``verified`` has the questions whether producers may write to partitions. ``reach`` is
+    None outside of a cluster. ``suspects`` and ``throttles`` are None until they are needed.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Broker:
         self._served.open_all(image)
         self.coordinators = Coordinators(self)
         self._images = NewImages(self, self._served, self.coordinators)
-        self.partition = self._served.partition  # saves each request a call in between
+        self.partition = self._served.partition  # a method here would cost time
         self.partition_if_served = self._served.partition_if_served
         self.is_offline = self._served.is_offline
         self.partitions = self._served.all
@@ -141,7 +141,7 @@ class Broker:
 
     @property
     def controller_id(self) -> int:
-        """The node id of the controller; a broker that is alone is its own."""
+        """The node id of the controller; a single broker is its own controller."""
         elected = self.image.controller_id
         return self.node_id if elected == -1 else elected
 
@@ -171,7 +171,7 @@ class Broker:
 
     @cached_property
     def fetchers(self) -> "Fetchers":
-        """The tasks that fetch from the leaders of what this broker follows."""
+        """The tasks that fetch from the leaders of the partitions that this broker follows."""
         from kwire.broker.fetchers import Fetchers
 
         made = Fetchers(self, self.config.inter_broker_name, self.peers.open_stream)
@@ -188,7 +188,7 @@ class Broker:
 
     @cached_property
     def isr_updates(self) -> "IsrUpdates":
-        """What this broker commits about in-sync replicas, since it leads followers."""
+        """The commits of ISR changes for the partitions that this broker leads."""
         from kwire.broker.isr_updates import IsrUpdates
 
         updates = IsrUpdates(self)
@@ -199,7 +199,7 @@ class Broker:
 
     @cached_property
     def unusable_replicas(self) -> "OfflineReplicas":
-        """The replicas on failed or full disks, which other brokers take over."""
+        """The replicas on failed or full disks, whose leadership other brokers take over."""
         from kwire.broker.offline_replicas import OfflineReplicas
 
         return OfflineReplicas(self, self._served)
@@ -249,7 +249,7 @@ class Broker:
         self.coordinators.close()
 
     def at_stop(self) -> AtStop:
-        """What the data directories keep of a broker that stops cleanly."""
+        """The data that a cleanly stopped broker keeps in its data directories."""
         registered = self.image.brokers.get(self.node_id)
         return AtStop(self.high_watermarks(), -1 if registered is None else registered.epoch)
 
@@ -287,7 +287,7 @@ class Broker:
         asker: Asker = NOBODY,
         guard: Guard | None = None,
     ) -> None:
-        """Make a controller's decision true, in its turn; see ``Commits.commit``."""
+        """Commit the changes that ``decide`` returns; see ``Commits.commit``."""
         await self._commits.commit(decide, asker, guard)
 
     def commit_under(self, session: Guard) -> None:

@@ -2,15 +2,15 @@
 
 Rules:
 
-- The markers follow the decision in the same turn, and the completing record follows the markers.
-  The markers of a transaction with many partitions take several turns of the event loop, so that
-  other tasks have theirs in between.
-- If one of the partitions has to be on the disk before it is acknowledged (``flush.messages``),
-  each step waits until the previous step is on the disk. After a power cut there must be no marker
+- The markers are written after the decision, in the same turn of the event loop. The completing
+  record is written after the markers. The markers of a transaction with many partitions take
+  several turns, so that other tasks have their turn in between.
+- If one of the partitions has to be flushed before an acknowledgement (``flush.messages``), each
+  step waits until the previous step is on the disk. After a power cut there must be no marker
   without its decision, and no completed transaction without its markers. A marker counts as written
   when it is on the disk. A marker whose sync failed is written again.
-- The same holds where partitions have replicas, with "replicated" in place of "on the disk": a
-  failover may take back a decision that isn't replicated, but never its markers.
+- If partitions have replicas, each step waits until the previous step is replicated. Otherwise a
+  failover could lose a decision whose markers remain.
 - Partitions that other brokers lead get their markers from these brokers (``remote_markers``).
 - A step that fails is delayed. The next call of ``finish`` continues with that step.
 """
@@ -42,7 +42,7 @@ MARKERS_PER_TURN = 50
 
 
 Awaited: TypeAlias = "Flush | Replication | None"
-"""What a marker waits for until it counts."""
+"""The flush or the replication that a marker waits for until it counts as written."""
 
 
 class _Written(NamedTuple):
@@ -56,7 +56,7 @@ class _Written(NamedTuple):
 class LoadedTransactions:
     """A coordinator that is ready, the runtime that drives it, and its partition.
 
-    ``basis`` is what its answers rest on, None at replication factor 1.
+    ``basis`` are the records on which its answers rest, None at replication factor 1.
     """
 
     __slots__ = ("basis", "coordinator", "partition", "runtime")
@@ -98,7 +98,7 @@ class Endings:
         for transactional_id in list(loaded.coordinator.unfinished):
             is_delayed = transactional_id in self._delayed
             if (by := self._under_way.get(transactional_id)) is not None:
-                is_done = is_done and by is loaded  # an older epoch's try ends by itself
+                is_done = is_done and by is loaded  # the try of an older epoch ends by itself
                 continue
             if is_delayed and not tries_again:
                 continue
@@ -126,7 +126,7 @@ class Endings:
         log.log(level, "the end of transaction %r is delayed: %s", transactional_id, error)
 
     def _is_strict(self, loaded: LoadedTransactions, prepared: Transaction) -> bool:
-        """Whether one of the partitions has replicas, or asks for the disk first."""
+        """Whether one of the partitions has replicas, or is flushed before an acknowledgement."""
         partitions = [loaded.partition, *self._partitions(prepared)]
         return any(
             partition.log.config.flush_messages != NO_LIMIT or partition.__class__ is not Partition
@@ -200,7 +200,7 @@ class Endings:
         if self._remote is None:
             from kwire.broker.remote_markers import RemoteMarkers
 
-            assert self._nursery is not None  # this runs in it
+            assert self._nursery is not None  # this task runs in the nursery
             self._remote = RemoteMarkers(self._broker, self._nursery)
         marker = _marker(loaded, prepared)
         sent = await self._remote.send(marker, elsewhere)

@@ -1,20 +1,20 @@
 """A follower's connection while nothing uncommon happens: fetch, append, ask again, all at once.
 
-This is a fast path. The poller calls the link when its leader has answered; it appends what has
-come and sends the next request, all in that turn. A ``Fetcher``, the slow and obvious twin, would
-be woken by a task that receives, and by trio, each time. A follower's turn lies in the way of every
-record with ``acks=all``.
+This is a fast path. The poller calls the link when the leader has answered. In this one turn the
+link appends the records and sends the next request. The slow and obvious twin is ``Fetcher``: there
+a task receives the answer and trio then wakes the fetcher, each time. The difference counts because
+every record with ``acks=all`` waits for its followers.
 
 Rules:
 
-- The fetcher lends its connection's socket to the link, and waits until the link is ``over``. Then
-  nobody else asks or receives.
-- Whatever isn't common is left to the fetcher (``Left``): an answer with an error, the rest of one
-  of which an append has failed, what has to be flushed, a request that isn't plain.
-- While the fetcher has news, no further request is sent.
-- Answers are received into one buffer, from which they are written to the logs. It grows with the
-  bytes that arrive, and shrinks when an answer brings no records.
-- After ``BYTES_PER_TURN`` others have their turn.
+- The fetcher lends its connection's socket to the link, and waits until the link is ``over``.
+  Meanwhile only the link sends and receives.
+- The link leaves uncommon cases to the fetcher (``Left``): an answer with an error, the rest of an
+  answer after a failed append, logs that have to be flushed, a request that isn't plain.
+- While the fetcher has news, the link sends no further request.
+- The link receives answers into one buffer and writes the records to the logs from there. The
+  buffer grows with the bytes that arrive, and shrinks when an answer brings no records.
+- After ``BYTES_PER_TURN`` bytes other tasks have their turn.
 """
 
 import os
@@ -29,11 +29,11 @@ from kwire.broker.plain_fetching import Fetched, Sender, answer, request
 from kwire.errors import KafkaError
 
 BYTES_PER_TURN = 256 * 1024
-"""After appending so much, other tasks have their turn."""
+"""After appending so many bytes, a link lets other tasks have their turn."""
 
 FIRST_BYTES = 64 * 1024
 MOST_AT_ONCE = 1 << 20
-"""The most bytes of one read, and of memory that an answer gets before it has filled the rest."""
+"""The most bytes of one read. The buffer first grows to this size, and then doubles when full."""
 
 LAST_NUMBER = 0x7FFFFFFF
 
@@ -42,11 +42,12 @@ _SIZE_BYTES = 4
 
 
 class Watcher(Protocol):
-    """The poller, as links see it."""
+    """The poller, as far as links use it."""
 
     now_s: float
     expects_nothing: bool
-    """Whether what comes next comes from another broker, later than it is worth looking for."""
+    """Whether the poller needn't look for the next event before it sleeps: another broker's answer
+    comes too late for that."""
 
     def watch(self, connection: "FetchLink") -> None:
         """Call ``on_readable`` whenever the link's socket is readable."""
@@ -67,13 +68,13 @@ class Lender(Protocol):
         """Whether the fetcher has to look at something before the next request."""
 
     def is_over(self, partition: FollowerPartition) -> bool:
-        """Whether a partition has moved since it was asked for."""
+        """Whether a partition has moved since the link sent the request for it."""
 
     def limits(self) -> Limits:
         """The settings of fetches."""
 
     def sender(self) -> Sender:
-        """The broker that fetches, as its request names it."""
+        """The broker that fetches, as its requests name it."""
 
     def now_ms(self) -> int:
         """The time of day."""
@@ -82,8 +83,9 @@ class Lender(Protocol):
 class Left(NamedTuple):
     """What a link leaves to its fetcher.
 
-    ``frame`` is an answer without its size, ``rest`` is what is still to be appended of another,
-    ``due`` has to be flushed. ``failure`` says why the connection is of no use any more.
+    ``frame`` is an answer without its size. ``rest`` are the records of an answer that are still to
+    be appended. The logs of the partitions in ``due`` have to be flushed. ``failure`` says why the
+    connection can't be used any more.
     """
 
     frame: bytes = b""
@@ -107,7 +109,7 @@ class FetchLink:
     def __init__(
         self, fd: int, watcher: Watcher, lender: Lender, number: int, most_bytes: int
     ) -> None:
-        self.used_units = 0  # it comes before all clients, who wait for it
+        self.used_units = 0  # a link is served before clients, because clients wait for it
         self.over = Event()
         self.left = Left()
         self.number = number
@@ -126,7 +128,7 @@ class FetchLink:
 
     @property
     def is_over(self) -> bool:
-        """Whether the socket is used no more, or not yet."""
+        """Whether the link doesn't use the socket: not yet, or no longer."""
         return self._is_over
 
     def fileno(self) -> int:
@@ -140,7 +142,7 @@ class FetchLink:
         self._ask()
 
     def end(self, left: Left) -> None:
-        """Use the socket no more, and leave the rest to the fetcher."""
+        """Stop using the socket, and leave the rest to the fetcher."""
         if not self._is_over:
             self._is_over = True
             self._watcher.unwatch(self)
@@ -149,7 +151,7 @@ class FetchLink:
             self.over.set()
 
     def on_readable(self) -> None:
-        """Take what has arrived; the poller calls this."""
+        """Receive the bytes that have arrived; the poller calls this."""
         if self._is_over:
             return
         if self._found:
@@ -205,7 +207,7 @@ class FetchLink:
         self._go_on()
 
     def _append(self) -> None:
-        """Append what was fetched, as long as the turn lasts; then ask again."""
+        """Append the fetched records while the turn lasts; then send the next request."""
         found, now_ms, done_bytes = self._found, self._lender.now_ms(), 0
         while self._done < len(found):
             partition, records, watermark, start = found[self._done]
@@ -248,10 +250,10 @@ class FetchLink:
         except OSError as error:
             self.end(Left(failure=str(error)))
             return
-        if sent < len(asked):  # a socket without anything to send has room for a request
+        if sent < len(asked):  # a socket whose send buffer is empty has room for a request
             self.end(Left(failure="a request was not written completely"))
 
 
 def copied(found: list[Fetched]) -> tuple[Fetched, ...]:
-    """What was fetched, in memory of its own: the buffer is used again."""
+    """A copy of the fetched records, because the link uses the buffer again."""
     return tuple(one._replace(records=memoryview(bytes(one.records))) for one in found)

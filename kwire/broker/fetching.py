@@ -1,18 +1,21 @@
-"""What a follower asks one leader for, and what each answer means; pure.
+"""A follower's requests to one leader, and the meaning of each answer; pure.
 
 Rules:
 
-- Requests use a fetch session (KIP-227): the first one names every partition, the following ones
-  those whose position has changed since. After an error of the session, or a lost connection, the
-  next request is a first one again.
-- An answer counts for a partition only while its position is the one that was asked for. So nothing
-  is appended that was meant for another role, another leader epoch or another log end.
-- A diverging epoch is a cut, and nothing else of that answer counts: the leader's high watermark
-  may lie in what has to be cut (KAFKA-14704). The log is cut to the smaller of both ends of the
-  epoch that both know.
-- Offsets that the leader doesn't have are sorted out with its ends (``out_of_range``).
-- A partition with another error rests, a little longer each time, and is left out of the session.
-  One whose epoch the leader has left behind rests until the image brings a newer epoch.
+- Requests use a fetch session (KIP-227). The first request names every partition. Each further
+  request names the partitions whose position has changed since. After an error of the session, or a
+  lost connection, the next request opens a new session.
+- An answer counts for a partition only while the partition has the position that the request named.
+  So the follower appends no records that were meant for another role, leader epoch or log end.
+- If an answer has a diverging epoch, the log is truncated. Nothing else of that answer counts,
+  because the leader's high watermark may lie in the part that is cut off (KAFKA-14704). The epoch
+  that both know ends at one offset in the leader's log and at another in the follower's. The log
+  then ends at the smaller of the two.
+- If the leader doesn't have the requested offset, its first and last offset decide
+  (``out_of_range``).
+- After another error, a partition isn't fetched for a while, a little longer each time, and is
+  left out of the session. A partition whose leader epoch is outdated isn't fetched until the image
+  brings a newer epoch.
 
 Source: AbstractFetcherThread, ReplicaFetcherThread, FetchSessionHandler of Kafka.
 """
@@ -34,7 +37,7 @@ from kwire.protocol.messages.fetch import (
 )
 
 FIRST_REST_S = 0.01
-"""The first rest after an error: often the leader is about to learn of its role."""
+"""The first pause after an error. It is short, because often the leader just learns its role."""
 
 FIRST_EPOCH = 0
 """The epoch of a request that opens a session."""
@@ -46,7 +49,7 @@ Key: TypeAlias = tuple[bytes, int]
 
 
 class Position(NamedTuple):
-    """Where a follower is: what its leader compares with its own log."""
+    """The position of a follower, which its leader compares with its own log."""
 
     leader_epoch: int
     fetch_offset: int
@@ -55,7 +58,7 @@ class Position(NamedTuple):
 
 
 class Followed(Protocol):
-    """A partition that is followed."""
+    """A partition that this broker follows."""
 
     topic_id: bytes
     index: int
@@ -63,7 +66,7 @@ class Followed(Protocol):
 
     @property
     def position(self) -> Position:
-        """Where its log ends now."""
+        """The position at which the partition's log ends now."""
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """See ``PartitionLog.end_offset_for_epoch``."""
@@ -83,7 +86,7 @@ P = TypeVar("P", bound=Followed)
 
 @dataclass
 class Outcome(Generic[P]):
-    """What an answer asks for; ``failure`` is an error of the whole request."""
+    """The work that follows from an answer; ``failure`` is an error of the whole request."""
 
     appends: list[tuple[P, PartitionData]] = field(default_factory=list)
     cuts: list[tuple[P, int]] = field(default_factory=list)
@@ -94,9 +97,9 @@ class Outcome(Generic[P]):
 class Fetching(Generic[P]):
     """The partitions that are fetched from one leader, and the session with it.
 
-    ``told`` are the positions that the session knows, ``to_look_at`` are the partitions that may
-    have moved since, ``resting`` are those that are left out, with the end of their rest.
-    ``plain_fetching`` is a fast twin of ``request`` and ``take``.
+    ``told`` has the positions that the session knows. ``to_look_at`` has the partitions that may
+    have moved since. ``resting`` has the partitions that aren't fetched for a while, with the end
+    of their pause. ``plain_fetching`` is the fast path for ``request`` and ``take``.
     """
 
     def __init__(self) -> None:
@@ -111,7 +114,7 @@ class Fetching(Generic[P]):
     # Which partitions are fetched
 
     def follow(self, partition: P) -> None:
-        """Fetch a partition, or take note of its new object or leader epoch."""
+        """Begin to fetch a partition, or note its new object or leader epoch."""
         key = (partition.topic_id, partition.index)
         self.partitions[key] = partition
         self.to_look_at[key] = None
@@ -119,7 +122,7 @@ class Fetching(Generic[P]):
         self.errors.pop(key, None)
 
     def leave(self, partition: P) -> None:
-        """Fetch a partition no more, unless another object of it has come meanwhile."""
+        """Stop fetching a partition, unless another object has replaced this one."""
         key = (partition.topic_id, partition.index)
         if self.partitions.get(key) is partition:
             del self.partitions[key]
@@ -128,11 +131,11 @@ class Fetching(Generic[P]):
             self.errors.pop(key, None)
 
     def has(self, partition: P) -> bool:
-        """Whether a partition is fetched here, as this object."""
+        """Whether this object of a partition is fetched here."""
         return self.partitions.get((partition.topic_id, partition.index)) is partition
 
     def failed(self, partition: P, now_s: float, backoff_s: float) -> None:
-        """Have a partition rest after an error."""
+        """Leave a partition out for a while after an error."""
         key = (partition.topic_id, partition.index)
         errors = self.errors[key] = self.errors.get(key, 0) + 1
         self._rest(key, now_s + min(FIRST_REST_S * 2 ** min(errors - 1, 20), backoff_s))
@@ -147,7 +150,7 @@ class Fetching(Generic[P]):
 
     @property
     def resumes_s(self) -> float:
-        """When the next partition has rested; infinity if none rests."""
+        """When the next pause of a partition ends; infinity if there is none."""
         return min(self.resting.values(), default=float("inf"))
 
     # The request
@@ -186,7 +189,7 @@ class Fetching(Generic[P]):
         )
 
     def _changed(self, keys: Iterable[Key]) -> list[Key]:
-        """Those of the partitions whose position the session doesn't know; now it does."""
+        """The partitions whose position is new to the session; notes that it knows them now."""
         changed = []
         for key in keys:
             partition = self.partitions.get(key)
@@ -224,15 +227,15 @@ class Fetching(Generic[P]):
     # The answer
 
     def go_on(self) -> None:
-        """The session has answered: the next request is another one of it."""
+        """Note that the session has answered, so the next request continues the session."""
         self.epoch = self.epoch + 1 if self.epoch < _LAST_EPOCH else 1
 
     def lost(self) -> None:
-        """No answer comes: the next request opens a new session in place of this one."""
+        """Note that no answer comes, so the next request opens a new session."""
         self.epoch = FIRST_EPOCH
 
     def take(self, response: FetchResponse, now_s: float, backoff_s: float) -> Outcome[P]:
-        """What the answer to the last request asks for."""
+        """The work that follows from the answer to the last request."""
         outcome: Outcome[P] = Outcome()
         if response.error_code:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
@@ -265,7 +268,7 @@ class Fetching(Generic[P]):
         now_s: float,
         backoff_s: float,
     ) -> None:
-        """Sort the answer for one partition."""
+        """Put the answer for one partition into the right part of ``outcome``."""
         code = data.error_code
         if code == ErrorCode.NONE:
             diverging = data.diverging_epoch
@@ -283,10 +286,10 @@ class Fetching(Generic[P]):
 
 
 def cut_offset(partition: Followed, leaders: EpochEndOffset) -> int:
-    """Where a log has to end whose leader ends the epoch ``leaders`` at another offset (KIP-279).
+    """The new end of a log if the epoch ``leaders`` ends at another offset there (KIP-279).
 
-    If this log doesn't know that epoch, it is cut to the end of the one before, and the next fetch
-    asks again.
+    If this log doesn't know that epoch, the log is cut at the end of the epoch before it. The next
+    fetch then asks again.
     """
     end_offset = partition.position.fetch_offset
     epoch, own_end = partition.end_offset_for_epoch(leaders.epoch)

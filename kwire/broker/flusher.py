@@ -12,7 +12,8 @@ Rules:
   later, perhaps in another task, takes its demands along (``taken``).
 - A handler that gives each partition an error of its own waits for its flushes itself, and calls
   ``leave_to_handler``.
-- What a coordinator answers waits for other brokers in the same way (``rest_on``).
+- A response that rests on a coordinator's records is held back in the same way, until other
+  brokers have these records (``rest_on``).
 """
 
 from collections.abc import Callable
@@ -31,7 +32,7 @@ from kwire.log.syncing import sync_all
 
 
 class Flushed(Protocol):
-    """A partition as the flusher sees it."""
+    """A partition, as far as the flusher uses it."""
 
     log: PartitionLog
 
@@ -68,7 +69,7 @@ class Flush(Demand):
 
 
 class Flusher:
-    """The runs of syncs of one broker, with their ``times``; ``run`` has to run."""
+    """The runs of syncs of one broker, and their ``times``; a task has to execute ``run``."""
 
     def __init__(self, steady_ms: Callable[[], int], threads: Kind) -> None:
         self.asked: WeakKeyDictionary[trio.lowlevel.Task, set[Demand]] = WeakKeyDictionary()
@@ -80,7 +81,7 @@ class Flusher:
         self._changed = trio.Event()
 
     def demand(self, partition: Flushed) -> Flush:
-        """Have everything flushed soon that is in a partition's log now."""
+        """Demand a flush of everything that is in a partition's log now; it happens soon."""
         pending = self._next.setdefault(partition.log.health.path, {})
         flush = pending.get(partition)
         if flush is None:
@@ -104,7 +105,7 @@ class Flusher:
             asked.discard(flush)
 
     def taken(self) -> set[Demand]:
-        """What this task has demanded; the caller has to keep it from now on."""
+        """The demands of this task; from now on the caller has to keep them."""
         return self.asked.pop(trio.lowlevel.current_task(), None) or set()
 
     def hold(self, response: Any, flushes: set[Flush]) -> Any:

@@ -1,22 +1,26 @@
-"""Refusal as proof: a broker whose address refuses connections is dead, whatever its lease says.
+"""Proofs that a broker is dead: its address refuses connections, although its lease still runs.
 
-A process that dies closes its connections, and its machine then refuses new ones. So others learn
-of the death in a tenth of a second, and need not wait until the session ends in the store.
+When a process dies, its connections close, and its machine then refuses new ones. So other brokers
+learn of the death in a tenth of a second. They needn't wait until the broker's session ends in the
+metadata store.
 
 Rules:
 
-- Each broker holds a connection to each other one, or to the controller's alone where there are
-  more than ``MOST_WATCHED``; the controller always watches all. Nothing is sent on it. A connection
-  that ends proves nothing by itself. But the broker is suspected (``kwire.broker.suspects``).
-- The controller proves the deaths of others, and the others prove the controller's.
+- Each broker holds a connection to every other broker, and sends nothing on it. Where there are
+  more than ``MOST_WATCHED`` brokers, only the controller watches all of them, and the others watch
+  only the controller.
+- The end of a connection proves nothing by itself, but makes the broker a suspect
+  (``kwire.broker.suspects``).
+- The controller proves the deaths of the other brokers. The others prove the death of the
+  controller.
 - The proof is a connection that has ended, and an address that then refuses two connections, one
-  shortly after the other. An address that doesn't answer, or that never took a connection, proves
-  nothing: a lost machine or a frozen process is left to the end of its session.
+  shortly after the other. An address that doesn't answer, or that never accepted a connection,
+  proves nothing. So a lost machine or a frozen process counts as alive until its session ends.
 - A broker without a session is proven dead by the two refusals alone.
-- The proof is about one process: the incarnation that had registered with this address. Only its
-  own session is ended, by the number of the key's creation.
-- A wrong proof (a port forwarder that was restarted, perhaps) costs a registration, nothing else. A
-  process that has a new session afterwards lives, and is watched again.
+- The proof is about one process: the incarnation that registered with this address. Only the
+  session of this incarnation is ended: the number of its key's creation identifies it (``Guard``).
+- A wrong proof, for example after the restart of a port forwarder, costs one registration and
+  nothing else. A process that then has a new session counts as alive, and is watched again.
 """
 
 import logging
@@ -34,16 +38,16 @@ log = logging.getLogger(__name__)
 
 REFUSALS = 2
 BETWEEN_S = 0.05
-"""The pause between two tries to connect that may prove a death."""
+"""The pause between the two tries to connect that may prove a death."""
 
 CONNECT_S = 1.0
 FIRST_PAUSE_S = 0.05
 PAUSE_S = 1.0
-"""The first and the longest pause before a connection that has ended, or could not be opened, is
-tried again. A process that dies may take connections for a moment after it has ended others."""
+"""The first and the longest pause before another try to connect. There is a first pause because a
+process that dies may accept connections for a moment after it has closed others."""
 
 STEADY_S = 0.05
-"""A connection that lasts so long is one to a process that lives."""
+"""A connection that lasts so long leads to a process that is alive."""
 
 MOST_WATCHED = 64
 
@@ -60,8 +64,8 @@ class Watched(NamedTuple):
 class Proofs:
     """The watched processes of one broker; ``run`` has to run.
 
-    ``tell`` is called for each that is proven dead. ``heard`` is called with the node id and False
-    when a connection ends, and with True when there is one again.
+    ``tell`` is called for each process that is proven dead. ``heard`` is called with the node id
+    and False when a connection ends, and with the node id and True when a new one is open.
     """
 
     def __init__(
@@ -72,7 +76,7 @@ class Proofs:
         self._open_stream = open_stream
         self._tell = tell
         self.connected: set[int] = set()
-        """The brokers to which there is a connection: their node ids."""
+        """The node ids of the brokers to which a connection is open."""
         self.heard: Callable[[int, bool], object] = lambda _node_id, _is_there: None
         self._watching: dict[Watched, trio.CancelScope] = {}
         self._provable: Collection[int] = ()
@@ -81,7 +85,7 @@ class Proofs:
 
     @property
     def dead(self) -> AbstractSet[tuple[int, str]]:
-        """Those that are proven dead: (node id, incarnation)."""
+        """The processes that are proven dead: (node id, incarnation)."""
         return self._ended.keys()
 
     async def run(self) -> None:
@@ -90,7 +94,7 @@ class Proofs:
             await trio.sleep_forever()
 
     def watch(self, wanted: Mapping[int, Watched], provable: Collection[int]) -> None:
-        """Watch these processes from now on, and no others; prove the deaths of the provable."""
+        """Watch exactly these processes from now on; prove only deaths of ``provable`` nodes."""
         if not set(provable) <= set(self._provable):
             self._more_provable.set()
             self._more_provable = trio.Event()

@@ -1,11 +1,12 @@
-"""What the metadata means for a broker's replicas: its roles, and what changes touch; pure.
+"""A broker's role for each partition, and the partitions that a metadata change concerns; pure.
 
 Rules:
 
-- A partition with one replica is served by that broker while it has the records, even if it isn't
-  the leader at the moment: no other broker has them.
-- Of several replicas, one leads and the others follow it. While nobody leads, they wait.
-- What changes touch is compared with the newest image; a broker never acts on a change itself.
+- The broker with the only replica of a partition serves the partition while it has the records,
+  even if the metadata names no leader: no other broker has the records.
+- Of several replicas, one leads and the others follow it. Without a leader, they all wait.
+- A broker never acts on the content of a change. It only looks up the concerned partitions in the
+  newest image.
 """
 
 from collections.abc import Iterable
@@ -44,15 +45,16 @@ def role_of(partition: PartitionImage | None, node_id: int) -> Role:
 def may_begin(partition: PartitionImage, node_id: int) -> bool:
     """Whether a replica that has no log may create an empty one.
 
-    An only replica may not while the ISR is empty: its records are lost, and an empty log would
-    look as if there had never been any. A follower may, because it copies the leader's records.
+    The only replica of a partition may not do so while the ISR is empty. Its records are lost then,
+    and an empty log would look as if there had never been any. A follower may create an empty log,
+    because it copies the leader's records.
     """
     return bool(partition.isr) or role_of(partition, node_id) is Role.FOLLOWER
 
 
 @dataclass(slots=True)
 class Touched:
-    """What changes touched.
+    """The partitions and topics that metadata changes concern.
 
     ``partitions`` has the numbers of the partitions by topic id; None stands for every partition.
     ``configs`` are the names of the topics with other settings; None stands for every topic.
@@ -64,7 +66,7 @@ class Touched:
 
 
 def touched_by(changes: Iterable[Change]) -> Touched:
-    """What these changes touched, each thing once, in their order."""
+    """The partitions and topics of these changes, each one once, in the order of the changes."""
     touched = Touched()
     for change in changes:
         if isinstance(change, TopicCreated):

@@ -1,4 +1,4 @@
-"""What becomes of a broker's replicas with each image: opened, led, followed, put offline, deleted.
+"""Opens, creates, serves and deletes a broker's replicas, as each metadata image demands.
 
 Rules:
 
@@ -8,8 +8,9 @@ Rules:
   makes and deletes them in slices, and later commits are followed between two slices. So a client
   that creates one topic doesn't wait for another client's 200 topics. The smallest job comes first,
   and every eighth slice is the oldest job's.
-- A slice looks at the newest image: what a later commit has deleted isn't made. A new log whose
-  name belongs to a deleted log is made after that one is deleted. One slice changes logs at a time.
+- A slice looks at the newest image. So it makes no log of a partition that a later commit has
+  deleted. If a new log has the name of a deleted topic's log, the old log is deleted first. One
+  slice changes logs at a time.
 - The broker tries again to open a log that can't be opened, until it succeeds.
 - Threads do the work that waits for the disk.
 """
@@ -48,9 +49,9 @@ _Missing: TypeAlias = tuple[TopicImage, int]
 
 
 class LogJob:
-    """The logs that one commit deletes and makes; ``done`` is set after the last one.
+    """The logs that one commit deletes and makes.
 
-    ``at_end`` is called then.
+    After the last log ``done`` is set and ``at_end`` is called.
     """
 
     def __init__(self, doomed: list[Hosted], missing: list[_Missing]) -> None:
@@ -66,7 +67,7 @@ class LogJob:
 
 
 def _take(things: list[_T]) -> list[_T]:
-    """Take what one slice handles from the end of a list."""
+    """Remove the items of one slice from the end of a list, and return them."""
     some = things[-LOGS_PER_TURN:]
     del things[-LOGS_PER_TURN:]
     some.reverse()
@@ -92,7 +93,8 @@ class ServedPartitions(ReplicaRoles):
         self._changing = trio.Lock()
         self._jobs: list[LogJob] = []
         self._asked = trio.Event()
-        self._doomed: dict[TopicPartition, Hosted] = {}  # out of service, with a log that is left
+        # Replicas out of service whose logs aren't deleted yet.
+        self._doomed: dict[TopicPartition, Hosted] = {}
 
     def open_all(self, image: MetadataImage) -> None:
         """Open and serve every partition of an image, when the broker starts."""
@@ -154,7 +156,7 @@ class ServedPartitions(ReplicaRoles):
             await self._asked.wait()
 
     async def _go_on(self, job: LogJob) -> None:
-        """Do one slice of a job. Its deletions come first: they make room."""
+        """Do one slice of a job. Deletions come first, because they make room."""
         if not job.doomed:
             await self._create(_take(job.missing))
             return
@@ -280,7 +282,8 @@ class ServedPartitions(ReplicaRoles):
     def put_strays_aside(self) -> None:
         """Put aside the logs that no longer belong to this broker, when it has opened the others.
 
-        While it was down, or their directory offline, a topic was deleted or a replica moved away.
+        A topic was deleted or a replica moved away while the broker was down, or while the log's
+        data directory was offline.
         """
         own = {
             (topic.name, index): topic.topic_id
@@ -295,7 +298,7 @@ class ServedPartitions(ReplicaRoles):
     ) -> PartitionLog | KafkaError:
         """The log of a partition, or the error that prevents it; a thread may call this.
 
-        A leader's epoch is written here and not by the first append, which waits for no disk.
+        The leader's epoch is written here, because the first append may not wait for the disk.
         """
         row = topic.partitions[index]
         try:
@@ -315,8 +318,9 @@ class ServedPartitions(ReplicaRoles):
     ) -> None:
         """Take the role of a partition, or note that it is offline.
 
-        An offline partition may be tried again while a deleted topic's name is created anew. The
-        first of the two that succeeds counts, because fetches may wait for it already.
+        The broker may try to open an offline partition again while a topic with the same name is
+        deleted and created anew. The first log that opens counts, because fetches may already wait
+        for it.
         """
         key = (topic.name, index)
         if self.replica(*key) is not None:

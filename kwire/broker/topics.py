@@ -5,8 +5,9 @@ Rules:
 - The internal topics have the settings that Kafka gives them. If another request created the topic
   meanwhile, that topic is used.
 - In a cluster whose metadata is in a store for several machines, these topics have as many replicas
-  as the settings say. Elsewhere they have one, whatever the settings say: a ``server.properties``
-  of a cluster asks for three, and a broker that is alone would have no coordinator then.
+  as the settings say. Elsewhere these topics have one replica, whatever the settings say. The
+  reason: the ``server.properties`` of a cluster asks for three replicas, and with that number a
+  single broker could not create the topics of its coordinators.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from kwire.metadata.placement import at_once
 
 
 def replicas(broker: TopicMaker, setting: str = "default.replication.factor") -> int:
-    """How many replicas a topic gets whose creator gives no number, by this setting."""
+    """The number of replicas, by ``setting``, of a topic whose creator gives no number."""
     return broker.integer(setting) if broker.setting("kwire.metadata.store") else 1
 
 
@@ -74,8 +75,8 @@ async def create_missing(
     """Create the topics that don't exist, in one commit, with the broker's defaults.
 
     Returns the errors of the topics that can't be created. Raises the KafkaError of
-    ``Broker.commit``, and RequestTooLarge for more topics than one request may create: then this
-    creates no topic.
+    ``Broker.commit``, and RequestTooLarge for more topics than one request may create. In both
+    cases no topic is created.
     """
     refused: dict[str, KafkaError] = {}
 

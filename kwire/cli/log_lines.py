@@ -15,13 +15,13 @@ Rules:
 - A message, and each text among the ``fields``, is cut after ``MAX_MESSAGE_CHARACTERS``. Of a
   longer traceback the beginning and the end stay, because its last lines say what happened:
   ``MAX_TRACEBACK_CHARACTERS`` in all, and ``MAX_TRACEBACK_LINES`` in a text log.
-- Messages with the same format text are written
-  at most ``MOST_PER_SECOND`` times a second. The others are counted, and the first message after
-  that second gives their number. Clients therefore can't fill the disk. The lines of the audit log
-  have limits of their own (``kwire.security.audit_limits``), which count for each client.
-- A rebalance writes three lines while its next request is in progress, so a line has to be cheap.
-  Python's logging is told not to look up the caller and the thread, which no line shows, and the
-  time is formatted once a second.
+- Messages with the same format text are written at most ``MOST_PER_SECOND`` times a second. The
+  others are counted, and the first message after that second gives their number. Clients therefore
+  can't fill the disk. The lines of the audit log have limits of their own
+  (``kwire.security.audit_limits``), which count for each client.
+- A line has to be cheap, because a rebalance writes three lines while other requests wait. So
+  Python's logging doesn't look up the caller and the thread, which no line shows, and the time is
+  formatted once a second.
 - A line is written at once, so that a crash loses none.
 """
 
@@ -77,7 +77,7 @@ def indented(text: str) -> str:
 
 
 class _Timed(logging.Formatter):
-    """Knows the time of a message as text; ``worker`` is the number of this process, if any."""
+    """Formats the time of a message; ``worker`` is the number of this worker process, if any."""
 
     def __init__(self, worker: int | None = None) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class Sparing(logging.Filter):
 def begin(
     handler: logging.Handler, *, verbose: bool, as_json: bool = False, worker: int | None = None
 ) -> None:
-    """Write all log messages to ``handler`` from now on, as those of a worker if it is one."""
+    """Write all log messages to ``handler`` from now on; ``worker`` is the number in its lines."""
     logging._srcfile = None  # Python's documented way to skip looking up the caller
     logging.logThreads = False
     logging.logProcesses = False

@@ -1,4 +1,4 @@
-"""Making records of lines, collecting them into batches, and writing these."""
+"""Makes records of input lines, collects them into batches, and writes the batches."""
 
 import argparse
 import time
@@ -22,7 +22,7 @@ _OVERHEAD_BYTES = 32
 
 
 class LineProducer:
-    """Writes the records of lines to one topic."""
+    """Writes a record for each line to one topic."""
 
     def __init__(
         self, cluster: Cluster, options: argparse.Namespace, partitions: list[int]
@@ -66,7 +66,7 @@ class LineProducer:
         await self._flush()
 
     async def finish(self) -> None:
-        """Say how much was written."""
+        """Print how many records were written."""
         self._progress.finish(self._written)
 
     def _record(self, line: bytes) -> ReadRecord:
@@ -86,7 +86,7 @@ class LineProducer:
         return ReadRecord(key, None if is_tombstone else value, self._headers)
 
     def _partition_of(self, record: ReadRecord) -> int:
-        """By option, by the line, by the key, or one after the other for each batch."""
+        """The partition by the option, the line or the key; else another one for each batch."""
         chosen = self._options.partition
         if chosen is None:
             chosen = record.partition
@@ -109,7 +109,7 @@ class LineProducer:
         self._bytes += len(record.key or b"") + len(record.value or b"") + _OVERHEAD_BYTES
 
     async def _flush(self) -> None:
-        """Write everything that is collected."""
+        """Write all collected records."""
         if not self._batches:
             return
         batches = {
@@ -138,7 +138,7 @@ class LineProducer:
         self._progress.advance(self._written)
 
     async def _keep_rate(self) -> None:
-        """Wait until the next record may be written, and send what was collected before."""
+        """Send the collected records, then wait until the rate allows the next record."""
         in_hand = sum(self._counts.values())
         due_s = self._started_s + (self._written + in_hand) / self._options.rate
         if due_s > trio.current_time():

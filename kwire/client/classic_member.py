@@ -4,8 +4,8 @@ Rules:
 
 - The first JoinGroup of a new member is answered with MEMBER_ID_REQUIRED and an id (KIP-394).
 - The leader of a generation assigns all partitions, with the assignor ``range``.
-- A heartbeat that is answered with REBALANCE_IN_PROGRESS, or that the group has thrown the member
-  out, sets ``is_moved``; ``settle`` then joins the next generation.
+- If a heartbeat gets REBALANCE_IN_PROGRESS, or an error because the group has removed the member,
+  the member sets ``is_moved``. ``settle`` then joins the next generation.
 """
 
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ class ClassicMember:
                 await self._change.wait()
 
     async def settle(self) -> list[TopicPartition]:
-        """Join the next generation; the partitions that its leader assigns; KafkaError."""
+        """Join the next generation; returns the partitions that its leader assigns; KafkaError."""
         while True:
             joined = await self._join()
             if joined is not None:
@@ -153,7 +153,7 @@ class ClassicMember:
     async def _assign(
         self, members: Sequence[JoinGroupResponseMember]
     ) -> list[SyncGroupRequestAssignment]:
-        """What the leader of a generation does: the assignment of every member."""
+        """Assign the partitions to the members, as the leader of a generation does."""
         subscriptions = {}
         for member in members:
             version = min(int.from_bytes(member.metadata[:_VERSION_BYTES]), 3)
@@ -192,7 +192,7 @@ class ClassicMember:
                     self._group, request, HeartbeatResponse, lambda answer: [answer.error_code]
                 )
             except (ClientError, KafkaError):
-                continue  # the consumer itself notices a broker that stays away
+                continue  # other requests of the consumer show whether the broker comes back
             if request.generation_id != self._generation:
                 continue
             if self._joins_again(answer.error_code, self._member_id):

@@ -1,4 +1,4 @@
-"""Addresses of listeners and ports: how they are written, and what they may be."""
+"""Addresses of listeners and ports: their syntax and the checks of their values."""
 
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ class Listener(NamedTuple):
 
 
 def check_different(setting: str, listeners: list[Listener]) -> None:
-    """Raise ConfigError if two listeners have one name."""
+    """Raise ConfigError if two listeners have the same name."""
     names = [listener.name for listener in listeners]
     if len(set(names)) != len(names):
         raise ConfigError(setting, ",".join(names), "each listener must have a different name")
 
 
 def check_hosts(setting: str, listeners: list[Listener]) -> None:
-    """Raise ConfigError for a host that nobody can ask for."""
+    """Raise ConfigError for a host name that no name server can resolve."""
     for _, host, _ in listeners:
         if host and not _is_host(host):
             problem = "between the dots of a host's name are 1 to 63 characters"
@@ -29,7 +29,7 @@ def check_hosts(setting: str, listeners: list[Listener]) -> None:
 
 
 def _is_host(host: str) -> bool:
-    """Whether a text can be asked for as the name of a host."""
+    """Whether a text can be resolved as the name of a host."""
     if host.isascii():
         return "\0" not in host and all(0 < len(x) < 64 for x in host.removesuffix(".").split("."))
     try:

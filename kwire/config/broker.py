@@ -67,18 +67,18 @@ _LEAST: dict[str, int] = {
     "offsets.topic.segment.bytes": 1 << 20,
     "transaction.state.log.segment.bytes": 1 << 20,
 }
-# Limits that Kafka checks when it starts; -1 lifts those of retention. The last two are those of a
-# topic's segment.bytes: Kafka starts with less, can't create the topics then, and has no
-# coordinator for anybody.
+# The least values that Kafka checks when it starts; for retention -1 is allowed too. The last two
+# are the least value of a topic's segment.bytes. Kafka starts with less, but then can't create the
+# topics, and no client finds a coordinator.
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""What ``replica.selector.class`` may be; empty is the former."""
+"""The values of ``replica.selector.class``; an empty value stands for LeaderSelector."""
 
 _AMONG_BROKERS = {"inter.broker.listener.name", "security.inter.broker.protocol"}
 
 _MOST_OFTEN_GIVEN = {"listener.security.protocol.map", "listeners", "log.dirs"}
-# These settings have an effect: a start with these alone needs no table of settings without one.
+# All these have an effect. A start with only these needn't load the table of those without.
 
 
 class BrokerConfig(Mapping[str, Value]):
@@ -124,7 +124,7 @@ class BrokerConfig(Mapping[str, Value]):
         return config
 
     def changed(self, given: Mapping[str, str]) -> "BrokerConfig":
-        """The same settings for another broker, but for these; this costs little."""
+        """The same settings with these values replaced, for another broker; this costs little."""
         known = settings(BROKER)
         values = {name: known[name].parse(text) for name, text in given.items()}
         return BrokerConfig({**self.given, **given}, {**self._values, **values}, self.prefixed)
@@ -160,7 +160,7 @@ class BrokerConfig(Mapping[str, Value]):
         return [absolute(name) for name in self.strings("log.dirs")]
 
     def metadata_directory(self) -> Path:
-        """Where a broker without another store keeps the metadata."""
+        """The directory where a broker without another store keeps the metadata."""
         named = self["metadata.log.dir"]
         return absolute(str(named)) if named else self.data_directories()[0]
 
@@ -169,7 +169,7 @@ class BrokerConfig(Mapping[str, Value]):
         return list(dict.fromkeys([self.metadata_directory(), *self.data_directories()]))
 
     def advertised_listeners(self) -> list[Listener]:
-        """The addresses to tell clients; empty if unset: then a client gets the one it dialed."""
+        """The addresses for clients; empty if unset: clients then get the one they connected to."""
         name = "advertised.listeners"
         return [parse_listener(name, text) for text in self.strings(name)]
 
@@ -225,7 +225,7 @@ class BrokerConfig(Mapping[str, Value]):
         return ListenerSettings(name, self.security_protocol(name), self, prefixed)
 
     def has_prefixed(self, name: str) -> bool:
-        """Whether a name with a listener's prefix is that of a setting that a listener has."""
+        """Whether a listener has this setting of its own; ``name`` has the listener's prefix."""
         listener, _, rest = name.removeprefix("listener.name.").partition(".")
         return f"listener.name.{listener.lower()}.{rest}" in self.prefixed
 
@@ -302,7 +302,7 @@ class BrokerConfig(Mapping[str, Value]):
                 )
 
     def _check_security(self) -> None:
-        """Raise ConfigError for a listener that kwire can't protect as it is asked to."""
+        """Raise ConfigError for a listener whose security settings kwire can't serve."""
         secured = self.secured_listeners
         if not secured and not self.given.keys() & _AMONG_BROKERS:
             return

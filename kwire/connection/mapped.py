@@ -18,7 +18,7 @@ StartTask: TypeAlias = Callable[[Callable[[], Awaitable[None]]], object]
 """Starts a task that runs a function."""
 
 STEP_BYTES = 2 << 20
-"""So many bytes are given back at once, which takes some 0.2 ms."""
+"""The bytes of one step, which takes some 0.2 ms."""
 
 
 def new_mapped(size_bytes: int) -> memoryview:
@@ -30,9 +30,10 @@ def new_mapped(size_bytes: int) -> memoryview:
 
 
 def grown(view: memoryview, size_bytes: int) -> tuple[memoryview, memoryview]:
-    """A larger buffer, and the view from which to copy the bytes: itself if it has them already.
+    """A larger buffer, and the view from which the caller has to copy the bytes.
 
-    A buffer grows in place, so ``view`` is released then. It can't while other views of it exist.
+    If the buffer could grow in place, both are the same view, ``view`` is released, and nothing has
+    to be copied. A buffer can't grow in place while other views of it exist.
     """
     buffer = view.obj
     if not isinstance(buffer, mmap.mmap):
@@ -46,7 +47,7 @@ def grown(view: memoryview, size_bytes: int) -> tuple[memoryview, memoryview]:
 
 
 def shrunk(view: memoryview) -> Iterator[None]:
-    """Give the memory of a buffer back step by step; at once, later, if other views use it."""
+    """Give the memory of a buffer back in steps, or at once when its other views have ended."""
     buffer = view.obj
     if not isinstance(buffer, mmap.mmap):
         return
@@ -68,14 +69,14 @@ class Freeing:
         self._doomed: deque[memoryview] = deque()
 
     def free(self, view: memoryview) -> None:
-        """Free a buffer that its connection uses no more."""
+        """Free a buffer that its connection no longer uses."""
         self._doomed.append(view)
         if len(self._doomed) == 1:
             self._start_task(self._run)
 
     async def _run(self) -> None:
         while self._doomed:
-            await checkpoint()  # the request that came in it may still be in use
+            await checkpoint()  # the request that arrived in this buffer may still be in use
             for _ in shrunk(self._doomed[0]):
                 await checkpoint()
             self._doomed.popleft()

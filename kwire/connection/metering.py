@@ -1,4 +1,4 @@
-"""A request whose client has quotas: what the request uses, and how long its client then waits.
+"""Counts the use of a request for the quotas of its client, and makes the client wait.
 
 Rules:
 
@@ -10,8 +10,8 @@ Rules:
 - The time of a request is the time that the event loop works on it, from its frame to its response,
   and the units of 1 µs that it costs the threads which decode, decompress and encode. The time in
   which the request itself waits, for a turn, a disk or a change, isn't counted.
-- Logins, and requests that brokers send to each other, are exempt. What only a broker may ask
-  counts like all else for a client that may not (CLUSTER_ACTION).
+- Logins, and requests that brokers send to each other, are exempt. If a client without the right
+  CLUSTER_ACTION sends a request that only brokers may send, it counts like any other request.
 
 Source: RequestHandlerHelper, ClientRequestQuotaManager of Kafka; KIP-124.
 """
@@ -49,11 +49,11 @@ MUTATING = frozenset({19, 20, 37})
 FETCH, PRODUCE, REQUEST, MUTATION = "fetch", "produce", "request", "controller_mutation"
 
 _PLAIN_PRODUCE_END = Struct(">iB")
-"""How a response of a fast path ends: throttle time, no tags."""
+"""The end of a response from a fast path: the throttle time, and no tagged fields."""
 
 
 class Pause(Waiting):
-    """In place of a request in hand: the client has to wait until its next request is read."""
+    """Takes the place of a waiting request while the client's next request isn't read yet."""
 
     __slots__ = ("_pause", "_pauses")
 
@@ -113,7 +113,7 @@ class Metering:
         self._since_s = perf_counter()
 
     def rest(self) -> None:
-        """The event loop leaves the request. What came after the answer counts for the next."""
+        """The event loop leaves the request. Work after the answer counts for the next request."""
         now_s = perf_counter()
         self._spent_s += now_s - self._since_s
         self._since_s = now_s
@@ -142,7 +142,7 @@ class Metering:
                 error = raised
 
     def answer(self, response: Any) -> None:
-        """Count a request that has its response, once; note in the response how long to wait.
+        """Count a request that has its response, once; put the throttle time into the response.
 
         A list is the response of a fast path of Produce.
         """
@@ -187,7 +187,7 @@ class Metering:
 def metering_of(
     broker: Broker, info: ConnectionInfo, header: RequestHeader, frame_bytes: int, work: Work
 ) -> Metering | None:
-    """What counts a request; None if no quota counts for it. The broker has quotas."""
+    """The metering of a request; None if no quota applies. Only for a broker with quotas."""
     quotas = broker.quotas
     assert quotas is not None
     key = header.api_key

@@ -1,17 +1,17 @@
-"""What a broker imports before a client needs it: much in a cluster, little in a broker alone.
+"""The modules that a broker in a cluster imports before a client needs them.
 
-The parts that replicate, follow and coordinate are imported where they are used, because a broker
-that is alone has no use for most of them. In a cluster each of these imports would keep all clients
-of a broker waiting for some milliseconds, and often after a failure, when they come together.
+Elsewhere, the modules for replication and coordination are imported at their first use, because a
+single broker needs few of them. In a cluster each of these imports would stop the event loop for
+some milliseconds. That would often happen after a failure, when many clients connect at once.
 
 Rules:
 
-- A worker has them from the process that forks it. A broker on etcd imports them in a thread when
-  it is ready.
+- A worker gets the modules from the process that forks it. A broker whose metadata is in etcd
+  imports them in a thread when the broker is ready.
 - The modules of further APIs are imported in threads at their first request (``routing``).
 - The modules of security, quotas and compaction are imported where the settings ask for them.
-- The codecs of the coordinators' records are generated together with the import of the
-  coordinators: one after the other, at first use, would take as long on the event loop.
+- The codecs of the coordinators' records are generated when the coordinators are imported. If each
+  codec were generated at its first use, the event loop would wait for it.
 """
 
 from importlib import import_module
@@ -61,7 +61,7 @@ def preload() -> None:
 
 
 def load_coordinators() -> None:
-    """Import what a client needs that has found its coordinator; takes some 50 milliseconds."""
+    """Import the modules of the coordinators and their handlers; takes some 50 milliseconds."""
     for name in COORDINATORS:
         import_module(name)
     for name in RECORDS:

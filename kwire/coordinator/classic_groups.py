@@ -4,8 +4,8 @@ Rules:
 
 - Every operation takes a request and ``now_ms``, and puts records and replies into ``Effects``. A
   KafkaError is the answer to the request, and then nothing has changed.
-- Assignments and deletions take effect by ``replay`` alone, in normal work as at loading. Members
-  that are joining at the moment are not kept in records.
+- Assignments and deletions take effect only by ``replay``, both in normal work and at loading.
+  Members that are joining at the moment are not kept in records.
 - Members of this protocol see a group of another kind as unknown.
 """
 
@@ -51,7 +51,7 @@ class ClassicGroups:
     def join(
         self, request: JoinGroupRequest, client: Client, waiter: Waiter, now_ms: int
     ) -> Effects:
-        """Join a member; it is answered when the rebalance is complete, or at once.
+        """Join a member; the answer comes when the rebalance is complete, or at once.
 
         Raises KafkaError: INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, INCONSISTENT_GROUP_PROTOCOL,
         FENCED_INSTANCE_ID, and INVALID_REQUEST for a client id that is too long for an id.
@@ -120,9 +120,10 @@ class ClassicGroups:
         return turn.effects
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> None:
-        """Renew a member's session; a KafkaError is the answer, also to tell of a rebalance.
+        """Renew a member's session.
 
-        UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+        Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, and
+        REBALANCE_IN_PROGRESS to make the member join again.
         """
         group = self._group(request.group_id)
         member = group.validate_member(request.member_id, request.group_instance_id)
@@ -135,7 +136,7 @@ class ClassicGroups:
     def leave(
         self, group_id: str, leaving: list[MemberIdentity], waiter: Waiter, now_ms: int
     ) -> Effects:
-        """Remove members together; each has its own result in a LeaveGroupResponse."""
+        """Remove several members; each one has its own result in the LeaveGroupResponse."""
         group = self._registry.groups.get(group_id)
         turn = self._registry.turn(now_ms)
         answers, gone = [], []
@@ -162,7 +163,7 @@ class ClassicGroups:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
-    # What the coordinator asks of every kind of group
+    # The operations that the coordinator calls for every kind of group
 
     def expire(self, group: ClassicGroup, turn: Turn) -> None:
         """Do the overdue work of a group."""
@@ -176,13 +177,13 @@ class ClassicGroups:
             protocol.prepare_rebalance(group, "the group is larger than group.max.size", turn)
 
     def end(self, group: ClassicGroup, code: ErrorCode, effects: Effects) -> None:
-        """Answer all members that wait with an error, because the coordinator ends."""
+        """Send the error ``code`` to all waiting members, because this coordinator ends."""
         for member in group.members.values():
             protocol.fail_join(member, code, effects)
             protocol.fail_sync(member, code, effects)
 
     def replay(self, kind: int, record: Record, now_ms: int, *, loading: bool) -> None:
-        """Apply a generation's record; only at loading do records create groups."""
+        """Apply the record of a generation; a record creates a group only at loading."""
         assert record.key is not None
         group_id = parse_group_metadata_key(record.key).group
         groups = self._registry.groups
@@ -199,7 +200,7 @@ class ClassicGroups:
             known.take_in(metadata, turn)
 
     def take_in(self, content: WrittenGroup, now_ms: int) -> None:
-        """Apply a generation that was just written, as ``replay`` of its record would."""
+        """Apply a generation whose record was just written, as ``replay`` would do."""
         known = self._registry.groups.get(content.group)
         if isinstance(known, ClassicGroup):
             known.take_in(content.value, self._registry.turn(now_ms))

@@ -1,8 +1,12 @@
 """AlterPartitionReassignments: starts or cancels moves of replicas to other brokers (KIP-455).
 
-Behavior: no replicas cancel the move of a partition. Each partition has its own result; what is
-allowed is done in one commit. A partition that is named twice has one result, the last. Version 1
-can refuse another number of replicas (KIP-860). The answer doesn't wait for the end of the moves.
+Behavior:
+
+- A partition without a list of replicas (null) has its move canceled.
+- Each partition has its own result. All allowed changes are one commit.
+- If a request names a partition twice, the last entry counts, and the partition has one result.
+- A client with version 1 can forbid changes of the replication factor (KIP-860).
+- The answer doesn't wait for the end of the moves.
 """
 
 from collections.abc import Sequence
@@ -26,7 +30,7 @@ from kwire.protocol.messages.alter_partition_reassignments import (
 UNITS = 3
 UNITS_PER_MOVE = 20
 MOST_REPLICAS = 1000
-"""Far above the number of brokers: a longer list names a broker twice or one that isn't there."""
+"""The most replicas of a partition. No cluster has so many brokers, so a longer list is wrong."""
 
 
 async def handle(
@@ -60,7 +64,7 @@ async def handle(
 
 
 class _Moves:
-    """The decision of one request, and what it says of each partition."""
+    """The decision about one request, and its result for each partition."""
 
     def __init__(
         self, wanted: dict[tuple[str, int], list[int] | None], *, may_change_factor: bool
@@ -111,7 +115,7 @@ class _Moves:
         return reassigned(image, before, replicas, terms, may_change_factor=self._may_change_factor)
 
     async def results(self, work: Price) -> list[ReassignableTopicResponse]:
-        """The partitions by topic."""
+        """The results of the partitions, by topic."""
         topics: dict[str, ReassignableTopicResponse] = {}
         for (topic, index), error in self.outcomes.items():
             if work.spend(UNITS):

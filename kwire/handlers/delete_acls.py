@@ -1,9 +1,12 @@
 """DeleteAcls: deletes the access control entries that filters match, in one commit.
 
-Behavior: each filter has its own result, with the entries that it matched. The number UNKNOWN (0)
-ends the connection, and a filter with a number that stands for nothing is INVALID_REQUEST, as in
-Kafka. More than ``MOST_PER_REQUEST`` entries in one request are refused, and nothing is deleted.
-Without an authorizer every filter is SECURITY_DISABLED.
+Behavior:
+
+- Each filter has its own result, with the entries that it matched.
+- As in Kafka, a filter whose type, operation or permission is UNKNOWN (0) ends the connection. A
+  filter with a number that Kafka doesn't define gets INVALID_REQUEST.
+- A request that would delete more than ``MOST_PER_REQUEST`` entries is refused as a whole.
+- Without an authorizer every filter gets SECURITY_DISABLED.
 """
 
 from collections.abc import Sequence
@@ -36,10 +39,11 @@ from kwire.protocol.messages.delete_acls import (
 )
 
 MOST_FILTERS = 1000
-"""More filters of one request are refused: each looks at every entry."""
+"""A request with more filters is refused, because every filter is compared with every entry."""
 
 MOST_MATCHES = 100_000
-"""More are refused: filters that match the same entries would hold them in memory once each."""
+"""A request whose filters match more entries, counted for each filter, is refused: the answer
+names an entry once for each filter that matches it."""
 
 UNITS = 4
 ACLS_PER_UNIT = 2
@@ -90,7 +94,7 @@ def _refusal(error: KafkaError) -> DeleteAclsFilterResult:
 
 
 class _Deletion:
-    """What the filters of one request match; ``found`` is of the last decision."""
+    """The entries that a request's filters match; ``found`` has those of the last decision."""
 
     def __init__(self, filters: Sequence[AclFilter | KafkaError]) -> None:
         self.found: list[list[AclBinding]] = []
@@ -101,7 +105,7 @@ class _Deletion:
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
         """The change that deletes every entry; KafkaError for too many.
 
-        While no ACL changes, the decision stays: its turn may come many times.
+        ``decide`` may be called several times. While no ACL changes, it returns the same decision.
         """
         if image.acls is not self._acls:
             self._acls = None

@@ -3,8 +3,10 @@
 Behavior:
 
 - An answered deletion survives a crash, so the checkpoint is written before the answer.
-- The answer waits until the followers whose brokers are active have deleted the records too. Those
-  learn it with their next fetch. After ``timeout_ms`` it is REQUEST_TIMED_OUT.
+- The answer waits until the followers on active brokers have deleted the records too. A follower
+  learns the new log start offset with its next fetch.
+- A partition whose followers still have the records after ``timeout_ms`` is answered with
+  REQUEST_TIMED_OUT.
 """
 
 import trio
@@ -28,7 +30,7 @@ UNITS_PER_PARTITION = 30
 
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Delete from every partition; each has its own result."""
+    """Delete the records of every partition; each partition has its own result."""
     work = context.work
     deadline_s = trio.current_time() + max(request.timeout_ms, 0) / 1000
     topics: dict[str, DeleteRecordsTopicResult] = {}
@@ -55,13 +57,13 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
 
 
 async def _checkpoint(context: RequestContext) -> bool:
-    """Write the log start offsets; False if the disk refuses."""
+    """Write the log start offsets to the checkpoints; False if the disk refuses."""
     manager = context.broker.log_manager
     return await context.broker.threads.logs.run(manager.checkpoint, {}, (LOG_START_OFFSETS,))
 
 
 async def _wanted(request: DeleteRecordsRequest, work: Work) -> dict[tuple[str, int], int]:
-    """The partitions, each once, with the offset that the request names last for it."""
+    """Each partition once; if the request names it several times, with the last offset."""
     wanted: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         for piece in pieces(topic.partitions):
@@ -74,7 +76,7 @@ async def _wanted(request: DeleteRecordsRequest, work: Work) -> dict[tuple[str, 
 def _delete(
     topic: str, index: int, offset: int, context: RequestContext
 ) -> tuple[Partition | None, DeleteRecordsPartitionResult]:
-    """The partition with its new log start offset in the result, or None with an error in it."""
+    """The partition and a result with its log start offset, or None and a result with an error."""
     result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
     try:
         partition = context.broker.partition(topic, index)
@@ -90,7 +92,7 @@ def _delete(
 
 
 async def _wait_for_followers(partition: Partition, offset: int) -> None:
-    """Wait until no replica has records before an offset, or the partition isn't led any more."""
+    """Wait until no replica has records before ``offset``, or this broker no longer leads."""
     while partition.low_watermark < offset and not partition.is_deleted:
         change = trio.Event()
         partition.waiters.add(change)
@@ -101,7 +103,7 @@ async def _wait_for_followers(partition: Partition, offset: int) -> None:
 
 
 def _judge(partition: Partition, result: DeleteRecordsPartitionResult) -> None:
-    """Note an error if a replica may still have the records."""
+    """Put an error into the result if a replica may still have the records."""
     if partition.low_watermark >= result.low_watermark:
         result.low_watermark = partition.low_watermark
         return

@@ -9,8 +9,8 @@ Behavior:
 - read_committed stops at the last stable offset. The answer names the aborted transactions that may
   have records in it, by their first offsets.
 - Threads read the parts of files that aren't in memory, while the fetch waits.
-- A fetch by a follower is another matter: ``replica_fetch``. Consumers may be sent to followers:
-  ``nearest_replica``.
+- ``replica_fetch`` serves the fetches of followers.
+- ``nearest_replica`` sends a consumer to a follower in its rack.
 """
 
 from collections.abc import Iterable, Sequence
@@ -57,13 +57,13 @@ UNITS_TO_WATCH = 3
 UNITS_TO_KEEP = 3
 UNITS_TO_TELL = 2
 MANY = 10_000
-"""An answer with so many partitions has lists that would be long for the collector of garbage."""
+"""The lists of an answer with so many partitions would take the garbage collector long."""
 
 Wanted = Sequence[tuple[PartitionKey, WantedPartition]]
 
 
 class Answer(NamedTuple):
-    """The result of one look at the partitions; a nearer replica counts as an error."""
+    """The result of reading all partitions once; a redirect to another replica is an error too."""
 
     partitions: list[tuple[PartitionKey, PartitionData]]
     size_bytes: int
@@ -118,7 +118,7 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
 
 
 def _allowed(max_bytes: int, context: RequestContext) -> int:
-    """How many bytes a fetch may have by the quota of its client: more would be a long pause."""
+    """The most bytes that the client may get in one answer without being throttled for long."""
     quotas = context.broker.quotas
     assert quotas is not None
     return quotas.most_fetched(context.principal, context.client_id, max_bytes)
@@ -139,7 +139,7 @@ async def _watch(
             try:
                 partition = readable_partition(key, one, context)
             except KafkaError:
-                change.set()  # a deleted partition: the next look finds its error
+                change.set()  # the partition was deleted: the next read finds the error
             else:
                 if change not in partition.waiters:  # the request may name it many times
                     partition.waiters.add(change)
@@ -158,7 +158,7 @@ async def _response(
         size_bytes = answer.size_bytes
         wait_ms, is_allowed = quotas.fetched(context.principal, context.client_id, size_bytes)
         if not is_allowed:
-            if session is not None and not incremental:  # clients begin another one, as with Kafka
+            if session is not None and not incremental:  # as in Kafka, clients begin a new one
                 context.broker.fetch_sessions.remove(session_id)
                 session_id = NO_SESSION
             return FetchResponse(throttle_time_ms=wait_ms, session_id=session_id)
@@ -232,7 +232,7 @@ async def _session(
 
 
 def _free_ended_sessions(context: RequestContext) -> None:
-    """Have the partitions of large sessions that have ended freed in slices."""
+    """Free the partitions of large sessions that have ended, in slices."""
     sessions = context.broker.fetch_sessions
     context.work.is_large = True
     context.work.doomed += sessions.ended
@@ -336,7 +336,7 @@ def _read_partition(
     first: bool,
     hurry: bool,
 ) -> PartitionData:
-    """One partition's answer; errors become codes here and nowhere else. ColdPages."""
+    """One partition's answer. Only here errors become error codes. Raises ColdPages."""
     partition: Readable | None = None
     read_committed = request.isolation_level == READ_COMMITTED
     try:

@@ -1,9 +1,12 @@
 """FindCoordinator: the broker that coordinates a group or a transactional id.
 
-Behavior: it is the leader of the partition in which the group or id lives. The first request
-creates ``__consumer_offsets`` or ``__transaction_state``. While a broker is perhaps being found
-dead, the answer waits a moment for the election (``kwire.broker.suspects``). kwire doesn't serve
-share groups yet: their keys get an error at which clients give up at once.
+Behavior:
+
+- The coordinator is the leader of the partition of ``__consumer_offsets`` or
+  ``__transaction_state`` to which the group or id belongs. The first request creates the topic.
+- While a broker is suspected to be dead, the answer waits a moment for the election of a new leader
+  (``kwire.broker.suspects``).
+- kwire doesn't serve share groups yet. Their keys get an error at which clients give up at once.
 """
 
 from functools import partial
@@ -22,7 +25,7 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_SINCE = 4
 
 UNITS = 10
-"""What each key after the first costs."""
+"""The units that each key after the first one costs."""
 
 
 def handle(

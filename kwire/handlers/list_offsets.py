@@ -1,15 +1,23 @@
 """ListOffsets: the first and last offsets of partitions, and the first offset of a time.
 
-Behavior of the special timestamps: -1 latest (read_committed: the last stable offset), -2
-earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on local disk (KIP-405:
-the same as earliest), -5 latest in tiered storage and -6 earliest to be uploaded there (neither
-exists: -1). By time: the first record whose timestamp is not smaller, or -1 if there is none. A
-record that the consumer may not read yet doesn't count, neither by time nor by largest timestamp.
-Until a new leader's high watermark has reached the start of its epoch, it may be older than what
-consumers have seen: latest, and what isn't found, is OFFSET_NOT_AVAILABLE (before version 5,
-LEADER_NOT_AVAILABLE). A follower asks for the log end offset.
+Behavior of the special timestamps:
 
-A partition that is named more than once is answered once: INVALID_REQUEST.
+- -1: the latest offset, with read_committed the last stable offset. For a follower: the log end
+  offset.
+- -2: the earliest offset.
+- -3: the offset of the record with the largest timestamp (KIP-734).
+- -4: the earliest offset on the local disk (KIP-405), here the same as the earliest offset.
+- -5 and -6: the latest offset in tiered storage, and the earliest offset that has to be uploaded
+  there. kwire has no tiered storage, so the answer is -1.
+
+Behavior of other timestamps: the offset of the first record whose timestamp is not smaller, or -1
+if there is none.
+
+- A record that the consumer may not read yet doesn't count, neither by time nor for -3.
+- The high watermark of a new leader may be lower than offsets that consumers have seen, until it
+  has reached the start of the leader's epoch. Meanwhile the answer for -1, and for a record that
+  isn't found, is OFFSET_NOT_AVAILABLE (before version 5: LEADER_NOT_AVAILABLE).
+- A partition that is named more than once is answered once, with INVALID_REQUEST.
 """
 
 from kwire.broker.partition import Partition
@@ -109,7 +117,7 @@ async def _answer(
 
 
 def _may_lie(wanted: ListOffsetsPartition, found: ListOffsetsPartitionResponse) -> bool:
-    """Whether an answer rests on the high watermark."""
+    """Whether an answer depends on the high watermark, and so may be too low."""
     if wanted.timestamp == LATEST:
         return True
     return found.offset < 0 and (wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP)

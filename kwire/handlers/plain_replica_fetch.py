@@ -1,17 +1,21 @@
-"""Fetch by a follower, the common request: the next one of its session.
+"""Fetch by a follower: the common case, a further request of its session.
 
 This is a fast path. It reads the request where it lies in memory, and writes the response as bytes
 and slices of files. ``answer`` returns None for an uncommon request and leaves nothing changed.
 Then ``kwire.handlers.replica_fetch``, the slow and obvious twin, serves the request. Both answer
 alike, as tests/handlers/test_plain_replica_fetch.py shows.
 
-A common request has: version 18, a session that goes on in the same broker epoch, partitions that
-the session has, at most ``MOST_AT_ONCE``, no forgotten ones, no rack, and no tags but the
-follower's own; and the broker has no authorizer.
+A request is common if:
 
-Format of a request: see ``plain_fetch``. The tags of a partition are none, or its high watermark
-(tag 1, int64); those of the request are the follower's id int32, broker epoch int64, and no tags
-(tag 1).
+- its version is 18;
+- it continues a session in the same broker epoch;
+- it names at most ``MOST_AT_ONCE`` partitions, and the session has them all;
+- it has no forgotten partitions, no rack, and no tagged fields but the follower's own;
+- the broker has no authorizer.
+
+Format of a request: see ``plain_fetch``. A partition has no tagged field, or its high watermark
+(tag 1, int64). The request has one tagged field (tag 1): the follower's id as int32, its broker
+epoch as int64, and no tagged fields.
 """
 
 from struct import Struct
@@ -69,11 +73,11 @@ class _Uncommon(Exception):
 
 
 _Named: TypeAlias = tuple[ReplicaPosition, tuple[int, ...]]
-"""A partition of a request, and what ``ReplicaPosition.want`` takes."""
+"""A partition of a request, and the arguments of ``ReplicaPosition.want``."""
 
 
 class _Fetch(NamedTuple):
-    """A request: ``named`` are its partitions with what the follower tells of each."""
+    """A request: ``named`` has its partitions, each with the follower's position in it."""
 
     session: ReplicaSession
     wish: Wish
@@ -83,7 +87,7 @@ class _Fetch(NamedTuple):
 def answer(
     frame: memoryview, position: int, header: RequestHeader, broker: Broker
 ) -> list[bytes | FileSlice] | Unfinished | None:
-    """The whole response in parts with its size in front, or what gives it later.
+    """The whole response in parts with its size in front, or an object that gives it later.
 
     None if the request isn't common. ``position`` is where the body of the request begins.
     """
@@ -117,7 +121,7 @@ async def _answered(
 
 
 def _read(frame: memoryview, position: int, broker: Broker) -> _Fetch:
-    """A request; _Uncommon and others if it isn't common."""
+    """Read a request; raises _Uncommon or another exception if it isn't common."""
     wait_ms, min_bytes, max_bytes, _, session_id, epoch = _BEGIN.unpack_from(frame, position)
     session = broker.replica_sessions.peek(session_id, epoch)
     if session is None:
@@ -149,7 +153,7 @@ def _read(frame: memoryview, position: int, broker: Broker) -> _Fetch:
 def _read_partition(
     frame: memoryview, at: int, topic_id: bytes, session: ReplicaSession
 ) -> tuple[_Named, int]:
-    """A partition with what the follower tells of it, and the position after it."""
+    """A partition with the follower's position in it, and the place after it in the frame."""
     index, *told, tags = _ENTRY.unpack_from(frame, at)
     at += _ENTRY.size
     watermark = NOT_TOLD

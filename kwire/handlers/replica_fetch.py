@@ -54,7 +54,7 @@ TOPIC_IDS_SINCE = 13
 WATERMARK_DELAY_S = 0.005
 
 MOST_AT_ONCE = 100
-"""How many partitions are looked at before other clients have their turn."""
+"""How many partitions a fetch reads before other clients have their turn."""
 
 UNITS = 15
 UNITS_TO_KEEP = 3
@@ -72,7 +72,7 @@ class Wish(NamedTuple):
 
 
 class Answer:
-    """The result of one look: the partitions with news, and whether to answer without waiting."""
+    """The result of reading once: the partitions with news, and whether to answer at once."""
 
     __slots__ = ("is_urgent", "lacks_watermark", "size_bytes", "told")
 
@@ -86,7 +86,7 @@ class Answer:
 async def fetch_by_replica(
     request: FetchRequest, context: RequestContext, node_id: int, broker_epoch: int
 ) -> FetchResponse:
-    """Answer a follower's fetch, at once or when there are news."""
+    """Answer a follower's fetch, at once or when there is news."""
     sessions = context.broker.replica_sessions
     try:
         session = await _session(request, context, node_id, broker_epoch)
@@ -109,7 +109,7 @@ async def fetch_by_replica(
 async def _session(
     request: FetchRequest, context: RequestContext, node_id: int, broker_epoch: int
 ) -> ReplicaSession:
-    """The session of a fetch, with what the fetch tells; without an id if there is no room."""
+    """The session of a fetch, updated by the fetch; without an id if there is no room."""
     sessions = context.broker.replica_sessions
     by_id = context.api_version >= TOPIC_IDS_SINCE
     is_new = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
@@ -159,7 +159,7 @@ async def when_due(
 ) -> Answer:
     """The answer, when there are enough bytes, urgent news, or no time left.
 
-    Without ``work``, a look takes at most ``MOST_AT_ONCE`` partitions, and is answered if there are
+    Without ``work``, it reads at most ``MOST_AT_ONCE`` partitions, and answers at once if there are
     more.
     """
     max_bytes = min(wish.max_bytes, broker.integer("fetch.max.bytes"))
@@ -187,7 +187,7 @@ async def when_due(
 async def _look(
     session: ReplicaSession, max_bytes: int, broker: Broker, work: Work | None, *, is_full: bool
 ) -> Answer:
-    """Look once at each dirty partition; a thread reads pages that aren't in memory."""
+    """Read each dirty partition once; a thread reads pages that aren't in memory."""
     answer = Answer()
     dirty = list(session.dirty)
     for position in dirty if work is not None else dirty[:MOST_AT_ONCE]:
@@ -207,7 +207,7 @@ async def _look(
 
 
 def _take(answer: Answer, position: ReplicaPosition, data: PartitionData, *, is_full: bool) -> None:
-    """Put what was found into an answer, if it is news; the session looks again if more is left."""
+    """Add a partition with news to an answer; it stays dirty if more is left to read."""
     session, partition = position.session, position.partition
     if position not in session.dirty:
         return
@@ -237,7 +237,7 @@ def _take(answer: Answer, position: ReplicaPosition, data: PartitionData, *, is_
 def _look_at(
     position: ReplicaPosition, broker: Broker, left: int, *, first: bool, hurry: bool
 ) -> PartitionData:
-    """One partition's answer; errors become codes here and nowhere else. ColdPages."""
+    """One partition's answer. Only here errors become error codes. Raises ColdPages."""
     partition: LeaderPartition | None = None
     try:
         partition = _bound(position, broker)
@@ -293,7 +293,7 @@ def _read(
 ) -> FileSlice | None:
     """Batches up to the log's end; KafkaError, ColdPages.
 
-    A follower that had read to the end goes on there without a look for the place.
+    A follower that had read to the end continues there, without a search for the position.
     """
     offset, segment, tail = position.fetch_offset, log.active, position.tail
     records: FileSlice | None = None
@@ -303,7 +303,7 @@ def _read(
         and tail.offset == offset
         and 0 < segment.size_bytes - tail.position <= max_bytes
     ):
-        with suppress(OSError):  # the way over the log meets the same error, and tells of it
+        with suppress(OSError):  # reading by the log meets the same error, and reports it
             records = segment.slice(tail.position, segment.size_bytes - tail.position)
     if records is None:
         with log.hurry if hurry else nullcontext():
@@ -317,7 +317,7 @@ def _read(
 
 
 def _bound(position: ReplicaPosition, broker: Broker) -> LeaderPartition:
-    """The partition, which tells the session of changes from now on; KafkaError."""
+    """The partition. From now on it tells the session about changes. KafkaError."""
     session = position.session
     name, topic_id, index = position.key
     if session.uses_topic_ids:
@@ -346,9 +346,9 @@ def _is_registered(broker: Broker, node_id: int, broker_epoch: int) -> bool:
 
 
 def _diverging(partition: LeaderPartition, position: ReplicaPosition) -> EpochEndOffset | None:
-    """Where the follower's newest epoch ends here if that is before its end offset.
+    """The end of the follower's newest epoch in this log, if it lies before the follower's end.
 
-    Raises KafkaError (OFFSET_OUT_OF_RANGE) if nothing is known of that epoch.
+    Raises KafkaError (OFFSET_OUT_OF_RANGE) if this log doesn't know the epoch.
     """
     epoch, offset = position.last_fetched_epoch, position.fetch_offset
     log = partition.log
@@ -366,7 +366,7 @@ def _diverging(partition: LeaderPartition, position: ReplicaPosition) -> EpochEn
 
 
 def _note(partition: LeaderPartition, position: ReplicaPosition) -> None:
-    """Note what a fetch tells, once; KafkaError, OFFSET_OUT_OF_RANGE before all."""
+    """Note the position in a fetch, once; KafkaError, first of all OFFSET_OUT_OF_RANGE."""
     if not position.is_new:
         return
     log, offset, session = partition.log, position.fetch_offset, position.session

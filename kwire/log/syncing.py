@@ -1,8 +1,8 @@
 """Waiting until the files of many logs are on the disk.
 
-A disk makes many syncs that are asked at the same time permanent in little more than the time of
-one. So the files of all logs are synced together, by several threads. A stop of a broker with 5,000
-unsynced segments takes about a second and not half a minute.
+A disk needs little more time for many simultaneous syncs than for one. So several threads sync the
+files of all logs together. A broker with 5,000 unsynced segments then stops in about a second and
+not in half a minute.
 
 A log takes part as a generator: it yields the files that have to be on the disk, and continues when
 they are. If a sync fails, the generator gets the OSError.
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 FEW = 16
-"""So many files or logs are served one after the other, without further threads."""
+"""Up to so many files or logs are handled one after the other, without further threads."""
 
 
 class Unsynced(NamedTuple):
@@ -43,8 +43,8 @@ Syncing: TypeAlias = Generator[Unsynced, None, None]
 def sync_all(logs: Sequence[Syncing], threads: int = 1) -> list[KafkaError | None]:
     """Carry out the syncs of these logs; returns the error of each log, None for success.
 
-    So many ``threads`` do what a log does before its sync and afterwards. More than one is worth
-    while if that makes files, because the disk may keep each of them waiting.
+    ``threads`` is the number of threads for the work of the logs before and after the syncs.
+    Several threads help if this work creates files, because each new file may wait for the disk.
     """
     begun = _mapped(_begin, logs, threads)
     waiting = [
@@ -65,7 +65,7 @@ def _begin(log: Syncing) -> Unsynced | KafkaError | None:
 
 
 def _end(pair: tuple[Syncing, OSError | None]) -> KafkaError | None:
-    """Tell a log whether its sync has failed; returns the log's error, or None."""
+    """Report the result of its sync to a log; returns the log's error, or None."""
     log, failure = pair
     try:
         if failure is None:
@@ -89,8 +89,8 @@ def sync_one(log: Syncing) -> None:
 def _synced(unsynced: Sequence[Unsynced]) -> list[OSError | None]:
     """Sync all files and directories; the error of each log, or None.
 
-    The system reports lost pages only once. So if a log has several errors, one that says that
-    pages are lost goes before one that says that a file couldn't be opened.
+    The system reports lost pages only once. So if a log has several errors, an error about lost
+    pages takes precedence over an error about a file that couldn't be opened.
     """
     calls = [
         (number, partial(one.disk.sync_path, path))

@@ -4,10 +4,12 @@ Rules:
 
 - Truncated records never come back, not even after a crash of the machine. Segments are removed
   from the last one backwards, so that a crash leaves no gap.
-- The recovery point and the log start offset are checkpointed before the next append: the old ones
-  would declare the new records synced, or deleted. ``truncate_logs`` does that once for many logs.
-- A thread truncates, while the event loop may read: the log always has a segment.
-- After an error the directory is offline.
+- The recovery point and the log start offset are checkpointed before the next append. With the old
+  values, the next start would take the new records for synced, or for deleted. ``truncate_logs``
+  writes the checkpoints once for many logs.
+- A thread truncates a log while the event loop may read it. So the log has at least one segment at
+  every moment.
+- After an error the data directory is offline.
 
 Source: UnifiedLog.truncateTo, truncateFullyAndStartAt of Kafka.
 """
@@ -28,7 +30,7 @@ from kwire.log.segments import LogSegments
 
 
 class Cut(NamedTuple):
-    """A log, and the offset where it has to end; ``is_anew``: where it begins anew, empty."""
+    """A log and its new end offset; with ``is_anew`` the log becomes empty and begins there."""
 
     log: PartitionLog
     offset: int
@@ -60,9 +62,10 @@ def truncate_logs(
 def truncate_log(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:
     """Cut everything from the batch with ``offset`` on; KafkaError (KAFKA_STORAGE_ERROR).
 
-    Within a batch, the log ends before it, where Kafka would leave a hole of the offsets before.
-    Where the log ends at ``offset`` or before, it only forgets epochs that have begun there and
-    written nothing: the leader may not know them.
+    If ``offset`` lies within a batch, the log then ends at the beginning of this batch. Kafka would
+    end it at ``offset``, and the offsets between would have no records.
+    A log that ends at ``offset`` or before keeps its records. It only forgets leader epochs that
+    begin at its end: they have no records, and the leader may not know them.
     """
     try:
         if offset >= log.log_end_offset:

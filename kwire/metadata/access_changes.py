@@ -1,7 +1,6 @@
-"""The kinds of metadata changes for access: SCRAM credentials, delegation tokens, ACLs, client
-quotas.
+"""The metadata changes for access: SCRAM credentials, delegation tokens, ACLs, client quotas.
 
-``kwire.metadata.changes`` calls this module for the kinds in ``ACCESS``.
+``kwire.metadata.changes`` calls this module for the kinds of changes in ``ACCESS``.
 """
 
 from collections.abc import Iterator
@@ -46,7 +45,7 @@ CREDENTIAL_BYTES = 300
 
 
 def size_of_access(change: AccessChange) -> int:
-    """About how many bytes a change takes in a store, beside what every change takes."""
+    """About how many bytes a change takes in a store, in addition to those of an empty change."""
     if isinstance(change, ScramCredentialChanged):
         return CREDENTIAL_BYTES + len(change.user)
     if isinstance(change, ClientQuotaChanged):
@@ -57,7 +56,7 @@ def size_of_access(change: AccessChange) -> int:
 
 
 def mapping_of(change: AccessChange) -> str:
-    """Which mapping of the image a change alters."""
+    """The name of the mapping of the image that a change alters."""
     return _MAPPINGS.get(type(change), "acls")
 
 
@@ -69,7 +68,7 @@ _MAPPINGS: dict[type, str] = {
 
 
 def apply_access(mapping: dict[Any, Any], change: AccessChange) -> None:
-    """Alter the mapping as a change says."""
+    """Apply a change to its mapping."""
     if isinstance(change, ScramCredentialChanged):
         change_credential(mapping, change)
     elif isinstance(change, ClientQuotaChanged):
@@ -81,7 +80,7 @@ def apply_access(mapping: dict[Any, Any], change: AccessChange) -> None:
 
 
 def access_snapshot(image: MetadataImage) -> list[AccessChange]:
-    """The changes that make what an image has out of nothing."""
+    """The changes that turn an empty image into this one, as far as access is concerned."""
     return [
         *in_changes(AclsCreated, image.acls),
         *credential_changes(image.scram_credentials),
@@ -120,7 +119,7 @@ def access_fields(change: AccessChange) -> dict[str, Any]:
 
 
 def access_from_json(kind: str, item: dict[str, Any]) -> AccessChange:
-    """The change of these fields; ValueError, TypeError or LookupError for any others."""
+    """The change with these fields; ValueError, TypeError or LookupError if they are wrong."""
     if kind == "ScramCredentialChanged":
         return changed_from_json(**item)
     if kind == "ClientQuotaChanged":

@@ -10,8 +10,8 @@ Rules:
 - ``kwire.changes`` is the level of the kinds of changes (``kwire.metadata.changes``). No broker can
   follow a log with a kind that it doesn't know. So a new kind raises the highest level here and is
   written only while the cluster has this level. Level 2 has partitions with several replicas,
-  SCRAM credentials, delegation tokens, ACLs and client quotas; it isn't lowered while there is
-  one.
+  SCRAM credentials, delegation tokens, ACLs and client quotas. It can't be lowered while the
+  metadata has one of these.
 
 Source: FeatureControlManager, QuorumFeatures of Kafka.
 """
@@ -145,7 +145,7 @@ def _lacking_broker(image: MetadataImage, update: FeatureUpdate) -> str | None:
 
 
 def _problem(image: MetadataImage, update: FeatureUpdate) -> str | None:
-    """The reason why the controller refuses an update; None where it accepts the update."""
+    """The reason why the controller refuses an update; None if it accepts the update."""
     levels = SUPPORTED.get(update.name)
     current = image.feature_level(update.name)
     is_upgrade = update.upgrade_type == UpgradeType.UPGRADE

@@ -12,7 +12,7 @@ Rules:
 - The replicas on active brokers are in sync, and the first of them leads.
 - One request may create 10,000 partitions, which takes too long for one turn of the event loop. So
   ``placed`` and ``assigned`` are ``Steps``: generators that yield before each piece. The caller
-  decides what happens in between: a handler lets other requests have their turn, ``at_once`` does
+  decides what happens between two pieces: a handler serves other requests, ``at_once`` does
   nothing.
 
 Source: StripedReplicaPlacer and ReplicationControlManager of Kafka.
@@ -30,7 +30,7 @@ Replicas = tuple[int, ...]
 _T = TypeVar("_T")
 
 Steps: TypeAlias = Generator[int, None, _T]
-"""Yields the number of replicas of its next piece, and returns the result."""
+"""A generator that yields the number of replicas of its next piece, and returns the result."""
 
 PARTITIONS_PER_STEP = 50
 
@@ -87,7 +87,7 @@ class Placer:
         while len(replicas) < replication_factor:
             number = place % len(racks)
             if number == leaders_rack:
-                leaders_rack = None  # it has had its turn
+                leaders_rack = None  # the leader was the turn of this rack
             else:
                 node_id = racks[number].next(self._round)
                 if node_id is not None:
@@ -138,7 +138,7 @@ class _Rack:
         self._fenced = _Turn(fenced, random, None)
 
     def _last_used(self, existing: Sequence[Replicas]) -> int | None:
-        """The first broker of this rack in the last partition that has one here."""
+        """The first replica in this rack of the last partition that has any replica here."""
         for replicas in reversed(existing):
             for node_id in replicas:
                 if node_id in self.nodes:
@@ -247,7 +247,8 @@ def assigned(
 def _check(image: MetadataImage, index: int, nodes: Sequence[int], factor: int) -> None:
     """Raise KafkaError unless a partition can be on these brokers.
 
-    However many are named, it looks at no more than there are brokers, and one.
+    A list may be much longer than the cluster has brokers. The check still ends soon, because it
+    ends at the first broker that isn't registered or is named twice.
     """
     if not nodes:
         raise _refusal(f"Partition {index} has no replicas.")

@@ -7,9 +7,9 @@ Rules:
 - The changes are durable when ``commit`` returns.
 - All watchers see the same commits in the same order.
 - A broker has at most one session. Other brokers see it in ``sessions`` until it is closed, gets no
-  keepalive for too long, or is ended by somebody who knows that the process is dead.
-- Safety never rests on a session: it only makes a failover quick. What protects a commit is its
-  guard, which the store compares when it writes.
+  keepalive for too long, or is ended by a broker that has proven the death of the process.
+- Safety never depends on a session: sessions only make a failover quick. The guard of a commit
+  protects the metadata, because the store checks the guard when it writes.
 - ``run`` has to run while the store is used, except for the embedded store.
 
 Four stores pass tests/metadata/test_store_contract.py: embedded, supervised, etcd, and etcd's over
@@ -35,7 +35,7 @@ class RevisionGone(Exception):
 
 
 class GuardFailed(Exception):
-    """The session, or the hold of the controller, under which a commit was decided is over."""
+    """The guard of a commit, a session or a term of the controller, no longer exists."""
 
 
 class StoreUnusable(Exception):
@@ -43,7 +43,7 @@ class StoreUnusable(Exception):
 
 
 class StoreFull(StoreUnusable):
-    """There is no room to open the store or to write to it; what is in it is as it was."""
+    """There is no room to open the store or to write to it; its content is unchanged."""
 
 
 class NodeIdTaken(StoreUnusable):
@@ -51,7 +51,7 @@ class NodeIdTaken(StoreUnusable):
 
 
 class OutcomeUnknown(KafkaError):
-    """No answer to a commit came in time: it is in the store, or will never be.
+    """No answer came in time: the commit is in the store, or will never be.
 
     The commit of the next revision shows which.
     """
@@ -61,16 +61,16 @@ class OutcomeUnknown(KafkaError):
 
 
 class Commit(NamedTuple):
-    """The changes that made a revision out of the one before."""
+    """The changes between a revision and the one before it."""
 
     revision: int
     changes: Sequence[Change]
 
 
 class Guard(NamedTuple):
-    """A session, or the hold of the controller: the key, and the number of the key's creation.
+    """Identifies a session, or a term of the controller: a key and the number of its creation.
 
-    A key that ends and is made again has another number.
+    A key that is deleted and created again has another number.
     """
 
     key: str
@@ -78,10 +78,10 @@ class Guard(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A broker that has a session: one process, which ``incarnation`` names for all time.
+    """A broker that has a session: one process, with a unique ``incarnation``.
 
-    ``locks`` name the lock files of its data directories: a file of one running machine. Whoever
-    holds the same lock proves that the process before it is dead. The id of a directory proves
+    ``locks`` names the lock files of the data directories, each with its machine. A process that
+    holds the same lock proves that the earlier process is dead. The id of a directory proves
     nothing, because a copy of the directory has the same id.
     """
 
@@ -98,7 +98,7 @@ class Sessions(NamedTuple):
 
 
 class Stream(Protocol[_T_co]):
-    """What a store tells; whoever stops listening before the end closes it."""
+    """News from a store. A reader that stops before the end has to close the stream."""
 
     def __aiter__(self) -> AsyncIterator[_T_co]: ...
 
@@ -118,9 +118,9 @@ class Session(Protocol):
 
     @property
     def kept_ms(self) -> float:
-        """The time just before the last keepalive was sent that the store answered.
+        """The time just before the last answered keepalive was sent.
 
-        By the steady clock; infinite where the session can't end before the process.
+        By the steady clock; infinite if the session lasts as long as the process.
         """
 
     @property
@@ -158,7 +158,7 @@ class MetadataStore(Protocol):
         ...
 
     async def begin_session(self, member: Member, ttl_ms: int) -> Session:
-        """Begin the session of a broker; it replaces one of the same node id and locks.
+        """Begin the session of a broker; it replaces a session with the same node id and locks.
 
         Raises NodeIdTaken if another process has the node id.
         """
@@ -168,12 +168,12 @@ class MetadataStore(Protocol):
         ...
 
     async def hold_controller(self, session: Session) -> Guard | None:
-        """Become the controller, until the session ends; None where another broker is."""
+        """Become the controller until the session ends; None if another broker is it."""
 
     async def end(self, guard: Guard) -> None:
-        """End a session, or a hold of the controller, whose process is proven to be dead.
+        """End a session, or a term of the controller, whose process is proven to be dead.
 
-        A key that was made again since stays.
+        A key that was created again in the meantime stays.
         """
 
     async def upkeep(self, image: MetadataImage, guard: Guard) -> None:

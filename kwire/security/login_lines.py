@@ -1,14 +1,14 @@
-"""The audit log's lines for logins, and for those that failed. The logger is ``kwire.logins``, at
-INFO.
+"""The lines of the audit log for logins and failed logins, at level INFO of ``kwire.logins``.
 
 Rules:
 
-- A client that logs in again on its connection (KIP-368) has a line each time.
-- A failure is a TLS handshake or a login that was refused, or a certificate without a user name.
-  The line has the reason, and no secret. Anybody can make failures without an end, so the limits of
-  ``audit_limits`` count for each address: nobody hides them, or the logins of others, in a flood.
-- For logs in JSON, a login has the fields ``principal``, ``host``, ``listener`` and ``mechanism``,
-  a failure ``host`` and ``reason``.
+- A client that authenticates again on its connection (KIP-368) has one line for each login.
+- A failed login is a refused TLS handshake, a refused SASL login, or a certificate without a user
+  name. The line has the reason, and no secret.
+- Any client can cause failures without end. So ``audit_limits`` limits the lines of each address,
+  and nobody can hide lines about others in a flood of failures.
+- In JSON logs, the line of a login has the fields ``principal``, ``host``, ``listener`` and
+  ``mechanism``. The line of a failed login has ``host`` and ``reason``.
 """
 
 import logging
@@ -20,7 +20,7 @@ from kwire.security.principal import ANONYMOUS, Principal
 log = logging.getLogger("kwire.logins")
 
 CERTIFICATE = "a certificate"
-"""What stands for a mechanism if TLS alone says who the client is."""
+"""The mechanism in the line if only a TLS certificate says who the client is."""
 
 
 class Connected(Protocol):
@@ -28,15 +28,15 @@ class Connected(Protocol):
 
     @property
     def principal(self) -> Principal:
-        """Who it is now."""
+        """The user of the client since its last login."""
 
     @property
     def peer_host(self) -> str:
-        """Its IP address."""
+        """The IP address of the client."""
 
     @property
     def listener(self) -> str:
-        """The name of the listener that it has come to."""
+        """The name of the listener to which the client is connected."""
 
 
 class LoginLines:
@@ -62,13 +62,13 @@ class LoginLines:
             )
 
     def note_failure(self, peer: str, reason: str) -> None:
-        """Log that a client hasn't shown who it is. ``peer`` is its IP address, ``:``, its port."""
+        """Log a failed login. ``peer`` is the address and port of the client, as ADDRESS:PORT."""
         host = peer.rpartition(":")[0]
         if self._failures.has_line(str(ANONYMOUS), host):
             fields = {"host": host, "reason": reason}
             log.info("closing the connection from %s: %s", peer, reason, extra={"fields": fields})
 
     def tell(self) -> None:
-        """Tell what was left out. This is called every second."""
+        """Log how many lines the limits have left out. This is called every second."""
         self._logins.tell()
         self._failures.tell()

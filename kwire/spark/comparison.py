@@ -1,25 +1,27 @@
-"""What a sink holds of a partition against what the broker holds: gaps, doubles, strangers.
+"""Compares a sink's rows of a partition with the broker's records: gaps, doubles, strangers.
 
 Rules:
 
-- Offsets are compared from the first one that the sink claims, or where the pipeline began if that
-  is known, to the last one that the sink claims or that the pipeline has finished.
-- What the broker holds are the records that consumers see: markers, and with ``read_committed`` the
-  records of aborted transactions, aren't among them.
+- The comparison begins at the offset where the pipeline began, or, if nobody knows that offset, at
+  the first one that the sink claims. It ends at the last offset that the sink claims or that the
+  pipeline has finished.
+- The broker's records are those that consumers see. Transaction markers don't count, and with
+  ``read_committed`` neither do the records of aborted transactions.
 - A gap is a record of the broker that neither the sink nor the dead letters hold. So a record that
   compaction has removed meanwhile is no gap.
-- What the pipeline hasn't finished to read is no gap, but counted apart: of the batch under way
-  rows may be there and dead letters not yet.
-- A stranger is a row whose offset the broker's log covers without a record there: a row of an
-  aborted record, or of another topic with the same name. Where the topic is compacted it is no
-  stranger, because compaction removes records that sinks keep.
-- Only the newest topic of a name is compared: of one that was created again, the broker has none of
-  the earlier records. Their rows are counted apart.
-- Rows before the log start offset, and rows of a compacted topic that compaction has removed, can't
-  be compared. They are counted apart.
-- A sink that knows ranges but not its rows' offsets (``Held.offsets`` is None) is compared by the
-  count of each range. Rows too few are gaps, rows too many are doubles, and so are the records of
-  offsets that several ranges have.
+- Records of unfinished batches are no gaps. They are counted apart, because a batch may have
+  written its rows but not yet its dead letters.
+- A double is a row of an offset for which the sink has another row.
+- A stranger is a row whose offset lies in the broker's log, where the log has no record with this
+  offset. It may come from an aborted transaction, or from another topic with the same name. In a
+  compacted topic such a row is no stranger, because compaction removes records that sinks keep.
+- If a topic was deleted and created again, the broker has no record of the earlier topic. So only
+  the newest topic is compared, and the rows of earlier ones are counted apart.
+- Two kinds of rows can't be compared and are counted apart: rows before the log start offset, and
+  rows of a compacted topic whose records compaction has removed.
+- Some sinks know ranges of offsets, but not the offset of each row (``Held.offsets`` is None). Here
+  the number of rows in each range is compared. Missing rows are gaps. Surplus rows are doubles, and
+  so are the records whose offsets lie in several ranges.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,26 +39,26 @@ MOST_EXAMPLES = 5
 
 @dataclass(slots=True)
 class Claim:
-    """What a sink says that it holds of one partition."""
+    """The rows of one partition that a sink says it holds."""
 
     covered: OffsetRuns = field(default_factory=OffsetRuns)
-    """The offsets of its rows, and all offsets of ranges that it knows by their counts only."""
+    """The offsets of the rows, and all offsets of ranges of which only the row count is known."""
     doubled: OffsetRuns = field(default_factory=OffsetRuns)
-    """The offsets that it covers more than once."""
+    """The offsets that the sink covers more than once."""
     repeats: int = 0
-    """Rows too many, of those whose offsets it knows."""
+    """The number of surplus rows, among rows whose offsets are known."""
     rows: int = 0
     first: int = 0
     end: int = 0
     counted: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Rows by range, for the ranges that it knows by their counts only."""
+    """The number of rows by range, for ranges of which only the row count is known."""
     earlier: int = 0
-    """Rows of the topic before it was created again."""
+    """The number of rows of earlier topics with this name."""
 
 
 @dataclass(slots=True)
 class BrokerOffsets:
-    """What the broker holds of one partition between ``start`` and ``end``."""
+    """The records of one partition that the broker has between ``start`` and ``end``."""
 
     records: OffsetRuns
     start: int
@@ -87,7 +89,7 @@ class Compared:
     examples: dict[str, list[tuple[int, int]]]
     """Up to five ranges of offsets for each of gaps, doubles and strangers."""
     spread: int = 0
-    """Keys of upserts with records in several partitions, which can't be compared."""
+    """The number of upsert keys with records in several partitions; they can't be compared."""
 
     @property
     def is_exact(self) -> bool:
@@ -98,10 +100,10 @@ class Compared:
 def claims_of(
     held: Iterable[Held], incarnations: Mapping[str, int] | None = None
 ) -> dict[Partition, Claim]:
-    """What a sink holds, by partition; offsets are read while ``held`` is, and kept as runs.
+    """The claims of a sink, by partition; offsets are read one by one and kept as runs.
 
-    ``incarnations`` says how often topics were created again, as far as anybody knows. ValueError
-    if the offsets of a range don't ascend.
+    ``incarnations`` says how often topics were created again, where that is known. Raises
+    ValueError if the offsets of a range don't ascend.
     """
     known: dict[tuple[Partition, int], _Gathered] = {}
     for one in held:
@@ -123,7 +125,7 @@ def with_finished(
     finished: Mapping[Partition, int],
     begin_of: Callable[[Partition], int | None],
 ) -> dict[Partition, Claim]:
-    """The claims, as far as the pipeline has finished: also where the sink has lost the rows.
+    """The claims, extended to all offsets that the pipeline has finished, so that lost rows count.
 
     ``begin_of`` says where the pipeline began a partition, None if nobody knows.
     """
@@ -138,7 +140,7 @@ def with_finished(
 
 
 class _Gathered:
-    """What a sink holds of one partition of one topic, as it tells it."""
+    """The parts of one partition that a sink has listed so far."""
 
     def __init__(self) -> None:
         self._spans: list[tuple[int, int]] = []
@@ -161,7 +163,7 @@ class _Gathered:
             self._repeats += repeats
 
     def claim(self) -> Claim:
-        """All parts as one."""
+        """All parts as one claim."""
         ranges = [OffsetRuns([one]) for one in sorted(self._counted)]
         covered, overlapping, _ = union([*(found for found, _ in self._exact), *ranges])
         between = union([found for found, _ in self._exact])[2]
@@ -228,11 +230,11 @@ def compare(
 def _by_count(
     claim: Claim, broker: BrokerOffsets, dead: OffsetRuns, cut: int
 ) -> tuple[int, int, list[tuple[tuple[int, int], bool]]]:
-    """Rows too few and too many in ranges known by their counts, and which ranges these are.
+    """The missing and surplus rows of ranges of which only the row count is known, and the ranges.
 
-    Of a range that begins before the log start offset the broker has the last records only, so it
-    can have rows too few, and never too many. One that ends after ``cut`` may have rows too few,
-    because its batch isn't finished.
+    If a range begins before the log start offset, the broker has only its last records. Then rows
+    may be missing, but surplus rows can't be seen. If a range ends after ``cut``, rows may be
+    missing because the batch isn't finished.
     """
     short = over = 0
     unlike = []

@@ -4,17 +4,19 @@ Rules:
 
 - A batch's dead letters are durable before the batch counts as done. A batch that runs again
   writes them again.
-- Parquet: the file of a batch is written aside, then renamed to a name made of the checkpoint's id
-  and the batch's. Written again, it replaces itself: each dead letter is there once.
-- Delta: the same ids are the table's transaction, which Delta takes once.
+- Parquet: the file of a batch is written in another directory and then renamed. The new name is
+  made of the checkpoint's id and the batch's id. So a batch that runs again replaces its own file,
+  and the table has each dead letter once.
+- Delta: the same two ids identify the transaction of a batch, and Delta commits it only once.
 - A topic: a batch that runs again may write a dead letter twice. Each has the header
   ``kwire.source`` (TOPIC/PARTITION/OFFSET). Readers can skip a second copy by this header, and
   ``kwire pipeline replay`` does. A transaction would not help: Spark writes from many tasks, which
   can't share a transaction.
 - A dead letter of a topic has the record's own key, value and headers, so that it can be sent
-  again as it was. A record that would be larger than brokers take with the headers added leaves
-  its value in the source topic, where ``kwire.source`` finds it: ``kwire.value_bytes`` says so. If
-  key and headers alone are too large, they stay there too.
+  again as it was. With the added headers a record may be larger than brokers accept. Then the dead
+  letter lacks the value, and its header ``kwire.value_bytes`` says so: the value is still in the
+  source topic, at the offset in ``kwire.source``. If key and headers alone are too large, the dead
+  letter lacks them too.
 - A topic that was deleted and created again has other records at the same offsets. So a dead letter
   also has its topic's id: ``kwire.topic_id``, or the column ``topic_id`` of a table.
 - With ``retry_delays_s``, records whose error may pass go to a retry topic first (``retries``).
@@ -48,8 +50,8 @@ VALUE_BYTES = "kwire.value_bytes"
 ATTEMPT = "kwire.attempt"
 DUE_MS = "kwire.due_ms"
 PREFIX = "kwire."
-"""The headers that kwire adds begin with this. A dead letter keeps the headers of its record, but
-for those that begin like this: they are from an earlier failure, and are replaced."""
+"""The names of the headers that kwire adds begin with this. A dead letter keeps the headers of its
+record, except those with such a name: they are from an earlier failure, and are replaced."""
 
 MAX_RECORD_BYTES = 1_000_000
 """Key, value and headers; ``max.message.bytes`` of a topic is 1,048,588 unless it is set."""
@@ -62,7 +64,7 @@ _HEADER_TYPE = "array<struct<key: string, value: binary>>"
 
 
 def check(settings: DeadLetters) -> None:
-    """Raise WrongSetting for what can't work."""
+    """Raise WrongSetting for settings that can't work."""
     if bool(settings.topic) == bool(settings.path):
         raise WrongSetting("dead_letters.topic", settings.topic, "give either topic or path")
     if settings.path and settings.kind not in KINDS:
@@ -131,7 +133,7 @@ def topic_id(batch: Batch) -> "Column":
 
 
 def table_rows(dead: "DataFrame", batch: Batch) -> "DataFrame":
-    """Dead letters as a table has them."""
+    """The dead letters of a batch with the columns that a table of dead letters has."""
     from pyspark.sql import functions as f
 
     return dead.select(
@@ -159,10 +161,10 @@ class _ParquetTable:
     def write(self, dead: "DataFrame", batch: Batch) -> None:
         name = f"dead-{batch.pipeline}-{batch.query_id}-{batch.batch_id:010}"
         aside = f"{self._files.aside()}/{name}"
-        # repartition, not coalesce: that would make one task of the decoding too.
+        # Not coalesce: it would also put the decoding into a single task.
         table = table_rows(dead, batch).repartition(1)
         writer = table.write.mode("overwrite").option(MARKS, "true")
-        # A limit on a file's rows, set for the session, would make several of them.
+        # The session may limit the rows of a file, and would then write several files.
         writer.option("maxRecordsPerFile", 0).parquet(aside)
         written = storage_at(aside, self._spark)
         part = only_part(written)
@@ -172,9 +174,9 @@ class _ParquetTable:
 
 
 def only_part(written: Storage) -> str:
-    """The one file of a directory that Spark has written, empty for none; RuntimeError."""
+    """The name of the file that Spark has written, "" for none; RuntimeError unless it is whole."""
     parts = [one for one in written.names() if one.endswith(".parquet")]
-    # The mark is looked at after the listing: without it another driver may have removed files.
+    # The mark is checked after the listing. If it is gone, another driver may have removed files.
     if len(parts) > 1 or COMPLETE not in written.names():
         raise RuntimeError(
             f"{written.url()} isn't one whole file of dead letters ({len(parts)} are there): does "
@@ -212,7 +214,7 @@ class _Topic:
 
 
 class _WithRetries:
-    """Sends what may be decoded later to a retry topic, as often as there are delays."""
+    """Sends records that may be decoded later to a retry topic, as often as there are delays."""
 
     def __init__(self, sink: DeadLetterSink, source: Source, delays_s: tuple[float, ...]) -> None:
         self._sink = sink
@@ -222,7 +224,7 @@ class _WithRetries:
     def write(self, dead: "DataFrame", batch: Batch) -> None:
         from pyspark.sql import functions as f
 
-        # Anyone may write such a header: what is no number, or below 0, is none of ours.
+        # Any producer may write this header. kwire wrote it only if it is a number from 0 on.
         given = header_text(f.col(rows.HEADERS), ATTEMPT).try_cast("int")
         attempt = f.greatest(f.coalesce(given, f.lit(0)), f.lit(0))
         size = (
@@ -305,7 +307,7 @@ def write_records(
 
 
 def retry_topics(pipeline: str, attempt: "Column") -> "Column":
-    """The name that ``retry_topic`` gives, of each row's topic."""
+    """For each row, the name that ``retry_topic`` gives to its topic."""
     from pyspark.sql import functions as f
 
     return f.concat(f.lit(f"{pipeline}-"), f.col(rows.TOPIC), f.lit("-retry-"), attempt)
@@ -318,7 +320,7 @@ def _length(bytes_: "Column") -> "Column":
 
 
 def _bytes_of(headers: "Column") -> "Column":
-    """About as many bytes as headers have in a record."""
+    """About how many bytes the headers take in a record."""
     from pyspark.sql import functions as f
 
     sizes = f.transform(headers, lambda one: f.octet_length(one["key"]) + _length(one["value"]) + 8)

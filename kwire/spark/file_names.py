@@ -6,10 +6,12 @@ Format, below the sink's path::
 
 Rules:
 
-- ``first`` is the first offset of the file and ``end`` the one after its last, both with 20 digits:
-  names sort as offsets do. Some of these offsets may be no rows, such as transaction markers.
-- ``incarnation`` counts how often the topic was created again: other records, the same offsets.
-- A range whose rows are in several files has ``part`` 0, 1, … in their names.
+- ``first`` is the first offset of the file, and ``end`` is the offset after its last one. Both have
+  20 digits, so that the order of names is the order of offsets. Some of these offsets may have no
+  row, such as those of transaction markers.
+- ``incarnation`` counts how often the topic was deleted and created again. The new topic has other
+  records at the same offsets.
+- If the rows of a range are in several files, their names have ``part`` 0, 1, ….
 - The directories are named as Hive names them, so readers get the columns topic and partition.
 - Names that begin with ``_`` or ``.`` are hidden from readers: files being written, directories
   being exchanged, locks.
@@ -28,7 +30,7 @@ _NAME = re.compile(
 
 
 class FileName(NamedTuple):
-    """What the name of a file says; ``str`` is its path below the sink's."""
+    """The parts of a file's name; ``str`` gives the path of the file below the sink's path."""
 
     topic: str
     partition: int
@@ -60,7 +62,7 @@ def directory_of(topic: str, partition: int) -> str:
 
 
 def parse(path: str) -> FileName | None:
-    """What the name of a file says, with any path before it; None for names of another kind."""
+    """The parts of the name at the end of a path; None for names of another kind."""
     found = _NAME.fullmatch(path)
     if found is None:
         return None

@@ -1,8 +1,8 @@
-"""Looks for lost data before each batch, and while the pipeline has nothing to do.
+"""Looks for lost records before each batch, and while the pipeline has nothing to do.
 
-The rules of what is lost are in ``lost``; here the cluster is asked. A topic that was created again
-ends the query: a checkpoint can't go back to the beginning of one topic. The run then begins a new
-epoch (``incarnations``).
+``lost`` has the rules of what is lost. This module asks the cluster and applies these rules. If a
+topic was deleted and created again, Spark's query has to end, because its checkpoint can't go back
+to the beginning of one topic. The pipeline then begins a new epoch (``incarnations``).
 """
 
 from collections.abc import Iterable
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class CreatedAgain(Exception):
-    """Topics were created again: the query has to end before it writes anything more."""
+    """Topics were created again, so the query has to end before it writes another batch."""
 
 
 class Guard:
-    """What stands between the plan of a batch and its run."""
+    """The checks between the planning of a batch and its run."""
 
     def __init__(
         self, view: BrokerView, topics: Incarnations, table: LostTable, progress: Progress
@@ -36,24 +36,24 @@ class Guard:
         self._progress = progress
         self._starts: Offsets = {}
         self.late: DataLost | None = None
-        """Why to stop after the newest batch, which has been written."""
+        """The reason to stop after the newest batch, which has been written; None to go on."""
 
     def recreated(self, names: Iterable[str]) -> dict[str, str]:
-        """The new ids of those topics that were created again; new topics are noted."""
+        """The new ids of the topics that were created again; also notes the ids of new topics."""
         ids = {name: topic_id for name, (topic_id, _) in self._view.topics(names).items()}
         again = self._topics.recreated(ids)
         self._topics.note(ids)
         return {name: ids[name] for name in again}
 
     def topic_ids(self, ranges: Iterable[OffsetRange]) -> dict[str, str]:
-        """The ids of the topics of ranges that ``before`` has seen."""
+        """The topic ids of ranges that were given to ``before``."""
         ids = self._topics.ids()
         return {one.topic: ids[one.topic] for one in ranges}
 
     def before(self, ranges: list[OffsetRange], gone: Iterable[str]) -> list[OffsetRange]:
-        """What a batch has to read: without topics that are gone; DataLost, CreatedAgain.
+        """The ranges that a batch can read, without those of ``gone``; DataLost, CreatedAgain.
 
-        ``gone`` are topics of which is known that they were created again.
+        ``gone`` are topics that are already known to have been created again.
         """
         if self.late is not None:
             raise self.late
@@ -71,15 +71,16 @@ class Guard:
         return left
 
     def incomplete(self, ranges: Iterable[OffsetRange]) -> frozenset[OffsetRange]:
-        """Ranges whose beginning retention had deleted at the time of ``before``."""
+        """The ranges whose first records retention had deleted when ``before`` was called."""
         starts = self._starts
         return frozenset(one for one in ranges if starts[one.topic, one.partition] > one.first)
 
     def after(self, ranges: list[OffsetRange]) -> None:
-        """Note what may be lost since ``before``, while the batch was read.
+        """Note the records that may have been lost while the batch was read, after ``before``.
 
-        The sink has the batch, so it must count as written: read again, it would have less. To stop
-        is for later (``late``).
+        The sink already has the batch, so the batch counts as written: a second run would find
+        fewer records. So this raises nothing. ``late`` holds the reason to stop before the next
+        batch.
         """
         ids = {name: found[0] for name, found in self._view.topics(_names(ranges)).items()}
         known = self._topics.ids()
@@ -92,7 +93,7 @@ class Guard:
             self.late = self.late or self._table.late(rows)
 
     def take_recreated(self, names: Iterable[str], read: Offsets) -> None:
-        """Tell what was left to read of topics that are gone; DataLost."""
+        """Report the unread records of topics that are gone; DataLost."""
         self._take(lost.recreated(names, read, self._progress.last_ends(read)))
 
     def _starts_of(self, ranges: list[OffsetRange]) -> Offsets:

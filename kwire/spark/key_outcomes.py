@@ -1,6 +1,7 @@
 """The outcomes of a table's keys, counted by partition.
 
-A gap belongs to the partition of the key's newest record, everything else to that of the row.
+A gap counts for the partition of the key's newest record. Every other outcome counts for the
+partition of the row.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,13 +14,13 @@ Runs = Mapping[Partition, OffsetRuns]
 """Offsets by topic and partition."""
 
 FAILING = {"gap": "gaps", "stranger": "strangers"}
-"""Outcomes of a key, and what of Compared counts them."""
+"""The outcomes of a key, and the field of Compared that counts each one."""
 TWICE = "doubles"
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is compared of a partition: finished records from ``first`` on; others up to ``end``."""
+    """The compared offsets of a partition: finished from ``first`` on, unfinished up to ``end``."""
 
     first: int
     finished: int
@@ -30,15 +31,15 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Keys with the same outcome, the same place of their newest record, and of their row."""
+    """Keys with the same outcome and the same partitions of their newest record and row."""
 
     outcome: str
     newest: Partition | None
-    """None: the broker has no record of them, or a tombstone that has removed the row."""
+    """None if the broker has no record of the keys, or a tombstone that has removed the row."""
     row: Partition | None
     count: int
     doubles: int = 0
-    """Rows too many of these keys."""
+    """The number of surplus rows of these keys."""
 
 
 def bounds_of(
@@ -47,7 +48,7 @@ def bounds_of(
     there: Mapping[Partition, BrokerOffsets],
     incarnations: Mapping[str, int],
 ) -> dict[Partition, Bounds]:
-    """What is compared of each partition that the broker was asked for."""
+    """The compared offsets of each partition that the broker was asked for."""
     return {
         place: Bounds(
             max(firsts.get(place, 0), one.start),
@@ -67,7 +68,7 @@ def compared(
     lost: Runs,
     examples: Mapping[Partition, Mapping[str, list[int]]],
 ) -> list[Compared]:
-    """The outcome for each partition; ``lost`` are records that can't be decoded, also gaps."""
+    """The outcome for each partition; records in ``lost`` can't be decoded and count as gaps."""
     found = {
         place: _nothing(place, one, dead.get(place), lost.get(place), examples.get(place, {}))
         for place, one in sorted(bounds.items())

@@ -1,20 +1,22 @@
-"""Records that the pipeline can't read any more: found, told, and written into a table.
+"""Records that the pipeline can no longer read: found, reported, and written into a table.
 
 Kinds of loss:
 
-- *deleted*: the log of a partition begins after the offset that the pipeline comes to next.
-- *created again*: the topic has another id than the one that was read so far.
-- *went back*: a partition ends before the offset that was read so far, under the same topic id.
-  After an unclean election of a leader, for instance.
+- *deleted*: the log start offset of a partition is higher than the offset that the pipeline would
+  read next.
+- *created again*: the topic was deleted and created again, so it has another topic id.
+- *went back*: a partition with the same topic id ends before the offset that the pipeline has read
+  up to. An unclean leader election can be the cause.
 
-Retention may also delete records while a batch reads them. The log start is therefore looked at
-again after the batch; what was deleted meanwhile is told as *perhaps deleted*. A topic may also be
-deleted or created again meanwhile: then its ranges are *perhaps replaced*, by records of the new
-topic. In both cases the batch has been written. So the range gets into the table in either mode,
-and the mode ``stop`` stops after the batch.
+Retention may also delete records while a batch reads them. The pipeline therefore reads the log
+start offset again after the batch, and reports records that were deleted meanwhile as *perhaps
+deleted*. A topic may also be deleted or created again while a batch reads it. Its ranges are then
+*perhaps replaced* by records of the new topic. In both cases the batch has already been written. So
+the range is written into the table whatever ``on_data_loss`` says, and with ``stop`` the pipeline
+stops after the batch.
 
-The table has a JSON file for each lost range. Its name says the range, so a batch that runs again
-writes the same files.
+The table is a directory with a JSON file for each lost range. The file's name contains the range,
+so a batch that runs again writes the same files.
 """
 
 import json
@@ -34,12 +36,12 @@ WENT_BACK = "went back"
 
 
 class DataLost(Exception):
-    """Records are lost, and the pipeline is to stop then; the text is one line."""
+    """Records are lost, and the pipeline has to stop; the text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A lost range; ``end`` equals ``first`` if nobody knows how much it is."""
+    """A lost range; ``end`` equals ``first`` if nobody knows how many offsets are lost."""
 
     topic: str
     partition: int
@@ -62,7 +64,7 @@ class Lost:
 def deleted(
     ranges: Iterable[OffsetRange], starts: Mapping[tuple[str, int], int], reason: str = DELETED
 ) -> list[Lost]:
-    """What of some ranges lies before the log start offsets."""
+    """The parts of these ranges that lie before the log start offsets."""
     return [
         Lost(one.topic, one.partition, one.first, min(start, one.end), reason)
         for one in ranges
@@ -86,7 +88,7 @@ def gone_back(ranges: Iterable[OffsetRange]) -> list[Lost]:
 
 
 def recreated(topics: Iterable[str], read: Offsets, ends: Offsets) -> list[Lost]:
-    """What was not read of topics that are gone; ``ends`` are the last that were seen of them."""
+    """The unread records of topics that are gone; ``ends`` has their last known end offsets."""
     names = set(topics)
     return [
         Lost(topic, partition, first, max(first, ends.get((topic, partition), first)), RECREATED)
@@ -96,14 +98,14 @@ def recreated(topics: Iterable[str], read: Offsets, ends: Offsets) -> list[Lost]
 
 
 class LostTable:
-    """Where lost ranges are written, and what the mode is."""
+    """The table of lost ranges; ``stops`` says whether the pipeline stops after a loss."""
 
     def __init__(self, storage: Storage, *, stops: bool) -> None:
         self._storage = storage
         self._stops = stops
 
     def take(self, lost: Iterable[Lost]) -> int:
-        """Stop with DataLost, or write the ranges; how many offsets they are."""
+        """Raise DataLost, or write the ranges; returns the number of lost offsets."""
         rows = list(lost)
         if rows and self._stops:
             raise DataLost(
@@ -113,7 +115,7 @@ class LostTable:
         return self.note(rows)
 
     def late(self, rows: Sequence[Lost]) -> DataLost | None:
-        """Why to stop after a batch that was written, if that is the mode."""
+        """The reason to stop after a batch that was written; None if the pipeline goes on."""
         if not self._stops:
             return None
         return DataLost(
@@ -122,7 +124,7 @@ class LostTable:
         )
 
     def note(self, rows: Sequence[Lost]) -> int:
-        """Write ranges; how many offsets they are."""
+        """Write the ranges; returns the number of lost offsets."""
         for row in rows:
             reason = row.reason.replace(" ", "-")
             name = f"{row.topic}-{row.partition}-{row.first:020}-{row.end:020}-{reason}.json"

@@ -1,14 +1,17 @@
-"""A pipeline as an object: topics are read, decoded and written, until it ends or is stopped.
+"""A pipeline as an object: it reads, decodes and writes topics until it ends or is stopped.
 
-``kwire pipeline run`` is this with a progress bar. In a program of one's own::
+``kwire pipeline run`` runs this object and shows a progress bar. A program of your own runs it so::
 
     Pipeline.from_file("orders.toml").run()
     Pipeline({"name": "orders", "source": {…}, "sink": {…}, "checkpoint": "…"}, spark=spark).run()
 
-The checkpoint's directory has ``spark-0`` (Spark's own checkpoint), ``topics.json``
-(``incarnations``), ``status.json`` (``progress``), ``driver``, which is locked while a driver runs
-(``alone``), and, with dead letters, ``split.json`` or ``decode.json`` (``split``).
-After a topic was created again it has ``spark-1``, and so on.
+The checkpoint's directory has these files; the modules in parentheses write them:
+
+- ``spark-0``, Spark's own checkpoint; ``spark-1`` and so on after a topic was created again;
+- ``topics.json`` (``incarnations``);
+- ``status.json`` (``progress``);
+- ``driver``, which is locked while a driver runs (``alone``);
+- with dead letters ``split.json`` or ``decode.json`` (``split``).
 """
 
 import re
@@ -43,17 +46,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOK_S = 3.0
-"""How often the cluster is looked at between batches: ends for the lag, and topic ids."""
+"""How often the pipeline asks the cluster for end offsets, for the lag, and for topic ids."""
 
 RENEW_S = 60.0
-"""How often the average size of an offset is looked at."""
+"""How often the average number of bytes for an offset is computed anew."""
 
 _EARLIEST = -2
 """Spark's number for the beginning of a partition."""
 
 
 class Pipeline:
-    """A pipeline; ``run`` runs it, ``stop`` ends it after the batch, from any thread."""
+    """A pipeline; ``stop``, called from any thread, ends ``run`` after the current batch."""
 
     def __init__(
         self,
@@ -74,15 +77,16 @@ class Pipeline:
         return cls(read_pipeline(path), spark=spark)
 
     def stop(self) -> None:
-        """End after the batch that runs."""
+        """End the run after the current batch."""
         self._is_stopped.set()
 
     def run(self, on_status: Callable[[Status], object] | None = None) -> Status:
         """Run to the end; ``on_status`` gets the status a few times a second.
 
-        With the trigger ``once`` the end is what was there at the start; otherwise ``stop``, or an
-        error: DataLost, or what a decoder, transform, sink or Spark raises. SecondDriver if another
-        driver runs with the same checkpoint, or writes files into the same directory.
+        With the trigger ``once`` the run ends when the records that were there at the start are
+        written. Otherwise it ends by ``stop`` or by an error: DataLost, or the error of a decoder,
+        transform, sink or Spark. Raises SecondDriver if another driver runs with the same
+        checkpoint, or writes files into the same directory.
         """
         spark = self._spark or open_session(self.settings)
         storage = storage_at(self.settings.checkpoint, spark)
@@ -115,7 +119,7 @@ class Pipeline:
 
 
 class _Run:
-    """A run, from the session that is there to the end."""
+    """One run of a pipeline, with an open Spark session."""
 
     def __init__(
         self,
@@ -147,7 +151,7 @@ class _Run:
     def to_the_end(
         self, is_stopped: threading.Event, on_status: Callable[[Status], object]
     ) -> None:
-        """One query after the other, until there is no reason for another."""
+        """Run one query after the other, until no other is needed."""
         from kwire.spark.offsets import OffsetListener, commit
 
         group = self._settings.group or self._settings.name
@@ -197,7 +201,7 @@ class _Run:
         return self._storage.url(self._topics.directory)
 
     def _begin(self) -> Checkpoint:
-        """The checkpoint to go on with: a new one, if topics were created again."""
+        """The checkpoint to continue with: a new one if topics were created again."""
         while True:
             checkpoint = Checkpoint(storage_at(self._directory(), self._spark))
             read = checkpoint.next_offsets()
@@ -217,8 +221,8 @@ class _Run:
     def _begin_epoch(self, checkpoint: Checkpoint, again: Mapping[str, str]) -> None:
         """Finish what the old checkpoint has begun, then begin a new one.
 
-        A planned batch may be in the sink in part. It is finished without the topics that are gone,
-        so that its other topics are neither missing nor there twice.
+        The sink may have a part of a planned batch. This batch is finished without the topics that
+        are gone, so that the records of its other topics are neither missing nor doubled.
         """
         pending = checkpoint.pending()
         if pending is not None:
@@ -236,7 +240,7 @@ class _Run:
         self._topics.begin_epoch(again, as_json(starting))
 
     def _start_of(self, partitions: Offsets) -> Offsets:
-        """Where a checkpoint begins, as far as it is known before Spark has planned a batch."""
+        """The offsets at which a checkpoint begins, if they are known before the first batch."""
         if self._topics.starting:
             found = offsets_of(self._topics.starting)
         elif self._settings.source.starting == "earliest":
@@ -255,7 +259,7 @@ class _Run:
         return {name: count for name, (_, count) in self._view.topics(names).items()}
 
     def _look(self) -> None:
-        """Look at the cluster, now and then; a cluster that is away for a while is no error."""
+        """Ask the cluster every ``LOOK_S`` seconds; an unreachable cluster ends nothing."""
         now_s = time.monotonic()
         if now_s < self._next_look_s:
             return
@@ -277,7 +281,7 @@ class _Run:
             self._progress.set(error=told(error))
 
     def _renew_limit(self, partitions: Offsets) -> None:
-        """Begin again with another limit, if the size of an offset has changed by much."""
+        """Begin a new query with another limit if the average bytes for an offset changed much."""
         found = current_max_offsets(self._settings.source, self._view, partitions)
         if self._settings.source.max_bytes_per_trigger and not (
             0.7 < found / max(self._max_offsets, 1) < 1.4
@@ -292,7 +296,7 @@ def _lost_path(settings: PipelineSettings) -> str:
 
 
 def _retries(settings: PipelineSettings) -> AbstractContextManager[object]:
-    """What moves records from retry topics back when they are due, while the pipeline runs."""
+    """The task that sends records of retry topics back after their delay, during the run."""
     if settings.dead_letters is None or not settings.dead_letters.retry_delays_s:
         return nullcontext()
     return Retries(settings.name, settings.source, settings.dead_letters.retry_delays_s)

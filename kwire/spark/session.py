@@ -8,13 +8,14 @@ Which jars:
 - else Maven's packages for PySpark 4.0, which Spark fetches itself: the connector, and Delta or
   Iceberg if the sink or the dead letters need them. The connector of 4.0.0 serves every 4.0.x.
 
-For other versions of PySpark no connector is published that resolves by itself: one line says so.
+For other versions of PySpark, Maven has no connector that Spark can fetch with all its
+dependencies. Then the start ends with one line that says what to do.
 
-What Delta and Iceberg need besides, such as Spark's SQL extensions, is set too; extensions that the
-pipeline names stay beside them.
+The session also gets the other settings that Delta and Iceberg need, such as Spark's SQL
+extensions. The extensions that the pipeline names are kept.
 
-Executors of a cluster get kwire as a zip file, because formats that are decoded in Python import it
-there. It needs no installation of kwire, only the packages of the format.
+The executors of a cluster get kwire as a zip file, because the decoders of some formats run there
+in Python. So kwire needn't be installed there, only the packages of the format.
 """
 
 import os
@@ -37,10 +38,10 @@ if TYPE_CHECKING:
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 PUBLISHED = "4.0"
-"""The versions of PySpark whose connector resolves by itself."""
+"""The versions of PySpark whose connector Spark can fetch with all its dependencies."""
 
 CONNECTOR_VERSION = "4.0.0"
-"""Not every 4.0.x has a connector of the same number, and they don't differ."""
+"""One version for every 4.0.x: not all have a connector, and the connectors don't differ."""
 
 STARTING = (
     "starting Spark, whose own messages follow; the first time, it fetches the Kafka connector "
@@ -67,7 +68,7 @@ class NoSpark(Exception):
 
 
 def open_session(settings: PipelineSettings) -> "SparkSession":
-    """A session for a pipeline: the one that there is, or a new one; NoSpark, NoJava."""
+    """The existing session, or a new one for a pipeline; NoSpark, NoJava."""
     try:
         import pyspark
         from pyspark.sql import SparkSession
@@ -93,9 +94,10 @@ def open_session(settings: PipelineSettings) -> "SparkSession":
 def _started(builder: "SparkSession.Builder", wanted: Mapping[str, str]) -> "SparkSession":
     """The session; NoSpark if Spark's process ends before it answers, after messages of its own.
 
-    Spark's process also gets the Ctrl-C of a terminal, and ends in whatever it was doing. PySpark
-    gives it all settings as arguments, which everybody on a machine sees. So the process is started
-    with those that are no secrets. All of them follow over PySpark's connection.
+    Spark's process also gets the Ctrl-C of a terminal, and then ends at once. PySpark would pass
+    all settings to the process as arguments, which every user of the machine can see. So the
+    process starts with the settings that are no secrets, and gets all of them over PySpark's
+    connection.
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
@@ -116,7 +118,7 @@ def _started(builder: "SparkSession.Builder", wanted: Mapping[str, str]) -> "Spa
 def as_arguments(settings: Mapping[str, str]) -> dict[str, str]:
     """The settings that may be arguments of Spark's process, because they are no secrets.
 
-    What the process needs before it has a connection, jars and options of Java, is among them.
+    They include jars and Java options, which the process needs before it has a connection.
     """
     return {
         name: value
@@ -127,12 +129,12 @@ def as_arguments(settings: Mapping[str, str]) -> dict[str, str]:
 
 def check_version(settings: PipelineSettings) -> None:
     """NoSpark if no connector for the installed PySpark is known; starts nothing."""
-    with suppress(metadata.PackageNotFoundError):  # then another machine runs the pipeline
+    with suppress(metadata.PackageNotFoundError):  # another machine may run the pipeline
         configuration(settings, metadata.version("pyspark"))
 
 
 def has_session() -> bool:
-    """Whether a session is there already, which is somebody else's to stop."""
+    """Whether a session exists already. Its creator has to stop it, not the pipeline."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -143,7 +145,7 @@ def has_session() -> bool:
 def configuration(
     settings: PipelineSettings, version: str, is_submitted: bool = False
 ) -> dict[str, str]:
-    """Spark's settings for a session; those of the pipeline win."""
+    """Spark's settings for a session; the settings of the pipeline override kwire's."""
     given = settings.spark
     found = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     found["spark.sql.parquet.outputTimestampType"] = "TIMESTAMP_MICROS"  # not INT96, deprecated
@@ -166,7 +168,7 @@ def configuration(
 
 
 def of_formats(settings: PipelineSettings) -> dict[str, str]:
-    """What the table formats of the sink and of the dead letters need of a session."""
+    """The settings that the table formats of the sink and of the dead letters need."""
     sink = make_sink(settings.sink, settings.source, settings.name)
     found: dict[str, str] = dict(getattr(sink, "spark_settings", {}))
     dead = settings.dead_letters
@@ -177,12 +179,12 @@ def of_formats(settings: PipelineSettings) -> dict[str, str]:
 
 
 def _joined(*lists: str) -> str:
-    """Names in lists with commas, each once."""
+    """The names in these comma-separated lists, each once."""
     return ",".join(dict.fromkeys(one for each in lists for one in each.split(",") if one))
 
 
 def jars(version: str, formats: Mapping[str, str]) -> dict[str, str]:
-    """The setting that brings the connector and table formats; NoSpark where none is published."""
+    """The setting that names the jars; NoSpark if Maven has no suitable connector."""
     if paths := os.environ.get("KWIRE_SPARK_JARS"):
         return {"spark.jars": paths}
     if version.rpartition(".")[0] == PUBLISHED:
@@ -197,7 +199,7 @@ def jars(version: str, formats: Mapping[str, str]) -> dict[str, str]:
 
 
 def ship_package(spark: "SparkSession") -> None:
-    """Give kwire to the executors of a cluster."""
+    """Send kwire's package to the executors of a cluster."""
     directory = Path(tempfile.mkdtemp(prefix="kwire-"))
     spark.sparkContext.addPyFile(str(write_package(directory / "kwire.zip")))
 

@@ -1,8 +1,8 @@
-"""What a pipeline is: one dataclass for each table of its file, with the file's own names.
+"""The settings of a pipeline: one dataclass for each table of its TOML file, with the same names.
 
-``pipeline_file`` reads and checks them. Here are only their defaults. A table of which several
-kinds exist (decode, sink) keeps the options of its kind in ``options``; the kind's module checks
-them, by raising ``WrongSetting``.
+``pipeline_file`` reads and checks the settings. This module has only their defaults. The tables
+``decode`` and ``sink`` have several kinds. Their field ``options`` holds the options of one kind.
+The module of that kind checks the options and raises ``WrongSetting`` for wrong ones.
 """
 
 from dataclasses import dataclass, field
@@ -34,9 +34,9 @@ class Source:
     client: dict[str, str] = field(default_factory=dict)
     max_offsets_per_trigger: int = 0
     max_bytes_per_trigger: int = 0
-    """0: no limit."""
+    """0 means no limit."""
     on_data_loss: str = "stop"
-    """stop, or record: go on, and write the lost range into a table and a metric."""
+    """stop, or record. With record the pipeline goes on: a table and a metric tell of the loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Decode:
     registry: str = ""
     """http://HOST:PORT of a schema registry; values then have Confluent's wire format."""
     options: dict[str, Any] = field(default_factory=dict)
-    """The format's own: schema, schema_file, message, delimiter, …"""
+    """The options of the format: schema, schema_file, message, delimiter, …"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class DeadLetters:
     path: str = ""
     kind: str = "parquet"
     retry_delays_s: tuple[float, ...] = ()
-    """Delays of retry topics, in rising order; none: no retry topics."""
+    """Delays of the retry topics, in rising order; without delays there are no retry topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +94,10 @@ class PipelineSettings:
     transforms: tuple[Transform, ...] = ()
     dead_letters: DeadLetters | None = None
     trigger: str = "10 seconds"
-    """An interval of Spark's, or ``once``: read what is there, and end."""
+    """An interval as Spark writes it, or ``once``: read the records that exist, then end."""
     group: str = ""
-    """The consumer group that gets the offsets of finished batches; empty: the pipeline's name."""
+    """The consumer group that gets finished batches' offsets; empty for the pipeline's name."""
     metrics: str = ""
-    """HOST:PORT for Prometheus; empty: none."""
+    """HOST:PORT at which Prometheus reads metrics; empty for no metrics."""
     spark: dict[str, str] = field(default_factory=dict)
     """Spark's own settings."""

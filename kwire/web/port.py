@@ -1,6 +1,6 @@
-"""The HTTP port's thread: begins before the broker's logs are opened, ends after the broker.
+"""The thread of the HTTP port, which begins before the logs are opened and ends after the broker.
 
-So ``/healthz`` answers during a start that takes long, and ``/readyz`` says what the broker does.
+So during a long start ``/healthz`` already answers, and ``/readyz`` says what the broker is doing.
 """
 
 import importlib.util
@@ -31,8 +31,8 @@ class HttpPortError(Exception):
 class HttpPort:
     """The HTTP port of one server.
 
-    ``observed`` is what the server tells it. ``token`` lets an administrator in, None if nobody may
-    change anything.
+    ``observed`` has what the server shows the port. ``token`` is the secret of administrators, None
+    if nobody may change anything by HTTP.
     """
 
     def __init__(self, config: BrokerConfig) -> None:

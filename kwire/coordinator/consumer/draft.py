@@ -3,8 +3,9 @@
 Rules:
 
 - The draft never touches the group itself: its first change copies the group. The group changes
-  when the records have been written and are replayed, by the methods that change the copy here.
-- Only differences are written.
+  when the records have been written and are replayed. Replay calls the same methods that change
+  the copy here.
+- Only differences become records.
 
 Source: GroupCoordinatorRecordHelpers, TargetAssignmentBuilder of Kafka 4.3.
 """
@@ -43,8 +44,8 @@ class Draft:
     """One operation on one group; ``group`` is the group as it will be.
 
     ``is_changed`` says that ``group`` is a changed copy of the original. ``to_assign`` and
-    ``to_match`` hold work that takes too long to be done here. ``looks_anew`` says that somebody
-    else looks through an expression now.
+    ``to_match`` hold work that takes too long to be done here. ``looks_anew`` says that another
+    member's rights now decide which topics an expression may match.
     """
 
     def __init__(
@@ -74,12 +75,12 @@ class Draft:
     # Members
 
     def describe(self, member: ConsumerMember) -> None:
-        """Take in a member that is new, or whose description has changed."""
+        """Add a new member, or a member's changed description."""
         record = member_metadata(self.group.group_id, member.member_id, member.about.to_record())
         self._write(record).put_member(member)
 
     def settle(self, member: ConsumerMember) -> None:
-        """Take in a member whose partitions, epoch or state have changed."""
+        """Set a member's changed partitions, epoch or state."""
         record = current_member_assignment(
             self.group.group_id, member.member_id, member.to_record()
         )
@@ -93,7 +94,7 @@ class Draft:
             group.targets.pop(member_id, None)
 
     def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Give a static member that is back under another id the partitions and target it had."""
+        """Give a static member that is back under a new id its earlier partitions and target."""
         new = old._replace(member_id=member_id, epoch=0, previous_epoch=0)
         target = self.group.target_of(old.member_id)
         self.remove([old.member_id])
@@ -129,7 +130,7 @@ class Draft:
             self.looks_anew = regex in self.group.regexes
 
     def resolve_regexes(self, matches: RegexMatches, *, anew: bool) -> bool:
-        """Match expressions with topics; ``anew`` also those that were matched with older topics.
+        """Match expressions with topics; with ``anew`` also expressions that have a result.
 
         Returns whether an expression matches other topics than before. Matches that take long are
         left in ``to_match``. Until then an expression keeps its topics, and a new one has none.

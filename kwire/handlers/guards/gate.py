@@ -23,7 +23,7 @@ UNITS = 4
 """The units of a check whose answer is not in the authorizer's cache."""
 
 UNITS_PER_REFUSAL = 2
-"""The units of one element of a response that refuses it."""
+"""The units that one refused element of a response costs."""
 
 
 class Gate:
@@ -91,7 +91,7 @@ class Gate:
         *,
         tells_denied: bool = True,
     ) -> set[str]:
-        """Those of the names to which the client may do this."""
+        """The names of the resources to which the client may do this."""
         work = self.context.work
         counts: dict[str, int] = {}
         for piece in pieces(list(names)):
@@ -134,7 +134,7 @@ class Gate:
         return wanted, others
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """What the client may do to a resource, as responses tell it: a bit for each operation."""
+        """The operations that the client may do to a resource, a bit for each, as in responses."""
         return self._authorizer.operations(self.context.connection, resource_type, name)
 
     def name_of(self, topic_id: bytes) -> str | None:
@@ -145,7 +145,7 @@ class Gate:
 
 @coroutine
 def _rest(unfinished: Unfinished) -> Generator[Wait, Any, Any]:
-    """Wait for what a handler waits for; return its response."""
+    """Wait as often as the handler has to wait; return its response."""
     while True:
         try:
             result = yield unfinished.waits_for
@@ -167,7 +167,7 @@ FAILED = {
 
 
 def refused(resource_type: ResourceType) -> KafkaError:
-    """The error for such a resource, where the protocol has no field for it."""
+    """The error for a denied operation, if the response has no field for this error code."""
     return KafkaError(FAILED[resource_type], "the client is not authorized")
 
 
@@ -181,7 +181,7 @@ async def topics_apart(
 ) -> tuple[list[Any], list[Any]]:
     """Split the topics of a request: those to which the client may do this, and the others.
 
-    A topic id that doesn't exist belongs to the first: the handler answers that it is unknown.
+    A topic id that doesn't exist is in the first list: the handler answers that it is unknown.
     """
 
     def name_of(topic: Any) -> str | None:

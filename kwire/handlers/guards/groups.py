@@ -125,7 +125,7 @@ async def consumer_group_describe(
 
 
 async def _topics_of(group: DescribedConsumerGroup, gate: Gate) -> set[str]:
-    """Every topic that a description names."""
+    """The names of all topics in the description of a group."""
     names: set[str] = set()
     for member in group.members:
         if gate.context.work.spend(UNITS + len(member.subscribed_topic_names) // 8):
@@ -137,7 +137,7 @@ async def _topics_of(group: DescribedConsumerGroup, gate: Gate) -> set[str]:
 
 
 async def _tell_operations(groups: list[Any], gate: Gate) -> None:
-    """Tell what the client may do to groups, where it has asked for that."""
+    """Fill in the operations that the client may do to groups, if the request asks for them."""
     for piece in pieces(groups):
         if len(groups) > 1 and gate.context.work.spend(UNITS * len(piece)):
             await later(gate.context.work.next_slice)
@@ -147,7 +147,7 @@ async def _tell_operations(groups: list[Any], gate: Gate) -> None:
 
 
 async def list_groups(request: ListGroupsRequest, gate: Gate) -> ListGroupsResponse:
-    """Every group with DESCRIBE on the cluster, otherwise those with DESCRIBE of their own."""
+    """DESCRIBE on the cluster for every group, otherwise DESCRIBE on each group that is listed."""
     response: ListGroupsResponse = await gate.serve(request)
     if not gate.may_on_cluster(AclOperation.DESCRIBE, tells_denied=False):
         ids = await gate.made(lambda group: group.group_id, response.groups, 1)

@@ -163,7 +163,7 @@ async def offset_fetch(request: OffsetFetchRequest, gate: Gate) -> OffsetFetchRe
         if last is not None and work.spend(UNITS_PER_GROUP):
             await later(work.next_slice)
         if wanted.topics is None:
-            if answer is not last:  # the same group again has the same answer
+            if answer is not last:  # a group that is named twice has the same answer object twice
                 await _leave_out(answer, gate)
             last = answer
         elif not answer.error_code:
@@ -211,7 +211,7 @@ async def _unseen(topics: list[Any], code: ErrorCode, gate: Gate) -> list[Offset
 
 
 async def _fetchable(group: OffsetFetchRequestGroup, gate: Gate) -> list[OffsetFetchResponseTopics]:
-    """Leave the topics in the request that the client may describe; the answers for the others."""
+    """Remove the topics that the client may not describe from a request; returns their answers."""
     if group.topics is None:
         return []
     by_id = gate.context.api_version >= FETCH_BY_ID_SINCE
@@ -239,7 +239,7 @@ async def _fetchable(group: OffsetFetchRequestGroup, gate: Gate) -> list[OffsetF
 
 
 async def _leave_out(answer: Any, gate: Gate) -> None:
-    """Leave the topics out of an answer that the client may not describe."""
+    """Remove the topics that the client may not describe from an answer."""
     by_id = gate.context.api_version >= FETCH_BY_ID_SINCE
     answer.topics, _ = await topics_apart(
         answer.topics, AclOperation.DESCRIBE, gate, by_id=by_id, tells_denied=False

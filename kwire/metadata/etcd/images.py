@@ -1,11 +1,12 @@
-"""Images in etcd: snapshots, their reading, and the upkeep that deletes what they replace.
+"""Images in etcd: writes and reads snapshots, and deletes the commits that they replace.
 
 Rules:
 
 - The parts of a snapshot are written first. Then one transaction names the snapshot, and deletes
   older snapshots and the commits before the *previous* snapshot.
-- The newest commit is never deleted: the next one compares with it.
-- A reader whose snapshot is deleted meanwhile reads the newer one.
+- The newest commit is never deleted, because the transaction of the next commit checks that this
+  one exists.
+- If a snapshot is deleted while it is read, the reader reads the newer snapshot.
 """
 
 import json
@@ -29,7 +30,7 @@ COMPACTION_MS = 300_000
 
 
 class Snapshot(NamedTuple):
-    """Which snapshot is the newest: the revision of its image, its writer, how many parts."""
+    """The newest snapshot: the revision of its image, its writer, and its number of parts."""
 
     revision: int
     by: str
@@ -40,7 +41,7 @@ class Images:
     """The images below a prefix."""
 
     def __init__(self, gateway: Gateway, keys: Keys, log: Log, writer: str, threads: Kind) -> None:
-        """``writer`` names this process for all time."""
+        """``writer`` is a unique name of this process."""
         self._gateway = gateway
         self._keys = keys
         self._log = log
@@ -132,7 +133,7 @@ class Images:
     async def _compact(self) -> None:
         """Have etcd forget the values that were replaced before the last compaction."""
         if self._compactable:
-            with suppress(EtcdError):  # somebody may have compacted etcd further already
+            with suppress(EtcdError):  # another client may have compacted etcd further already
                 await self._gateway.call("kv/compaction", {"revision": str(self._compactable)})
         answer = await self._gateway.call("maintenance/status", {})
         self._compactable = tx.revision_of(answer.body)

@@ -2,10 +2,10 @@
 
 Rules:
 
-- A commit's transaction may be sent twice. If it fails, it returns the commit that took the place;
-  the writer's own ``by`` in it says that an earlier attempt had succeeded.
-- The parts of a large commit are written before the commit. Nobody reads them until the commit
-  names them; what a failed commit leaves behind is deleted with old commits.
+- A commit's transaction may be sent twice. A transaction that fails returns the commit that has
+  taken its place. If the ``by`` of that commit is the writer's own, an earlier attempt succeeded.
+- The parts of a large commit are written before the commit. No broker reads them until the commit
+  names them. The parts of a failed commit are deleted together with old commits.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def _weight(changes: Sequence[Change]) -> int:
 
 
 class Found(NamedTuple):
-    """Values of commits by their revision, in order, and whether the one before was still there."""
+    """The values of commits by revision, and whether the commit before them still exists."""
 
     values: list[tuple[int, bytes]]
     has_previous: bool
@@ -62,7 +62,7 @@ class Log:
     def __init__(
         self, gateway: Gateway, keys: Keys, following: Following, writer: str, threads: Kind
     ) -> None:
-        """``writer`` names this process for all time; the numbers of its commits follow it."""
+        """``writer`` is a unique name of this process; each commit adds its own number to it."""
         self._gateway = gateway
         self._keys = keys
         self._following = following
@@ -110,7 +110,7 @@ class Log:
         """The transaction that writes a commit, or reads what has taken its place."""
         keys = self._keys
         compare = [tx.is_absent(keys.commit(expected + 1))]
-        # The first commit has none before it: no other may be there, also no later one.
+        # The first commit has no commit before it, so the log has to be empty.
         compare.append(tx.is_there(keys.commit(expected)) if expected else tx.is_empty(keys.log))
         if guard is not None:
             compare.append(tx.still(keys, guard))
@@ -119,7 +119,7 @@ class Log:
         return tx.transaction(compare, [tx.put(keys.commit(expected + 1), value)], failure)
 
     def _explain(self, answer: tx.Json, by: str, expected: int, *, is_repeated: bool) -> None:
-        """Raise what a failed transaction means; nothing if an earlier attempt had succeeded."""
+        """Raise the error of a failed transaction; nothing if an earlier attempt had succeeded."""
         taken, newest = tx.found_keys(answer, 0), tx.found_keys(answer, 1)
         if taken:
             self._following.learn(expected + 1, taken[0].value)
@@ -145,7 +145,7 @@ class Log:
             tx.is_absent(keys.commit(revision + 1)),
             tx.is_empty(keys.live),
         ]
-        # Only what kwire has written: another cluster's prefix may begin with this one.
+        # Only kwire's own keys, because the prefix of another cluster may begin with this prefix.
         ranges = [(name, end_of(name)) for name in (keys.log, keys.parts, keys.snapshots)]
         operations = [tx.delete_between(first, end) for first, end in ranges]
         operations += [tx.delete(keys.newest_snapshot), tx.delete(keys.controller)]
@@ -166,8 +166,8 @@ class Log:
     async def next_commits(self, revision: int) -> list[Commit]:
         """Commits after a revision, at least the next one if there is one; RevisionGone.
 
-        The watch may have brought the next one. If the keys have it and the watch hasn't, the watch
-        has missed it.
+        The watch may have brought the next commit already. If etcd has the commit but the watch
+        hasn't brought it, the watch has missed it.
         """
         value = self._following.value(revision + 1)
         if value is not None:
@@ -208,7 +208,7 @@ class Log:
             ) from error
 
     def count_from(self, revision: int) -> None:
-        """Count the bytes of commits after this revision, at which a snapshot is."""
+        """Count the bytes of commits after this revision, which has a snapshot."""
         self._counted, self.bytes = revision, 0
 
     def _count(self, revision: int, size_bytes: int) -> None:
@@ -217,7 +217,7 @@ class Log:
             self.bytes += size_bytes
 
     async def parts(self, beginning: str) -> list[bytes]:
-        """The values of the parts whose keys begin so, in order."""
+        """The values of the parts whose keys begin with ``beginning``, in order."""
         parts: list[bytes] = []
         while True:
             between = tx.get_between(part_key(beginning, len(parts)), end_of(beginning), 4)
@@ -228,7 +228,7 @@ class Log:
             parts += [part.value for part in found]
 
     def lost(self, revision: int) -> StoreUnusable:
-        """The error for an etcd that has forgotten what it had acknowledged."""
+        """The error if etcd no longer has a commit that it acknowledged."""
         return StoreUnusable(
             f"etcd no longer has revision {revision} of the metadata, nor a newer one: was it "
             f"restored from a backup, or is the prefix in {SETTING} wrong?"

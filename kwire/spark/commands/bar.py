@@ -1,8 +1,8 @@
 """The progress of a running pipeline on stderr: a bar while a backlog is read, then a summary.
 
-At a terminal rich draws the bar, if it is installed. Otherwise only the summary is printed. A
-program that prints by a Console of its own while the bar is there gives it to the bar: what two
-Consoles write to one terminal gets mixed up.
+At a terminal the package rich draws the bar, if it is installed. Otherwise only the summary is
+printed. If a program prints with a rich Console of its own while the bar is there, it has to give
+this Console to the bar. The output of two Consoles on one terminal would be mixed up.
 """
 
 import sys
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Bar:
-    """Rows, rate and time left, by the offsets that are left to read."""
+    """A bar with rows, rate and remaining time, computed from the offsets still to read."""
 
     def __init__(self, name: str, *, is_on: bool, console: "Console | None" = None) -> None:
         self._name = name
@@ -47,7 +47,7 @@ class Bar:
             self._progress.stop()
 
     def show(self, status: "Status") -> None:
-        """Draw how far it is, once that is known: a start at a time is known after a batch."""
+        """Draw the progress once it is known: with a start by time, after the first batch."""
         if self._progress is None or not status.ends or not status.next:
             return
         done = sum(status.next.get(one, 0) for one in status.ends)
@@ -62,7 +62,7 @@ class Bar:
         )
 
     def finish(self, status: "Status") -> None:
-        """Print what was done."""
+        """Print the summary."""
         if not self._is_on:
             return
         self.__exit__(None, None, None)

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _missing(settings: PipelineSettings) -> str:
-    """What the cluster doesn't have; empty if all is there."""
+    """A message about topics or offsets that the cluster lacks; empty if it has all."""
     from kwire.spark.broker_view import UNREACHABLE, BrokerView
 
     try:
@@ -74,9 +74,9 @@ def _missing(settings: PipelineSettings) -> str:
 
 
 def _has_begun(settings: PipelineSettings) -> bool:
-    """Whether the pipeline goes on from its checkpoint, so that it doesn't matter where it began.
+    """Whether the pipeline continues from its checkpoint, and ``source.starting`` has no effect.
 
-    False also where nobody can say without Spark, as in an object store.
+    Also False if this can't be found out without Spark, as in an object store.
     """
     from kwire.spark.checkpoint import BadCheckpoint, Checkpoint
     from kwire.spark.storage import storage_at
@@ -88,7 +88,7 @@ def _has_begun(settings: PipelineSettings) -> bool:
 
 
 def _other_offsets(starting: str, partitions: set[tuple[str, int]]) -> str:
-    """What offsets to start from lack, or have too much, for Spark's connector; else empty."""
+    """A message if ``starting`` lacks partitions of the cluster or has others; else empty."""
     from kwire.spark.checkpoint import offsets_of
 
     if not starting.lstrip().startswith("{"):

@@ -41,7 +41,7 @@ FORMATS: dict[str, dict[str, type]] = {
     "text": {"column": str},
     "bytes": {"column": str},
 }
-"""What each format knows, and the type of its value."""
+"""The options of each format, and the type of each value."""
 
 WITH_REGISTRY = ("json", "avro", "protobuf")
 _DEFAULTS: dict[str, Any] = {
@@ -59,7 +59,7 @@ _MAX_SAMPLE = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A format's options; what isn't given has its default, or is empty."""
+    """A format's options; a missing option has its default, or is empty."""
 
     format: str
     key: str
@@ -117,7 +117,7 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
 
 
 def _check_together(settings: Decode, options: Options) -> None:
-    """Which options exclude or need each other."""
+    """Raise WrongSetting for options that exclude each other, or that need another one."""
     ways = [name for name in ("schema", "schema_file", "inferred_schema") if options.has(name)]
     if len(ways) > 1:
         raise WrongSetting(f"decode.{ways[1]}", options[ways[1]], f"decode.{ways[0]} is given too")

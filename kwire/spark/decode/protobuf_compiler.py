@@ -1,4 +1,4 @@
-"""``.proto`` texts to a FileDescriptorSet, by the protoc inside grpcio-tools, on the driver."""
+"""Compiles ``.proto`` texts on the driver to a FileDescriptorSet, by the protoc of grpcio-tools."""
 
 import subprocess
 import sys
@@ -15,14 +15,14 @@ _MAIN = "kwire_schema.proto"
 
 @lru_cache(maxsize=64)
 def compile_text(text: str, used: tuple[tuple[str, str], ...] = ()) -> bytes:
-    """Compile a text; ``used`` has the texts that it imports, by name. WrongSchema."""
+    """Compile a text; ``used`` has the name and text of each import. Raises WrongSchema."""
     with tempfile.TemporaryDirectory(prefix="kwire-proto-") as directory:
         _write(Path(directory), {**dict(used), _MAIN: text})
         return _compiled(Path(directory), _MAIN)
 
 
 def compile_file(path: Path) -> bytes:
-    """Compile a file, which imports others from its directory. WrongSchema."""
+    """Compile a file, which may import files of its directory. Raises WrongSchema."""
     return _compiled(path.parent, path.name)
 
 

@@ -2,11 +2,13 @@
 
 Rules:
 
-- A message is read by the newest schema of its topic: field numbers keep their meaning, and fields
-  that it doesn't know are passed over. That is Protobuf's own way of evolution.
-- With a registry the writer's schema only says which message it is: its text is asked for by id.
-- A message of another name than the one wanted is an error, as is one without required fields.
-- Protobuf's parser bounds nesting (100) and lengths (the bytes that are there).
+- A message is read with the newest schema of its topic. Field numbers keep their meaning, and
+  fields that this schema lacks are skipped, as Protobuf's rules for schema evolution say.
+- With a registry, the decoder asks for the writer's schema by its id, but only to learn the name of
+  the message.
+- A message with another name than the configured one is an error. So is a message without its
+  required fields.
+- Protobuf's parser limits the depth of nesting to 100, and lengths to the bytes of the value.
 """
 
 from dataclasses import dataclass
@@ -25,13 +27,13 @@ ANY_TOPIC = ""
 
 @dataclass(frozen=True, slots=True)
 class ProtobufReader:
-    """A FileDescriptorSet, and the message of it that a topic holds."""
+    """A FileDescriptorSet, and the name of the message in it that a topic holds."""
 
     descriptors: bytes
     message: str
 
     def descriptor(self) -> Any:
-        """The message's descriptor, in a pool of its own; KeyError if there is no such message."""
+        """The descriptor of the message, in a new pool; KeyError if the set lacks the message."""
         from google.protobuf import descriptor_pb2, descriptor_pool
 
         files = descriptor_pb2.FileDescriptorSet.FromString(self.descriptors)
@@ -43,7 +45,7 @@ class ProtobufReader:
 
 @dataclass(frozen=True, slots=True)
 class ProtobufPlan:
-    """The reader of each topic, and where writers' schemas are."""
+    """The reader of each topic, and the registry with the writers' schemas."""
 
     row_type: str
     readers: tuple[tuple[str, ProtobufReader], ...]
@@ -55,7 +57,7 @@ class ProtobufPlan:
 
 
 class ProtobufDecoder:
-    """See the module's rules."""
+    """Decodes Protobuf values to rows by the rules of this module."""
 
     def __init__(self, plan: ProtobufPlan) -> None:
         from google.protobuf import message_factory
@@ -69,7 +71,7 @@ class ProtobufDecoder:
         self._names: dict[tuple[int, tuple[int, ...]], str] = {}
 
     def row(self, topic: str, value: bytes) -> Row:
-        """The columns of a value; any exception: it can't be decoded."""
+        """The columns of a value; any exception means that the value can't be decoded."""
         reader = self._readers.get(topic) or self._readers.get(ANY_TOPIC)
         if reader is None:
             raise NotYet(f"topic {topic} has no subject")

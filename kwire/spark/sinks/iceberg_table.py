@@ -1,4 +1,4 @@
-"""An Iceberg table as sinks use it: where it is, its columns, which batches it has.
+"""An Iceberg table of a sink: its place, its columns and the batches that it has.
 
 Options:
 
@@ -7,8 +7,9 @@ Options:
   among the pipeline's ``[spark]`` settings.
 - or ``path`` instead: a table in a directory, without a catalog. A file system must then be able to
   rename atomically, which object stores can't.
-- ``partition_by``, a list of columns or transforms (``days(_timestamp)``), and ``properties``, a
-  table with Iceberg's table properties; both count when the table is created.
+- ``partition_by``, a list of columns or transforms (``days(_timestamp)``).
+- ``properties``, a table with Iceberg's table properties. Like ``partition_by``, they take effect
+  only when the table is created.
 
 Iceberg keeps the name ``_partition`` for itself (MetadataColumns), so a record's partition is in
 the column ``_topic_partition`` of Iceberg tables.
@@ -30,18 +31,18 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 BATCH_OF = "kwire.batch."
-"""How the property of a snapshot's summary begins whose value is the batch; then the query's id."""
+"""A property of a snapshot's summary: this prefix and the query's id. Its value is the batch id."""
 
 NOT_BY_APPENDS = {
     f"write.{one}.isolation-level": "snapshot" for one in ("delete", "update", "merge")
 }
-"""Upkeep of a table that is only appended to doesn't fail because rows were appended meanwhile."""
+"""With these properties, upkeep doesn't fail because rows were appended meanwhile."""
 
 LABELING = threading.Lock()
-"""Held while Iceberg puts a label on every snapshot that this process commits."""
+"""The lock that is held while Iceberg labels every snapshot that this process commits."""
 
 PARTITION_COLUMN = "_topic_partition"
-"""The column of Iceberg tables that is ``_partition`` elsewhere."""
+"""The column of Iceberg tables that other tables call ``_partition``."""
 
 EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _CATALOG = "org.apache.iceberg.spark.SparkCatalog"
@@ -58,13 +59,13 @@ class IcebergTable:
             self.name: str = given["table"]
             catalog = self.name.split(".")[0]
         else:
-            # A catalog's settings count at its first use, so each directory has one of its own.
+            # Spark reads a catalog's settings at its first use: one catalog for each directory.
             directory, _, table = settings.path.rstrip("/").rpartition("/")
             catalog = f"kwire_{sha256(directory.encode()).hexdigest()[:12]}"
             self.name = f"{catalog}.`{table}`"
             properties = {"type": "hadoop", "warehouse": directory or "."}
         if properties:
-            # Others change the table too: what a session has cached of it would hide that.
+            # Other programs change the table too, and a cached table would hide their changes.
             properties = {"cache-enabled": "false", **properties}
         self._catalog_settings = {
             f"spark.sql.catalog.{catalog}.{key}": str(value) for key, value in properties.items()
@@ -72,10 +73,10 @@ class IcebergTable:
         if properties:
             self._catalog_settings[f"spark.sql.catalog.{catalog}"] = _CATALOG
         self.spark_settings = {"spark.sql.extensions": EXTENSION, **self._catalog_settings}
-        """What the session needs, beside Iceberg's jar."""
+        """The settings that the Spark session needs, in addition to Iceberg's jar."""
 
     def check(self, also: Mapping[str, type] | None = None) -> None:
-        """WrongSetting for options that name no table; ``also`` are options of the sink's own."""
+        """Raise WrongSetting for options that name no table; ``also`` has options of the sink."""
         own = {"table": str, "catalog": dict, "partition_by": list, "properties": dict}
         check_options(self._settings, {**own, **(also or {})})
         table = self._settings.options.get("table", "")
@@ -86,7 +87,7 @@ class IcebergTable:
             raise WrongSetting("sink.table", table, "begin with a catalog, as in lake.sales.orders")
 
     def open(self, spark: "SparkSession") -> None:
-        """Set up the catalog; WrongSetting if Spark has no Iceberg, with the way out."""
+        """Set up the catalog; raise WrongSetting with a remedy if Spark has no Iceberg."""
         if not has_class(spark, _CATALOG):
             raise WrongSetting(
                 "sink.kind",
@@ -128,7 +129,7 @@ class IcebergTable:
         return spark.table(self.name).withColumnRenamed(PARTITION_COLUMN, PARTITION)
 
     def newest_batch(self, spark: "SparkSession", query_id: str) -> int | None:
-        """The newest batch of a query by the table's snapshots; None if none is of the query."""
+        """The id of a query's newest batch in the table's snapshots; None if there is none."""
         jvm: Any = spark._jvm
         table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
             spark._jsparkSession, self.name
@@ -146,7 +147,7 @@ class IcebergTable:
 
 
 def fitted(rows: "DataFrame", wanted: "StructType") -> "DataFrame":
-    """The rows with all columns of a table; those that they lack are null."""
+    """The rows with all columns of a table; missing columns are null."""
     from pyspark.sql import functions as f
 
     return rows.select(
@@ -166,11 +167,11 @@ def named_for_iceberg(rows: "DataFrame") -> "DataFrame":
 
 @contextmanager
 def labeled(spark: "SparkSession", batch: Batch) -> Iterator[None]:
-    """Name a batch in the summary of a snapshot that SQL commits within the block.
+    """Put the id of a batch into the summary of the snapshot that SQL commits within the block.
 
-    SQL has no options for that in Iceberg 1.10, but Iceberg's EnvironmentContext goes into every
-    summary that the process commits. So nothing else may commit to the table meanwhile from this
-    process: upkeep in the same process waits for LABELING. A label in another table does no harm.
+    SQL has no option for that in Iceberg 1.10. But Iceberg writes its EnvironmentContext into every
+    summary that this process commits. So nothing else in this process may commit to the table
+    within the block: upkeep waits for LABELING. A label in another table does no harm.
     """
     jvm: Any = spark._jvm
     context = jvm.org.apache.iceberg.EnvironmentContext
@@ -186,7 +187,7 @@ def labeled(spark: "SparkSession", batch: Batch) -> Iterator[None]:
 def additions(
     table: "StructType", rows: "StructType", prefix: str = ""
 ) -> "list[tuple[str, DataType]]":
-    """Columns that rows have and a table hasn't, also within structs, with dots in their names."""
+    """The columns that rows have and a table lacks; names of fields in structs have dots."""
     from pyspark.sql.types import StructType
 
     found: list[tuple[str, DataType]] = []
@@ -205,7 +206,7 @@ def _type_of(schema: "StructType", name: str) -> "DataType | None":
 
 
 def _fitted(column: Any, wanted: "DataType", has: "DataType | None") -> Any:
-    """A column with the fields of the wanted type; None: the rows have no such column."""
+    """A column with the fields of ``wanted``; ``has`` is None if the rows lack the column."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 

@@ -4,27 +4,30 @@ Each batch is one MERGE, which is atomic: rows update or insert their key, tombs
 
 Which record of a key is the newest:
 
-- Of two records of the same partition, the one with the higher offset; those of a topic that was
-  created again are newer than those of the topic before it.
-- Records of a key lie in one partition as long as the producers hash the key, and the number of
-  partitions stays. If a key is in several partitions, the later timestamp decides, and of the same
-  timestamp the higher partition: offsets of different partitions say nothing.
+- In one partition, the record with the higher offset is newer. If a topic was deleted and created
+  again, the records of the new topic are newer.
+- The records of a key lie in one partition as long as the producers hash the key and the number of
+  partitions stays. If they lie in several partitions, the record with the later timestamp is newer,
+  and with equal timestamps the record in the partition with the higher number. Offsets of different
+  partitions can't be compared.
 
-How a batch that runs again changes nothing, in two ways, because each has a hole that the other
-closes:
+A batch that runs again changes nothing. Two checks see to that, because each has a gap that the
+other closes:
 
 - The table remembers the newest batch of the query (Delta's transaction id, Iceberg's snapshot
-  summary) and leaves out older ones. That doesn't help with a new checkpoint.
-- Every row carries topic, partition, offset and timestamp of its record, and only a newer record
-  replaces it. That doesn't help where a tombstone has removed the row.
+  summary) and ignores older batches. This check can't help a query with a new checkpoint.
+- Every row has the topic, partition, offset and timestamp of its record, and only a newer record
+  replaces it. This check can't help where a tombstone has removed the row.
 
-So rows come back only if an old range is written with a new checkpoint, and only for keys that were
-deleted after it, until their tombstone is read again. ``deletes = "mark"`` keeps deleted rows, with
-``_tombstone`` true and their own columns null: then nothing comes back.
+Together they leave one case: a new checkpoint reads an old range again, and a key of that range was
+deleted later. Then the row of this key is back until its tombstone is read again. With
+``deletes = "mark"`` this can't happen: the table keeps deleted rows, with ``_tombstone`` true and
+null in the columns of the value.
 
-Options: ``format`` (delta, iceberg), ``key`` (columns; ``_key`` without it), ``deletes`` (remove,
-mark), ``null_keys`` (stop, skip), and those of the format. Tombstones have no value, so a key from
-the value's columns can't delete: make it from ``_key`` in a transform.
+Options: ``format`` (delta, iceberg), ``key`` (columns; by default ``_key``), ``deletes`` (remove,
+mark), ``null_keys`` (stop, skip), and the options of the format. A tombstone has no value. So if
+the key is made of columns of the value, tombstones can't delete rows: a transform has to make the
+key from ``_key``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,13 +61,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 ORDER = (TOPIC, PARTITION, OFFSET, TIMESTAMP, TOMBSTONE)
-"""Metadata that an upsert can't do without."""
+"""The metadata columns that an upsert needs."""
 
 _VIEW = "kwire_upsert"
 
 
 def _newer(partition: str, *, by_incarnation: bool) -> str:
-    """Whether the row of the batch is newer than the table's, in SQL."""
+    """The SQL condition that the row of the batch is newer than the row of the table."""
 
     def place(row: str) -> str:
         number = f"coalesce({row}.{INCARNATION}, 0)" if by_incarnation else "0"
@@ -91,7 +94,7 @@ class UpsertSink:
         self._shown: DataFrame | None = None
 
     def check(self) -> None:
-        """WrongSetting for options that can't work."""
+        """Raise WrongSetting for options that can't work."""
         check_choice(self._settings, "format", ("delta", "iceberg"))
         check_choice(self._settings, "deletes", ("remove", "mark"))
         check_choice(self._settings, "null_keys", ("stop", "skip"))
@@ -105,7 +108,7 @@ class UpsertSink:
             raise WrongSetting("sink.key", [], "name the columns whose values are the key")
 
     def open(self, spark: "SparkSession") -> None:
-        """WrongSetting if Spark hasn't the format. The first batch creates the table."""
+        """Raise WrongSetting if Spark lacks the format. The first batch creates the table."""
         if self._is_delta:
             need_delta(spark, self._settings.kind)
         else:
@@ -126,7 +129,7 @@ class UpsertSink:
             self._merge_iceberg(newest.sparkSession, wanted, newest, batch)
 
     def _with_keys(self, rows: "DataFrame") -> "DataFrame":
-        """The rows that have a key; others fail the batch when Spark comes to them, or go."""
+        """The rows that have a key. A row without one makes the batch fail, or is left out."""
         from pyspark.sql import functions as f
 
         has_key = f.lit(True)
@@ -172,12 +175,12 @@ class UpsertSink:
         empty.save(path)
 
     def _show(self, newest: "DataFrame", schema: "StructType") -> None:
-        """Make the rows a view with the table's columns, and the mark of tombstones.
+        """Create a view of the rows with the table's columns and a column for tombstones.
 
-        They are computed once, here. MERGE reads its source several times, or through a copy of
-        its own, and then Spark doesn't tell the batch's counts: dead letters would be left out.
-        The view is over the computed rows, not over their plan, because Iceberg refuses plans with
-        a step in Python: they count as not deterministic.
+        The rows are computed once, here. MERGE would read its source several times, or through a
+        copy of its own. Spark then wouldn't report the counts of the batch, and dead letters would
+        be left out. The view refers to the computed rows and not to their plan, because Iceberg
+        refuses plans with a step in Python as not deterministic.
         """
         from pyspark.sql import DataFrame
         from pyspark.sql.types import BooleanType, StructType
@@ -225,7 +228,7 @@ class UpsertSink:
         )
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
-        """OffsetsUnknown: of a key's records the table keeps only one; ``verify`` compares keys."""
+        """Raise OffsetsUnknown: the table keeps one record of a key; ``verify`` compares keys."""
         raise OffsetsUnknown("a table of upserts holds only the newest record of each key")
 
     def table(self, spark: "SparkSession") -> "DataFrame":

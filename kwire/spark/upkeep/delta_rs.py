@@ -1,6 +1,7 @@
 """The upkeep of Delta tables without Java, by the package ``deltalake``.
 
-Each command is one commit. One that meets another change of the same files is tried again.
+Each command is one commit. A command that conflicts with another change of the same files is tried
+again.
 """
 
 from collections.abc import Sequence
@@ -36,17 +37,17 @@ class Upkeep:
         return len(self._table().file_uris())
 
     def compact(self, spark: "SparkSession | None", target_bytes: int) -> Done:
-        """Bin packing; readers of older versions keep their files until ``expire`` removes them."""
+        """Merge small files. Older versions keep their files until ``expire`` removes them."""
         before = self._count()
         retried(lambda: self._table().optimize.compact(target_size=target_bytes))
         return Done(files_before=before, files_after=self._count())
 
     def expire(self, spark: "SparkSession | None", cutoff: Cutoff, keep_s: int) -> Done:
-        """Delete, and vacuum files that no version of the last ``keep_s`` seconds has."""
+        """Delete old rows, and the files that no version of the last ``keep_s`` seconds uses."""
         before = self._count()
         condition = of_cutoff(cutoff, self._settings, self._columns())
         metrics = retried(lambda: self._table().delete(condition))
-        # Without this less than the table's own duration, 7 days, would be refused.
+        # Otherwise deltalake refuses less than the retention of the table, 7 days by default.
         self._table().vacuum(keep_s // 3600, dry_run=False, enforce_retention_duration=False)
         return Done(before, self._count(), int(metrics.get("num_deleted_rows") or 0))
 
@@ -65,7 +66,7 @@ class Upkeep:
     def replay(
         self, spark: "SparkSession", rows: "DataFrame", ranges: Sequence[OffsetRange]
     ) -> Done:
-        """Overwrite the rows of the ranges, in one commit."""
+        """Replace the rows of the ranges in one commit."""
         from deltalake import write_deltalake
 
         limit = self._settings.options.get("max_rows", MAX_ROWS)
