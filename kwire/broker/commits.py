@@ -172,8 +172,12 @@ class Commits:
         except BaseException:
             self._give_up(proposal)
             raise
-        if proposal.error is not None:
-            raise proposal.error
+        error, proposal.error = proposal.error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # or the error and this frame would refer to each other
 
     def _give_up(self, proposal: Proposal) -> None:
         """Nobody waits for a decision any more. A commit that others wait for goes on."""

@@ -42,9 +42,10 @@ class Kind:
         left = TRIES
         while True:
             try:
-                return await trio.to_thread.run_sync(
-                    function, *args, limiter=self._limiter, abandon_on_cancel=abandon
+                result = await trio.to_thread.run_sync(
+                    _outcome, function, args, limiter=self._limiter, abandon_on_cancel=abandon
                 )
+                break
             except RuntimeError as error:
                 left -= 1
                 if not left or not _is_refused(error):
@@ -52,6 +53,34 @@ class Kind:
                 if left == TRIES - 1:
                     log.warning("the system refuses a new thread (%s); work waits for it", error)
             await trio.sleep(PAUSE_S)
+        if not isinstance(result, _Failed):
+            return result
+        error, result = result.error, None
+        try:
+            raise error
+        finally:
+            del error  # or the error and this frame would refer to each other
+
+
+class _Failed:
+    """The error of a function in a thread."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def _outcome(function: Callable[..., _T], args: tuple[object, ...]) -> "_T | _Failed":
+    """The function's result or its error; called in the thread.
+
+    If trio raised the error itself, the error and a frame of trio would refer to each other. Only a
+    full collection would free them, and the request of the client to which the error goes.
+    """
+    try:
+        return function(*args)
+    except Exception as error:
+        return _Failed(error)
 
 
 def _is_refused(error: RuntimeError) -> bool:

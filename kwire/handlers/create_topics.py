@@ -52,9 +52,9 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
         await creation.read(request.topics)
         await commit_in_slices(context, creation.decide, validate_only=request.validate_only)
     except RequestTooLarge as error:
-        await creation.refuse_all(error)
+        await creation.refuse_all(error.to_keep())
     except KafkaError as error:
-        await creation.fail(error)
+        await creation.fail(error.to_keep())
     wait_ms = 0 if creation.mutations is None else creation.mutations.wait_ms()
     results = await creation.results()
     free_in_slices(creation.outcomes, context.work)
