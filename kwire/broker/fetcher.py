@@ -11,7 +11,7 @@ Rules:
 - What is left of an answer counts no more for a partition that has got another leader or epoch
   while the rest was worked on: its new leader's records may be here, and acknowledged.
 - An append that has to be on the disk first (``flush.messages``) is, before the next fetch says
-  that it is here.
+  that it is here, also if that fetch asks another leader.
 
 Source: AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint of Kafka.
 """
@@ -136,13 +136,14 @@ class Fetcher:
             self._close()
 
     async def _take_in(self) -> None:
-        """Begin to fetch what has arrived, after the cuts that it needs."""
+        """Begin to fetch what has arrived, after the cuts and the flushes that it needs."""
         while self._arrived:
             arrived, self._arrived = self._arrived, {}
             cuts = [
                 (one, offset, False) for one in arrived if (offset := one.first_cut) is not None
             ]
             await self._cut(cuts)
+            await self._flush([one for one in arrived if one.log.flush_is_due])
             for partition in arrived:
                 is_over = partition.is_deleted or partition.leader != self.leader
                 if not (is_over or partition.is_offline):

@@ -159,6 +159,8 @@ class ReplicaRoles(HostedPartitions):
         else:
             led = Partition(*place, row.leader_epoch, self._flusher)
         led.configure(opened.config)
+        if opened.flush_is_due:  # the flush that the follower waited for tells only the follower
+            self._flusher.demand(led)
         return led
 
     def _host(self, replica: Hosted) -> None:

@@ -57,7 +57,11 @@ def offsets_of(
     get_logs: Callable[[], Mapping[TopicPartition, PartitionLog]],
     high_watermarks: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Return the content of the checkpoint ``name`` for the logs of one data directory."""
+    """Return the content of the checkpoint ``name`` for the logs of one data directory.
+
+    A log without a known high watermark has the smallest one: it may have been made since the
+    watermarks were looked up, and its records may not be replicated.
+    """
     logs = get_logs()
     if name == RECOVERY_POINTS:
         return {key: _recovery_point(opened) for key, opened in logs.items()}
@@ -68,7 +72,7 @@ def offsets_of(
             if opened.log_start_offset > opened.segments[0].base_offset
         }
     return {
-        key: min(high_watermarks.get(key, opened.log_end_offset), opened.log_end_offset)
+        key: min(high_watermarks.get(key, opened.log_start_offset), opened.log_end_offset)
         for key, opened in logs.items()
     }
 

@@ -208,14 +208,16 @@ class DataDirectory:
         """Remove a partition from the checkpoints; OSError.
 
         The offsets of a deleted partition must not apply to a new partition of the same name.
-        Otherwise the next start would take the new records for flushed, or for deleted.
+        Otherwise the next start would take the new records for flushed, deleted or replicated.
         """
         with self._checkpointing:
-            for name in (RECOVERY_POINTS, LOG_START_OFFSETS):
+            self.high_watermarks.pop(key, None)
+            for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS):
                 known = self._checkpoints.get(name)
                 if known is None:
-                    known = read_offsets(self.path / name, self._disk)
-                self._write_checkpoint(name, {k: v for k, v in known.items() if k != key})
+                    known = self._checkpoints[name] = read_offsets(self.path / name, self._disk)
+                if key in known:
+                    self._write_checkpoint(name, {k: v for k, v in known.items() if k != key})
 
     def _write_checkpoint(self, name: str, offsets: Offsets) -> None:
         if self._checkpoints.get(name) == offsets:

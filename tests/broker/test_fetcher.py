@@ -102,6 +102,16 @@ async def test_what_has_to_be_on_the_disk_is_before_the_next_fetch(tmp_path: Pat
         assert partition.log.recovery_point == 2
 
 
+async def test_what_has_to_be_on_the_disk_is_before_another_leader_is_asked(tmp_path: Path) -> None:
+    """The leader has changed while the flush of the last answer was under way."""
+    async with following(tmp_path, flush_messages=1) as broker:
+        partition = broker.follower()
+        partition.append(batch_at(0, b"a", b"b"), NOW_MS)
+        broker.follow(partition)
+        await asks(broker, 2)
+        assert partition.log.recovery_point == 2
+
+
 async def test_a_diverging_end_is_cut_before_the_watermark_is_taken(tmp_path: Path) -> None:
     """Or the watermark would lie in records that the leader doesn't have (KAFKA-14704)."""
     async with following(tmp_path) as broker:

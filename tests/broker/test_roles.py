@@ -32,6 +32,8 @@ from kwire.protocol.messages.describe_log_dirs import (
 from kwire.record.batch import RecordBatch
 from kwire.record.records import BatchBuilder
 from kwire.testing.in_process import running_server
+from kwire.testing.waiting import until
+from tests.broker.following import batch_at
 
 ME, OTHER = 1, 2
 DATE_MS = 1_700_000_000_000
@@ -295,6 +297,19 @@ async def test_the_high_watermark_is_read_at_the_start(tmp_path: Path) -> None:
     write_offsets(tmp_path / HIGH_WATERMARKS, {("t", 0): 1}, server.broker.log_manager.disk)
     async with running_server(tmp_path, settings) as server:
         assert Roles(server.broker).hosted().high_watermark == 3
+
+
+async def test_a_new_leader_shows_what_was_flushed_for_the_follower(tmp_path: Path) -> None:
+    """Consumers and coordinators don't wait for the next append (flush.messages)."""
+    settings = {"node.id": str(ME), "log.flush.interval.messages": "1"}
+    async with running_server(tmp_path, settings) as server:
+        roles = Roles(server.broker)
+        await roles.create()
+        await roles.become(row(OTHER, ME, OTHER, epoch=4))
+        roles.hosted().append(batch_at(0, b"a", epoch=4), DATE_MS)
+        await roles.become(row(ME, ME, OTHER, isr=(ME,), epoch=5))
+        roles.hosted().log.flush(0)  # the follower's, which was under way
+        await until(lambda: roles.hosted().high_watermark == 1, what="the high watermark")
 
 
 async def test_a_role_doesnt_change_while_a_thread_cuts(tmp_path: Path) -> None:

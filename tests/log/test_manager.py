@@ -9,7 +9,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.log.data_directory import LogDirectoryError
 from kwire.log.loading import LoadingStopped
 from kwire.log.log_config import LogConfig
-from kwire.log.manager import LogManager
+from kwire.log.manager import AtStop, LogManager
 from kwire.log.partition_metadata import write_topic_id
 from kwire.log.retention import delete_old_segments
 from kwire.testing.faulty_disk import FaultyDisk
@@ -95,7 +95,7 @@ def test_the_files_of_a_data_directory_are_kafkas(tools, open_manager):
     for _ in range(3):
         tools.append(log, b"x")
     log.advance_log_start_offset(2)
-    manager.close(tools.now_ms)
+    manager.close(tools.now_ms, known=AtStop({("t", 0): 3}, 7))
     root = tools.root / "data"
     assert (root / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 3\n"
     assert (root / "replication-offset-checkpoint").read_text() == "0\n1\nt 0 3\n"
@@ -316,20 +316,35 @@ def test_rolled_segments_are_flushed_by_the_checkpoint(tools, open_manager):
 
 
 def test_offsets_of_a_deleted_partition_do_not_count_for_a_new_one(tools, open_manager):
-    """Its checkpoints go, or a crash would take the new one's records for deleted ones."""
+    """Its checkpoints go, or a crash would take the new one's records for deleted ones, or for
+    replicated ones.
+    """
     manager = open_manager()
     log = create(manager, tools)
     for _ in range(5):
         tools.append(log, b"old")
     log.advance_log_start_offset(4)
-    assert manager.checkpoint({})
+    assert manager.checkpoint({("t", 0): 5})
     manager.delete("t", 0, tools.now_ms)
     log = manager.get_or_create("t", 0, ID_2, log.config, tools.now_ms)
     tools.append(log, b"new")
     manager.close(tools.now_ms, clean=False)
-    log = open_manager().logs["t", 0]
+    again = open_manager()
+    log = again.logs["t", 0]
     assert tools.values(log) == [(0, b"new")]
-    assert log.recovery_point == 0
+    assert log.recovery_point == again.high_watermark_before(log) == 0
+
+
+def test_a_log_that_is_made_during_a_checkpoint_is_not_taken_for_replicated(tools, open_manager):
+    """The broker looked up the high watermarks before that; followers may lack its records."""
+    manager = open_manager()
+    looked_up = {("t", 0): tools.append(create(manager, tools), b"x") + 1}
+    tools.append(create(manager, tools, partition=1), b"y")
+    assert manager.checkpoint(looked_up)
+    manager.close(tools.now_ms, clean=False)
+    again = open_manager()
+    found = [again.high_watermark_before(again.logs["t", index]) for index in range(2)]
+    assert found == [1, 0]
 
 
 def test_a_partition_whose_files_are_lost_begins_anew(tools, open_manager):
