@@ -55,11 +55,11 @@ class Kind:
             await trio.sleep(PAUSE_S)
         if not isinstance(result, _Failed):
             return result
-        error, result = result.error, None
+        failure = result.error
         try:
-            raise error
+            raise failure
         finally:
-            del error  # or the error and this frame would refer to each other
+            del failure, result  # or the error and this frame would refer to each other
 
 
 class _Failed:

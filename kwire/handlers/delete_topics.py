@@ -54,21 +54,22 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     except KafkaError as error:
         await deletion.fail(error)
     await context.broker.forget_deleted_topics()
-    context.work.doomed += (wanted, deletion.wanted)
     wait_ms = 0 if deletion.mutations is None else deletion.mutations.wait_ms()
-    deletion.refused.extend(deletion.results)
-    return DeleteTopicsResponse(throttle_time_ms=wait_ms, responses=deletion.refused)
+    results = [*deletion.refused.values(), *deletion.results]
+    context.work.doomed += (wanted, deletion.wanted, deletion.refused)
+    return DeleteTopicsResponse(throttle_time_ms=wait_ms, responses=results)
 
 
 class _Deletion:
     """The topics of one request; ``results`` are those of the last decision.
 
-    What the first decision can't find stays ``refused``. A decision that is made again, while other
-    clients' changes wait, looks only at what was found: a request may name 60,000 unknown topics.
+    What a decision can't find is ``refused``. A decision that is made again, while other clients'
+    changes wait, looks again only at what was found, and at what is there now: a request may name
+    60,000 unknown topics. A topic comes back if the commit that deleted it has failed.
     """
 
     def __init__(self, context: RequestContext) -> None:
-        self.refused: list[DeletableTopicResult] = []
+        self.refused: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
         self.results: list[DeletableTopicResult] = []
         self._left: Collection[tuple[str | None, bytes]] | None = None
         self.mutations = context.mutations(STRICT_SINCE)
@@ -86,7 +87,7 @@ class _Deletion:
         """The changes that delete every topic whose deletion is allowed."""
         found: dict[bytes, DeletableTopicResult] = {}
         left: list[tuple[str | None, bytes]] = []
-        for name, topic_id in self.wanted if self._left is None else self._left:
+        for name, topic_id in await self._to_look_at(image, work):
             if work.spend(UNITS):
                 await work.next_slice()
             result = DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
@@ -94,7 +95,7 @@ class _Deletion:
                 topic = self._find(name, topic_id, image)
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.message or None
-                self.refused.append(result)
+                self.refused[name, topic_id] = result
                 continue
             left.append((name, topic_id))
             result.name, result.topic_id = topic.name, topic.topic_id
@@ -114,6 +115,25 @@ class _Deletion:
             for topic_id in piece:
                 changes += delete_topic(image, topic_id)
         return changes
+
+    async def _to_look_at(
+        self, image: MetadataImage, work: Price
+    ) -> Collection[tuple[str | None, bytes]]:
+        """The topics about which a decision on this image may differ from the last one."""
+        if self._left is None:
+            return self.wanted
+        back: list[tuple[str | None, bytes]] = []
+        for piece in pieces(list(self.refused)):
+            if work.spend(len(piece) // 4):
+                await work.next_slice()
+            back += [
+                key
+                for key in piece
+                if key[0] in image.topics_by_name or key[1] in image.topics_by_id
+            ]
+        for key in back:
+            del self.refused[key]
+        return [*self._left, *back]
 
     async def _count(
         self,

@@ -194,7 +194,7 @@ async def test_no_request_costs_more_in_one_pass_the_more_it_asks_for(
             meters = []
             if name == "DeleteAcls":
                 await keep_acls(clients, ACLS)
-            await play(clients, made(make, 3, member_id), version)  # what is imported
+            await play(clients, made(make, EXISTING + 3, member_id), version)  # what is imported
             for count in (FEW, MANY):
                 if name in OF_TOPICS and settings is not DENIED:
                     await create_topics(clients, min(count, EXISTING))
