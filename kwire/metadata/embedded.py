@@ -20,7 +20,6 @@ Rules:
 """
 
 import errno
-import sqlite3
 import tempfile
 from collections import deque
 from collections.abc import Sequence
@@ -49,6 +48,8 @@ from kwire.metadata.store import (
 )
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from kwire.metadata.session_table import SessionTable
 
 FILE_NAME = "kwire-metadata.db"
@@ -73,7 +74,7 @@ class EmbeddedStore:
     """A MetadataStore in a file that this process alone has open."""
 
     def __init__(
-        self, connection: sqlite3.Connection, image: MetadataImage, commit_sizes: Sequence[int]
+        self, connection: "sqlite3.Connection", image: MetadataImage, commit_sizes: Sequence[int]
     ) -> None:
         """``commit_sizes`` are those in the file, in bytes; the first commit may be a snapshot."""
         self._connection = connection
@@ -96,6 +97,8 @@ class EmbeddedStore:
 
         A commit in a file that isn't durable survives the end of the process, but no power cut.
         """
+        import sqlite3  # only here and below: a broker of a cluster on etcd doesn't need it
+
         synchronous = SYNCHRONOUS if is_durable else "OFF"
         try:
             if not path.exists():
@@ -124,6 +127,8 @@ class EmbeddedStore:
         Raises RevisionConflict if another commit came first, GuardFailed, and KafkaError
         (KAFKA_STORAGE_ERROR) when the file can't be written.
         """
+        import sqlite3
+
         async with self._lock:
             if guard is not None:
                 self._table().check(guard)
@@ -265,6 +270,8 @@ def lacks_room(directory: Path) -> bool:
 
 
 def _unusable(path: Path, error: Exception) -> StoreUnusable:
+    import sqlite3
+
     if isinstance(error, sqlite3.Error) and lacks_room(path.parent):
         return StoreFull(f"{path} can't be opened: {error}")
     return StoreUnusable(
@@ -274,7 +281,7 @@ def _unusable(path: Path, error: Exception) -> StoreUnusable:
 
 
 def _load(
-    connection: sqlite3.Connection, path: Path, synchronous: str
+    connection: "sqlite3.Connection", path: Path, synchronous: str
 ) -> tuple[MetadataImage, list[int]]:
     """The image that the file's commits make, and the size of each commit in bytes."""
     connection.execute("PRAGMA journal_mode=WAL")
@@ -291,6 +298,8 @@ def _load(
 
 def _create(path: Path, synchronous: str) -> None:
     """Make a file without commits; the caller syncs its directory."""
+    import sqlite3
+
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.unlink(missing_ok=True)
     with closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
@@ -305,7 +314,7 @@ def _create(path: Path, synchronous: str) -> None:
     unfinished.replace(path)
 
 
-def _create_tables(connection: sqlite3.Connection) -> None:
+def _create_tables(connection: "sqlite3.Connection") -> None:
     connection.execute(
         "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
     )
@@ -315,7 +324,7 @@ def _create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (FORMAT,))
 
 
-def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+def _check_format(connection: "sqlite3.Connection", path: Path) -> None:
     """Create the tables in an empty file; raise StoreUnusable for a file in another format."""
     _create_tables(connection)
     (found,) = connection.execute("SELECT value FROM meta WHERE name = 'format'").fetchone()
