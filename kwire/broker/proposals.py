@@ -6,7 +6,8 @@ Rules:
   the first to arrive comes first. Every eighth decision is the one that has waited longest.
 - What a connection changed long ago puts it behind a new one by ``CREDIT`` at most. A connection
   goes on where the last one of its user or host was (``budget.work.Turns``).
-- A broker's own decisions come before those of clients.
+- A broker's own decisions come before those of clients. They don't wait for logs that clients have
+  made in the same commit: a replica that lags would stay in sync meanwhile.
 """
 
 from bisect import insort
@@ -78,7 +79,7 @@ class Proposal:
 
     __slots__ = (
         *("asker", "decide", "done", "error", "guard", "is_alone", "is_given_up", "number"),
-        *("rank", "rests_on_others", "scope", "written"),
+        *("rank", "rests_on_others", "scope", "waits_for_logs", "written"),
     )
 
     def __init__(
@@ -93,6 +94,7 @@ class Proposal:
         self.is_alone = False  # after a commit with others has failed
         self.is_given_up = False
         self.rests_on_others = False
+        self.waits_for_logs = True  # for those of its whole commit
         self.scope: trio.CancelScope | None = None
         self.written = trio.Event()
         self.done = trio.Event()
@@ -141,6 +143,12 @@ class Batch:
             return False
         first = self.proposals[0] if self.proposals else None
         return first is None or not (proposal.is_alone or proposal.rank > first.rank + ALIKE)
+
+    def followed(self) -> None:
+        """Wake the broker's own tasks whose decisions make no logs: no client delays those."""
+        for proposal in self.proposals:
+            if not proposal.waits_for_logs:
+                proposal.finish()
 
     def finish(self, error: KafkaError | None = None) -> None:
         """Wake every task. Each gets an error of its own, because a task adds to what it raises."""

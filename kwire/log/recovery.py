@@ -162,6 +162,8 @@ def _load_segments(
             progress,
             opened.config.producer_ids_max,
         )
+        if found.problem:  # or a second power cut could bring back what was cut, after new records
+            disk.sync_path(segment.path(LOG_SUFFIX))
         recovered[segment.base_offset] = found.replayed
         end_offset = found.end_offset
         if end_offset <= recovery_point:
