@@ -38,7 +38,7 @@ PAUSE_S = 0.05
 
 
 class MovingBroker(Protocol):
-    """What ``ReplicaMoves`` needs of its broker."""
+    """The part of the broker that ``ReplicaMoves`` needs."""
 
     node_id: int
     image: MetadataImage
