@@ -11,6 +11,7 @@ A request is common if:
 - it has no transactional id and no tagged fields;
 - its topic exists and isn't internal;
 - its batch is plain (``kwire.log.plain_batch``), and there is no error.
+
 ``kwire.handlers.plain_produce_many`` serves requests for several partitions.
 """
 
