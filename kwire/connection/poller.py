@@ -101,8 +101,7 @@ class Poller:
 
     With ``own_wait`` the poller sleeps in its own selector. ``tally`` counts what it does.
     ``ready_s`` is when the connections of this pass were found ready, by ``perf_counter``.
-    ``open_frame`` finds the code that serves a request. ``reach`` checks whether the broker is cut
-    off.
+    ``open_frame`` finds the route of a request. ``reach`` checks whether a broker is cut off.
     """
 
     def __init__(

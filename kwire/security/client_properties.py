@@ -59,7 +59,7 @@ class ClientFileError(ValueError):
 
 
 def read_client_properties(name: str) -> ClientProperties:
-    """How a file of Kafka's client properties reaches a cluster; ClientFileError."""
+    """Read the settings of a connection from a file of client properties; ClientFileError."""
     try:
         given = parse_properties(read_public(name, may_be_pipe=True).decode("utf-8", "replace"))
         if holds_secret(given):
