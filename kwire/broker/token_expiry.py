@@ -43,7 +43,7 @@ class _Broker(Protocol):
 
 
 async def remove_expired_tokens(broker: _Broker) -> None:
-    """Remove expired tokens every ``delegation.token.expiry.check.interval.ms``, for ever."""
+    """Remove expired tokens every ``delegation.token.expiry.check.interval.ms``, forever."""
     while True:
         await trio.sleep(broker.integer("delegation.token.expiry.check.interval.ms") / 1000)
         now_ms = broker.clock.now_ms()

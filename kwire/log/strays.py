@@ -8,7 +8,7 @@ Rules:
 - A start puts a log aside if the metadata no longer gives its partition to this broker: the topic
   was deleted, or the replica moved to another broker, while this broker was down.
 - Only an operator removes a stray, because it may be all that is left of a topic whose metadata was
-  lost. Apache Kafka keeps strays for ever too (LogManager: isStrayReplica, "Loaded stray log").
+  lost. Apache Kafka keeps strays forever too (LogManager: isStrayReplica, "Loaded stray log").
 """
 
 import re
