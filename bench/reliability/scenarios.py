@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from bench.cluster.kills import TOPIC, Load, create_topic
+from bench.cluster.kills import LOYAL, TOPIC, Load, create_topic
 from bench.reliability.clusters import Trial
 from bench.reliability.reading import Reading
 from bench.reliability.unclean import by_an_operator, by_setting
@@ -25,8 +25,12 @@ IN_FLIGHT_S = 0.05
 """Answers that a dead broker has given may reach the producer's application so much later."""
 FROZEN_S = 30.0
 OUTAGE_S = 60.0
-CLIENT = {"socket.timeout.ms": 1000}
-"""A frozen broker's connections stay: a client can only wait for its own time-out."""
+CLIENT = {"socket.timeout.ms": 1000, **LOYAL}
+"""A frozen broker's connections stay: a client can only wait for its own time-out.
+
+A producer of one partition has one connection. By default librdkafka 2.16 forgets all brokers when
+its last connection breaks, and asks its bootstrap addresses a second or two later.
+"""
 READER = {"socket.timeout.ms": 1500}
 """The same for a consumer, whose fetches wait for records within this time."""
 
