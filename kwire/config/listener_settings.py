@@ -224,7 +224,7 @@ def _check_sasl(listener: ListenerSettings) -> None:
 
 
 def check_inter_broker(config: Listening) -> None:
-    """Raise ConfigError unless the inter-broker listener exists and its settings can be kept."""
+    """Raise ConfigError unless the inter-broker listener exists and kwire can secure it."""
     name = config["inter.broker.listener.name"]
     if name is None:
         return

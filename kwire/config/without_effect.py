@@ -181,7 +181,7 @@ def warnings(
 
     ``asked`` maps the name of each setting to the text that a warning shows for it.
     ``secured_listeners`` are the listeners that aren't PLAINTEXT. ``is_alone`` says that the broker
-    is no member of a cluster.
+    has no store for several machines.
     """
     by_reason: dict[str, list[str]] = {reason: [] for reason in _REASONS}
     for name, shown in asked.items():
