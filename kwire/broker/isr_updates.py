@@ -194,7 +194,9 @@ class IsrUpdates:
         except KafkaError as error:
             self._failed_in_row += 1
             if self._failed_in_row == 1:
-                log.warning("changes of in-sync replicas aren't known to be made: %s", error)
+                log.warning(
+                    "it isn't known whether changes of in-sync replicas were made: %s", error
+                )
             rests = [one for one in partitions if not one.is_deleted]
         else:
             self._failed_in_row = 0

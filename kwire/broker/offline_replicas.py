@@ -127,4 +127,4 @@ class OfflineReplicas:
             )
         )
         why = "have no room" if are_whole else "are offline"
-        log.warning("%d replicas of this broker %s: others take over", len(lost), why)
+        log.warning("%d replicas of this broker %s: other brokers take over", len(lost), why)

@@ -73,7 +73,7 @@ class Reach:
         if is_out and not self._is_leaving:
             log.warning(
                 "the metadata store doesn't answer: other brokers may lead instead of this one, "
-                "which acknowledges only what its followers have"
+                "which acknowledges only records that its followers have"
             )
         elif not is_out:
             log.info("the metadata store answers again")

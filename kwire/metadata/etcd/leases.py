@@ -96,7 +96,7 @@ class Leases:
                 return guard
             check_replaceable(self._member(found), member)
             await self.end(guard)
-        raise RuntimeError("the key of this broker's session never rests")
+        raise RuntimeError("the key of this broker's session changes again and again")
 
     async def revoke(self, lease: str) -> None:
         """End a lease and delete its keys; if etcd doesn't answer, the lease expires by itself."""

@@ -72,7 +72,7 @@ async def serve_worker(
     except* FrameError as group:
         log.warning("the connection of a worker ended: %s", group.exceptions[0])
     except* trio.BrokenResourceError:
-        log.debug("a worker has ended while it was told something")
+        log.debug("a worker has ended before it had read a message")
     finally:
         turns.leave(worker)
         with trio.CancelScope(shield=True):

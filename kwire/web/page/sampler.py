@@ -127,7 +127,7 @@ class Sampler:
             except Exception as error:
                 import logging
 
-                logging.getLogger(__name__).error("bug in the looks at the broker", exc_info=error)
+                logging.getLogger(__name__).error("bug in sampling the broker", exc_info=error)
             await trio.sleep(max(EVERY_S, self._cost_s * SPARE))
 
     async def latest(self, max_age_s: float | None = None) -> Sample:
