@@ -9,9 +9,9 @@ Rules:
 
 - SQLite runs in journal mode WAL with ``synchronous=FULL``. So a commit is on the disk when
   ``commit`` returns, and neither a killed process nor a power cut loses it.
-- A new file is made under a temporary name and renamed when it is complete. Before the rename
-  SQLite writes no journal, which saves most waits for the disk. A file that a crash left incomplete
-  is made anew.
+- A new file is made under a temporary name and renamed when it is complete. Before the rename,
+  SQLite writes no journal: that saves most of the waits for the disk. After a crash, an incomplete
+  file is made anew.
 - After many commits, or many bytes of commits, one snapshot of the image replaces them all. So the
   file never grows beyond a small multiple of the image.
 - The latest commits stay in memory for new watchers, up to a number and a size.
@@ -76,7 +76,7 @@ class EmbeddedStore:
     def __init__(
         self, connection: "sqlite3.Connection", image: MetadataImage, commit_sizes: Sequence[int]
     ) -> None:
-        """``commit_sizes`` are those in the file, in bytes; the first commit may be a snapshot."""
+        """``commit_sizes``: the bytes of each commit in the file; the first may be a snapshot."""
         self._connection = connection
         self._cursor = (
             connection.cursor()
@@ -148,7 +148,7 @@ class EmbeddedStore:
                 try:
                     watcher.send_nowait(commit)
                 except trio.BrokenResourceError:
-                    self._watchers.remove(watcher)  # the other end was closed
+                    self._watchers.remove(watcher)  # the watcher was closed
         return revision
 
     def watch(self, revision: int) -> Stream[Commit]:
@@ -174,7 +174,7 @@ class EmbeddedStore:
         return self._table().watch()
 
     async def hold_controller(self, session: Session) -> Guard | None:
-        """Become the controller; None where another broker is."""
+        """Become the controller; None if another broker is the controller."""
         return self._table().hold_controller(session.guard)
 
     async def end(self, guard: Guard) -> None:
@@ -182,13 +182,13 @@ class EmbeddedStore:
         self._table().end(guard)
 
     async def upkeep(self, image: MetadataImage, guard: Guard) -> None:
-        """Nothing: commits that are too many become a snapshot when the next one is written."""
+        """Do nothing: the next commit writes a snapshot if there are too many commits."""
 
     async def run(self) -> None:
-        """Nothing: the store has no tasks."""
+        """Do nothing: the store has no tasks."""
 
     def _table(self) -> "SessionTable":
-        """The sessions; a broker that is alone never needs them."""
+        """The sessions, made on first use: a single broker never needs them."""
         if self._sessions is None:
             from kwire.metadata.session_table import SessionTable
 
@@ -249,7 +249,7 @@ class RecentCommits:
             self._bytes -= self._commits.popleft()[1]
 
     def last(self, count: int) -> list[Commit]:
-        """The last ``count`` commits; RevisionGone where fewer are remembered."""
+        """The last ``count`` commits; RevisionGone if fewer are remembered."""
         first = len(self._commits) - count
         if not 0 <= first <= len(self._commits):
             raise RevisionGone
