@@ -85,7 +85,7 @@ class Run:
         seen = []
         trial = scenarios.trial
         try:
-            with scenarios.new_load() as load, scenarios.new_reading():
+            with scenarios.new_load(name) as load, scenarios.new_reading():
                 for one in scenario(scenarios):
                     self._say(f"{system}, {one.scenario}: {one.what}: {one.seconds:.2f} s")
                     seen.append(one)

@@ -34,6 +34,10 @@ CLIENT = {"socket.timeout.ms": 1000, **LOYAL}
 A producer of one partition has one connection. By default librdkafka 2.16 forgets all brokers when
 its last connection breaks, and asks its bootstrap addresses a second or two later.
 """
+CLIENTS = {"P14": {"socket.timeout.ms": 60_000}}
+"""A producer that gives up a request after a second has only one batch on its way over a slow
+cable, so its replica would keep up.
+"""
 READER = {"socket.timeout.ms": 1500}
 """The same for a consumer, whose fetches wait for records within this time."""
 
@@ -70,9 +74,10 @@ class Scenarios:
         self._reading = Reading(self.trial.bootstrap, PARTITIONS, group, **READER)
         return self._reading
 
-    def new_load(self) -> Load:
+    def new_load(self, scenario: str) -> Load:
         """Producers for the next scenario, which write behind those of the one before."""
-        self._load = Load(self.trial.bootstrap, PARTITIONS, after=self._load, **CLIENT)
+        client = CLIENT | CLIENTS.get(scenario, {})
+        self._load = Load(self.trial.bootstrap, PARTITIONS, after=self._load, **client)
         return self._load
 
     @classmethod
