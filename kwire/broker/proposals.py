@@ -77,7 +77,7 @@ class Proposal:
     """A decision that waits for its commit."""
 
     __slots__ = (
-        *("asker", "decide", "done", "error", "guard", "is_alone", "is_given_up", "number"),
+        *("asker", "decide", "done", "error", "guard", "is_alone", "is_given_up", "logs", "number"),
         *("rank", "rests_on_others", "scope", "written"),
     )
 
@@ -92,6 +92,7 @@ class Proposal:
         self.error: Exception | None = None
         self.is_alone = False  # after a commit with others has failed
         self.is_given_up = False
+        self.logs = 0  # how many it makes, if it is held
         self.rests_on_others = False
         self.scope: trio.CancelScope | None = None
         self.written = trio.Event()
@@ -187,15 +188,25 @@ class Queue:
         self._turns += 1
         self._floor = max(self._floor, proposal.rank)
 
-    def hold(self, proposal: Proposal) -> None:
-        """A decision that would make many logs waits outside of the queue, until ``release``."""
+    def hold(self, proposal: Proposal, logs: int) -> None:
+        """A decision that would make so many logs waits outside of the queue, until ``release``."""
+        proposal.logs = logs
         self._held.append(proposal)
 
-    def release(self) -> None:
-        """The decisions that were held have their places again."""
-        held, self._held = self._held, []
+    def release(self, room: int) -> bool:
+        """Of the decisions that are held, as many have their places again as have room together.
+
+        ``room`` is for so many logs. Returns whether there were any.
+        """
+        held, self._held = sorted(self._held, key=attrgetter("place")), []
         for proposal in held:
-            self.put_back(proposal)
+            logs = min(proposal.logs, MOST_LOGS_LEFT)
+            if logs > room:
+                self._held.append(proposal)
+            else:
+                room -= logs
+                self.put_back(proposal)
+        return len(self._held) < len(held)
 
     def give_up(self, proposal: Proposal) -> None:
         """Nobody waits for a decision any more."""
