@@ -199,7 +199,7 @@ class Queue:
         self._floor = max(self._floor, proposal.rank)
 
     def hold(self, proposal: Proposal, logs: int) -> None:
-        """Keep a decision that would create so many logs outside of the queue, until ``release``."""
+        """Keep a decision that would create so many logs out of the queue, until ``release``."""
         proposal.logs = logs
         self._held.append(proposal)
 

@@ -385,7 +385,7 @@ async def _response(
     last: PartitionKey = ("", b"", UNKNOWN)
     for piece in pieces(answer.told):
         for position, data in piece:
-            position.told(data.high_watermark, data.log_start_offset)
+            position.told(data)
             key = position.key
             if not topics or key[:2] != last[:2]:
                 topics.append(FetchableTopicResponse(topic=key[0], topic_id=key[1], partitions=[]))
