@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from kwire.metadata import embedded
 from tests.names import show_names
+from tests.rewriting import rewrite_a_share
 
 settings.register_profile(
     "repeatable",
@@ -98,6 +99,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Show what runs."""
     gc.set_threshold(FEW_COLLECTIONS, *gc.get_threshold()[1:])
     show_names(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Share the rewriting of test files among the processes."""
+    rewrite_a_share(session.config)
 
 
 def pytest_xdist_auto_num_workers() -> int:
