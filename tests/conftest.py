@@ -62,6 +62,7 @@ PROCESSES = (
     "tests/cli/test_commands.py",
     "tests/cli/test_journal.py",
     "tests/cli/test_service_manager.py",
+    "tests/cli/test_starting.py",
     "tests/log/test_kill.py",
     "tests/mutants/test_trial.py",
     "tests/server/test_backup.py",
@@ -81,7 +82,9 @@ PROCESSES = (
     "tests/testing/test_process.py",
     "tests/testing/test_pytest_plugin.py",
     "tests/testing/test_recipes.py",
+    "tests/workers/test_advertised.py",
     "tests/workers/test_directories.py",
+    "tests/workers/test_moving.py",
     "tests/workers/test_processes.py",
     "tests/workers/test_secured.py",
 )
