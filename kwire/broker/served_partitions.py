@@ -97,13 +97,28 @@ class ServedPartitions(ReplicaRoles):
         self._doomed: dict[TopicPartition, Hosted] = {}
 
     def open_all(self, image: MetadataImage) -> None:
-        """Open and serve every partition of an image, when the broker starts."""
+        """Open and serve every partition of an image that has a log, when the broker starts.
+
+        A crash may have left a job unfinished. Logs that it hasn't made are a job again if they are
+        many: otherwise the clients of all other topics would wait for them.
+        """
         self._see(image)
+        missing: list[_Missing] = []
         for topic in image.topics_by_name.values():
             config = self._log_config(topic.name)
             for index in self._missing(topic):
-                opened = self._open_log(topic, index, config, is_new=False)
-                self._serve(topic, index, opened, is_new=False)
+                if (topic.name, index) in self._log_manager.logs:
+                    opened = self._open_log(topic, index, config, is_new=False)
+                    self._serve(topic, index, opened, is_new=False)
+                else:
+                    missing.append((topic, index))
+        # A log that isn't there may be in a directory that is offline; then it isn't made.
+        if len(missing) > LOGS_PER_TURN and not self._log_manager.failures:
+            self._jobs.append(LogJob([], missing[::-1]))
+            return
+        for topic, index in missing:
+            opened = self._open_log(topic, index, self._log_config(topic.name), is_new=False)
+            self._serve(topic, index, opened, is_new=False)
 
     async def publish(self, image: MetadataImage, changes: Sequence[Change]) -> LogJob | None:
         """Open, make and delete logs as an image asks, after ``take_roles``.
