@@ -55,20 +55,26 @@ class Kind:
             await trio.sleep(PAUSE_S)
         if not isinstance(result, _Failed):
             return result
-        failure = result.error
+        failure = result.taken()
         try:
             raise failure
         finally:
-            del failure, result  # or the error and this frame would refer to each other
+            del failure  # or the error and this frame would refer to each other
 
 
 class _Failed:
     """The error of a function in a thread."""
 
-    __slots__ = ("error",)
+    __slots__ = ("_error",)
 
     def __init__(self, error: Exception) -> None:
-        self.error = error
+        self._error: Exception | None = error
+
+    def taken(self) -> Exception:
+        """The error, once. Frames of trio still have this object, and the error has the frames."""
+        error, self._error = self._error, None
+        assert error is not None
+        return error
 
 
 def _outcome(function: Callable[..., _T], args: tuple[object, ...]) -> "_T | _Failed":

@@ -30,11 +30,11 @@ _OTHER_PROTOCOLS = {
 
 
 class ConnectionClosed(Exception):
-    """The client has closed the connection, or sent something that ends it."""
+    """The client has closed the connection, or sent bytes that end it."""
 
 
 class LoginFailed(ConnectionClosed):
-    """The client has not shown who it is: its login, its certificate or its handshake failed."""
+    """The client's login, its certificate or its TLS handshake failed."""
 
 
 def bad_size(error: BadFrameSize, most_bytes: int, setting: str) -> ConnectionClosed:
@@ -48,9 +48,12 @@ def bad_size(error: BadFrameSize, most_bytes: int, setting: str) -> ConnectionCl
 def failed(
     error: Exception, served_by: Route, header: RequestHeader, broker: Broker, peer: str
 ) -> ConnectionClosed:
-    """The error for an exception of a handler; an unexpected exception is a bug."""
+    """A new error for an exception of a handler; an unexpected exception is a bug.
+
+    An error that was raised from itself would be a circle, which keeps its request in memory.
+    """
     if isinstance(error, ConnectionClosed):
-        return error
+        return type(error)(*error.args)
     if isinstance(error, MalformedRequest):
         return ConnectionClosed(f"a malformed {served_by.api.name} request: {error}")
     if isinstance(error, AnswerTooLarge):

@@ -1,10 +1,12 @@
 """Work in threads waits where the system has no thread for it."""
 
+import gc
 import threading
 
 import pytest
 
 from kwire.budget.kind import Kind
+from kwire.errors import ErrorCode, KafkaError
 
 
 class Refusing(threading.Thread):
@@ -43,3 +45,31 @@ async def test_an_error_of_the_work_is_no_refusal():
     with pytest.raises(RuntimeError):
         await Kind(1).run(work)
     assert tries == [1]
+
+
+async def test_an_error_of_the_work_leaves_no_circles():
+    """A client's wrong expression would keep its request until the next full collection."""
+    kind = Kind(1)
+
+    def inner():
+        raise ValueError
+
+    def work():
+        try:
+            inner()
+        except ValueError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "wrong") from error
+
+    async def fail():
+        with pytest.raises(KafkaError):
+            await kind.run(work)
+
+    await fail()
+    gc.collect()
+    gc.disable()
+    try:
+        await fail()
+        found = gc.collect()
+    finally:
+        gc.enable()
+    assert not found
