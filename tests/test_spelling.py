@@ -1,16 +1,17 @@
 """Code and documents have one spelling."""
 
-import re
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-BRITISH = re.compile(
-    r"behaviour|colour|favour|honour|neighbour|labell(?:ed|ing)|dialled|catalogue|centre\b"
-    r"|(?:recogn|organ|optim|serial|synchron|initial|normal|author|minim|maxim)is(?:e|ing|ation)"
-    r"|\banalyse",
-    re.IGNORECASE,
-)
+ROOTS = ("recogn", "organ", "optim", "serial", "synchron", "initial", "normal", "author")
+BRITISH = {
+    *("behaviour", "colour", "favour", "honour", "neighbour", "labelled", "labelling", "dialled"),
+    *("catalogue", "centre", "analyse"),
+    *map("".join, product((*ROOTS, "minim", "maxim"), ("ise", "ising", "isation"))),
+}
+"""Parts of words, looked for in any case: one after the other is faster than an expression."""
 
 
 def test_one_spelling() -> None:
@@ -19,6 +20,8 @@ def test_one_spelling() -> None:
     found = {
         f"{file.relative_to(ROOT)}: {word}"
         for file in files
-        for word in BRITISH.findall(file.read_text(encoding="utf-8"))
+        for text in [file.read_text(encoding="utf-8").lower()]
+        for word in BRITISH
+        if word in text
     }
     assert not found

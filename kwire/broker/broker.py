@@ -223,7 +223,7 @@ class Broker:
         self.background = background
         background.start_soon(self._commits.follow, self._images.take)
         background.start_soon(self._commits.make)
-        background.start_soon(self._served.work, self._images.follow_leaders)
+        background.start_soon(self._served.work, self._follow_slice)
         background.start_soon(self.flusher.run)
         self._images.follow_leaders()
         if "isr_updates" in vars(self):
@@ -234,6 +234,11 @@ class Broker:
         ):
             if topic in self.image.topics_by_name:
                 load()
+
+    def _follow_slice(self) -> None:
+        """Follow the leaders of the logs that were just made; others have room for theirs."""
+        self._images.follow_leaders()
+        self._commits.look_at_held()
 
     def cut_off(self, is_cut_off: bool) -> None:
         """Note whether this broker is cut off from the metadata store, as ``reach`` says."""

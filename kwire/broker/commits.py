@@ -234,7 +234,7 @@ class Commits:
                 self._waiting.put_back(proposal)
                 return
             if self._has_to_wait(proposal, changes):
-                self._waiting.hold(proposal)
+                self._waiting.hold(proposal, new_partitions(changes))
                 continue
             is_own = bool(changes) and proposal.asker is NOBODY
             proposal.waits_for_logs = not is_own or any(isinstance(c, _OF_LOGS) for c in changes)
@@ -246,11 +246,20 @@ class Commits:
 
     def _has_to_wait(self, proposal: Proposal, changes: Sequence[Change]) -> bool:
         """Whether a decision makes many logs, while many of earlier commits are left to make."""
-        left = sum(logs.left for logs in self._unfinished.values())
-        if not left or proposal.asker is NOBODY:
+        room = self._room()
+        if room == MOST_LOGS_LEFT or proposal.asker is NOBODY:
             return False
         new = new_partitions(changes)
-        return new > FEW_LOGS and left + new > MOST_LOGS_LEFT
+        return new > FEW_LOGS and new > room
+
+    def _room(self) -> int:
+        """For how many more logs there is room."""
+        return MOST_LOGS_LEFT - sum(logs.left for logs in self._unfinished.values())
+
+    def look_at_held(self) -> None:
+        """Decide what was held, if there is room for its logs now. Called when logs were made."""
+        if self._waiting.release(self._room()):
+            self._asked.set()
 
     async def _decided(self, proposal: Proposal, image: MetadataImage) -> Sequence[Change]:
         """The changes of one decision; none if it fails, then its ``error`` says why."""
@@ -382,8 +391,7 @@ class Commits:
         """Forget the logs of a commit when they are made and deleted; then others have room."""
         await logs.done.wait()
         del self._unfinished[revision]
-        self._waiting.release()
-        self._asked.set()
+        self.look_at_held()
 
     async def _wait_followed(self, revision: int) -> None:
         async with self._followed:

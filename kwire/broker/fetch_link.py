@@ -14,10 +14,13 @@ Rules:
 - While the fetcher has news, the link sends no further request.
 - The link receives answers into one buffer and writes the records to the logs from there. The
   buffer grows with the bytes that arrive, and shrinks when an answer brings no records.
+- While much of an answer is missing, the socket becomes readable only when all of it is there
+  (SO_RCVLOWAT). A wake-up for each piece costs both brokers more than the copy of the piece.
 - After ``BYTES_PER_TURN`` bytes other tasks have their turn.
 """
 
 import os
+import socket
 from struct import Struct
 from typing import NamedTuple, Protocol
 
@@ -34,6 +37,9 @@ BYTES_PER_TURN = 256 * 1024
 FIRST_BYTES = 64 * 1024
 MOST_AT_ONCE = 1 << 20
 """The most bytes of one read. The buffer first grows to this size, and then doubles when full."""
+
+PIECE_BYTES = 32 * 1024
+"""A link waits for pieces up to this size without telling the system how much is missing."""
 
 LAST_NUMBER = 0x7FFFFFFF
 
@@ -102,7 +108,17 @@ class FetchLink:
 
     __slots__ = (
         *("_buffer", "_done", "_due", "_end", "_fd", "_found", "_is_over", "_lender"),
-        *("_most_bytes", "_watcher", "asked_s", "has_asked", "left", "number", "over"),
+        *(
+            "_low_water",
+            "_most_bytes",
+            "_sock",
+            "_watcher",
+            "asked_s",
+            "has_asked",
+            "left",
+            "number",
+            "over",
+        ),
         "used_units",
     )
 
@@ -120,6 +136,8 @@ class FetchLink:
         self._watcher = watcher
         self._lender = lender
         self._most_bytes = most_bytes
+        self._sock: socket.socket | None = None
+        self._low_water = 1
         self._buffer = bytearray(FIRST_BYTES)
         self._end = 0
         self._found: list[Fetched] = []
@@ -146,6 +164,9 @@ class FetchLink:
         if not self._is_over:
             self._is_over = True
             self._watcher.unwatch(self)
+            self._await_bytes(1)
+            if self._sock is not None:
+                self._sock.detach()
             self._found = []
             self.left = left
             self.over.set()
@@ -185,7 +206,10 @@ class FetchLink:
                 grown = bytearray(min(whole, max(2 * self._end, MOST_AT_ONCE)))
                 grown[: self._end] = self._buffer
                 self._buffer = grown
+            missing = min(whole, len(self._buffer), self._end + MOST_AT_ONCE) - self._end
+            self._await_bytes(missing if missing > PIECE_BYTES else 1)
             return
+        self._await_bytes(1)
         if self._end > whole:
             self.end(Left(failure="it sent an answer that nothing was asked for"))
             return
@@ -205,6 +229,16 @@ class FetchLink:
         if len(self._buffer) > FIRST_BYTES:
             self._buffer = bytearray(FIRST_BYTES)
         self._go_on()
+
+    def _await_bytes(self, count: int) -> None:
+        """Have the socket become readable when so many bytes are there; earlier ones suffice if its
+        buffer is full, or the connection ends.
+        """
+        if count != self._low_water:
+            if self._sock is None:
+                self._sock = socket.socket(fileno=self._fd)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+            self._low_water = count
 
     def _append(self) -> None:
         """Append the fetched records while the turn lasts; then send the next request."""

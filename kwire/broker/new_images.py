@@ -174,7 +174,7 @@ class NewImages:
     async def retry_offline(self) -> None:
         """Try again to open partitions whose logs couldn't be made, perhaps for lack of space."""
         before = len(self._served.offline())
-        await self._served.retry_offline(self._broker.image)
+        await self._served.retry_offline()
         self.follow_leaders()
         if len(self._served.offline()) < before:
             self._coordinators.look_again()

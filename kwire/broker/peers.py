@@ -2,14 +2,14 @@
 
 Rules:
 
-- A broker is reached at the listener that ``inter.broker.listener.name`` names, else at the first
-  of its listeners.
+- Requests go to the listener that ``inter.broker.listener.name`` names, else to the first listener
+  of the other broker.
 - One connection to each broker carries all requests, in their order. It is opened with the first
   request, and again when a broker has come back, perhaps at another address.
 - A broker that is fenced or unknown isn't asked.
-- Workers on the same machine reach each other where their ports are bound. What they advertise may
-  be the outer side of a port mapping, which they can't dial themselves. A port that is bound to
-  every interface is reached by the loopback interface.
+- Workers on the same machine reach each other at their bound addresses, because the advertised
+  address may be the outer side of a port mapping, which they can't dial themselves. For a port that
+  is bound to every interface, they use the loopback interface.
 """
 
 from random import Random
@@ -29,7 +29,7 @@ R = TypeVar("R", bound=Response)
 
 
 def inter_broker_address(broker: BrokerImage, listener: object) -> tuple[str, int] | None:
-    """Where a broker listens for others: the listener of this name, the first one for None.
+    """A broker's address for other brokers: the listener of this name, the first one for None.
 
     A worker is reached at the endpoint that it has for other workers.
     """
@@ -105,7 +105,7 @@ class Peers:
         return peer
 
     def _address(self, node_id: int) -> tuple[str, int]:
-        """Where a broker listens for other brokers; KafkaError."""
+        """A broker's address for other brokers; KafkaError."""
         broker = self._broker.image.brokers.get(node_id)
         if broker is None or broker.is_fenced:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not available")

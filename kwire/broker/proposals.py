@@ -80,7 +80,7 @@ class Proposal:
     """A decision that waits for its commit."""
 
     __slots__ = (
-        *("asker", "decide", "done", "error", "guard", "is_alone", "is_given_up", "number"),
+        *("asker", "decide", "done", "error", "guard", "is_alone", "is_given_up", "logs", "number"),
         *("rank", "rests_on_others", "scope", "waits_for_logs", "written"),
     )
 
@@ -95,6 +95,7 @@ class Proposal:
         self.error: Exception | None = None
         self.is_alone = False  # true after a commit with other decisions has failed
         self.is_given_up = False
+        self.logs = 0  # how many it makes, if it is held
         self.rests_on_others = False
         self.waits_for_logs = True  # for those of its whole commit
         self.scope: trio.CancelScope | None = None
@@ -197,15 +198,25 @@ class Queue:
         self._turns += 1
         self._floor = max(self._floor, proposal.rank)
 
-    def hold(self, proposal: Proposal) -> None:
-        """Keep a decision that would create many logs outside of the queue, until ``release``."""
+    def hold(self, proposal: Proposal, logs: int) -> None:
+        """Keep a decision that would create so many logs out of the queue, until ``release``."""
+        proposal.logs = logs
         self._held.append(proposal)
 
-    def release(self) -> None:
-        """Put the decisions that were held back into the queue, at their places."""
-        held, self._held = self._held, []
+    def release(self, room: int) -> bool:
+        """Put as many of the held decisions into the queue as have room together, at their places.
+
+        ``room`` is for so many logs. Returns whether there were any.
+        """
+        held, self._held = sorted(self._held, key=attrgetter("place")), []
         for proposal in held:
-            self.put_back(proposal)
+            logs = min(proposal.logs, MOST_LOGS_LEFT)
+            if logs > room:
+                self._held.append(proposal)
+            else:
+                room -= logs
+                self.put_back(proposal)
+        return len(self._held) < len(held)
 
     def give_up(self, proposal: Proposal) -> None:
         """Remove a decision, because nobody waits for it any more."""

@@ -23,7 +23,7 @@ from kwire.broker.fetch_sessions import MAX_ID, PartitionKey
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.segment import LogSegment
-from kwire.protocol.messages.fetch import FetchPartition
+from kwire.protocol.messages.fetch import FetchPartition, PartitionData
 
 if TYPE_CHECKING:
     from kwire.broker.partition import Waiter
@@ -93,8 +93,7 @@ class ReplicaPosition:
         """Store what the follower says about the partition.
 
         A follower with another leader epoch, or behind its earlier position, has ignored the last
-        answer: of an answer with a diverging epoch, only the truncation counts. So the follower
-        gets all values again.
+        answer. So the follower gets all values again.
         """
         if leader_epoch != self.current_leader_epoch or fetch_offset < self.fetch_offset:
             self.told_high_watermark = self.told_log_start_offset = UNKNOWN
@@ -107,10 +106,13 @@ class ReplicaPosition:
         self.is_new = True
         self.session.dirty[self] = None
 
-    def told(self, high_watermark: int, log_start_offset: int) -> None:
-        """Store what the response tells the follower."""
-        self.told_high_watermark = high_watermark
-        self.told_log_start_offset = log_start_offset
+    def told(self, data: PartitionData) -> None:
+        """Store what the response tells the follower. From a diverging epoch it takes only the cut,
+        so it is told everything again.
+        """
+        is_cut = data.diverging_epoch is not None
+        self.told_high_watermark = UNKNOWN if is_cut else data.high_watermark
+        self.told_log_start_offset = UNKNOWN if is_cut else data.log_start_offset
 
     def bind(self, partition: LeaderPartition) -> None:
         """Make the leader report changes of the partition from now on."""

@@ -97,13 +97,28 @@ class ServedPartitions(ReplicaRoles):
         self._doomed: dict[TopicPartition, Hosted] = {}
 
     def open_all(self, image: MetadataImage) -> None:
-        """Open and serve every partition of an image, when the broker starts."""
+        """Open and serve every partition of an image that has a log, when the broker starts.
+
+        A crash may have left a job unfinished. Logs that it hasn't made are a job again if they are
+        many: otherwise the clients of all other topics would wait for them.
+        """
         self._see(image)
+        missing: list[_Missing] = []
         for topic in image.topics_by_name.values():
             config = self._log_config(topic.name)
             for index in self._missing(topic):
-                opened = self._open_log(topic, index, config, is_new=False)
-                self._serve(topic, index, opened, is_new=False)
+                if (topic.name, index) in self._log_manager.logs:
+                    opened = self._open_log(topic, index, config, is_new=False)
+                    self._serve(topic, index, opened, is_new=False)
+                else:
+                    missing.append((topic, index))
+        # A log that isn't there may be in a directory that is offline; then it isn't made.
+        if len(missing) > LOGS_PER_TURN and not self._log_manager.failures:
+            self._jobs.append(LogJob([], missing[::-1]))
+            return
+        for topic, index in missing:
+            opened = self._open_log(topic, index, self._log_config(topic.name), is_new=False)
+            self._serve(topic, index, opened, is_new=False)
 
     async def publish(self, image: MetadataImage, changes: Sequence[Change]) -> LogJob | None:
         """Open, make and delete logs as an image asks, after ``take_roles``.
@@ -265,19 +280,27 @@ class ServedPartitions(ReplicaRoles):
             for topic, index in missing
         ]
 
-    async def retry_offline(self, image: MetadataImage) -> None:
+    async def retry_offline(self) -> None:
         """Try again to open partitions whose logs couldn't be made, perhaps for lack of space."""
-        for (name, index), is_new in list(self._offline.items()):
-            topic = image.topics_by_name.get(name)
-            if topic is None:
-                continue
-            config = self._log_config(name)
+        for key in list(self._offline):
             async with self._changing:
-                opened = await self._threads.run(
-                    partial(self._open_log, topic, index, config, is_new=is_new)
-                )
-                if (name, index) in self._offline:  # a deletion may have removed it meanwhile
-                    self._serve(topic, index, opened, is_new=is_new)
+                await self._retry(key)
+
+    async def _retry(self, key: TopicPartition) -> None:
+        """Try to open one partition; a topic of before may have had its name."""
+        (name, index), is_new = key, self._offline.get(key)
+        topic = self._image.topics_by_name.get(name)
+        if topic is None or is_new is None:
+            return
+        config = self._log_config(name)
+        opened = await self._threads.run(
+            partial(self._open_log, topic, index, config, is_new=is_new)
+        )
+        now = self._image.topics_by_id.get(topic.topic_id)
+        if now is not None and key in self._offline:
+            self._serve(now, index, opened, is_new=is_new)
+        elif isinstance(opened, PartitionLog):
+            await self._threads.run(self._log_manager.delete, name, index, self._clock.steady_ms())
 
     def put_strays_aside(self) -> None:
         """Put aside the logs that no longer belong to this broker, when it has opened the others.

@@ -1,11 +1,11 @@
-"""What a broker counts for its metrics while it serves: plain numbers, read when somebody asks.
+"""The counters of a broker for its metrics: plain numbers, read only when metrics are requested.
 
 Rules:
 
 - Times and errors are counted only if ``is_on``, because only the HTTP port shows them.
-- A request on a fast path costs one addition. Its time is that of its pass of the poller: from when
-  its connection was found ready until the responses of the pass were sent. Another pass of the same
-  connections therefore counts each of its requests with the same time.
+- A request on a fast path costs one addition. Its time is that of its pass of the poller: from the
+  moment when its connection was ready until the responses of the pass were sent. Another pass of
+  the same connections therefore counts each of its requests with the same time.
 - Any other request is timed on its own, in phases.
 - Numbers that the broker keeps anyway (offsets, sizes, connections) are not counted again here.
 """
@@ -21,7 +21,7 @@ MOST_BUGS: Final = 20
 
 
 class Bugs(list[Exception]):
-    """The unexpected exceptions; ``seen`` is how many there were.
+    """The unexpected exceptions; ``seen`` is their number.
 
     Only the first ``MOST_BUGS`` are kept, because an exception keeps the objects of its request.
     """

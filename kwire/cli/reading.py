@@ -21,7 +21,7 @@ LEAST_STEP = 1000
 class Reader:
     """Reads records and prints them.
 
-    ``done`` maps each partition to the offset at which reading goes on.
+    ``done`` maps each partition to the offset at which reading continues.
     """
 
     def __init__(self, cluster: Cluster, printer: Printer, *, read_committed: bool) -> None:
@@ -82,7 +82,7 @@ class Reader:
         end: int | None,
         take: Callable[[TopicPartition, list[Record]], Awaitable[int | None]],
     ) -> None:
-        """Print what was fetched, and note how far."""
+        """Print fetched records, and note their last offset."""
         found = fetched.records
         if end is not None:
             found = [record for record in found if record.offset < end]
@@ -99,7 +99,7 @@ class Reader:
 
 
 async def _next(fetcher: Fetcher, stop: Callable[[], Awaitable[None]] | None) -> Fetched | None:
-    """What was read next, None if ``stop`` returns before."""
+    """The records that were read next, None if ``stop`` returns before."""
     if stop is None:
         return await fetcher.next()
     fetched: Fetched | None = None
@@ -120,8 +120,8 @@ async def print_tail(
 ) -> dict[TopicPartition, int]:
     """Print the last ``most`` records of all partitions, in the order of their timestamps.
 
-    Returns the offset of each partition at which reading goes on. ``positions`` are the offsets at
-    which to begin, ``most`` before the end of each partition. Fewer records than ``most`` may
+    Returns the offset of each partition at which reading continues. ``positions`` are the offsets
+    at which to begin, ``most`` before the end of each partition. Fewer records than ``most`` may
     follow there: some offsets belong to transaction markers, to records that were compacted away,
     or to records that a filter leaves out. Then this reads again, from further and further back.
     """

@@ -24,7 +24,7 @@ def show(
 ) -> None:
     """Print rows: the columns by key and title, or everything as JSON.
 
-    ``nothing`` is said on stderr if there are no rows.
+    ``nothing`` is printed on stderr if there are no rows.
     """
     if as_json:
         show_json(list(rows))
@@ -54,7 +54,7 @@ def show_json(value: object) -> None:
 
 
 def printable_json(text: str) -> str:
-    """JSON whose strings have escapes for what a terminal may obey; line feeds stay."""
+    """JSON with escapes for control characters in its strings; line feeds stay."""
     import json
 
     if text.replace("\n", "").isprintable():

@@ -204,6 +204,8 @@ class Connection:
         pipeline.answer_ready()
         if self._serving.waiting is None:
             self._pipeline = None
+        else:
+            self._outbox.send_nowait()
 
     def _receive(self) -> None:
         """Read once, unless whole frames are left from the last read."""

@@ -6,13 +6,13 @@ Rules:
   event loop, if it has at most ``kwire.request.max.elements``. Then its handler runs in a slice.
 - If a handler needed more than one slice, its response is encoded in slices too. So a response must
   not hold an object that a handler, or any other code, changes later.
-- Afterwards the request, its response, and what the handler has added to ``Work.doomed`` are taken
-  apart in slices. So after that no code may read a list of theirs, unless it holds a reference of
-  its own to that list. ``free`` does the same for a request whose connection has ended.
+- Afterwards the request, its response, and the objects in ``Work.doomed`` are taken apart in
+  slices. So after that no code may read a list in them, unless it holds its own reference to that
+  list. ``free`` does the same for a request whose connection has ended.
 - The connection that has used the fewest units gets the next slice (``kwire.budget.work``): a
   client with many large requests does not keep the others waiting.
-- The memory of all such requests together is bounded (``kwire.budget.large``). What a malformed
-  request, or one whose client has gone, has made so far is freed in slices as well.
+- The memory of all such requests together is bounded (``kwire.budget.large``). The objects of a
+  malformed request, or of a request whose client has gone, are freed in slices, too.
 - No thread decodes or encodes. While a thread runs Python code, it holds the interpreter's lock,
   and the event loop waits for this lock each time it wakes up: for a millisecond, and several times
   for each request of another client. A slice holds up the event loop for less time (decision 54).
@@ -46,24 +46,24 @@ BYTES_PER_BYTE = 32
 makes. Small elements take the most: 16 bytes of a CreateTopics request are a whole topic."""
 
 FETCH_BYTES_PER_BYTE = 4
-"""The same for Fetch, which many consumers send, and which waits: their number shouldn't suffer."""
+"""The same for Fetch. It is lower, because many consumers have a waiting Fetch at the same time."""
 
 BYTES_PER_ELEMENT = 100
-"""How much memory a request of the most elements takes for each of them, roughly."""
+"""The rough memory for each element of a request with the most elements."""
 
 SETTING = "kwire.request.max.elements"
 
 COPY_BYTES = 256 * 1024
-"""So many bytes of a response are copied at once, which takes some 50 microseconds."""
+"""How many bytes of a response are copied at once, which takes some 50 microseconds."""
 
 SMALL_BYTES = 4096
 """A request of a fast path up to this size costs so little that its cost isn't counted."""
 
 _PIECE_UNITS = 25
-"""What a piece of the decoding, of the encoding, or of the taking apart costs."""
+"""The cost of a piece of decoding, encoding or taking apart."""
 
 _PIECES_OF_NOBODY = 8
-"""So many pieces are taken apart at once where no request pays for it."""
+"""How many pieces are taken apart at once if no request pays for it."""
 
 _BYTES_PER_PLAIN_UNIT = 2000
 _ANSWER_BYTES_PER_UNIT = 8
@@ -79,7 +79,7 @@ def plain_units(frame: memoryview, answer: PlainAnswer) -> int:
 async def serve_large(
     served_by: Route, frame: memoryview, position: int, context: RequestContext
 ) -> Any:
-    """Decode a request in slices and call its handler; return what the handler gives.
+    """Decode a request in slices and call its handler; return the handler's result.
 
     Raises ConnectionClosed if the request has more elements than the broker's settings allow.
     """
@@ -87,7 +87,7 @@ async def serve_large(
     most = broker.integer(SETTING)
     times = FETCH_BYTES_PER_BYTE if served_by.api.name == "Fetch" else BYTES_PER_BYTE
     work.hold(min(len(frame) * times, most * BYTES_PER_ELEMENT))
-    # Before a Produce request is decoded, nobody knows whether its client waits for a response.
+    # Before a Produce request is decoded, it isn't known whether its client waits for a response.
     work.outlives_client = served_by.api.name == "Produce"
     codecs = await _codecs(served_by, broker.threads.loading)
     await work.next_slice()
@@ -97,7 +97,7 @@ async def serve_large(
     try:
         request, _ = await _done(work, decoding)
     except BaseException as error:
-        # What is decoded so far is freed in slices too, when the connection has ended.
+        # When the connection has ended, the decoded part is freed in slices, too.
         work.doomed += [value for value in decoder.f_locals.values() if type(value) is list]
         if isinstance(error, TooManyElements):
             told = f"{error}; {SETTING}={most} allows no more in one request"
@@ -164,7 +164,7 @@ async def encode_large(
 
 
 async def free(things: Sequence[object]) -> None:
-    """Take apart what a large request has made whose connection has ended."""
+    """Take apart the objects of a large request whose connection has ended."""
     for number, _ in enumerate(_taken_apart(things), start=1):
         if number % _PIECES_OF_NOBODY == 0:
             await trio.lowlevel.checkpoint()
@@ -202,9 +202,9 @@ def encoded_parts(
 
 
 def _cut(out: bytearray, start: int) -> Generator[None, None, list[bytes]]:
-    """The bytes from ``start`` on, which leave ``out``, in pieces.
+    """The bytes from ``start`` on, in pieces, which are removed from ``out``.
 
-    One copy of 100 MB would keep the event loop from going on for 20 ms.
+    One copy of 100 MB would stop the event loop for 20 ms.
     """
     pieces: list[bytes] = []
     while len(out) > start or not pieces:

@@ -1,7 +1,7 @@
 """AddOffsetsToTxn: adds the offsets of a group to a transaction.
 
 Behavior: the group's partition of ``__consumer_offsets`` is added to the transaction. Before
-version 2, PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
+version 2, the error is INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED.
 """
 
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch

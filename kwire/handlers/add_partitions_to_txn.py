@@ -1,9 +1,9 @@
 """AddPartitionsToTxn: adds partitions to transactions, or verifies that they were added.
 
 Behavior: if one partition doesn't exist, no partition is added, and the others are
-OPERATION_NOT_ATTEMPTED. Versions 4 and later hold several transactions, may ask only to verify, and
-come from brokers. A verified partition that wasn't added is TRANSACTION_ABORTABLE. Before version
-2, PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
+OPERATION_NOT_ATTEMPTED. From version 4 on, brokers send the requests: one has several transactions,
+and may only ask to verify. A verified partition that wasn't added is TRANSACTION_ABORTABLE. Before
+version 2, the error is INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED.
 """
 
 from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, ProducerIdAndEpoch, TopicPartition

@@ -1,9 +1,9 @@
 """AlterClientQuotas: sets and removes quotas of users, client ids and addresses (KIP-546).
 
-Behavior: each entity has its own result, and those without an error are changed in one commit.
-Other brokers follow with the metadata. An address is kept in its usual form; host names aren't
-looked up. UNSUPPORTED_VERSION while the cluster's ``kwire.changes`` is too low. A request with an
-entity of more than ``MOST_PARTS`` parts or values ends the connection.
+Behavior: each entity has its own result, and all entities without an error are changed in one
+commit. Other brokers learn of it by the metadata. An address is stored in its usual form; host
+names aren't looked up. UNSUPPORTED_VERSION while the cluster's ``kwire.changes`` is too low. A
+request with an entity of more than ``MOST_PARTS`` parts or values ends the connection.
 """
 
 from collections.abc import Sequence

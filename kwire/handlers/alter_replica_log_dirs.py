@@ -1,7 +1,8 @@
 """AlterReplicaLogDirs: moves replicas between the log directories of this broker (KIP-113).
 
-Behavior: a move begins with the answer, and DescribeLogDirs shows it until it has ended. A replica
-that isn't here yet is answered REPLICA_NOT_AVAILABLE, and is made in the directory later.
+Behavior: a move begins with the answer, and DescribeLogDirs shows it until it has ended. For a
+replica that this broker doesn't have yet, the answer is REPLICA_NOT_AVAILABLE, and the replica is
+created in the directory later.
 """
 
 from kwire.errors import ErrorCode, KafkaError

@@ -1,7 +1,7 @@
 """AlterUserScramCredentials: sets and deletes the credentials of users for SCRAM (KIP-554).
 
-Behavior: each user has its own result. The password itself never comes to the broker: the client
-has salted it. UNSUPPORTED_VERSION while the cluster's ``kwire.changes`` is too low.
+Behavior: each user has its own result. The password itself never reaches the broker, because the
+client salts it. UNSUPPORTED_VERSION while the cluster's ``kwire.changes`` is too low.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ MOST_USERS = 1000
 async def handle(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    """Alter the credentials of every user that may be altered so."""
+    """Alter the credentials of every user whose alteration is valid."""
     work = context.work
     results: dict[str, KafkaError | None] = {}
     count = len(request.deletions) + len(request.upsertions)

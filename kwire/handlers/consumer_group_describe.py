@@ -34,7 +34,7 @@ UNITS = 2
 UNITS_PER_NAME = 8
 BYTES = 50
 BYTES_PER_UNIT = 8
-"""What each part of a response costs in units of work, and its bytes without its strings."""
+"""The units of work that each part of a response costs, and its bytes without its strings."""
 
 
 def handle(

@@ -40,7 +40,7 @@ CLUSTER_OPERATIONS = _bits(
 
 
 class Software:
-    """What a client calls itself in ApiVersions; empty before."""
+    """The name and version that a client gives itself in ApiVersions; empty before."""
 
     __slots__ = ("name", "version")
 
@@ -80,7 +80,7 @@ class ConnectionInfo(NamedTuple):
 class RequestContext:
     """One request: its API version, its client, and the broker that serves it.
 
-    ``work`` counts what the request costs.
+    ``work`` counts the cost of the request.
     """
 
     __slots__ = ("api_version", "broker", "client_id", "connection", "work")
@@ -101,7 +101,7 @@ class RequestContext:
 
     @property
     def principal(self) -> Principal:
-        """Who the client is."""
+        """The client's principal."""
         return self.connection.principal
 
     @property
@@ -115,11 +115,11 @@ class RequestContext:
         return "/" + self.connection.peer_host
 
     async def commit(self, decide: "Decide") -> None:
-        """Make a decision true, unless the client is gone at its turn; see ``Broker.commit``."""
+        """Commit ``decide``'s changes, unless the client is gone by then; see ``Broker.commit``."""
         await self.broker.commit(decide, self.work)
 
     def mutations(self, strict_since: int) -> "Mutations | None":
-        """What counts the partitions that this request creates or deletes, for a quota.
+        """The counter for the partitions that this request creates or deletes, for a quota.
 
         None for a client without such a quota. From version ``strict_since`` on, clients understand
         that a part of a request is refused (KIP-599).

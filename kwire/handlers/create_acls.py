@@ -81,7 +81,7 @@ async def _create(wanted: Sequence[AclBinding], context: RequestContext) -> None
 
 
 def _binding(creation: AclCreation, context: RequestContext) -> AclBinding:
-    """The entry that a request asks for; KafkaError, MalformedRequest."""
+    """The entry that a client wants to create; KafkaError, MalformedRequest."""
     check_numbers(
         *(creation.resource_type, creation.resource_pattern_type),
         *(creation.operation, creation.permission_type),

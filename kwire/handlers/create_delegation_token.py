@@ -1,7 +1,7 @@
 """CreateDelegationToken: makes a token with which jobs log in as its owner (KIP-48, KIP-373).
 
-Behavior: a client may ask for a token if it has logged in by something else than a token. The
-owner must be a user, because the principal of a login by token is a user with the owner's name.
+Behavior: a client may ask for a token if it has not logged in by a token itself. The owner must be
+a user, because the principal of a login by token is a user with the owner's name.
 """
 
 from collections.abc import Sequence
@@ -118,7 +118,7 @@ async def _created(
 
 
 def _new_id(context: RequestContext) -> str:
-    """A new id; none begins with a dash, which tools would take for an option."""
+    """A new id. It never begins with a dash, because tools would read it as an option."""
     while True:
         token_id = uuid_to_str(context.broker.random.randbytes(16))
         if not token_id.startswith("-"):

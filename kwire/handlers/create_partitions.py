@@ -42,7 +42,7 @@ async def handle(
 
 
 class _Extension:
-    """The topics of one request; ``results`` by name are those of the last decision."""
+    """The topics of one request; ``results`` by name are from the last decision."""
 
     def __init__(self, context: RequestContext) -> None:
         self.results: dict[str, CreatePartitionsTopicResult] = {}

@@ -169,7 +169,7 @@ def _wish(topic: CreatableTopic, context: RequestContext) -> NewTopic | KafkaErr
 
 
 def _new_topic(topic: CreatableTopic, context: RequestContext) -> NewTopic:
-    """A topic's wish, completed with the broker's defaults; KafkaError if it contradicts itself."""
+    """A requested topic with the broker's defaults; KafkaError for contradictory fields."""
     if topic.name == CLUSTER_METADATA_TOPIC:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Creation of internal topic {topic.name} is prohibited."
@@ -199,7 +199,7 @@ def _new_topic(topic: CreatableTopic, context: RequestContext) -> NewTopic:
 def _configs(topic: CreatableTopic) -> dict[str, str]:
     check_number(len(topic.configs))
     if topic.name in INTERNAL_TOPICS and not topic.configs:
-        # A client creates the topic before the broker does. It has to be compacted all the same.
+        # If a client creates this topic before the broker does, it has to be compacted, too.
         return {"cleanup.policy": "compact"}
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:

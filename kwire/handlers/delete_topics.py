@@ -1,9 +1,9 @@
 """DeleteTopics: deletes topics by name, or by id from version 6 on.
 
-Behavior: a topic is gone when the answer leaves, and its name can be used again at once. The next
-topic of that name has another id. The offsets that groups committed for the topic go with it. A
-topic that is named more than once, by name or id, isn't deleted. All allowed deletions are made in
-one commit.
+Behavior: a topic is gone when the answer is sent, and its name can be used again at once. The next
+topic of that name has another id. The offsets that groups committed for the topic are deleted, too.
+A topic that is named more than once, by name or id, isn't deleted. All allowed deletions are made
+in one commit.
 """
 
 from collections import Counter
@@ -61,11 +61,12 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
 
 
 class _Deletion:
-    """The topics of one request; ``results`` are those of the last decision.
+    """The topics of one request; ``results`` are from the last decision.
 
-    What a decision can't find is ``refused``. A decision that is made again, while other clients'
-    changes wait, looks again only at what was found, and at what is there now: a request may name
-    60,000 unknown topics. A topic comes back if the commit that deleted it has failed.
+    ``refused`` has the topics that a decision didn't find. A decision that is made again, while
+    other clients' changes wait, only checks the topics that were found before or exist now, because
+    a request may name 60,000 unknown topics. A topic comes back if the commit that deleted it has
+    failed.
     """
 
     def __init__(self, context: RequestContext) -> None:

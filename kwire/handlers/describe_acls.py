@@ -70,7 +70,7 @@ async def _handle(request: DescribeAclsRequest, context: RequestContext) -> Desc
 def acl_filter(
     resource: tuple[int, str | None, int], entry: tuple[str | None, str | None, int, int]
 ) -> AclFilter:
-    """The filter of a request: type, name and pattern type, then principal, host and the rest.
+    """The filter of a request: type, name, pattern type, principal, host and so on.
 
     Raises MalformedRequest for the number UNKNOWN.
     """
@@ -81,6 +81,6 @@ def acl_filter(
 
 
 def check_numbers(*numbers: int) -> None:
-    """Raise MalformedRequest for the number UNKNOWN, which Kafka's requests refuse to hold."""
+    """Raise MalformedRequest for the number UNKNOWN, which Kafka's requests don't allow."""
     if 0 in numbers:
         raise MalformedRequest("a type, an operation or a permission is UNKNOWN")

@@ -29,7 +29,7 @@ BYTES = 80
 def handle(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse | Unfinished:
-    """Describe the entities that are asked for."""
+    """Describe the entities that the filter matches."""
     return at_once_or_later(_handle(request, context))
 
 

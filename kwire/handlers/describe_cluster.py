@@ -1,7 +1,7 @@
 """DescribeCluster: the brokers, the controller, the cluster's id.
 
-Behavior: the answer names brokers. kwire doesn't serve the controllers' own listener: endpoint
-type 2 is MISMATCHED_ENDPOINT_TYPE, as at any broker of Kafka.
+Behavior: the answer lists brokers. kwire doesn't serve the controllers' own listener, so endpoint
+type 2 is MISMATCHED_ENDPOINT_TYPE, as with any broker of Kafka.
 """
 
 from kwire.errors import ErrorCode

@@ -158,7 +158,7 @@ def _entries(resource: DescribeConfigsResource, context: RequestContext) -> Iter
 def _check_broker(name: str, expected: str, context: RequestContext) -> None:
     """Raise KafkaError (INVALID_REQUEST) unless ``name`` is this broker's id.
 
-    ``expected`` is what Kafka's ConfigHelper says there.
+    ``expected`` is the text of Kafka's ConfigHelper about the expected value.
     """
     if not name.isdigit():
         raise KafkaError(

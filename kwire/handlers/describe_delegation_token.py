@@ -71,7 +71,7 @@ async def _names_of(owners: list[DescribeDelegationTokenOwner], work: Work) -> s
 
 
 def _names(token: DelegationToken) -> tuple[Name, ...]:
-    """Whose token it is when a client asks for those of some owners."""
+    """The principals by which a client that lists owners finds this token."""
     return token.owner, token.requester, *token.renewers
 
 

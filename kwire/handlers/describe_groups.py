@@ -24,7 +24,7 @@ UNITS = 2
 UNITS_PER_NAME = 6
 UNITS_PER_MEMBER = 3
 BYTES = 50
-"""What each part of a response costs in units of work, and its bytes without its strings."""
+"""The units of work that each part of a response costs, and its bytes without its strings."""
 
 
 def handle(

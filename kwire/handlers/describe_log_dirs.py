@@ -99,7 +99,7 @@ async def _add_moves(
     found: dict[Path, Topics],
     work: Work,
 ) -> None:
-    """Add the replicas that are on their way to another directory."""
+    """Add the replicas that are being moved to another directory."""
     for piece in pieces(moves):
         if work.spend(UNITS * len(piece)):
             await later(work.next_slice)

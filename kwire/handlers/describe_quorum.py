@@ -1,11 +1,11 @@
-"""DescribeQuorum: who keeps the metadata of the cluster.
+"""DescribeQuorum: the brokers that keep the metadata of the cluster.
 
 Behavior: in Kafka, a quorum of controllers replicates a log of metadata. kwire keeps this log in a
 store, and one broker is the controller. So the leader is the controller, the epoch is the number of
 elections, and log end and high watermark are the revision of the metadata. All brokers are voters,
 because each of them may become the controller. A broker that isn't fenced has all commits, so it
-counts as caught up. A voter's directory id is that of the broker's first data directory; a broker
-that is alone has none (zero).
+counts as caught up. A voter's directory id is that of the broker's first data directory; a single
+broker has none (zero).
 """
 
 from kwire.errors import ErrorCode
@@ -32,7 +32,7 @@ NODES_SINCE = 2
 def handle(
     request: DescribeQuorumRequest, context: RequestContext
 ) -> DescribeQuorumResponse | Unfinished:
-    """Describe the quorum; a request about anything else gets an error."""
+    """Describe the quorum; a request about another topic gets an error."""
     asked = [
         (topic.topic_name, [p.partition_index for p in topic.partitions[:2]])
         for topic in request.topics[:2]

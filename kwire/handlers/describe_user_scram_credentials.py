@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials: which users have which SCRAM mechanisms, and their iterations.
 
-Behavior: no users, or null, means all. A user that is named twice, and a user without credentials,
-has an error of its own. Salts and keys are never shown.
+Behavior: an empty list of users, or null, means all users. A user that is named twice, and a user
+without credentials, has an error of its own. Salts and keys are never shown.
 """
 
 import heapq
@@ -28,7 +28,7 @@ BYTES = 60
 def handle(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse | Unfinished:
-    """Describe the users that are asked for."""
+    """Describe the users that the request names."""
     return at_once_or_later(_handle(request, context))
 
 

@@ -58,7 +58,7 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
 
 
 class _Election:
-    """The decision of one request, and what it says of each partition."""
+    """The decision of one request, and its result for each partition."""
 
     def __init__(self, wanted: dict[tuple[str, int], None] | None, *, unclean: bool) -> None:
         self._wanted = wanted
@@ -66,7 +66,7 @@ class _Election:
         self.outcomes: dict[tuple[str, int], KafkaError | None] = {}
 
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
-        """The changes of the partitions for which there is somebody to elect."""
+        """The changes of the partitions for which a leader can be elected."""
         self.outcomes = {}
         configs, active = TopicTerms(image), active_brokers(image)
         rows: dict[bytes, list[tuple[int, PartitionImage]]] = {}

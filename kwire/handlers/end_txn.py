@@ -1,9 +1,9 @@
 """EndTxn: commits or aborts a producer's transaction.
 
-Behavior: the answer leaves when the end is decided durably; the markers follow at once. From
-version 5 on, the end bumps the epoch, and the answer carries the next epoch. If the epochs of the
-producer id are used up, the answer carries another id (KIP-890). Before version 2, PRODUCER_FENCED
-is INVALID_PRODUCER_EPOCH.
+Behavior: the answer is sent when the decision about the end is durable. The markers are written
+right after it. From version 5 on, the end bumps the epoch, and the answer carries the next epoch.
+If the epochs of the producer id are used up, the answer carries another id (KIP-890). Before
+version 2, the error is INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED.
 """
 
 from kwire.coordinator.transaction.coordinator import ProducerIdNeeded

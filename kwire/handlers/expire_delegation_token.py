@@ -1,7 +1,7 @@
 """ExpireDelegationToken: a token expires sooner or later than planned, or at once (KIP-48).
 
-Behavior: the owner and the renewers may do so, if they have not logged in by a token. A negative
-period removes the token. Connections that have logged in with it live until their session ends.
+Behavior: the owner and the renewers may do this, if they have not logged in by a token. A negative
+period removes the token. Connections that have logged in with it stay until their session ends.
 """
 
 from kwire.errors import ErrorCode, KafkaError
@@ -17,7 +17,7 @@ from kwire.protocol.messages.expire_delegation_token import (
 async def handle(
     request: ExpireDelegationTokenRequest, context: RequestContext
 ) -> ExpireDelegationTokenResponse:
-    """Have a token expire."""
+    """Change the expiry of a token."""
     if not may_ask(context):
         code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=NO_TIME_MS)

@@ -1,4 +1,4 @@
-"""What a response to Fetch tells: all partitions, or in a session those with news (KIP-227)."""
+"""The partitions of a response to Fetch: all, or in a session those with news (KIP-227)."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,10 @@ def remember(
     *,
     incremental: bool,
 ) -> list[tuple[PartitionKey, PartitionData]]:
-    """The partitions to answer, if ``incremental`` only news; the session remembers them."""
+    """The partitions of the response; if ``incremental``, only those with news.
+
+    The session remembers them.
+    """
     told = []
     for key, data in partitions:
         cached = session.partitions.get(key)

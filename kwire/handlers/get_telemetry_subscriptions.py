@@ -1,8 +1,8 @@
-"""GetTelemetrySubscriptions: which metrics a client is asked to push (KIP-714).
+"""GetTelemetrySubscriptions: the metrics that a client has to push (KIP-714).
 
-Behavior: a client without an instance id gets one. The codecs are in Kafka's order of preference.
-A client that asks again before its interval is over is throttled. Clients are told of this API only
-if the broker shows what they push, on its HTTP port; Kafka tells them if it has a plugin for that.
+Behavior: a client without an instance id gets one. The codecs are in Kafka's order of preference. A
+client that asks again before its interval is over is throttled. kwire advertises this API only if
+its HTTP port shows the pushed metrics. Kafka advertises it if it has a plugin for them.
 """
 
 from kwire.broker.client_metrics import Client

@@ -1,10 +1,10 @@
 """InitProducerId: a producer id for an idempotent producer; id and epoch for a transactional one.
 
 Behavior: ids come from blocks that are taken durably, so no id is given twice. A transactional
-producer fences the producer before it. An open transaction is aborted first, and the producer
-repeats its request until that is done (CONCURRENT_TRANSACTIONS). A producer that names its id and
-epoch continues if no other producer has begun meanwhile. Before version 4, PRODUCER_FENCED is
-INVALID_PRODUCER_EPOCH.
+producer fences the earlier producer with its id. An open transaction is aborted first, and the
+producer repeats its request until that is done (CONCURRENT_TRANSACTIONS). A producer that names its
+id and epoch continues if no other producer has begun meanwhile. Before version 4, the error is
+INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED.
 
 Skipped: version 6, two-phase commit (KIP-939), which isn't stable in Kafka 4.3.
 """

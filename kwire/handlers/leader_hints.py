@@ -1,11 +1,11 @@
-"""Who leads a partition instead, in the answers of Produce and Fetch (KIP-951).
+"""The new leader of a partition, in the answers of Produce and Fetch (KIP-951).
 
 Behavior: an answer with NOT_LEADER_OR_FOLLOWER, in Fetch also with FENCED_LEADER_EPOCH, names the
-leader and its epoch, and the response has the leader's address. So a client needs no Metadata
-request before it asks the right broker. A partition without a leader has leader -1 and no address.
+leader and its epoch, and the response has the leader's address. So a client can ask the right
+broker without a Metadata request. A partition without a leader has leader -1 and no address.
 
-Rule: a request may name 200,000 partitions that have moved. So the work is done in pieces, which
-the caller pays for.
+Rule: a request may name 200,000 partitions that have moved. So the work is done in pieces, whose
+cost the caller counts.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

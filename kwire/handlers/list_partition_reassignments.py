@@ -1,7 +1,7 @@
 """ListPartitionReassignments: the moves of replicas that are under way (KIP-455).
 
-Behavior: no list of topics means all. Topics and partitions that don't exist or don't move are
-left out.
+Behavior: a null list of topics means all topics. Topics and partitions that don't exist or don't
+move are left out.
 """
 
 from collections.abc import Sequence

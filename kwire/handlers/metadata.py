@@ -8,9 +8,9 @@ Behavior:
   UNKNOWN_TOPIC_OR_PARTITION, as in Kafka: clients ask again and find the topic then. All topics of
   a request are created in one commit. If there are more than CreateTopics may create, none is
   created.
-- While a broker is perhaps being found dead, the answer waits a moment for the election, and
-  contains the dead broker for a moment longer (see ``kwire.broker.suspects``).
-- By topic id (version 12): UNKNOWN_TOPIC_ID for a topic that is gone.
+- While a broker is suspected to be dead, the answer waits a moment for the election. It contains a
+  dead broker for a moment longer (see ``kwire.broker.suspects``).
+- For an unknown topic id (version 12), the error is UNKNOWN_TOPIC_ID.
 """
 
 import logging
@@ -90,7 +90,7 @@ async def _handle(request: MetadataRequest, context: RequestContext) -> Metadata
 
 
 def _brokers(context: RequestContext) -> list[MetadataResponseBroker]:
-    """The brokers of a cluster of several."""
+    """The brokers of a cluster with several brokers."""
     from kwire.handlers.seen_brokers import seen_brokers
 
     suspects = context.broker.suspects

@@ -1,5 +1,4 @@
-"""Consumers that read from followers: how a follower answers, and which replica a leader suggests
-(KIP-392).
+"""Consumers that read from followers: the followers' answers, and the leaders' hints (KIP-392).
 
 Behavior:
 

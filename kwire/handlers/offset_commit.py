@@ -1,9 +1,9 @@
 """OffsetCommit: a group's next offsets to read.
 
-Behavior: a topic or partition that doesn't exist, or metadata that is too long, has an error of
-its own. If the sender is no member (any more), or commits for a partition that it didn't have at
-its epoch, all other partitions have an error too. From version 10 on, the request names topics by
-id. Before version 5, a client may say how long to keep its offsets. Offsets of more than ``PIECE``
+Behavior: a topic or partition that doesn't exist, or metadata that is too long, has an error of its
+own. If the sender isn't a member (any more), or commits for a partition that it didn't have at its
+epoch, all other partitions have an error, too. From version 10 on, the request names topics by id.
+Before version 5, a client may say how long to keep its offsets. Offsets of more than ``PIECE``
 partitions are written in pieces, and each piece succeeds or fails as a whole.
 """
 

@@ -1,7 +1,7 @@
 """OffsetDelete: a tool deletes the committed offsets of a group (KIP-496).
 
 Behavior: the offset of a topic that members read stays: GROUP_SUBSCRIBED_TO_TOPIC. If the
-coordinator can't read what members subscribe to, the whole request is NON_EMPTY_GROUP. An offset
+coordinator can't read the members' subscriptions, the whole request is NON_EMPTY_GROUP. An offset
 that doesn't exist counts as deleted.
 """
 

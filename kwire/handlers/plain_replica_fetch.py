@@ -181,7 +181,7 @@ def _told(session: ReplicaSession, found: Answer, header: RequestHeader) -> list
         out += topic_id
         append_unsigned_varint(out, len(partitions) + 1)
         for position, data in partitions:
-            position.told(data.high_watermark, data.log_start_offset)
+            position.told(data)
             out += _TOLD.pack(
                 data.partition_index,
                 data.error_code,

@@ -3,13 +3,15 @@
 Behavior:
 
 - acks 0 has no response; an error closes the connection instead, so that the client notices. The
-  client may close its connection right after its last record, so its requests are carried out
-  although it is gone.
-- acks 1 waits for the append here, acks=all until the replicas in sync have it too, at most for the
-  request's timeout. It fails if fewer than ``min.insync.replicas`` are in sync.
+  client may close its connection right after its last record, so kwire carries out its requests
+  even if the client is gone.
+- With acks 1 a request waits for the append here, with acks=all until the in-sync replicas have it,
+  too, at most for the request's timeout. It fails if fewer than ``min.insync.replicas`` are in
+  sync.
 - If an idempotent producer repeats a batch, the answer is the offset that the batch already has.
-- A large batch that has to be opened is checked and compressed anew in a thread; so is a batch that
-  decompresses to a large one. Beyond ``kwire.decompressed.max.bytes`` it is MESSAGE_TOO_LARGE.
+- A thread checks and recompresses a batch that has to be opened, if the batch is large or
+  decompresses to a large one. Beyond ``kwire.decompressed.max.bytes`` the error is
+  MESSAGE_TOO_LARGE.
 - The producer's coordinator verifies a transactional batch. From version 12 on, the batch adds its
   partition to the transaction (KIP-890). The client gets NOT_ENOUGH_REPLICAS for a temporary error
   of the coordinator, because every client retries after that code.
@@ -68,16 +70,16 @@ ABORTABLE_SINCE = 11
 ADDS_SINCE = 12
 
 ROLL_UNITS = 1000
-"""Making the files of a new segment costs about so much, on a busy disk several times as much."""
+"""The rough cost of making the files of a new segment; on a busy disk it takes far longer."""
 
 BYTES_PER_UNIT = 8 * 1024
 """How many bytes of a batch are copied, checked and written in one unit of work."""
 UNITS = 25
-"""What each partition after the first costs."""
+"""The units that each partition after the first one costs."""
 
 TOPIC_UNITS = 4
 UNITS_TO_WAIT = 3
-"""What each topic after the first costs, which has been decoded, and stands in the response."""
+"""The units that each topic after the first one costs, in decoding and in the response."""
 
 BACKOFF = "add.partitions.to.txn.retry.backoff.ms"
 PATIENCE = "add.partitions.to.txn.retry.backoff.max.ms"
@@ -161,7 +163,7 @@ def _check_unanswered(answers: list[PartitionProduceResponse]) -> None:
 async def _wait_for(
     answer: PartitionProduceResponse, flush: "Flush | Unreplicated", work: Work
 ) -> bool:
-    """Wait until the batch is where it has to be; if that fails, the answer becomes an error.
+    """Wait until the batch is flushed or replicated; if that fails, the answer becomes an error.
 
     Returns whether another broker may lead the partition by now.
     """
@@ -185,9 +187,9 @@ def _topic_name(broker: Broker, topic: TopicProduceData) -> str | None:
 async def _produce(
     together: "_Partitions", name: str | None, data: PartitionProduceData
 ) -> "tuple[PartitionProduceResponse, Flush | Unreplicated | None]":
-    """Append to one partition; return its answer, and what the answer waits for.
+    """Append to one partition; return its answer, and the flush or replication it waits for.
 
-    Errors become codes here and nowhere else.
+    Only here errors become error codes.
     """
     request, context = together.request, together.context
     log_start_offset = -1
@@ -316,8 +318,8 @@ async def _verify(partition: Partition, batch: RecordBatch, together: "_Partitio
 class _Partitions:
     """A request's existing partitions: they are added to a transaction, or verified, together.
 
-    That is done once. ``are_asked`` says that it was: each partition then stands for itself, so
-    that a request with many partitions that are refused costs no more than its size.
+    That is done once, and ``are_asked`` is true afterwards. Then each partition is checked by
+    itself, so that a request with many refused partitions costs no more than its size.
     """
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:

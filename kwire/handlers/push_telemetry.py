@@ -1,9 +1,9 @@
 """PushTelemetry: takes the metrics of a client (KIP-714).
 
-Behavior: metrics that can't be read are INVALID_RECORD, after which a client pushes no more. A
-thread of their own decompresses and reads them, so that a client with many metrics delays no other
-client. They may decompress to ``MOST_TIMES`` the bytes that a client may push. The thread gives up
-when the client has gone, and serves the connection first that has used the threads least.
+Behavior: for unreadable metrics the error is INVALID_RECORD, after which a client pushes no more. A
+separate thread decompresses and reads metrics, so that a client with many metrics delays no other
+client. Metrics may decompress to ``MOST_TIMES`` the bytes that a client may push. The thread stops
+when the client has gone. It first serves the connection that has used the threads least.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ MOST_TIMES = 8
 
 
 class _Push(NamedTuple):
-    """What a client has pushed."""
+    """The metrics that a client has pushed."""
 
     codec: int
     metrics: bytes

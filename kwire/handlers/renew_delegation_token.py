@@ -1,6 +1,6 @@
 """RenewDelegationToken: a token lives on for a while, though not beyond its longest life (KIP-48).
 
-Behavior: the owner and the renewers may do so, if they have not logged in by a token.
+Behavior: the owner and the renewers may do this, if they have not logged in by a token.
 """
 
 from kwire.errors import ErrorCode, KafkaError

@@ -61,9 +61,7 @@ UNITS_TO_KEEP = 3
 
 
 class Wish(NamedTuple):
-    """How long a fetch waits, for how many bytes, and whether it wants partitions without news,
-    too.
-    """
+    """How long a fetch waits, for how many bytes, and whether it wants partitions without news."""
 
     max_wait_ms: int
     min_bytes: int
@@ -171,6 +169,8 @@ async def when_due(
         session.change = change = Change(deadline_s)
         is_whole = work is not None or len(session.dirty) <= MOST_AT_ONCE
         answer = await _look(session, max_bytes, broker, work, is_full=wish.is_full)
+        if not session.dirty:
+            change.is_set = False  # it happened before its partition was looked at
         is_enough = answer.size_bytes >= min_bytes or answer.is_urgent or not is_whole
         if is_enough or is_late or broker.is_stopping or not session.positions:
             return answer
@@ -385,7 +385,7 @@ async def _response(
     last: PartitionKey = ("", b"", UNKNOWN)
     for piece in pieces(answer.told):
         for position, data in piece:
-            position.told(data.high_watermark, data.log_start_offset)
+            position.told(data)
             key = position.key
             if not topics or key[:2] != last[:2]:
                 topics.append(FetchableTopicResponse(topic=key[0], topic_id=key[1], partitions=[]))

@@ -138,7 +138,7 @@ class _Alteration(Generic[_R]):
         self.places: list[int] = []
 
     async def begin(self) -> None:
-        """Refuse resources that are named twice; alter those that the metadata doesn't hold."""
+        """Refuse resources that are named twice; alter resources that aren't in the metadata."""
         work = self._context.work
         names: Counter[tuple[int, str]] = Counter()
         for piece in pieces(self._resources):

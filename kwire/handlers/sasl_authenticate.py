@@ -1,7 +1,7 @@
 """SaslAuthenticate: one message of a login, in the mechanism that SaslHandshake chose.
 
 Behavior: a login that fails is answered after ``connection.failed.authentication.delay.ms``, then
-the connection ends. The response doesn't say what was wrong; the log does. The last response says
+the connection ends. The response doesn't contain the reason; the log does. The last response says
 how long the session lasts (KIP-368).
 """
 
@@ -23,7 +23,7 @@ BYTES_PER_UNIT = 50
 def handle(
     request: SaslAuthenticateRequest, context: RequestContext
 ) -> SaslAuthenticateResponse | Unfinished:
-    """Go on with a login."""
+    """Continue a login."""
     return at_once_or_later(_handle(request, context))
 
 

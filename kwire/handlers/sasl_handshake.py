@@ -1,7 +1,7 @@
 """SaslHandshake: chooses the mechanism of a login.
 
 Behavior: ILLEGAL_SASL_STATE on a listener without SASL, in the middle of a login, and less than a
-second after the last one. A mechanism that isn't enabled ends the connection after the response.
+second after the last login. A mechanism that isn't enabled ends the connection after the response.
 
 Skipped: version 0 is answered, but the messages without headers that follow it in old clients
 (from before Kafka 1.0) are not understood.

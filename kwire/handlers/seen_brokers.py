@@ -1,4 +1,4 @@
-"""The brokers that a client is told about: those of the image that it can reach."""
+"""The brokers in answers to a client: those of the image that the client can reach."""
 
 from collections.abc import Container
 from typing import NamedTuple
@@ -22,9 +22,10 @@ def seen_brokers(
 ) -> list[SeenBroker]:
     """The brokers that have the listener through which this client came, by node id.
 
-    Fenced brokers are left out, unless they are asked for, or ``remembered``. This broker is always
-    among them, at the address that the client has dialed, or that is advertised. Workers on the
-    same machine that listen on every interface are at the host that the client has dialed.
+    Fenced brokers are left out, except with ``with_fenced`` or if they are ``remembered``. This
+    broker is always in the list, with its advertised address or the address that the client has
+    dialed. Workers on the same machine that listen on every interface are at the host that the
+    client has dialed.
     """
     own, listener = context.broker.node_id, context.connection.listener
     seen = []

@@ -1,7 +1,8 @@
 """UnregisterBroker: a broker leaves the cluster for good (KIP-631).
 
-Behavior: only a broker that doesn't run leaves. Kafka lets one leave that runs, which stops it; in
-kwire it would register again. Its replicas stay its replicas, so another broker can take its place.
+Behavior: a broker can be unregistered only if it doesn't run. Kafka also unregisters a broker that
+runs, which then stops; in kwire it would register again. The partitions keep the broker in their
+lists of replicas, so another broker with its node id can take its place.
 """
 
 from kwire.errors import ErrorCode, KafkaError
@@ -19,7 +20,7 @@ async def handle(
     request: UnregisterBrokerRequest, context: RequestContext
 ) -> UnregisterBrokerResponse:
     """Unregister a fenced broker."""
-    # The decision looks at every partition, so it is made in a thread.
+    # The decision reads every partition, so a thread makes it.
     deciding = context.broker.threads.deciding
     try:
         await context.commit(lambda image: deciding.run(_unregister, image, request.broker_id))

@@ -1,4 +1,4 @@
-"""UpdateFeatures: changes the levels of the cluster's features, all of a request or none.
+"""UpdateFeatures: changes the levels of the cluster's features, all levels of a request or none.
 
 Behavior: ``validate_only`` changes nothing. Before version 1, a flag allows a downgrade. Up to
 version 1 the answer names every feature, unless the request as a whole has an error.
@@ -41,7 +41,7 @@ async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Upd
 
 
 def _updates(request: UpdateFeaturesRequest, version: int) -> list[FeatureUpdate]:
-    """The updates, each of another feature; KafkaError if a feature is named more than once."""
+    """The updates; KafkaError if a feature is named more than once."""
     wanted = request.feature_updates
     names = {update.feature for update in wanted[:MOST_UPDATES]}
     if len(names) < len(wanted):

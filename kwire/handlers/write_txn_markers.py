@@ -60,7 +60,7 @@ async def _handle(
 async def _write_all(
     wanted: WritableTxnMarker, context: RequestContext, written: list[_Written]
 ) -> WritableTxnMarkerResult:
-    """Write one marker everywhere; what has to be replicated first is added to ``written``."""
+    """Write one marker to all partitions; ``written`` gets the replications to wait for."""
     marker = EndMarker(
         wanted.producer_id,
         wanted.producer_epoch,
@@ -85,7 +85,8 @@ async def _write_all(
             try:
                 awaited = write_marker(context.broker, marker, topic.name, index)
             except KafkaError as error:
-                # A coordinator on another broker takes these errors for a leader that isn't ready.
+                # For a coordinator on another broker, these errors mean that the leader isn't
+                # ready.
                 not_ready = error.code in _NOT_READY
                 row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if not_ready else error.code
             else:

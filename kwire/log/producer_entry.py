@@ -1,4 +1,4 @@
-"""What a partition knows of one producer, in as little memory as possible.
+"""A partition's data about one producer, in as little memory as possible.
 
 A broker may know hundreds of thousands of producers, most of which wrote one batch. The numbers of
 the last batch are therefore fields of the entry itself. The batches before it are a tuple, and all

@@ -60,8 +60,9 @@ class ResourceType(_Number):
 
 
 class PatternType(_Number):
-    """How an ACL's name is compared with a resource's. The numbers are Kafka's. ANY and MATCH are
-    for filters only.
+    """How the name of an ACL is compared with that of a resource.
+
+    The numbers are Kafka's. ANY and MATCH are for filters only.
     """
 
     UNKNOWN = 0

@@ -35,7 +35,7 @@ from kwire.protocol.wire import MalformedRequest
 MOST_POINTS = 10_000
 MOST_ATTRIBUTES = 32
 MOST_FIELDS = 60 * MOST_POINTS
-"""A field counts as often as it is looked at. Kafka's Java client writes points of four attributes
+"""A field counts each time that it is read. Kafka's Java client writes points of four attributes
 with less than 60; reading so many fields takes about a second."""
 
 FIELDS_AT_ONCE = 300
@@ -51,9 +51,9 @@ _Value: TypeAlias = int | memoryview
 
 
 class Point(NamedTuple):
-    """One value; ``attributes`` are those of the point, after those of the client as a whole.
+    """One value; ``attributes`` has the attributes of the client, and then those of the point.
 
-    A sum with ``is_delta`` is what was added since the last push.
+    A sum with ``is_delta`` is the increase since the last push.
     """
 
     name: str
@@ -80,7 +80,7 @@ def points(data: bytes | memoryview, between: Callable[[], None] = lambda: None)
 
 
 class _Reader:
-    """Reads one push, and counts the fields that it looks at."""
+    """Reads one push, and counts the fields that it reads."""
 
     __slots__ = ("_between", "_seen")
 

@@ -1,21 +1,21 @@
 """Large messages are taken apart in pieces.
 
 Python frees all objects of a message at once, when nothing refers to the message any more. For a
-request of 60,000 elements this takes 5 to 10 ms, in which the event loop serves nobody. So
+request of 60,000 elements this takes 5 to 10 ms, in which the event loop serves no client. So
 ``take_apart`` removes the elements a few at a time, and yields in between.
 
 Rules:
 
-- A list is emptied only if nothing but its message refers to it. Code that keeps a list of a
-  request, such as a group that keeps its member's protocols, still has it whole. So have tuples,
-  which nobody can empty.
+- A list is emptied only if nothing but its message refers to it. So code that keeps a list of a
+  request, such as a group that keeps its member's protocols, still has the whole list. Tuples can't
+  be emptied.
 - With ``keeps`` a list keeps those of its messages to which other things refer. When those have
   been taken apart, the list is taken apart again.
-- A message itself may be referred to: the caller knows that nobody reads it any more.
+- Other objects may refer to the message itself: the caller knows that no code reads it any more.
 - The collector of cyclic garbage runs after every ``COLLECTED`` elements. It starts by itself when
   1,000 more objects were made than freed; while old objects are freed and other code makes new
-  ones, that number stays small and the new objects become many. The collection that comes at last
-  would then take 5 to 25 ms.
+  ones, that number stays small and the new objects become many. The next collection would then take
+  5 to 25 ms.
 """
 
 import gc
@@ -26,20 +26,21 @@ from typing import Any, TypeAlias
 from kwire.protocol.types import ARRAY, STRUCT, MessageType
 
 PIECE = 256
-"""So many elements are freed at once, which takes some 30 microseconds."""
+"""How many elements are freed at once, which takes some 30 microseconds."""
 
 _WITH_PARTS = 32
-"""An element with lists of its own costs as much as so many without."""
+"""An element with lists of its own costs as much as so many elements without lists."""
 
 COLLECTED = 2048
 """After so many elements the young objects are collected, which takes some 200 microseconds."""
 
 
 def collect_young() -> None:
-    """Have the collector look at the young objects now, which are old afterwards.
+    """Let the collector examine the young objects now; they are old afterwards.
 
-    Who is about to make a very long list out of old objects calls this while the list is short: the
-    collector looks at every element of a young list, which takes 5 to 10 ms for 200,000 elements.
+    Code that makes a very long list out of old objects calls this while the list is short.
+    Otherwise the collector examines every element of the young list, which takes 5 to 10 ms for
+    200,000 elements.
     """
     if gc.isenabled():
         gc.collect(1)
@@ -64,7 +65,7 @@ def take_apart(thing: Any, *, keeps: bool = False) -> Generator[None, None, None
 
 
 _Step: TypeAlias = tuple[int, int]
-"""What a step cost, in simple elements, and how many elements it removed."""
+"""The cost of a step in simple elements, and how many elements it removed."""
 
 
 def _emptied(thing: Any, keeps: bool) -> Iterator[_Step]:
@@ -125,7 +126,7 @@ class _Holder:
 
 
 def _references(holder: _Holder) -> tuple[int, int]:
-    """What ``sys.getrefcount`` says of an object that only a field and a variable refer to.
+    """The ``sys.getrefcount`` of an object to which only a field and a variable refer.
 
     The second number is that of an object that only a variable refers to. Up to Python 3.13 they
     are 3 and 2; newer versions don't count every variable.

@@ -12,7 +12,7 @@ MAX_STRING_BYTES = 0x7FFF
 
 MAX_BINARY_BYTES = 16 << 20
 """The longest value of bytes, records aside. Kafka's clients send some kilobytes, a group's leader
-some megabytes. To free one of 100 MB would keep the event loop from going on for 10 ms."""
+some megabytes. Freeing one of 100 MB would stop the event loop for 10 ms."""
 
 MAX_ELEMENTS = 500_000
 """The most elements in all arrays of one message together, unless the caller sets fewer."""
@@ -57,7 +57,7 @@ def read_tagged_fields_count(buffer: bytes | memoryview, position: int) -> tuple
     """The number of tagged fields and the position after it; ``position`` is behind its first byte.
 
     Raises MalformedRequest for more than ``MAX_TAGGED_FIELDS``: two bytes are enough for a tagged
-    field, so a request of 100 MB would keep the event loop from going on for ten seconds.
+    field, so a request of 100 MB would stop the event loop for ten seconds.
     """
     count, position = read_unsigned_varint(buffer, position - 1)
     if count > MAX_TAGGED_FIELDS:

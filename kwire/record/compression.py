@@ -61,11 +61,11 @@ STRETCH_BYTES = 16 * 1024
 """The size of a decompressed piece; zstd and snappy have block sizes of their own."""
 
 PIECE_BYTES = 1024
-"""A batch may have one piece for each so many bytes of its limit: to take a piece that is empty
-costs the time of so many decompressed bytes."""
+"""A batch may have one piece for each so many bytes of its limit. The reason: an empty piece takes
+as long as so many decompressed bytes."""
 
 FREE_PIECES = 64
-"""So many pieces more a batch may have, so that a low limit allows small pieces too."""
+"""How many more pieces a batch may have, so that a low limit allows small pieces, too."""
 
 MOST_FROM_A_BYTE: dict[int, int] = {
     Compression.NONE: 1,
@@ -321,7 +321,7 @@ def _stream_zstd(pieces: Iterable[Buffer], level: int) -> Iterator[bytes]:
 
 
 def _decompress_zstd(data: memoryview, max_bytes: int) -> Iterator[bytes]:
-    """All frames, one after the other, as Kafka reads them. Of lz4 it reads only the first frame.
+    """All frames, one after the other, as Kafka reads them. (Of lz4, Kafka reads only one frame.)
 
     Without a frame there is no data.
     """

@@ -99,7 +99,7 @@ def _entries(index: SparseIndex) -> list[tuple[int, int]]:
     size = index.entries * index.ENTRY.size
     assert len(data) >= size, f"{path} is too short"
     # A partial entry may follow that the disk refused: the next append overwrites it.
-    assert not any(data[size + index.ENTRY.size :]), f"{path} has more entries"
+    assert not data[size + index.ENTRY.size :].strip(b"\0"), f"{path} has more entries"
     found = [(first, second) for first, second in index.ENTRY.iter_unpack(data[:size])]
     assert index.last == (found[-1] if found else (-1, -1)), f"{path} ends otherwise"
     return found

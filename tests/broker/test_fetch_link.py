@@ -190,6 +190,31 @@ def test_an_answer_may_arrive_in_pieces(desk: Desk) -> None:
     assert len(desk.link._buffer) == fetch_link.FIRST_BYTES
 
 
+def low_water(sock: socket.socket) -> int:
+    """How many bytes have to be there before the socket is readable."""
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+
+
+def test_the_rest_of_a_large_answer_arrives_with_one_wake_up(desk: Desk) -> None:
+    """The socket is readable when all of it is there; for the next answer, with its first byte."""
+    frame = desk.frame(of(0, batch_at(0, bytes(300_000)), high_watermark=1))
+    desk.says(frame[:100_000])
+    assert low_water(desk.near) == len(frame) - fetch_link.FIRST_BYTES
+    desk.link.on_readable()
+    assert low_water(desk.near) == len(frame) - 100_000
+    desk.says(frame[100_000:])
+    assert (low_water(desk.near), desk.lender.ends, desk.is_over) == (1, [1, 0], False)
+
+
+def test_the_fetchers_socket_is_readable_with_its_first_byte(desk: Desk) -> None:
+    """Also if the link ends within an answer; its socket stays open."""
+    frame = desk.frame(of(0, batch_at(0, bytes(300_000)), high_watermark=1))
+    desk.says(frame[:100_000])
+    assert low_water(desk.near) > 1
+    desk.link.end(Left(failure="given up"))
+    assert (low_water(desk.near), desk.near.send(b"a")) == (1, 1)
+
+
 def test_others_have_their_turn_between_large_appends(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from kwire.broker import commits
 from kwire.broker.broker import Broker
 from kwire.broker.commits import Commits
 from kwire.broker.proposals import NOBODY, Asker
@@ -315,6 +316,57 @@ async def test_logs_that_are_left_to_make_are_bounded() -> None:
         await jobs.finish(0)
         assert [len(one.missing) for one in jobs.jobs] == [0, 50, 9]
         nursery.cancel_scope.cancel()
+
+
+async def test_a_held_change_waits_for_room_only() -> None:
+    """Not for all logs of the large topic, which take longer than clients wait.
+
+    As many have their turn again as have room together: each is decided anew, for which all wait.
+    """
+    async with trio.open_nursery() as nursery:
+        jobs = Jobs(nursery)
+        await jobs.create("large", 10_000, Client())
+        for name in ("second", "third"):
+            await jobs.create(name, 3000, Client())
+        await jobs.create("small", 12, Client())
+        decided = []
+        hold = jobs.commits._waiting.hold
+        jobs.commits._waiting.hold = lambda *some: decided.append(some) or hold(*some)
+        for made, answer in ((11, [10_000]), (12, [10_000, 12]), (2999, [10_000, 12])):
+            del jobs.jobs[0].missing[10_000 - made :]
+            jobs.commits.look_at_held()
+            await trio.testing.wait_all_tasks_blocked()
+            assert [len(one.missing) + made * (one is jobs.jobs[0]) for one in jobs.jobs] == answer
+        del jobs.jobs[0].missing[6500:]
+        jobs.commits.look_at_held()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [len(one.missing) for one in jobs.jobs] == [6500, 12, 3000]
+        assert not decided
+        await jobs.finish(0)
+        assert [len(one.missing) for one in jobs.jobs] == [0, 12, 3000, 3000]
+        nursery.cancel_scope.cancel()
+
+
+async def test_others_have_room_while_a_large_topic_is_made(
+    tmp_path: Path, gates: list[Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker looks at what is held after each slice."""
+    monkeypatch.setattr(commits, "MOST_LOGS_LEFT", MANY)
+    async with running_server(tmp_path) as server, trio.open_nursery() as nursery:
+        gate = Gate(server.broker._served)
+        gates.append(gate)
+        await begun(server, nursery)
+
+        async def ask() -> None:
+            wanted = NewTopic("second", LOGS_PER_TURN + 1, 1)
+            broker = server.broker
+            await broker.commit(lambda image: create_topic(image, wanted, broker.random), Client())
+
+        nursery.start_soon(ask)
+        await until(lambda: bool(server.broker._commits._waiting._held))
+        gate.let_pass(2)
+        await until(lambda: "second" in server.broker.image.topics_by_name)
+        gate.let_pass()
 
 
 async def test_a_held_change_whose_client_goes_is_forgotten() -> None:

@@ -18,11 +18,18 @@ SESSION_MS = 900
 PARTITIONS = [TopicPartition("t", index) for index in range(4)]
 
 
+@pytest.fixture(autouse=True)
+def eager_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that waits for its first partitions asks again without long pauses."""
+    monkeypatch.setattr("kwire.client.consumer_member._SOON_S", (0.005, 0.01, 0.02, 0.04))
+
+
 @pytest.fixture
 async def server(tmp_path: Path):
     """A broker whose groups settle quickly."""
-    settings = {"group.consumer.heartbeat.interval.ms": "100"}
-    settings["group.consumer.min.heartbeat.interval.ms"] = "100"
+    settings = {"group.consumer.heartbeat.interval.ms": "20"}
+    settings["group.consumer.min.heartbeat.interval.ms"] = "20"
+    settings["group.consumer.assignment.interval.ms"] = "0"
     settings["group.min.session.timeout.ms"] = "100"
     settings["offsets.topic.num.partitions"] = "1"
     async with running_server(tmp_path, settings) as found:

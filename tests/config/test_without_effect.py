@@ -2,6 +2,7 @@
 
 import ast
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from kwire.config.groups import LIMITED
 from kwire.config.synonyms import SYNONYMS
 from kwire.config.without_effect import OUTSIDE_THE_TABLE, WITHOUT_EFFECT, is_among, warnings
 
+NAME = re.compile(r"[a-z][a-z0-9.]*[a-z0-9]")
 PACKAGE = Path(__file__).parents[2] / "kwire"
 SAYS_BUT_DOES_NOTHING = {
     "broker/configs.py",
@@ -27,8 +29,9 @@ SAYS_BUT_DOES_NOTHING = {
 def _texts(path: Path) -> Iterator[str]:
     """The texts in a module that name what is read: the keys of a table are what is set."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    keys = {id(key) for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    keys = {id(key) for node in nodes if isinstance(node, ast.Dict) for key in node.keys}
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in keys:
             yield node.value
 
@@ -41,7 +44,10 @@ def _settings_read() -> set[str]:
         if path.relative_to(PACKAGE).as_posix() not in SAYS_BUT_DOES_NOTHING
         and path.relative_to(PACKAGE).parts[0] not in ("protocol", "record", "testing", "spark")
     ]
-    read = {text for path in modules for text in _texts(path)}
+    names = settings(BROKER).keys()
+    # A module that has none of the names in it reads none, and needn't be parsed.
+    has_some = [path for path in modules if names & set(NAME.findall(path.read_text("utf-8")))]
+    read = {text for path in has_some for text in _texts(path)}
     of_logs = _texts_of("log/log_config.py")
     for name in settings(TOPIC):  # log_config puts the names of compression levels together
         if name in of_logs or name.startswith("compression."):
@@ -50,7 +56,7 @@ def _settings_read() -> set[str]:
     for name in LIMITED:
         kind, _, rest = name.partition(".")
         read.update({f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"})
-    return read & settings(BROKER).keys()
+    return read & names
 
 
 def _texts_of(module: str) -> set[str]:

@@ -1,5 +1,6 @@
 """Produce requests behind one that waits for replicas: appended at once, answered in order."""
 
+import selectors
 from random import Random
 
 import pytest
@@ -114,6 +115,19 @@ async def test_a_part_is_acknowledged(running, leader):
     await appended(leader, 5)
     everything_follows(leader)
     assert await numbers(client, 2) == [3, 4]
+    await client.aclose()
+
+
+async def test_a_part_that_is_acknowledged_is_sent_at_once(running, leader, monkeypatch):
+    """Not in a later pass, after the poller was told to watch the socket for writing."""
+    watched = []
+    monkeypatch.setattr(selectors.DefaultSelector, "modify", lambda *a: watched.append(a))
+    client = await running.connect()
+    await client.stream.send_all(b"".join(produce(one) for one in range(3)))
+    await appended(leader, 3)
+    everything_follows(leader, 2)
+    assert await numbers(client, 2) == [0, 1]
+    assert not watched
     await client.aclose()
 
 

@@ -1,9 +1,12 @@
 """DeleteTopics: a topic is gone when it is answered, and its name is free."""
 
 import pytest
+import trio
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers import delete_topics
+from kwire.metadata.changes import TopicDeleted, apply
+from kwire.metadata.controller import NewTopic, create_topic
 from kwire.metadata.image import MetadataImage
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
@@ -15,8 +18,20 @@ from kwire.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from kwire.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kwire.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
 from kwire.protocol.types import ZERO_UUID
 from kwire.testing.in_process import running_server
+from kwire.testing.waiting import until
 
 
 async def _delete(server, request, version):
@@ -140,3 +155,59 @@ async def test_a_decision_that_is_made_again_looks_only_at_what_was_found(server
     assert found == [(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in ["orders", *names]]
     first, second = spent
     assert second < first / 20
+
+
+async def _commit_offset(member, topic="orders"):
+    partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=41)]
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=partitions)]
+    request = OffsetCommitRequest(group_id="billing", topics=topics)
+    answer = await member.raw.request(request, 9, OffsetCommitResponse)
+    assert not answer.topics[0].partitions[0].error_code
+
+
+async def _committed_offset(member, topic="orders"):
+    wanted = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
+    request = OffsetFetchRequest(group_id="billing", topics=[wanted])
+    answer = await member.raw.request(request, 7, OffsetFetchResponse)
+    return answer.topics[0].partitions[0].committed_offset
+
+
+async def test_committed_offsets_go_with_the_topic(server, member):
+    """Otherwise consumers would skip the records of the next topic of that name."""
+    await _commit_offset(member)
+    assert await _committed_offset(member) == 41
+    await _delete(server, _by_name("orders"), 6)
+    await _create(server, "orders")
+    assert await _committed_offset(member) == -1
+
+
+async def test_committed_offsets_go_though_the_name_is_used_at_once(server, member):
+    """Another client creates the topic anew while the many logs of the old one are deleted."""
+    broker, wanted = server.broker, NewTopic("large", 20, 1)
+    await broker.commit(lambda image: create_topic(image, wanted, broker.random))
+    await _commit_offset(member, "large")
+    async with trio.open_nursery() as nursery, broker._served._changing:
+        nursery.start_soon(_delete, server, _by_name("large"), 6)
+        await until(lambda: "large" not in broker.image.topics_by_name)
+        nursery.start_soon(_create, server, "large")
+        await until(lambda: "large" in broker.image.topics_by_name)
+        assert await _committed_offset(member, "large") == -1
+        await _commit_offset(member, "large")
+    assert await _committed_offset(member, "large") == 41
+
+
+async def test_committed_offsets_go_if_one_commit_deletes_and_creates(server, member):
+    """Two clients' decisions may share a commit. What is committed afterwards stays."""
+    await _commit_offset(member)
+    broker, wanted = server.broker, NewTopic("orders", 1, 1)
+
+    def decide(image):
+        deleted = TopicDeleted(image.topics_by_name["orders"].topic_id)
+        without = apply(image, [deleted], image.revision)
+        return [deleted, *create_topic(without, wanted, broker.random)]
+
+    await broker.commit(decide)
+    assert await _committed_offset(member) == -1
+    await _commit_offset(member)
+    await broker.forget_deleted_topics()
+    assert await _committed_offset(member) == 41

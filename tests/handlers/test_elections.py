@@ -62,8 +62,9 @@ async def test_the_answer_waits_for_the_election(tmp_path: Path) -> None:
         assert not suspects.waiters
 
 
-async def test_the_wait_has_an_end(tmp_path: Path) -> None:
+async def test_the_wait_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The death may not be one; then the leader of the image is right."""
+    monkeypatch.setattr("kwire.broker.suspects.PATIENCE_S", 0.02)
     async with leading(tmp_path, leader=2) as leader:
         suspects = leader.broker.suspects = Suspects()
         suspects.lost(2, leader.broker.image)

@@ -121,9 +121,14 @@ async def test_a_log_that_diverges_is_told_so_and_acknowledges_nothing(tmp_path:
         assert leader.partition().followers[2].end_offset == 2
 
 
-@pytest.mark.parametrize("cuts", [True, False])
-async def test_a_follower_that_ignored_an_answer_is_told_again(tmp_path: Path, cuts: bool) -> None:
-    """Its high watermark doesn't wait for the next record, after a cut or in a new leader epoch."""
+@pytest.mark.parametrize("ended", [(3, 1), (2, 3), None], ids=["records", "an epoch", "no cut"])
+async def test_a_follower_that_ignored_an_answer_is_told_again(
+    tmp_path: Path, ended: tuple[int, int] | None
+) -> None:
+    """Its high watermark doesn't wait for the next record, after a cut or in a new leader epoch.
+
+    It may cut records, or only an epoch in which it led and wrote none.
+    """
     async with leading(tmp_path) as leader:
         leader.append(2)
         follower, other = await leader.follower(2), await leader.follower(3)
@@ -132,8 +137,9 @@ async def test_a_follower_that_ignored_an_answer_is_told_again(tmp_path: Path, c
         await other.fetch(at(2))
         assert (await follower.fetch())[0].high_watermark == 2
         await leader.change(leader_epoch=4)
-        if cuts:
-            told = await follower.fetch(at(3, last_fetched_epoch=1, current_leader_epoch=4))
+        if ended is not None:
+            end, epoch = ended
+            told = await follower.fetch(at(end, last_fetched_epoch=epoch, current_leader_epoch=4))
             assert told[0].diverging_epoch is not None
         told = await follower.fetch(at(2, last_fetched_epoch=1, current_leader_epoch=4))
         assert told[0].high_watermark == 2

@@ -13,7 +13,7 @@ import json
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 import trio
 
@@ -22,7 +22,7 @@ from kwire.broker.served_partitions import LogJob
 from kwire.metadata.changes import BrokerChanged, Change, ControllerElected, apply
 from kwire.metadata.etcd.encoding import decode_commit
 from kwire.metadata.etcd.transactions import Json
-from kwire.metadata.image import MetadataImage, PartitionImage
+from kwire.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kwire.testing.simulated_etcd import SimulatedEtcd
 
 PREFIX = "kwire/"
@@ -50,11 +50,14 @@ class Checks:
 
     def _check(self, is_so: object, what: str) -> None:
         if not is_so:
-            error = AssertionError(what)
-            if self._failure is None:
-                self._failure = error
-                self._failed.set()
-            raise error
+            self._fail(what)
+
+    def _fail(self, what: str) -> NoReturn:
+        error = AssertionError(what)
+        if self._failure is None:
+            self._failure = error
+            self._failed.set()
+        raise error
 
     # The log
 
@@ -89,29 +92,32 @@ class Checks:
         self._check(not self.deleted & set(after.topics_by_id), "a topic id is used again")
         for topic in after.topics_by_id.values():
             old = before.topics_by_id.get(topic.topic_id)
+            known = () if old is None else old.partitions
             for index, row in enumerate(topic.partitions):
-                where = f"{topic.name}-{index} {row}"
-                key = topic.topic_id, index, row.leader_epoch
-                led = self._leaders.setdefault(key, row.leader)
-                self._check(led == row.leader, f"two leaders, {led} was one: {where}")
-                active = row.leader < 0 or after.is_active(row.leader)
-                self._check(active, f"a fenced broker leads {where}")
-                self._check(set(row.isr) <= set(row.replicas), f"ISR beyond replicas {where}")
-                if len(row.replicas) > 1:
-                    active = all(after.brokers[one].is_active for one in row.isr)
-                    self._check(active or row.leader < 0, f"a fenced broker is in sync {where}")
-                    is_new = old is None or index >= len(old.partitions)
-                    was = None if is_new or old is None else old.partitions[index]
-                    self._check_row((topic.topic_id, index), was, row, where)
-                if old is not None and index < len(old.partitions):
-                    was = old.partitions[index]
-                    falls = (
-                        row.leader_epoch < was.leader_epoch
-                        or row.partition_epoch < was.partition_epoch
-                    )
-                    self._check(not falls, f"epochs fall from {was}: {where}")
-                    grows = row == was or row.partition_epoch > was.partition_epoch
-                    self._check(grows, f"changes in the same partition epoch from {was}: {where}")
+                was = known[index] if index < len(known) else None
+                if was is not row or before.brokers is not after.brokers:
+                    self._check_partition(after, topic, index, was)
+
+    def _check_partition(
+        self, after: MetadataImage, topic: TopicImage, index: int, was: PartitionImage | None
+    ) -> None:
+        row = topic.partitions[index]
+        where = f"{topic.name}-{index} {row}"
+        key = topic.topic_id, index, row.leader_epoch
+        led = self._leaders.setdefault(key, row.leader)
+        self._check(led == row.leader, f"two leaders, {led} was one: {where}")
+        active = row.leader < 0 or after.is_active(row.leader)
+        self._check(active, f"a fenced broker leads {where}")
+        self._check(set(row.isr) <= set(row.replicas), f"ISR beyond replicas {where}")
+        if len(row.replicas) > 1:
+            active = all(after.brokers[one].is_active for one in row.isr)
+            self._check(active or row.leader < 0, f"a fenced broker is in sync {where}")
+            self._check_row((topic.topic_id, index), was, row, where)
+        if was is not None:
+            falls = row.leader_epoch < was.leader_epoch or row.partition_epoch < was.partition_epoch
+            self._check(not falls, f"epochs fall from {was}: {where}")
+            grows = row == was or row.partition_epoch > was.partition_epoch
+            self._check(grows, f"changes in the same partition epoch from {was}: {where}")
 
     def _check_row(
         self, key: tuple[bytes, int], was: PartitionImage | None, row: PartitionImage, where: str

@@ -169,10 +169,10 @@ class ReplicaChecks(Checks):
         for node_id in {*row.isr, *row.elr}:
             log = self._log_of(node_id, key)
             reached = offset if log is None else log.log_end_offset
-            self._check(
-                reached >= offset,
-                f"{where} is replicated to {offset}, but {node_id} of {row} has {reached}",
-            )
+            if reached < offset:
+                self._fail(
+                    f"{where} is replicated to {offset}, but {node_id} of {row} has {reached}"
+                )
 
     def _follows(self, one: FollowerPartition) -> None:
         where, reached = _name(one), one.high_watermark
@@ -211,10 +211,9 @@ class ReplicaChecks(Checks):
         """Compare what a replica has with the truth."""
         for base, batch in _batches(log, max(start, log.log_start_offset), end_offset):
             known = truth.batches.get(base)
-            self._check(
-                known == batch,
-                f"{where} on {self._node_of(log)} has another batch at {base}: {known}, {batch}",
-            )
+            if known != batch:
+                node_id = self._node_of(log)
+                self._fail(f"{where} on {node_id} has another batch at {base}: {known}, {batch}")
 
     def acknowledged(self, topic: str, index: int, offset: int) -> None:
         """A producer was told that its record is at an offset, and that all replicas have it."""

@@ -9,7 +9,7 @@ from tests.simulation import failures
 from tests.simulation.bugs import BUGS, Bug
 from tests.simulation.world import World, simulate
 
-SEEDS = range(1, 7)
+SEEDS = range(1, 13)
 LEAST = 20
 
 pytestmark = [  # a run that fails leaves its watches unfinished

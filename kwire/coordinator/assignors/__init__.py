@@ -3,8 +3,8 @@
 Rules (of every assignor, and tested as properties):
 
 - Each partition goes to exactly one member that subscribes to its topic, if there is one.
-- The same input gives the same assignment. If the assignment is fed back as what members have, the
-  assignor gives it again.
+- The same input gives the same assignment. If members already have this assignment, the assignor
+  gives it again.
 
 ``uniform`` shares all partitions out as evenly as subscriptions allow, and moves as few as it can.
 ``range`` gives each member neighboring partitions of each topic. If topics have the same number of

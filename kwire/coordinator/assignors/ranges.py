@@ -5,11 +5,12 @@ Rules:
 - Of n partitions and m subscribers each gets n // m, and the first n % m of them one more.
 - Static members come first, by instance, then the others by id. So a member that comes back under
   its instance gets the same range again.
-- Topics with the same number of partitions and the same subscribers are always shared out alike, so
-  that they can be joined.
-- If racks are known, members of different racks exchange partitions as long as that brings more
-  partitions near, counted over all topics that are shared out alike. A rack keeps their order.
-- The present assignment plays no part: the same members get the same ranges.
+- Topics with the same number of partitions and the same subscribers always get the same
+  distribution, so that they can be joined.
+- If racks are known, members of different racks exchange partitions as long as more partitions are
+  near afterwards, counted over all topics with the same distribution. Within a rack, partitions
+  keep their order.
+- The present assignment has no influence: the same members get the same ranges.
 
 Source: RangeAssignor of Kafka: the server's for the ranges, the client's (KIP-881) for racks. The
 client's assignor takes partitions in order. It takes a match only if all topics that are shared out

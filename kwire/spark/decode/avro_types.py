@@ -10,7 +10,7 @@ decimal                              decimal; string with more than 38 digits
 date                                 date
 timestamp-millis, -micros, -nanos    timestamp (microseconds)
 local-timestamp-…                    timestamp_ntz
-time-millis, time-micros             int (ms), bigint (µs): Spark's lanes have no time of day
+time-millis, time-micros             int (ms), bigint (µs): not every Spark has a time of day
 record, array, map                   struct, array, map
 union of null and one type           that type, nullable
 union of int and long, or of float   bigint, double

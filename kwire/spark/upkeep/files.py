@@ -2,13 +2,13 @@
 
 Rules:
 
-- Readers of the plain directory see each record once at any time: what replaces several files does
-  so at once (``exchange``). Expired files are deleted one by one, the oldest first.
+- Readers of the plain directory see each record once at any time, because several files are
+  replaced at once (``exchange``). Expired files are deleted one by one, the oldest first.
 - The newest range of a partition is neither merged nor deleted. Spark runs only its newest batch
-  again, and that one must find its own names.
-- A merged file says the whole range in its name, and has the time of its newest part.
-- Only directories of a file system on this machine can be changed. On object stores nothing can be
-  exchanged at once: use a table format there.
+  again, and that batch must find its own file names.
+- A merged file has the whole range in its name, and the modification time of its newest part.
+- Only directories of a file system on this machine can be changed. Object stores can't exchange
+  directories at once: use a table format there.
 """
 
 import os
@@ -133,7 +133,8 @@ class Upkeep:
     def _check_same(self, ranges: Sequence[OffsetRange]) -> None:
         """Changed if another command has merged or deleted files of the ranges meanwhile.
 
-        Its file of a longer range would stay beside the new ones, with the same records.
+        That command's file of a longer range would stay beside the new files, with the same
+        records.
         """
         there = set(map(range_of, self._names()))
         for one in ranges:
@@ -201,9 +202,9 @@ def range_key(name: FileName) -> tuple[str, int, int, int, int]:
 def merges(
     files: Iterable[Known], target_bytes: int, newest: Collection[OffsetRange] = ()
 ) -> list[list[Known]]:
-    """Which files become one: neighbors of a partition, as long as they stay below the target.
+    """The files to merge: neighbors of a partition, as long as together they stay below the target.
 
-    Those of the newest batch don't.
+    Files of the newest batch aren't merged.
     """
     found: list[list[Known]] = []
     for mine in _by_partition(files):
@@ -221,7 +222,7 @@ def merges(
 
 
 def expired(files: Iterable[Known], cutoff: Cutoff) -> Iterator[Known]:
-    """Which files go: from the oldest of a partition on, up to the first that is too new."""
+    """The files to delete: from the oldest of a partition on, up to the first that is too new."""
     for mine in _by_partition(files):
         for unit in mine[:-1]:
             is_earlier = cutoff.before_ms is None and unit[0].name.incarnation < cutoff.incarnation

@@ -1,11 +1,11 @@
 """The upkeep of Iceberg tables, by Iceberg's own procedures: each makes one snapshot.
 
-Beside a running stream: Iceberg checks at the commit that nothing it has read was changed, and
-appends of the stream change nothing. A command that meets another change is tried again.
+This works beside a running stream: at the commit, Iceberg checks that the data that the command has
+read is unchanged, and appends of the stream don't change it. A command that conflicts with another
+change is tried again.
 
-``replay`` writes a range by one MERGE, that matches no rows: it deletes all of the range and
-inserts the new ones, in one snapshot. Updates of matching rows would leave rows that are there
-twice.
+``replay`` writes a range by one MERGE that matches no rows: it deletes all rows of the range and
+inserts the new rows, in one snapshot. Updates of matching rows would leave doubles.
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ class Upkeep:
         return Done(files_before=before, files_after=self._count(spark))
 
     def expire(self, spark: "SparkSession | None", cutoff: Cutoff, keep_s: int) -> Done:
-        """DELETE, and expire_snapshots of those older than ``keep_s`` seconds."""
+        """DELETE, and expire_snapshots for snapshots older than ``keep_s`` seconds."""
         assert spark is not None
         self._table.open(spark)
         before = self._count(spark)
@@ -89,7 +89,7 @@ class Upkeep:
     def replay(
         self, spark: "SparkSession", rows: "DataFrame", ranges: Sequence[OffsetRange]
     ) -> Done:
-        """Put rows in place of those of the ranges, in one commit."""
+        """Replace the rows of the ranges, in one commit."""
         self._table.open(spark)
         mine = table_columns(of_records(rows, ranges), self._settings, ranges)
         wanted = named_for_iceberg(mine)
