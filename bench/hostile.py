@@ -15,9 +15,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median_low
 from typing import NamedTuple, TypeAlias
 
 from rich.console import Console
@@ -25,7 +26,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from bench.attacks import ATTACKS, Attack
-from bench.brokers import MeasuredBroker, titles
+from bench.brokers import Maker, MeasuredBroker, titles
 from bench.choice import add_choice, brokers_of
 from bench.hostile_table import ALONE, CONTROL, HEADS, Kept, cells_of
 from bench.load import frame_of, new_generator, run_load
@@ -194,6 +195,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", metavar="TEXT", default="", help="only attacks with TEXT in them")
     parser.add_argument("--seconds", type=float, default=4.0, help="seconds of each attack")
     parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
+    parser.add_argument("--rounds", type=int, default=1, help="so often; the medians count")
     parser.add_argument("--go-on", action="store_true", help="only what a broken-off run lacks")
     parser.add_argument("--warm-up", type=float, default=10.0, help="seconds of load before")
     options = parser.parse_args(arguments)
@@ -208,6 +210,29 @@ def wanted(text: str) -> list[Attack]:
     return [attack for attack in ATTACKS if text in attack.name]
 
 
+def median_of(rounds: Sequence[Waits]) -> Waits:
+    """The median of each figure; the smaller one of two in the middle."""
+    return Waits(*(median_low(values) for values in zip(*rounds, strict=True)))
+
+
+def measure(
+    name: str, make: Maker, attacks: list[Attack], options: argparse.Namespace, root: Path
+) -> Iterator[tuple[str, Waits]]:
+    """Warm a new broker up and measure on it, see ``measured``."""
+    root.mkdir()
+    broker = make(root / "broker")
+    broker.start()
+    try:
+        request = produce_request(create_topic(broker.bootstrap, "warm-up"), 1, 100)
+        next_offset(broker.bootstrap, request)
+        frame = frame_of(request, PRODUCE_VERSION)
+        warm_up_s = warm_up_of(name, options.warm_up)
+        run_load(new_generator(root), broker.bootstrap, frame, 4, 4, warm_up_s)
+        yield from measured(broker, attacks, options.seconds, root)
+    finally:
+        broker.stop()
+
+
 def main() -> None:
     """Measure and print."""
     options = options_of()
@@ -220,27 +245,19 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="bench-hostile-") as directory,
         Progress(console=console, transient=True) as progress,
     ):
-        root = Path(directory)
-        generator = new_generator(root)
         for name, make in makers.items():
             left = [one for one in attacks if name not in results.get(one.name, {})]
             if options.go_on and not left:
                 continue
-            task = progress.add_task(titles([name])[name], total=len(left) + 2)
-            broker = make(root / name)
-            broker.start()
-            try:
-                request = produce_request(create_topic(broker.bootstrap, "warm-up"), 1, 100)
-                next_offset(broker.bootstrap, request)
-                frame = frame_of(request, PRODUCE_VERSION)
-                warm_up_s = warm_up_of(name, options.warm_up)
-                run_load(generator, broker.bootstrap, frame, 4, 4, warm_up_s)
-                for attack, waits in measured(broker, left, options.seconds, root):
-                    results.setdefault(attack, {})[name] = waits
+            task = progress.add_task(titles([name])[name], total=options.rounds * (len(left) + 2))
+            taken: dict[str, list[Waits]] = {}
+            for number in range(options.rounds):
+                root = Path(directory) / f"{name}-{number}"
+                for attack, waits in measure(name, make, left, options, root):
+                    taken.setdefault(attack, []).append(waits)
+                    results.setdefault(attack, {})[name] = median_of(taken[attack])
                     keep(results)
                     progress.advance(task)
-            finally:
-                broker.stop()
     console.print(table_of(results, list(makers)))
     if options.publish:
         publish_hostile(as_kept(results))

@@ -45,6 +45,8 @@ class Writer:
         self.acknowledged: dict[int, int] = {}
         self.answered_s: list[float] = []
         """When each answer came, by time.monotonic."""
+        self.latencies_s: list[float] = []
+        """For each of these, how long its record had been on its way."""
         self.errors: list[str] = []
         """What the client has told its application instead of an answer."""
         self.sent = 0
@@ -69,6 +71,7 @@ class Writer:
             def answered(error: Any, message: Any, number: int = number) -> None:
                 if error is None:
                     self.acknowledged[message.offset()] = number
+                    self.latencies_s.append(message.latency())
                     self.answered_s.append(time.monotonic())
                 else:
                     self.errors.append(error.str())

@@ -1,11 +1,12 @@
-"""A kwire server that is one of several: its metadata is in a store that all brokers share.
+"""A kwire server in a cluster: its metadata is in a store that all brokers share.
 
 Rules:
 
-- Start: connect to the store, learn or give the cluster's id, open the data directories, listen,
-  register. Then it is a server like any other.
-- Stop: the broker hands over what it leads, and ends its session; then it stops like any other.
-- Metadata that the directory has from a broker that was alone goes into a store that is new.
+- Start: connect to the store, read or create the cluster's id, open the data directories, listen,
+  register. After that it works like any other server.
+- Stop: the broker hands over its partitions, and ends its session. Then it stops like any other
+  server.
+- A new store gets the metadata that a former single broker has left in the directory.
 """
 
 from collections.abc import Callable, Mapping
@@ -73,7 +74,7 @@ class ClusterServer(Server):
             raise StartError(f"cannot join the cluster: {_first(group)}") from None
 
     async def preload(self) -> None:
-        """Import in a thread what a cluster's clients will need."""
+        """Import, in a thread, the modules that a cluster's clients will need."""
         from kwire.connection.preloading import preload
 
         await self.broker.threads.loading.run(preload)
@@ -116,7 +117,7 @@ class ClusterServer(Server):
         )
 
     async def _name_cluster(self) -> str:
-        """The cluster's id; a new cluster gets that of this broker's directories, or a new one."""
+        """The cluster's id; a new cluster gets the id of this broker's directories, or a new id."""
         while True:
             image = await self._store.read()
             if image.cluster_id:
@@ -127,10 +128,10 @@ class ClusterServer(Server):
                 first = [ClusterNamed(name), *initial_features(), *self._topic_defaults()]
                 await self._store.commit(0, first)
             except RevisionConflict:
-                continue  # another broker has named it
+                continue  # another broker has given the id
 
     def _check_new(self) -> None:
-        """StartError where this broker must not begin a new cluster in the empty store."""
+        """StartError if this broker must not begin a new cluster in the empty store."""
         address = self.config[SETTING]
         if address is None:
             return
@@ -154,7 +155,7 @@ class ClusterServer(Server):
 
     def _plan_takeover(self) -> None:
         if (self.config.metadata_directory() / MOVED).exists():
-            return  # it was taken over before; ``_register`` looks whether Kafka has used it since
+            return  # it was taken over before; ``_register`` checks whether Kafka has used it since
         if any((path / KAFKA_METADATA).exists() for path in self.config.all_directories()):
             raise StartError(
                 f"the data directory is Apache Kafka's; start kwire once without {SETTING}, "
@@ -201,7 +202,7 @@ class ClusterServer(Server):
         return image
 
     def _note_store(self) -> None:
-        """Note in the directory where its metadata is; StartError. A worker's are in it."""
+        """Note the store's address in the data directory; StartError. Workers need no note."""
         address, directory = self.config[SETTING], self.config.metadata_directory()
         try:
             if address is not None:
@@ -210,7 +211,7 @@ class ClusterServer(Server):
             raise StartError(f"cannot write to {directory}: {error}") from error
 
     def _endpoints(self) -> tuple[tuple[str, str, int], ...]:
-        """Where clients and other brokers reach this one: the advertised address, or the bound."""
+        """The advertised addresses of this broker, or the bound ones without these."""
         advertised = {found.name: found for found in self.config.advertised_listeners()}
         return tuple(
             (listener.name, *(advertised[listener.name][1:] if listener.name in advertised else at))
@@ -218,9 +219,9 @@ class ClusterServer(Server):
         )
 
     async def _bring_along(self, manager: LogManager) -> None:
-        """Give a new cluster the metadata that this directory has, from a time without the store.
+        """Give a new cluster the metadata that this directory has from a former single broker.
 
-        StartError where partitions would be put aside because the store doesn't know their topics.
+        StartError if partitions would be put aside because the store doesn't know their topics.
         """
         path = self.config.metadata_directory() / FILE_NAME
         image = await self._store.read()
@@ -236,7 +237,7 @@ class ClusterServer(Server):
             if self.config.integer("node.id") not in image.brokers:
                 raise _begun_by_another()
             if not path.with_name(MOVED).exists():
-                path.rename(path.with_name(MOVED))  # a start ended after the commit, before this
+                path.rename(path.with_name(MOVED))  # an earlier start ended just before this
             return
         alone = EmbeddedStore.open(path)
         try:

@@ -64,7 +64,7 @@ class Housekeeping:
         broker.log_manager.tell_of_failures(partial(call_soon, self._wake_offline, idempotent=True))
 
     async def run(self) -> None:
-        """Run the tasks for ever; StorageLost when the last data directory has failed."""
+        """Run the tasks forever; StorageLost when the last data directory has failed."""
         while True:
             flush_s = self._broker.integer("log.flush.scheduler.interval.ms") / 1000
             tick_s = min(TICK_S, max(flush_s, SHORTEST_TICK_S))
@@ -126,7 +126,7 @@ class Housekeeping:
         self._broker.look_at_offline()
 
     def _sweep(self, now_s: float) -> None:
-        """Close connections that are idle too long, and free memory of other idle ones."""
+        """Close connections that are idle too long, and free memory of other idle connections."""
         max_idle_ms = self._broker.integer("connections.max.idle.ms")
         for connection in list(self._poller.connections):
             idle_s = now_s - connection.last_active_s

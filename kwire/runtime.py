@@ -6,7 +6,7 @@ Rules:
   writing fails, nothing is replayed, every reply is an error, and the coordinator is rolled back.
 - A request that waits for its answer has a ``Reply``. An operation that is answered at once never
   waits.
-- Replication is no matter of the runtime: connections wait for it (``kwire.broker.basis``).
+- The runtime doesn't wait for replication: connections do (``kwire.broker.basis``).
 - A coordinator is loaded by replaying its partition from the start, a piece at a time.
 """
 
@@ -234,8 +234,8 @@ class CoordinatorRuntime:
 
         A damaged record is skipped with an error in the log, so that the other records aren't lost.
         The part of a batch beyond ``LOADED`` is skipped too, because no coordinator has written it.
-        A coordinator begins also if its first records can't be written yet, perhaps because too few
-        replicas are in sync. Raises KafkaError if a batch is damaged.
+        A coordinator also begins if its first records can't be written yet, for example because too
+        few replicas are in sync. Raises KafkaError if a batch is damaged.
         """
         give_way_at = trio.current_time() + TURN_S
         for batch in batches:

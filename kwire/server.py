@@ -56,7 +56,7 @@ KAFKA_METADATA = "__cluster_metadata-0"
 
 LISTEN_BACKLOG = 1024
 STOP_GRACE_S = 1.0
-"""So long requests in progress may go on after the stop has begun; others are given up at once."""
+"""How long requests in progress may continue after the stop has begun."""
 
 
 class StartError(Exception):
@@ -124,7 +124,7 @@ class Server:
         try:
             store = await self._open_store(manager)
             try:
-                clean = True  # nothing is written before something is served
+                clean = True  # no record is written before the broker serves requests
                 self._listen()
                 image = await self._register(store, manager)
                 if self.config["kwire.scram.first.users"] is not None:
@@ -150,7 +150,7 @@ class Server:
             manager.close(self._clock.now_ms(), clean=clean, known=known)
 
     async def preload(self) -> None:
-        """Import what clients will need, once the server is ready; nothing if it is alone."""
+        """Import modules for clients, once the server is ready; a single broker imports none."""
 
     def stop(self) -> None:
         """Ask the server to end; ``serve`` returns when it has ended.
@@ -234,7 +234,7 @@ class Server:
             raise StartError(f"cannot use metadata.log.dir {directory}: {error}") from error
 
     def _secure(self) -> None:
-        """Read what protects the listeners that aren't PLAINTEXT; StartError."""
+        """Load keys, certificates and logins of the listeners that aren't PLAINTEXT; StartError."""
         if not self.config.secured_listeners:
             return
         from kwire.config.settings import ConfigError
@@ -288,7 +288,7 @@ class Server:
         return await store.read()
 
     async def _add_first_users(self, store: MetadataStore, image: MetadataImage) -> MetadataImage:
-        """Give a cluster without SCRAM users those of ``kwire.scram.first.users``; StartError."""
+        """Create the users of ``kwire.scram.first.users`` if there are no others; StartError."""
         from kwire.config.settings import ConfigError
         from kwire.security.first_users import add_first_users
 
@@ -298,7 +298,7 @@ class Server:
             raise StartError(str(error)) from error
 
     def _leave_cluster(self, image: MetadataImage, broker: BrokerImage) -> list[Change]:
-        """The changes that make this broker alone, which was a worker among others; StartError."""
+        """The changes that turn this former worker into a single broker; StartError."""
         from kwire.metadata.fewer_brokers import ReplicasElsewhere, be_alone
 
         try:
@@ -341,9 +341,9 @@ class Server:
             background.cancel_scope.cancel()
 
     async def _compact(self) -> None:
-        """Run compaction once some log needs it."""
+        """Run compaction as soon as a log needs it."""
         await self.broker.compacts.wait()
-        if loads_in_threads():  # a group's first member would make all others wait for it
+        if loads_in_threads():  # or the event loop would import it for a group
             await self.broker.threads.loading.run(import_module, "kwire.broker.compaction")
         from kwire.broker.compaction import Compaction
 

@@ -1,4 +1,4 @@
-"""What the broker tells the service manager that has started it, by systemd's sd_notify(3).
+"""The broker's messages to the service manager that has started it, by systemd's sd_notify(3).
 
 systemd starts units that need Kafka after ``READY=1``, and ``systemctl status`` shows the status.
 
@@ -32,23 +32,23 @@ class ServiceManager:
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         name = environment[NOTIFY_SOCKET]
-        self._address = "\0" + name[1:] if name.startswith("@") else name  # Linux's abstract name
+        self._address = "\0" + name[1:] if name.startswith("@") else name  # an abstract name
         self._interval_s = _watchdog_s(environment) / SIGNS_PER_WATCHDOG_INTERVAL
 
     def starting(self) -> None:
-        """The broker opens its logs, which takes long if it has to recover many."""
+        """Report that the broker opens its logs, which takes long if it has to recover many."""
         self._tell("STATUS=starting: opening the logs")
 
     def ready(self, addresses: str) -> None:
-        """Clients are served on ``addresses``."""
+        """Report that clients are served on ``addresses``."""
         self._tell("READY=1", f"STATUS=serving on {addresses}")
 
     def stopping(self) -> None:
-        """The broker ends its connections and closes its logs."""
+        """Report that the broker ends its connections and closes its logs."""
         self._tell("STOPPING=1", "STATUS=stopping: closing connections and logs")
 
     async def keep_telling(self) -> None:
-        """Send signs of life for ever; return at once if the service manager wants none."""
+        """Send signs of life forever; return at once if the service manager wants none."""
         while self._interval_s > 0:
             self._tell("WATCHDOG=1")
             await trio.sleep(self._interval_s)

@@ -1,9 +1,10 @@
 """``python -m bench.cluster`` (``make bench-cluster``): what a cluster costs, with bars.
 
 etcd and all brokers run on this machine. ``--publish`` writes the table into docs/PERFORMANCE.md;
-do this on a machine that does nothing else. ``--only PART`` (``PARTS``) measures a part. ``--only
-replicated`` measures three replicas against three Apache Kafkas, which has a table of its own. It
-exits with 1 if a bar is missed.
+do this on a machine that does nothing else. ``--only PART`` (``PARTS``) measures a part; the others
+keep their published numbers, which are in docs/performance/cluster.json. ``--only replicated``
+measures three replicas against three Apache Kafkas, which has a table of its own. It exits with 1
+if a bar is missed.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +46,7 @@ PARTS = (
     *("controller", "etcd", "kills"),
 )
 PAPER = 1_000_000
+KEPT = ROOT / "docs" / "performance" / "cluster.json"
 
 
 def main() -> int:
@@ -68,20 +70,19 @@ def main() -> int:
     options = parser.parse_args()
     if options.only == [REPLICATED]:
         return replicated(options)
-    if options.publish and options.only:
-        parser.error("--publish needs the whole table: leave out --only")
     console = Console()
     package = _package(console) if options.compiled else ROOT
-    found: list[Number] = []
+    found: dict[str, list[Number]] = {}
     with tempfile.TemporaryDirectory(prefix="kwire-bench-") as name:
         for part in options.only or PARTS:
             for number in _measured(part, Path(name), package, options):
                 console.print(f"{number.name}: {number.value:,.4g} {number.unit}", highlight=False)
-                found.append(number)
-    print(table(found))
+                found.setdefault(part, []).append(number)
+    numbers = [number for part in found.values() for number in part]
+    print(table(numbers))
     if options.publish:
         publish(found)
-    return 0 if all(number.is_met for number in found) else 1
+    return 0 if all(number.is_met for number in numbers) else 1
 
 
 def _package(console: Console) -> Path:
@@ -151,11 +152,19 @@ def replicated(options: argparse.Namespace) -> int:
     return 0 if all(row.is_met for row in rows) else 1
 
 
-def publish(found: list[Number]) -> None:
-    """Put the table and the machine between the marks in docs/PERFORMANCE.md."""
+def publish(found: Mapping[str, Sequence[Number]]) -> None:
+    """Put the table and the machine between the marks in docs/PERFORMANCE.md.
+
+    Parts that weren't measured now keep the numbers of their last run.
+    """
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    kept |= found
+    ordered = {part: kept[part] for part in PARTS if part in kept}
+    KEPT.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+    numbers = [Number(*row) for part in ordered.values() for row in part]
     text = PERFORMANCE.read_text(encoding="utf-8")
     facts = "; ".join(f"{name}: {value}" for name, value in machine().items() if name != "Java")
-    made = between_markers(text, f"{table(found)}\n\n{facts}\n", START, END)
+    made = between_markers(text, f"{table(numbers)}\n\n{facts}\n", START, END)
     PERFORMANCE.write_text(made, encoding="utf-8")
 
 

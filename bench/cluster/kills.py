@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.cluster.measure import Number
+from bench.cluster.measure import Number, percentile
 from bench.load import ask
 from compat_tests.clients import QUIET
 from compat_tests.cluster import KwireCluster
@@ -131,6 +131,18 @@ class Load:
             gaps_s = (after - before for before, after in pairwise([since_s, *times_s]))
             longest_s = max(longest_s, *gaps_s)
         return Number(what, longest_s, "s", bar)
+
+    def latency(
+        self, share: float, since_s: float, faults_s: Sequence[float], apart_s: float
+    ) -> float:
+        """The percentile of the records' latency since then, but for a while after each fault."""
+        found = [
+            latency_s
+            for writer in self.writers
+            for at_s, latency_s in zip(writer.answered_s, writer.latencies_s, strict=False)
+            if at_s > since_s and not any(0 <= at_s - fault_s <= apart_s for fault_s in faults_s)
+        ]
+        return percentile(found, share)
 
     def check(self, bootstrap: str) -> None:
         """After the end: every acknowledged record is there once, in order."""

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from bench.cluster.kills import TOPIC, Load, create_topic
+from bench.cluster.kills import LOYAL, TOPIC, Load, create_topic
 from bench.reliability.clusters import Trial
 from bench.reliability.reading import Reading
 from bench.reliability.unclean import by_an_operator, by_setting
@@ -24,9 +24,16 @@ PARTITIONS = 6
 IN_FLIGHT_S = 0.05
 """Answers that a dead broker has given may reach the producer's application so much later."""
 FROZEN_S = 30.0
+CALM_S = 5.0
+APART_S = 1.0
+LATENCY = "99th percentile of an acknowledgement"
 OUTAGE_S = 60.0
-CLIENT = {"socket.timeout.ms": 1000}
-"""A frozen broker's connections stay: a client can only wait for its own time-out."""
+CLIENT = {"socket.timeout.ms": 1000, **LOYAL}
+"""A frozen broker's connections stay: a client can only wait for its own time-out.
+
+A producer of one partition has one connection. By default librdkafka 2.16 forgets all brokers when
+its last connection breaks, and asks its bootstrap addresses a second or two later.
+"""
 READER = {"socket.timeout.ms": 1500}
 """The same for a consumer, whose fetches wait for records within this time."""
 
@@ -112,18 +119,27 @@ class Scenarios:
         return self.trial.wait_in_sync(TOPIC)
 
     def leader_killed(self) -> Iterator[Seen]:
-        """P1: SIGKILL of a leader."""
+        """P1: SIGKILL of a leader. T13: the latency of records outside the second of the fault."""
+        calm_s = time.monotonic()
+        time.sleep(CALM_S)
+        yield Seen("P1", f"{LATENCY} before", self.load.latency(0.99, calm_s, (), APART_S))
+        calm_s = time.monotonic()
+        faults_s = []
         for _ in range(self.times):
             victim = self.busiest()
             own = self.led_by(victim)
             began_s = time.monotonic()
             dead_s = self.trial.kill(victim)
+            faults_s.append(began_s)
             self.load.wait(own, dead_s + IN_FLIGHT_S)
             yield self.pause("P1", "pause of the leader's partitions", own, began_s)
             what = "the same for a consumer"
             yield self.read_pause("P1", what, own, began_s, dead_s)
             self.trial.start(victim)
             self.whole()
+            time.sleep(APART_S)
+        latency_s = self.load.latency(0.99, calm_s, faults_s, APART_S)
+        yield Seen("P1", f"{LATENCY} outside of the second after each kill", latency_s)
 
     def leader_frozen(self) -> Iterator[Seen]:
         """P2: SIGSTOP of a leader, and SIGCONT half a minute later."""

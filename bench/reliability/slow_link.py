@@ -37,7 +37,7 @@ FRAME_BYTES = 1 << 16
 SLOW_S = 20.0
 """So long it is measured what the others do, once the slow replica isn't in sync."""
 
-LARGE_BYTES = 2000
+LARGE_BYTES = 10_000
 """Records of this size are more than the cable can carry."""
 
 LOOK_S = 0.2

@@ -1,15 +1,16 @@
-"""What the answers of a coordinator rest on: records that a failover must not take back.
+"""The basis of a coordinator's answers: records that a failover must not take back.
 
 Rules:
 
 - Every answer of a coordinator rests on all records that its partition has when the answer is made.
-  That holds for an answer that only reads, too: another request may have written, a moment before,
-  what the answer tells. So an answer leaves when the high watermark covers these records.
-- Only a partition with several replicas has a ``Basis``. With one replica nothing can be taken back
-  but by a power cut, and ``Flush`` is there for who fears that.
+  That holds for an answer that only reads, too: it may contain data that another request wrote a
+  moment before. So an answer is sent when the high watermark covers these records.
+- Only a partition with several replicas has a ``Basis``. With one replica, only a power cut can
+  take records back, and ``flush.messages`` protects from that (``Flush``).
 - A handler notes the bases of its answer (``Flusher.rest_on``), and the connection waits for them.
 - A broker that is cut off from the metadata store may have a successor with newer records. It
-  answers only while the followers in sync fetch from it, as they don't from a former leader.
+  answers only while the followers in sync fetch from it, because they don't fetch from a former
+  leader.
 - A partition that this broker no longer leads, or leads in a newer epoch, is another object. An
   answer that still waits for the old object is refused.
 """
@@ -61,7 +62,7 @@ class Basis(Demand):
         return self.partition.high_watermark >= offset
 
     def wait_for(self, offset: int, told: Told, deadline_s: float) -> None:
-        """Tell when ``refusal`` of an offset is known; after the deadline nobody is told.
+        """Call ``told.set`` when ``refusal`` of an offset is known, but not after the deadline.
 
         Later calls must have no smaller offset and no earlier deadline.
         """

@@ -1,4 +1,4 @@
-"""The metrics that clients push (KIP-714): which client has to push which, and their values.
+"""Which metrics each client has to push (KIP-714), and the values that clients have pushed.
 
 Rules:
 
@@ -6,10 +6,10 @@ Rules:
   shortest of their intervals. Another set of subscriptions gives it another subscription id.
 - An instance is forgotten after three intervals, but not within a minute. There are at most
   ``MOST_INSTANCES``, the latest.
-- An instance without values is forgotten earlier: when its connection has ended, or asks under
-  another instance id. A client that comes back with its id is then a new instance with the same
-  subscription.
-- An instance holds neither its connection nor the client's name, which may be long.
+- An instance without values is forgotten earlier: when its connection has ended, or when the
+  connection asks with another instance id. A client that comes back with its id is then a new
+  instance with the same subscription.
+- An instance keeps neither its connection nor the client's name, because they may be large.
 - A client pushes a sum as the difference since its last push; the broker adds the differences up.
 - Clients choose names and attributes, so all of them are made safe for Prometheus and cut. The
   client's id and instance id are labels that no attribute can replace. There are at most
@@ -35,7 +35,7 @@ from kwire.protocol.types import ZERO_UUID, uuid_to_str
 
 MOST_INSTANCES = 16_384
 LOOKS = 2
-"""With each new instance, the broker looks whether so many others are without a connection."""
+"""With each new instance, the broker checks the connections of so many other instances."""
 LEAST_LIFE_MS = 60_000
 MOST_CHARACTERS = 200
 LAST_CODEC = 4
@@ -75,7 +75,7 @@ class Client(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """What a client instance is asked for."""
+    """The metrics that a client instance has to push, and the interval."""
 
     subscription_id: int
     metrics: tuple[str, ...]
@@ -85,7 +85,7 @@ class Subscription(NamedTuple):
 class Instance:
     """A client instance that has asked for its subscription; times by the steady clock.
 
-    ``connection_id`` is that of the connection on which it was met.
+    ``connection_id`` names the connection on which it first asked.
     """
 
     __slots__ = (
@@ -109,7 +109,7 @@ class Instance:
         self.expires_ms = 0
 
     def is_gone(self) -> bool:
-        """Whether the connection has ended; its own function may have ended with it."""
+        """Whether the connection has ended. Then the client's ``is_gone`` may be deleted, too."""
         is_gone = self._is_gone()
         return is_gone is None or is_gone()
 
@@ -256,9 +256,9 @@ class ClientMetrics:
         return instance
 
     def _meet(self, instance_id: bytes, connection_id: int) -> None:
-        """Note a new instance of a connection, and forget others that have no use any more.
+        """Note a new instance of a connection, and forget instances whose connections have ended.
 
-        A connection has one, as in ClientMetricsManager.clientConnectionIdMap.
+        A connection has one instance, as in ClientMetricsManager.clientConnectionIdMap.
         """
         earlier = self._met.pop(connection_id, instance_id)
         if earlier != instance_id:
@@ -312,7 +312,7 @@ class ClientMetrics:
         now_ms = self._broker.clock.steady_ms()
         for instance_id in list(self._instances):
             if self._instances[instance_id].expires_ms > now_ms:
-                return  # those behind it were used later, though with a longer life perhaps
+                return  # the instances after it were used later
             del self._instances[instance_id]
             self._forget_series(instance_id)
 

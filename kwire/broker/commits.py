@@ -4,6 +4,7 @@ Rules:
 
 - The image changes only when this broker follows the store. ``commit`` returns after the broker has
   followed its change, and made and deleted its logs. So the broker's answer is true when it leaves.
+  Only a decision of the broker itself that makes no logs doesn't wait for those of its commit.
 - Further commits are made while the logs of a large one are made. But while very many logs are left
   to make, a decision about many partitions is held.
 - One task (``make``) decides and commits, in the order that ``proposals`` gives. While a commit is
@@ -47,6 +48,7 @@ from kwire.metadata.changes import (
     ConfigChanged,
     PartitionsAdded,
     TopicCreated,
+    TopicDeleted,
     apply,
     size_of,
 )
@@ -74,6 +76,9 @@ class Logs(Protocol):
 Publish: TypeAlias = Callable[[MetadataImage, Sequence[Change]], Awaitable[Logs | None]]
 """Applies the changes that led to an image to this broker. Returns the logs that are still to be
 made and deleted; None if there are none."""
+
+_OF_LOGS = (TopicCreated, PartitionsAdded, TopicDeleted)
+"""Changes after which logs are made or deleted."""
 
 TOPICS_PER_TURN = 25
 """After decisions about this many topics, other tasks have their turn."""
@@ -231,6 +236,8 @@ class Commits:
             if self._has_to_wait(proposal, changes):
                 self._waiting.hold(proposal, new_partitions(changes))
                 continue
+            is_own = bool(changes) and proposal.asker is NOBODY
+            proposal.waits_for_logs = not is_own or any(isinstance(c, _OF_LOGS) for c in changes)
             batch.proposals.append(proposal)
             batch.changes += changes
             batch.size_bytes += size_bytes
@@ -296,6 +303,7 @@ class Commits:
             if logs is None:
                 batch.finish()
             else:
+                batch.followed()
                 self._finishing.start_soon(self._finish_later, batch, logs)
 
     async def _finish_later(self, batch: Batch, logs: Logs) -> None:

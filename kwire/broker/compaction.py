@@ -5,7 +5,7 @@ Rules:
 - Every ``log.cleaner.backoff.ms`` a cleaner cleans the dirtiest log, then the next one, until it
   finds no dirty log. There are ``log.cleaner.threads`` cleaners, which share memory and rate.
 - The process starts when there is a log to clean, and ends when no log is left. If it dies, only
-  the clean at hand is lost.
+  the current clean is lost.
 - The broker itself only renames files. Changed settings take effect with the next clean.
 
 Source: LogCleaner of Kafka.
@@ -136,7 +136,7 @@ class Compaction:
         self.workers: set[Worker] = set()
 
     async def run(self) -> None:
-        """Clean logs for ever, unless ``log.cleaner.enable`` is off."""
+        """Clean logs forever, unless ``log.cleaner.enable`` is off."""
         if not self._broker.setting("log.cleaner.enable"):
             return
         started = 0
@@ -252,7 +252,7 @@ class Compaction:
         except BaseException:
             undo_swap(log, group, disk)
             raise
-        if not self.manager.is_there(clean):  # it was cut meanwhile
+        if not self.manager.is_there(clean):  # the log was truncated meanwhile
             undo_swap(log, group, disk)
             return False
         if not finish_swap(log, old, group, self._steady_ms(), disk):

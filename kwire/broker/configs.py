@@ -91,7 +91,7 @@ _BROKER_SYNONYMS = {
 
 
 def topic_configs(broker: Broker, own: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """The configs of a topic; ``own`` are those that the topic sets itself."""
+    """The configs of a topic; ``own`` has the configs that the topic sets itself."""
     for name, setting in settings(TOPIC).items():
         behind = SYNONYMS.get(name, ())
         synonyms = _broker_synonyms(broker, behind[0].name) if behind else []
@@ -125,7 +125,7 @@ def default_broker_configs(broker: Broker) -> Iterator[ConfigEntry]:
 
 
 def group_configs(broker: Broker, own: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """The configs of a group; ``own`` are those that the group sets itself."""
+    """The configs of a group; ``own`` has the configs that the group sets itself."""
     for name, setting in settings(GROUP).items():
         behind = f"group.{name}"
         if behind in settings(BROKER):
@@ -141,7 +141,7 @@ def group_configs(broker: Broker, own: Mapping[str, str]) -> Iterator[ConfigEntr
 
 
 def client_metrics_configs(own: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """The configs of a client-metrics subscription; ``own`` are those that it sets itself."""
+    """The configs of a client-metrics subscription; ``own`` has the configs that it sets itself."""
     for name, setting in settings(CLIENT_METRICS).items():
         if name in own:
             synonyms = [Synonym(name, own[name], ConfigSource.CLIENT_METRICS_CONFIG)]
@@ -188,7 +188,7 @@ def _dynamic_entry(name: str, synonyms: list[Synonym]) -> ConfigEntry:
 def _broker_synonyms(broker: Broker, name: str) -> list[Synonym]:
     """The values behind a broker setting, source by source.
 
-    Values in front of the setting's own first value belong to other names, and are left out.
+    Values before the setting's own first value belong to other names, and are left out.
     """
     names = _BROKER_SYNONYMS.get(name, (name,))
     given = broker.config.given

@@ -7,8 +7,8 @@ Rules:
   key, so a broker that has lost the key can't change anything.
 - The commit that fences a broker also elects new leaders for its partitions.
 - If ``auto.leader.rebalance.enable`` is set, preferred leaders are elected every
-  ``leader.imbalance.check.interval.seconds``. Partitions without a leader are looked at every
-  ``unclean.leader.election.interval.ms``.
+  ``leader.imbalance.check.interval.seconds``. Every ``unclean.leader.election.interval.ms``,
+  leaders are elected for partitions without a leader.
 """
 
 import logging
@@ -44,7 +44,7 @@ class ControllerDuties:
         return self._held is not None and holder is not None and holder[1] == self._held[0]
 
     def give_up(self) -> None:
-        """This broker's session is over, and with it the key."""
+        """Note that this broker has lost its session, and with the session the key."""
         self._held = None
 
     async def begin(self, broker: Broker, session: Session) -> bool:
@@ -66,7 +66,7 @@ class ControllerDuties:
         """Do the duties whose time has come. Returns the ms until the next duty, if no session
         changes before.
 
-        ``dead`` are processes that are proven dead: (node id, incarnation).
+        ``dead`` has the processes that are proven dead: (node id, incarnation).
         """
         if self._held is None or not self.is_held(sessions):
             self._held = None  # another broker is the controller by now
@@ -84,7 +84,7 @@ class ControllerDuties:
         return min(verdict.look_again_ms, self._balance_ms, self._elect_ms) - now_ms
 
     async def _elect(self, broker: Broker, guard: Guard, now_ms: int) -> None:
-        """Elect preferred leaders, and leaders where there is none, if it is time."""
+        """Elect preferred leaders, and leaders for partitions without one, if it is time."""
         if now_ms >= self._elect_ms:
             self._elect_ms = now_ms + _elect_every_ms(broker)
             await broker.commit(apart(broker, with_leaders), guard=guard)
@@ -106,18 +106,18 @@ class ControllerDuties:
         if done:
             log.info("elected %d preferred leaders", done)
         if done == MOST_ELECTIONS:
-            self._balance_ms = now_ms  # there may be more
+            self._balance_ms = now_ms  # there may be more of these partitions
 
 
 def _comes_back(broker: Broker, node_id: int) -> bool:
-    """Whether a broker that is missing is a worker whose partitions nobody else has."""
+    """Whether a missing broker is a worker whose partitions no other broker has."""
     if broker.integer("kwire.workers") < 2 or broker.image.brokers[node_id].is_shutting_down:
         return False
     return not is_shared(broker.image, node_id)
 
 
 def _tell(silent: frozenset[int], image: MetadataImage) -> None:
-    """Log which brokers are fenced: no warning for one that has handed its leadership over."""
+    """Log which brokers are fenced. It is no warning if a broker has handed its leadership over."""
     known = image.brokers
     stopped = {node for node in silent if node in known and known[node].is_shutting_down}
     if stopped:

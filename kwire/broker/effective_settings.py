@@ -43,7 +43,7 @@ def log_config(topic: str, image: MetadataImage, broker: Mapping[str, Value]) ->
 
 
 def throttles_of(broker: "ThrottledBroker", before: "Throttles | None") -> "Throttles | None":
-    """How fast a broker's replicas catch up; None where no rate is set."""
+    """The limits of how fast a broker's replicas catch up; None if no rate is set."""
     image, kind = broker.image, ConfigResourceType.BROKER
     names = (*image.config(kind, ""), *image.config(kind, str(broker.node_id)))
     if not any(name.endswith(".replication.throttled.rate") for name in names):

@@ -85,7 +85,7 @@ class Endings:
         self._delayed: set[str] = set()
 
     async def run(self) -> None:
-        """Own the tasks of the ends that wait for a disk, for ever."""
+        """Own the tasks of the ends that wait for a disk, forever."""
         async with trio.open_nursery() as self._nursery:
             await trio.sleep_forever()
 

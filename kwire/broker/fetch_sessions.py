@@ -7,12 +7,12 @@ Rules:
 - Epochs count up from 1 with each fetch and wrap to 1. Any other epoch is
   INVALID_FETCH_SESSION_EPOCH; an unknown session id is FETCH_SESSION_ID_NOT_FOUND.
 - At most ``max.incremental.fetch.session.cache.slots`` sessions exist. If all slots are taken, the
-  least recently used session makes room, if it was idle for more than two minutes. Otherwise the
-  smallest session that was in use for more than two minutes makes room, if it is smaller than the
-  new session. Otherwise the client gets no session.
+  least recently used session ends, if it was idle for more than two minutes. Otherwise the smallest
+  of the sessions older than two minutes ends, if it is smaller than the new session. Otherwise the
+  client gets no session.
 - All sessions together have at most ``kwire.fetch.session.cache.max.partitions``. If a new session
-  doesn't fit, even after idle sessions have made room, the client gets none. A session that
-  outgrows the bound ends, and the client begins a new one.
+  doesn't fit, even after idle sessions have ended, the client gets none. A session that outgrows
+  the bound ends, and the client begins a new one.
 - A client that names a topic longer than Kafka's limit for names gets no session, so that no
   session remembers such a name.
 - A session keeps names and numbers. It reaches a partition by a reference that a deletion empties.
@@ -39,7 +39,7 @@ FINAL_EPOCH = -1
 EVICTION_MS = 120_000
 MAX_ID = 0x7FFFFFFF
 LARGE = 1000
-"""To free the partitions of a larger session at once would take more than a tenth of a ms."""
+"""Freeing the partitions of a larger session at once would take more than a tenth of a ms."""
 LONGEST_NAME = 249
 """How many characters the name of a topic has at most."""
 
@@ -152,7 +152,7 @@ class FetchSession:
             self.partitions.pop(key, None)
 
     def move_to_end(self, key: PartitionKey) -> None:
-        """Serve a partition that had data after the others next time."""
+        """Serve a partition after the others next time, because it had data this time."""
         self.partitions[key] = self.partitions.pop(key)
 
 
@@ -166,7 +166,7 @@ class SessionLimits(NamedTuple):
 class FetchSessions:
     """Every session of a broker; ``partitions`` counts the partitions of all sessions.
 
-    ``ended`` are the partitions of large sessions that have ended: a handler frees them in slices.
+    ``ended`` has the partitions of large sessions that have ended. A handler frees them in slices.
     """
 
     def __init__(self, random: Random) -> None:

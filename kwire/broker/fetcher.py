@@ -1,17 +1,19 @@
-"""One task that fetches from one leader what this broker follows there.
+"""One task that fetches partitions from one leader, which this broker follows.
 
 Rules:
 
-- It has a connection of its own: a fetch that waits at the leader delays nothing else.
-- Partitions that are added join the session with the next request. A leader without news keeps a
-  request waiting: then that is given up, and the connection and the session with it, after
-  ``GRACE_S``, and at most every ``LEAST_BETWEEN_S``.
-- The task ends when it follows nothing. After an error it rests, a little longer each time, and at
-  most ``replica.fetch.backoff.ms``; any news of the image ends the rest.
-- What is left of an answer counts no more for a partition that has got another leader or epoch
-  while the rest was worked on: its new leader's records may be here, and acknowledged.
-- An append that has to be on the disk first (``flush.messages``) is, before the next fetch says
-  that it is here, also if that fetch asks another leader.
+- The task has a connection of its own, so that a fetch that waits at the leader delays nothing
+  else.
+- Partitions that are added join the session with the next request. If the current request still
+  waits at the leader after ``GRACE_S``, the task gives it up, together with the connection and the
+  session. It does so at most every ``LEAST_BETWEEN_S``.
+- The task ends when it has no partitions. After an error it pauses, a little longer each time, but
+  at most ``replica.fetch.backoff.ms``. A new image that concerns its partitions ends the pause.
+- While the task handles an answer, a partition may get another leader or epoch. Then the task drops
+  the partition's part of the answer, because the log may already have acknowledged records of the
+  new leader.
+- If an append has to be flushed first (``flush.messages``), it is on the disk before the next fetch
+  tells a leader of it, even if that is another leader.
 
 Source: AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint of Kafka.
 """
@@ -41,21 +43,21 @@ from kwire.protocol.messages.fetch import FetchRequest, FetchResponse, Partition
 log = logging.getLogger(__name__)
 
 LEAST_BETWEEN_S = 0.1
-"""A request is given up for partitions that are added, but not more often than that."""
+"""The shortest time between two requests that are given up because partitions were added."""
 
 GRACE_S = 0.02
-"""A leader with news answers within this time."""
+"""The time in which a leader that has news answers."""
 
 _OF_THE_SESSION = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-"""Errors after which a new session is opened; a leader that restarted knows none."""
+"""Errors after which a new session is opened. A leader that has restarted knows no session."""
 
 
 class Fetcher:
-    """What is fetched from one leader; ``address`` gives where it listens now, None if nowhere.
+    """The fetches from one leader; ``address`` returns its current address, None if it has none.
 
     ``number`` tells the tasks apart that fetch from the same leader.
     """
@@ -89,21 +91,21 @@ class Fetcher:
         )
 
     def follow(self, partition: FollowerPartition) -> None:
-        """Fetch a partition, or take note of its new leader epoch; then ``wake``."""
+        """Begin to fetch a partition, or note its new leader epoch; then call ``wake``."""
         self._arrived[partition] = None
 
     def leave(self, partition: FollowerPartition) -> None:
-        """Fetch a partition no more; then ``wake``."""
+        """Stop fetching a partition; then call ``wake``."""
         self._arrived.pop(partition, None)
         self.fetching.leave(partition)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is followed here."""
+        """Whether this task has no partitions."""
         return not (self._arrived or self.fetching.partitions)
 
     def wake(self, *, is_urgent: bool) -> None:
-        """Look again; with ``is_urgent`` without waiting for the request in flight."""
+        """Take in the changes; if ``is_urgent``, without waiting for the request in flight."""
         self._news.set()
         now_s = trio.current_time()
         asking = self._asking or self._quick.asking
@@ -116,7 +118,7 @@ class Fetcher:
             asking.deadline = min(asking.deadline, end_s)
 
     async def run(self) -> None:
-        """Fetch until nothing is followed here."""
+        """Fetch until this task has no partitions."""
         try:
             while not self.is_idle:
                 self._news = trio.Event()
@@ -136,7 +138,7 @@ class Fetcher:
             self._close()
 
     async def _take_in(self) -> None:
-        """Begin to fetch what has arrived, after the cuts and the flushes that it needs."""
+        """Begin to fetch new partitions, after the truncations and the flushes that they need."""
         while self._arrived:
             arrived, self._arrived = self._arrived, {}
             cuts = [
@@ -157,7 +159,7 @@ class Fetcher:
     # The fast path
 
     async def _fetch_quickly(self) -> bool:
-        """Fetch while nothing uncommon comes; whether that was so for a while."""
+        """Fetch on the fast path while answers are common; returns whether it fetched at all."""
         if self._peer is None:
             return False
         left = await self._quick.run(self._peer)
@@ -192,7 +194,7 @@ class Fetcher:
         return self._broker.integer("replica.fetch.backoff.ms") / 1000
 
     async def _ask(self, request: FetchRequest) -> FetchResponse | None:
-        """The answer; None if there is none, after a rest unless the request was given up."""
+        """The answer; None if there is none, after a pause unless the request was given up."""
         peer = self._connected()
         if peer is None:
             self.fetching.lost()
@@ -219,7 +221,7 @@ class Fetcher:
         return None
 
     def _connected(self) -> Peer | None:
-        """The connection to the leader as the image knows it; None if it knows no address."""
+        """The connection to the leader's address in the image; None if the image has no address."""
         place = self._place()
         if place is None:
             return None
@@ -245,7 +247,7 @@ class Fetcher:
             self.fetching.lost()
 
     async def _rest(self) -> None:
-        """Rest after an error, unless there is news."""
+        """Pause after an error, unless there is news."""
         self._failures += 1
         rest_s = min(0.01 * 2 ** min(self._failures, 20), self._backoff_s)
         await self._rest_until(trio.current_time() + rest_s)
@@ -272,19 +274,19 @@ class Fetcher:
         await self._append([(partition, data) for partition, _, data in again])
 
     def _is_over(self, partition: FollowerPartition) -> bool:
-        """Whether a partition has moved since it was asked for: its role, leader or epoch."""
+        """Whether a partition's role, leader or epoch has changed since the request."""
         is_here = self.fetching.has(partition) and partition not in self._arrived
         return partition.is_deleted or not is_here
 
     async def _append(
         self, appends: Sequence[tuple[FollowerPartition, PartitionData]]
     ) -> list[tuple[FollowerPartition, int, PartitionData]]:
-        """Append what was fetched. Returns what has to begin anew before, and at which offset."""
+        """Append fetched records; returns the appends whose logs must begin at another offset."""
         anew, done_bytes = [], 0
         due: list[FollowerPartition] = []
         for partition, data in appends:
             if self._is_over(partition):
-                continue  # since others were appended
+                continue  # its role has changed while others were appended
             try:
                 self._append_one(partition, data)
             except Overlap as overlap:
@@ -328,7 +330,7 @@ class Fetcher:
     def _slow_down(
         self, partition: FollowerPartition, size_bytes: int, throttle: Throttle, is_behind: bool
     ) -> None:
-        """Count what was copied, and hold a throttled replica back while it isn't in sync."""
+        """Count copied bytes, and delay a throttled replica while it isn't in sync."""
         if throttle.names(partition.topic, partition.index):
             now_s = trio.current_time()
             throttle.record(size_bytes, now_s)
@@ -343,7 +345,7 @@ class Fetcher:
             self.fetching.failed(partition, trio.current_time(), self._backoff_s)
 
     async def _into_range(self, lost: Sequence[FollowerPartition]) -> Cuts:
-        """The cuts of logs that lie outside of their leader's."""
+        """The truncations of logs that end outside of their leader's log."""
         peer = self._connected()
         if peer is None:
             return []
@@ -353,7 +355,7 @@ class Fetcher:
         return cuts
 
     async def _cut(self, wanted: Sequence[tuple[FollowerPartition, int, bool]]) -> None:
-        """Cut logs in a thread, all with one checkpoint."""
+        """Truncate logs in a thread, all with one checkpoint."""
         cuts = [one for one in wanted if not one[0].is_deleted]
         if not cuts:
             return

@@ -1,12 +1,12 @@
-"""Which partition is fetched from whom: tasks for each leader, compared with the roles.
+"""Starts tasks that fetch from each leader, and gives each followed partition to one of them.
 
 Rules:
 
-- A partition is fetched from the leader that its object names, and from nobody while it has no
+- A partition is fetched from the leader that its object names. It isn't fetched while it has no
   leader, if its data directory has failed or has no room, or when its role has ended.
 - ``num.replica.fetchers`` tasks fetch from one leader, at most ``MOST_FETCHERS``. The name of a
   partition decides which of them fetches it. When the setting changes, partitions move to other
-  tasks; one whose log is being cut stays where it is.
+  tasks, except a partition whose log is being truncated.
 - A task begins with its first partition and ends with its last.
 
 Source: ReplicaFetcherManager, AbstractFetcherManager of Kafka.
@@ -26,14 +26,15 @@ from kwire.client.peer import OpenStream, open_tcp
 
 NOBODY = -1
 MOST_FETCHERS = 8
-"""More sessions of one follower would end each other (``replica_sessions.MOST_OF_A_BROKER``)."""
+"""The leader would end sessions of a follower with more tasks
+(``replica_sessions.MOST_OF_A_BROKER``)."""
 
 Place: TypeAlias = tuple[int, int]
 """The leader from which a partition is fetched, and the number of the task."""
 
 
 class Fetchers:
-    """The tasks that fetch for one broker; ``listener`` is where brokers reach each other."""
+    """The tasks that fetch for one broker; ``listener`` names the listener for brokers."""
 
     def __init__(
         self, broker: FetchingBroker, listener: object = None, open_stream: OpenStream = open_tcp
@@ -48,7 +49,7 @@ class Fetchers:
 
     @property
     def leaders(self) -> list[int]:
-        """The brokers from which something is fetched."""
+        """The brokers from which partitions are fetched."""
         return sorted({leader for leader, _ in self._fetchers})
 
     def place(self, moved: Iterable[FollowerPartition]) -> None:
@@ -99,7 +100,7 @@ class Fetchers:
         return fetcher
 
     async def _run(self, place: Place, fetcher: Fetcher) -> None:
-        """Fetch while something is followed; partitions may come while the task ends."""
+        """Run a task while it has partitions; partitions may be added while it ends."""
         await fetcher.run()
         del self._fetchers[place]
 

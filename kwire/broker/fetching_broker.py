@@ -1,4 +1,4 @@
-"""What followers' fetchers need of their broker."""
+"""The parts of the broker that its fetchers need."""
 
 from random import Random
 from typing import Protocol
@@ -15,7 +15,7 @@ from kwire.metadata.image import MetadataImage
 
 
 class FetchingBroker(Protocol):
-    """A broker that follows others; ``watcher`` is its poller, None where it has none."""
+    """A broker that follows others; ``watcher`` is its poller, None if it has none."""
 
     node_id: int
     image: MetadataImage

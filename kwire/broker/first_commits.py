@@ -1,8 +1,9 @@
-"""Commits of a broker that starts, and does not follow the metadata store yet.
+"""Commits of a broker that starts and doesn't follow the metadata store yet.
 
-The broker reads the image once, and decides on it. If another commit comes first, it follows the
-store from this image on, and decides again as soon as it has the newer commits. It doesn't read the
-whole image again: that takes long, and others may commit meanwhile again and again.
+The broker reads the image once, and decides by it. If another broker commits first, this broker
+follows the store from its image on, and decides again as soon as it has the newer commits. It
+doesn't read the whole image again, because that takes long, and others could commit meanwhile again
+and again.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,10 +23,11 @@ async def commit_decision(
     decide: Callable[[MetadataImage], Sequence[Change]],
     guard: Guard,
 ) -> MetadataImage:
-    """Make a decision true, which is made on this image first; the image afterwards.
+    """Commit the changes that ``decide`` returns for this image or a newer one; the image after it.
 
-    Raises what ``decide`` and the store raise. Only a commit shows that an older image has become
-    too old. So a decision that an older image may hide, by having no changes, needs a new one.
+    Raises the errors of ``decide`` and of the store. Only a commit shows that an image has become
+    too old. So if ``decide`` may return no changes because of an old image, the caller has to pass
+    a new one.
     """
     follower = _Follower(store, image)
     async with trio.open_nursery() as nursery:
@@ -73,7 +75,7 @@ class _Follower:
         self._changed = trio.Event()
 
     async def run(self) -> None:
-        """Apply every commit of the store, for ever."""
+        """Apply every commit of the store, forever."""
         while True:
             try:
                 async with aclosing(self._store.watch(self.image.revision)) as commits:
@@ -93,7 +95,7 @@ class _Follower:
         self._changed = trio.Event()
 
     async def wait_newer(self, revision: int) -> None:
-        """Wait for an image after a revision; raises what the store says instead."""
+        """Wait for an image after a revision; raises the store's error if it fails."""
         while self.image.revision <= revision:
             if self._error is not None:
                 raise self._error

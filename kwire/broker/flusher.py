@@ -116,7 +116,7 @@ class Flusher:
         return _after(flushes, response) if flushes else response
 
     async def run(self) -> None:
-        """Carry out the flushes that are demanded, for ever."""
+        """Carry out the flushes that are demanded, forever."""
         async with trio.open_nursery() as nursery:
             while True:
                 await self._changed.wait()
@@ -141,7 +141,7 @@ class Flusher:
         self._running.discard(directory)
 
     def _forget_done(self, done: set[Flush]) -> None:
-        """Forget finished flushes, which tasks without a request to answer would keep for ever."""
+        """Forget finished flushes, which tasks without a request to answer would keep forever."""
         for task, asked in list(self.asked.items()):
             asked -= done
             if not asked:

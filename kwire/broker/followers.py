@@ -1,5 +1,4 @@
-"""What a leader knows of a partition's followers, and the protocols for those who wait for a
-leader.
+"""A partition's followers as its leader knows them, and protocols for sessions that wait for it.
 
 Rule: the leader learns everything about a follower from its fetches in the current leader epoch.
 """

@@ -2,17 +2,19 @@
 
 Rules:
 
-- A group lives in a partition of ``__consumer_offsets`` (``homes``). Its coordinator is loaded when
-  this broker begins to lead the partition, and dropped when it leads it no longer: members that
-  wait then get NOT_COORDINATOR. Until it is loaded, the answer is COORDINATOR_LOAD_IN_PROGRESS.
-- What a coordinator answers is replicated (``basis``), also what it only reads. A new leader's
-  coordinator is loaded up to the end of the log, so with records that aren't replicated yet.
+- A group's records are in a partition of ``__consumer_offsets`` (``homes``). The group's
+  coordinator is loaded when this broker begins to lead that partition. It is dropped when this
+  broker stops leading the partition: members that wait then get NOT_COORDINATOR. Until it is
+  loaded, the answer is COORDINATOR_LOAD_IN_PROGRESS.
+- A coordinator answers only from replicated records (``basis``), even if a request only reads. A
+  new leader loads its coordinator up to the end of the log, and so with records that aren't
+  replicated yet.
 - A damaged or offline partition has no coordinator. Requests of its groups get NOT_COORDINATOR or
-  COORDINATOR_NOT_AVAILABLE; groups of other partitions are served as ever.
+  COORDINATOR_NOT_AVAILABLE; groups of other partitions are served as usual.
 - One task waits for the next deadline of all groups. A group's overdue work is done before a
   request for this group is answered, as in Kafka, whose timers overtake the queue of requests.
-- Sessions and rebalances go by trio's clock: a new date, or a sleep of the machine, ends no
-  member's session. Times in records are dates.
+- Sessions and rebalances are timed by trio's clock, so that a changed date, or a sleep of the
+  machine, ends no member's session. Times in records are dates.
 """
 
 import logging
@@ -47,7 +49,7 @@ _MINUTE_MS = 60_000
 class LoadedCoordinator:
     """A coordinator that is ready, the runtime that drives it, and its partition.
 
-    ``basis`` is what its answers rest on, None at replication factor 1.
+    ``basis`` has the records on which its answers rest; it is None at replication factor 1.
     """
 
     __slots__ = ("basis", "groups", "partition", "runtime")
@@ -105,7 +107,7 @@ class Groups:
         await self.homes.ensure()
 
     def announce(self, group_id: str, connection_id: int) -> None:
-        """Note that a client asks for its group's coordinator, and may be about to join.
+        """Note that a client asks for its group's coordinator: it may join the group next.
 
         ``connection_id`` is the client's, unique among all brokers.
         """
@@ -158,7 +160,7 @@ class Groups:
         return loaded
 
     def _resign(self, index: int) -> None:
-        """Drop a coordinator whose partition isn't led here; members that wait get an error."""
+        """Drop a coordinator whose partition has another leader; waiting members get an error."""
         loaded = self._loaded.pop(index, None)
         if loaded is not None:
             loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
@@ -166,7 +168,7 @@ class Groups:
     def end_transaction(
         self, index: int, marker: bytearray, producer_id: int, *, committed: bool
     ) -> None:
-        """Write a transaction's marker into a partition; its pending offsets then hold or vanish.
+        """Write a transaction's marker, which commits or drops the transaction's pending offsets.
 
         Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, and the errors of ``Partition.append``.
         """
@@ -209,17 +211,17 @@ class Groups:
             loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
 
     def look_again(self) -> None:
-        """Load and drop coordinators as partitions are led, because that may have changed."""
+        """Load and drop coordinators, because this broker may lead other partitions now."""
         self._look_again.set()
 
     async def run(self) -> None:
-        """Coordinate what lives in the partitions that are led here, for ever."""
+        """Coordinate the groups in the partitions that this broker leads, forever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow_partitions)
             await self._keep_time()
 
     async def _follow_partitions(self) -> None:
-        """Compare the coordinators with the partitions that are led, whenever these change."""
+        """Compare the coordinators with the partitions led here, whenever these change."""
         while True:
             await self._look_again.wait()
             self._look_again = trio.Event()
@@ -231,13 +233,13 @@ class Groups:
                 await self.forget_deleted_topics()
 
     def _resign_lost(self) -> None:
-        """Drop the coordinators whose partitions this broker leads no longer."""
+        """Drop the coordinators whose partitions this broker no longer leads."""
         for index, loaded in list(self._loaded.items()):
             if not self.homes.is_here(loaded.partition):
                 self._resign(index)
 
     async def _keep_time(self) -> None:
-        """Do each group's overdue work, for ever."""
+        """Do each group's overdue work, forever."""
         while True:
             self._changed = trio.Event()
             self._wakes_at_ms = self._next_deadline_ms()
@@ -361,9 +363,9 @@ class Groups:
 
 
 def _do_due(loaded: LoadedCoordinator, group_id: str, now_ms: int) -> None:
-    """Do the overdue work of one group, because the task for deadlines may not have run yet.
+    """Do the overdue work of one group now, because the task for deadlines may not have run yet.
 
-    Work whose records can't be written stays overdue. That task then logs the error.
+    Work whose records can't be written stays overdue. The task for deadlines then logs the error.
     """
     with suppress(KafkaError):
         while (effects := loaded.groups.tick_group(group_id, now_ms)) is not None:

@@ -1,14 +1,15 @@
-"""Where coordinators live: the partitions of an internal topic, each at home on its leader.
+"""Finds the partition and the broker of a coordinator, by the leaders of an internal topic.
 
 Rules:
 
-- A group or transactional id lives in partition ``hash(key) % partitions``. The hash is that of
-  Java's strings, so every broker finds the same partition. Partitions that are added to the topic
-  later don't count. Kafka counts them from its next start on, and loses what lives there.
-- The broker that leads a partition is the coordinator of all that lives in it. Other brokers answer
-  NOT_COORDINATOR, and FindCoordinator names the leader.
-- The first request for a coordinator creates the topic. Workers of one machine wait until all of
-  them serve, so that the partitions are spread over all.
+- The records of a group or transactional id are in partition ``hash(key) % partitions``. The hash
+  is that of Java's strings, so every broker finds the same partition. Partitions that are added to
+  the topic later don't count. Kafka counts them from its next start on, and then looks for groups
+  in the wrong partitions.
+- The broker that leads a partition is the coordinator of all groups or ids in it. Other brokers
+  answer NOT_COORDINATOR, and FindCoordinator names the leader.
+- The first request for a coordinator creates the topic. Workers of one machine wait until all
+  workers serve, so that the partitions are spread over all of them.
 - A partition that is offline, or that couldn't be loaded, has no coordinator.
 """
 
@@ -79,7 +80,7 @@ class Homes:
             ) from error
 
     def index_of(self, key: str) -> int:
-        """The partition in which a key lives; KafkaError (NOT_COORDINATOR) if no topic exists."""
+        """The partition of a key; KafkaError (NOT_COORDINATOR) if the topic doesn't exist."""
         topic = self._broker.image.topics_by_name.get(self.topic)
         if topic is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
@@ -101,7 +102,7 @@ class Homes:
         return leader
 
     def why_not(self, index: int) -> str:
-        """Why this broker can't coordinate what lives in a partition; empty if it may."""
+        """Why this broker can't coordinate the groups or ids of a partition; empty if it can."""
         broker, topic = self._broker, self.topic
         partition = broker.partition_if_served(topic, index)
         if partition is not None:
@@ -129,13 +130,13 @@ class Homes:
         return partition
 
     def here(self) -> list[int]:
-        """The partitions whose coordinators are at home on this broker."""
+        """The partitions whose coordinators belong on this broker."""
         topic = self._broker.image.topics_by_name.get(self.topic)
         indexes = range(len(topic.partitions) if topic else 0)
         return [index for index in indexes if not self.why_not(index)]
 
     def to_load(self) -> Iterator[Partition]:
-        """The partitions here that have records to load; each is looked up at its turn."""
+        """The partitions here that have records to load; each is looked up just before its turn."""
         for index in self.here():
             partition = self._broker.partition_if_served(self.topic, index)
             if partition is not None and has_records(partition) and not self.why_not(index):
@@ -147,7 +148,7 @@ class Homes:
         return served is partition
 
     def basis_of(self, partition: Partition) -> "Basis | None":
-        """What the answers of a partition's coordinator rest on, None at replication factor 1."""
+        """The basis of the answers of a partition's coordinator, None at replication factor 1."""
         if partition.__class__ is Partition:
             return None
         from kwire.broker.basis import Basis
@@ -161,5 +162,5 @@ class Homes:
 
 
 def has_records(partition: Partition) -> bool:
-    """Whether there is something to load."""
+    """Whether a partition has records to load."""
     return partition.log.log_end_offset > partition.log.log_start_offset

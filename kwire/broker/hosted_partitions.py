@@ -26,9 +26,7 @@ Hosted: TypeAlias = Union[Partition, "FollowerPartition"]
 
 
 class Gone:
-    """The counts of partitions that this broker leads no longer. They keep the totals from
-    shrinking.
-    """
+    """The counters of partitions no longer led here. They keep the totals from shrinking."""
 
     def __init__(self) -> None:
         self.messages_in = self.bytes_in = self.bytes_out = 0
@@ -96,7 +94,7 @@ class HostedPartitions:
         return self._partitions.get(key) or self._followers.get(key)
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether a partition belongs to this broker and can't be served."""
+        """Whether a partition has a replica on this broker that can't be used."""
         key = (topic, index)
         replica = self._partitions.get(key) or self._followers.get(key)
         return key in self._offline if replica is None else replica.log.is_offline
@@ -121,7 +119,7 @@ class HostedPartitions:
         return [self._node_id, *offline] if own else offline
 
     def _see(self, image: MetadataImage) -> None:
-        """Take an image, which says who else has replicas."""
+        """Note the image, which names the brokers of the other replicas."""
         before = self._image
         if image.brokers is not before.brokers:
             self._unreachable = unreachable_brokers(image, before, self._unreachable)
@@ -140,11 +138,11 @@ class HostedPartitions:
         return [*self._partitions.values(), *self._followers.values()]
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """The high watermarks of all of them."""
+        """The high watermarks of all these partitions."""
         return {(one.topic, one.index): one.high_watermark for one in self.hosted()}
 
     def stable_offset(self, key: TopicPartition) -> int | None:
-        """The offset up to which compaction may look; None while it may not at all."""
+        """The offset up to which compaction may clean; None while it may not clean at all."""
         replica = self.replica(*key)
         if replica is None or replica.is_offline:
             return None
@@ -157,7 +155,7 @@ class HostedPartitions:
         return list(self._by_topic.get(topic_id, {}).values())
 
     def _host(self, replica: Hosted) -> None:
-        """Take a role in place of another, which ends."""
+        """Give a partition a new role, and end its former role."""
         key = (replica.topic, replica.index)
         self._end(key)
         if isinstance(replica, Partition):
@@ -167,7 +165,7 @@ class HostedPartitions:
         self._by_topic.setdefault(replica.topic_id, {})[replica.index] = replica
 
     def _end(self, key: TopicPartition) -> Hosted | None:
-        """End the role of a partition: those who wait for it look again."""
+        """End the role of a partition. Requests that wait for it then look for its new role."""
         led, followed = self._partitions.pop(key, None), self._followers.pop(key, None)
         ended = led or followed
         if ended is not None:

@@ -2,19 +2,19 @@
 
 Rules:
 
-- A partition asks for a change. One task collects the proposals of all partitions and commits them
-  together. It asks a partition for its proposal at the moment of the decision, so that the proposal
-  is up to date.
+- A partition reports that it needs a change. One task collects the proposals of all partitions and
+  commits them together. It asks a partition for its proposal only when it decides, so that the
+  proposal is up to date.
 - Every half of ``replica.lag.time.max.ms``, all partitions with followers look for followers that
   lag. When brokers come or go, they look for followers that may join.
 - A proposal that was refused, or whose result is unknown, is made again after a pause if the
   partition still wants it. The partition treats it as possibly accepted until the metadata log has
-  passed the revision where it would be (``LeaderPartition.withdraw``).
+  passed the revision that the proposal would have (``LeaderPartition.withdraw``).
 - A broker that is cut off from the metadata store (``reach``) can't know whether another broker
   leads by now. It acknowledges only records that an in-sync follower has: a new leader must be one
   of those followers, and would no longer fetch from this broker. So it refuses acks=0 and acks=1.
-  It also refuses partitions whose only in-sync replica is its own, and partitions that a replica
-  out of sync may come to lead (unclean elections).
+  It also refuses appends to partitions whose only in-sync replica is its own, and to partitions of
+  which a replica out of sync may become the leader (unclean elections).
 - A coordinator that is cut off answers only while every in-sync follower has fetched the partition
   within ``LATELY_S`` (``surely_leads``), which shows that none of them leads.
 
@@ -42,19 +42,19 @@ log = logging.getLogger(__name__)
 
 PARTITIONS_PER_COMMIT = 2000
 PARTITIONS_PER_TURN = 200
-"""After so many partitions, other tasks have their turn."""
+"""How many partitions are handled before other tasks have their turn."""
 
 REST_S = 0.25
-"""How long a partition rests after a refusal before it proposes again."""
+"""How long a partition waits after a refusal before it proposes again."""
 
 LATELY_S = 1.0
 
 LONGEST_REST_S = 1.0
-"""The longest rest after commits that failed in a row: the metadata store is out of reach."""
+"""The longest pause after several failed commits, when the metadata store doesn't answer."""
 
 
 class IsrView(Protocol):
-    """What the proposals need of the broker."""
+    """The parts of the broker that the proposals need."""
 
     node_id: int
     image: MetadataImage
@@ -66,7 +66,7 @@ class IsrView(Protocol):
         """Every partition that this broker leads."""
 
     async def commit(self, decide: Decide) -> None:
-        """Make a decision true; see ``Commits.commit``."""
+        """Commit the changes that ``decide`` returns; see ``Commits.commit``."""
 
 
 class IsrUpdates:
@@ -94,7 +94,7 @@ class IsrUpdates:
             if isinstance(partition, LeaderPartition) and self.refuses(partition, ACKS_ALL):
                 partition.acks.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    # What partitions ask
+    # Questions of partitions
 
     def refuses(self, partition: LeaderPartition, required_acks: int) -> bool:
         """Whether the broker must refuse an append, because it is cut off and the record could be
@@ -143,7 +143,7 @@ class IsrUpdates:
     # The tasks
 
     async def run(self) -> None:
-        """Look for followers that lag, and commit proposals, for ever."""
+        """Look for followers that lag, and commit proposals, forever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._look_for_lag)
             nursery.start_soon(self._look_at_brokers)
@@ -163,7 +163,7 @@ class IsrUpdates:
                 partition.look_at_brokers()
 
     async def _led(self) -> AsyncIterator[LeaderPartition]:
-        """The partitions with followers. Other tasks have their turn in between."""
+        """The partitions with followers, one by one; other tasks have their turn in between."""
         for number, partition in enumerate(self._broker.partitions(), 1):
             if number % PARTITIONS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
@@ -194,7 +194,9 @@ class IsrUpdates:
         except KafkaError as error:
             self._failed_in_row += 1
             if self._failed_in_row == 1:
-                log.warning("changes of in-sync replicas aren't known to be made: %s", error)
+                log.warning(
+                    "it isn't known whether changes of in-sync replicas were made: %s", error
+                )
             rests = [one for one in partitions if not one.is_deleted]
         else:
             self._failed_in_row = 0
@@ -211,7 +213,7 @@ class IsrUpdates:
             self._settle(partition, proposals)
 
     def _settle(self, partition: LeaderPartition, proposals: "_Proposals") -> None:
-        """Give a partition its row of the current metadata."""
+        """Give each partition its row of the current metadata."""
         row = _row(self._broker.image, partition)
         if row is None:
             return
@@ -225,9 +227,7 @@ class IsrUpdates:
 
 
 class _Proposals:
-    """The proposals of one commit: ``refused`` ones, and ``wishes``, each the ISR before and
-    after.
-    """
+    """The proposals of one commit: ``refused`` ones, and ``wishes`` as pairs of old and new ISR."""
 
     def __init__(self, node_id: int, partitions: Sequence[LeaderPartition]) -> None:
         self.refused: list[LeaderPartition] = []

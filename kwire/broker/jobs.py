@@ -3,8 +3,9 @@
 Rules:
 
 - One thread does all jobs of one kind, one after the other. More threads would only take the
-  interpreter from each other. Assignments and regular expressions are two kinds, because clients
-  choose how much an expression costs. No other kind of work uses these threads.
+  interpreter from each other. Assignments and regular expressions are two kinds, because a client
+  can send an expensive expression, and assignments must not wait for it. No other work uses these
+  threads.
 - An exception in a job is a bug. It is logged, and the coordinator gets it in place of a result.
 - If a job's coordinator is gone, the job isn't begun, or its result is dropped.
 """
@@ -36,7 +37,7 @@ class Jobs:
     def begin(
         self, job: Job, is_wanted: Callable[[], bool], hand_in: Callable[[Job, Any], object]
     ) -> None:
-        """Do a job; ``hand_in`` takes the job and its result, if ``is_wanted`` is still true."""
+        """Do a job. ``hand_in`` gets the job and its result if ``is_wanted`` still returns True."""
         self._nursery.start_soon(self._do, job, is_wanted, hand_in)
 
     async def _do(

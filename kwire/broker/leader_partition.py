@@ -6,15 +6,15 @@ Rules:
   add. If the answer to a proposal was lost, it may be accepted, and an added replica may become the
   leader. So a proposal counts until the metadata shows that it was accepted, or never will be.
 - The high watermark is the smallest end offset in the maximal ISR. With ``flush.messages`` it is
-  also at most what is flushed here. It never falls. It stands still while the ISR has fewer
-  replicas than ``min.insync.replicas``, or than the partition has replicas (KIP-966).
+  also at most the flushed end of the log here. It never falls. It rises only while the ISR has
+  ``min.insync.replicas``, or all replicas if there are fewer (KIP-966).
 - A follower outside the maximal ISR that has caught up and may join holds the high watermark back,
   too. Otherwise the leader would be ahead of it again just before it joins.
 - A follower joins if it has all records below the high watermark and all from before this leader
   epoch, and has fetched them in this epoch. While too few replicas are in sync, the high watermark
-  stands still and doesn't show lagging. So it must also have caught up (KAFKA-19996).
-- A follower lags if it needs more than ``replica.lag.time.max.ms`` to reach the end of the log of
-  then. ``look`` stores log ends twice in that time, so that appends and fetches need no clock.
+  stands still and doesn't show lagging. So the follower must also have caught up (KAFKA-19996).
+- A follower lags if it lacks records that are older than ``replica.lag.time.max.ms``. ``look``
+  stores log ends twice in that time, so that appends and fetches need no clock.
 - An append wakes followers. A new high watermark wakes consumers, and requests with ``acks=all``.
 
 Source: Partition, PartitionState and Replica of Kafka; KIP-497, KIP-841, KIP-903.
@@ -35,9 +35,9 @@ from kwire.record.batch import RecordBatch
 
 
 class InSyncUpdates(Protocol):
-    """What a leader needs to know of other brokers, and where it asks for changes of the ISR.
+    """The object that tells a leader about other brokers, and that commits its changes of the ISR.
 
-    ``is_cut_off`` says that another broker may lead by now, and this broker would not know.
+    ``is_cut_off`` says that another broker may lead by now without this broker knowing it.
     """
 
     is_cut_off: bool
@@ -210,7 +210,7 @@ class LeaderPartition(Partition):
         return follower.end_offset < self._due
 
     def wished_isr(self) -> tuple[int, ...]:
-        """The wished ISR: without followers that lag, with those that may join."""
+        """The wished ISR: without followers that lag, with followers that may join."""
         isr = []
         for node in self.in_sync:
             follower = self.followers.get(node)
@@ -254,7 +254,7 @@ class LeaderPartition(Partition):
         self._look_at_followers()
 
     def look_at_brokers(self) -> None:
-        """Check again who may join and who counts, because brokers came or went."""
+        """Check again which followers may join and which count, because brokers came or went."""
         self._look_at_followers()
         self.wake()  # the low watermark is the smallest of the active brokers'
 
@@ -268,8 +268,8 @@ class LeaderPartition(Partition):
     def follower(self, node_id: int, *, names_epoch: bool) -> Follower:
         """The state of a follower.
 
-        KafkaError for a broker that is none: UNKNOWN_LEADER_EPOCH if its fetch names the leader
-        epoch, because it may know a newer assignment, otherwise NOT_LEADER_OR_FOLLOWER.
+        KafkaError for a broker that isn't a follower: UNKNOWN_LEADER_EPOCH if its fetch names the
+        leader epoch, because it may know a newer assignment, otherwise NOT_LEADER_OR_FOLLOWER.
         """
         found = self.followers.get(node_id)
         if found is None:
@@ -280,7 +280,7 @@ class LeaderPartition(Partition):
     def followed(
         self, follower: Follower, end_offset: int, log_start_offset: int, broker_epoch: int
     ) -> None:
-        """Store what a fetch tells: the follower has all records before ``end_offset``.
+        """Store the position of a fetch: the follower has all records before ``end_offset``.
 
         Raises KafkaError (NOT_LEADER_OR_FOLLOWER) for a fetch from before a restart of the
         follower.
@@ -306,7 +306,7 @@ class LeaderPartition(Partition):
     # The high watermark
 
     def advance(self) -> None:
-        """Raise the high watermark to the offset that all replicas have for which it waits."""
+        """Raise the high watermark to the smallest end offset of the replicas that hold it back."""
         log = self.log
         if self.isr_size < self.min_isr:
             return
@@ -330,7 +330,7 @@ class LeaderPartition(Partition):
             replica.changed(False)
 
     def wait_for(self, offset: int, acks: Acks, slot: int) -> None:
-        """Settle ``slot`` when the high watermark reaches an offset, or can't any more."""
+        """Settle ``slot`` when the high watermark reaches an offset, or can no longer reach it."""
         self.acks.wait(offset, acks, slot)
         if self.is_deleted:
             self.acks.fail(_MOVED)

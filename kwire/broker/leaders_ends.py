@@ -1,4 +1,4 @@
-"""Asking a leader where its logs begin and end, for a follower that is outside of them."""
+"""Asks a leader for the first and last offsets of its logs, for a follower outside of them."""
 
 import logging
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ LATEST = -1
 EARLIEST = -2
 
 Cuts: TypeAlias = list[tuple[FollowerPartition, int, bool]]
-"""Logs, where each has to end, and whether it begins anew there."""
+"""Logs, the offset at which each is truncated, and whether it begins anew there."""
 
 
 class Ends(NamedTuple):
@@ -34,7 +34,7 @@ class Ends(NamedTuple):
 async def cuts_into_range(
     peer: Peer, leader: int, node_id: int, lost: Sequence[FollowerPartition]
 ) -> tuple[Cuts, list[tuple[FollowerPartition, ErrorCode]]]:
-    """The cuts of logs that lie outside of their leader's, and those for which there is none.
+    """The truncations of logs outside of their leader's logs, and the partitions without one.
 
     Source: handleOutOfRangeError of Kafka.
     """
@@ -53,7 +53,7 @@ async def cuts_into_range(
             cuts.append((partition, found.end, False))
         elif found.start > end_offset:
             cuts.append((partition, found.start, True))
-        else:  # the leader has grown meanwhile, or will refuse the same again
+        else:  # the leader's log has grown meanwhile, or the next fetch is refused again
             failed.append((partition, ErrorCode.OFFSET_OUT_OF_RANGE))
     return cuts, failed
 
@@ -61,7 +61,7 @@ async def cuts_into_range(
 async def ends_of(
     peer: Peer, node_id: int, partitions: Sequence[FollowerPartition]
 ) -> dict[FollowerPartition, Ends]:
-    """The ends of each partition that the leader tells; a ClientError if it doesn't answer."""
+    """The ends of each partition that the leader reports; ClientError if it doesn't answer."""
     starts = await _ask(peer, node_id, partitions, EARLIEST)
     ends = await _ask(peer, node_id, partitions, LATEST)
     return {

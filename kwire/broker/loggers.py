@@ -26,7 +26,7 @@ LEVELS = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
-"""Kafka's levels as Python's numbers, from the most to the least verbose."""
+"""Kafka's levels, with Python's numbers, from the most to the least verbose."""
 
 
 def logger_configs() -> Iterator[ConfigEntry]:
@@ -54,7 +54,7 @@ def alter_loggers(alterations: Sequence[Alteration], *, validate_only: bool) -> 
 
 
 def _loggers() -> dict[str, logging.Logger]:
-    """Loggers by name; a package has a logger as soon as one of its modules has."""
+    """Loggers by name. A package has a logger as soon as one of its modules has one."""
     known = list(logging.Logger.manager.loggerDict)
     loggers = {name: logging.getLogger(name) for name in known if name.partition(".")[0] == "kwire"}
     return {ROOT: logging.getLogger(), **loggers}

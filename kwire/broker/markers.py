@@ -1,8 +1,8 @@
 """Writes the markers that end transactions into this broker's partitions.
 
 Rules: a marker with an old producer epoch, or of a coordinator that has been replaced, is refused.
-A marker counts when it is replicated: before that, another leader may not have it. In
-``__consumer_offsets`` the partition's group coordinator takes in the marker as well. In a cluster,
+A marker counts when it is replicated, because another leader may not have it before. For a
+partition of ``__consumer_offsets``, the group coordinator also processes the marker. In a cluster,
 ``remote_markers`` sends the same markers to the leaders of the other partitions.
 """
 
@@ -70,7 +70,7 @@ def write_marker(
         marker.coordinator_epoch,
         marker.transaction_version,
     )
-    if broker.verified:  # whatever was asked about a write belongs to the transaction that ends
+    if broker.verified:  # questions about writes belong to the transaction that ends
         broker.verified.pop((topic, index, marker.producer_id), None)
     now_ms = broker.now_ms()
     batch = end_transaction_marker(

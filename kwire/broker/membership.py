@@ -2,19 +2,19 @@
 
 Rules:
 
-- Start: begin a session, register fenced, say which replicas are lost, unfence. From then on
-  ``run`` looks after it.
-- A broker whose session is over begins a new one and registers again; so does one that was fenced
-  by mistake.
-- Whoever finds no controller tries to become it (``controller_duties``).
+- At its start, the broker begins a session, registers as fenced, reports which replicas are lost,
+  and is unfenced. From then on ``run`` keeps it a member.
+- A broker whose session is over begins a new session and registers again. A broker that was fenced
+  by mistake registers again, too.
+- A broker that finds no controller tries to become the controller (``controller_duties``).
 - Replicas in a directory that has failed are given up, if other replicas have all records.
-- A broker that stops says so in the commit that hands over what it leads. It serves on until it has
-  followed that commit, so that clients learn of the new leaders from it.
-- A process that is proven dead (``proofs``) needs no end of its lease: its session is ended. The
-  controller looks at all others in this way, and they look at the controller. Whoever isn't the
-  controller only suspects the others (``suspects``).
-- ``reach`` knows whether this broker may have been deposed without knowing it.
-- What can't be reached now is tried again at the next look: after a change of sessions, and every
+- In one commit, a broker that stops reports its stop and hands over its partitions. It serves
+  requests until it has followed that commit, so that its clients learn of the new leaders.
+- If a process is proven dead (``proofs``), its session is ended at once, before its lease is over.
+  The controller proves the deaths of all other brokers, and the others prove the death of the
+  controller. A broker that isn't the controller only suspects the other brokers (``suspects``).
+- ``reach`` knows whether other brokers may lead this broker's partitions without its knowledge.
+- A step that fails is tried again after a change of sessions, and every
   ``broker.heartbeat.interval.ms``.
 """
 
@@ -57,10 +57,10 @@ Lacks: TypeAlias = Callable[[BrokerImage | None], bool]
 Prepare: TypeAlias = Callable[[MetadataImage], Awaitable[None]]
 
 LEAVE_S = 3.0
-"""So long a broker that stops tries to tell the others."""
+"""How long a broker that stops tries to hand over its partitions."""
 
 SOON_S = 0.05
-"""A process with a session registers as soon; until then nobody watches it."""
+"""The time between looks while a process has a session but isn't registered yet."""
 
 
 class Membership:
@@ -91,11 +91,11 @@ class Membership:
     async def join(
         self, image: MetadataImage, held: Held, lacks: Lacks, prepare: Prepare
     ) -> MetadataImage:
-        """Begin a session and register; the image in which this broker may lead.
+        """Begin a session and register; returns the image in which this broker may lead.
 
-        ``image`` is one that was read just now. ``held`` tells which replicas the disks have,
-        ``lacks`` whether they may lack records, and ``prepare`` makes logs that are missing and may
-        be empty, before this broker leads them. Raises NodeIdTaken if another process has the node
+        ``image`` was read just before. ``held`` tells which replicas the disks have. ``lacks``
+        tells whether replicas may lack records. ``prepare`` creates the missing logs of new
+        partitions before this broker leads them. Raises NodeIdTaken if another process has the node
         id, and KafkaError.
         """
         while True:
@@ -112,7 +112,7 @@ class Membership:
         return register(image, self._registration, held, is_unclean=lacks(before))
 
     async def _begin_session(self) -> Session:
-        """A session; waits for an old one of a process that may just have died."""
+        """Begin a session; waits for the end of an old session whose process may just have died."""
         deadline = trio.current_time() + self._session_ms / 1000 + 1
         while True:
             try:
@@ -128,11 +128,11 @@ class Membership:
     async def _decide(
         self, image: MetadataImage, decide: Callable[[MetadataImage], Sequence[Change]]
     ) -> MetadataImage:
-        """Make a decision true before the broker follows the store; the image afterwards."""
+        """Commit a decision before the broker follows the store; returns the image after that."""
         return await commit_decision(self._store, image, decide, self.session.guard)
 
     async def run(self, broker: Broker) -> None:
-        """Stay a member, for ever; NodeIdTaken if another process has taken the node id."""
+        """Stay a member, forever; NodeIdTaken if another process has taken the node id."""
         broker.commit_under(self.session.guard)
         self.reach.begin(self.session)
         self._proofs.heard = partial(self._heard, broker)
@@ -151,7 +151,7 @@ class Membership:
                     await changed.wait()
 
     async def leave(self, broker: Broker) -> None:
-        """Hand over what this broker leads, and end its session."""
+        """Hand over the partitions that this broker leads, and end its session."""
         self._is_leaving = True
         with trio.move_on_after(LEAVE_S):
             node_id, incarnation, _ = self._member
@@ -168,12 +168,12 @@ class Membership:
                 self._tell()
 
     def _tell(self) -> None:
-        """Have somebody look at the sessions again."""
+        """Wake the task that looks at the sessions."""
         self._changed.set()
         self._changed = trio.Event()
 
     async def _look(self, broker: Broker) -> float:
-        """Do what is to be done; the seconds after which to look again."""
+        """Do all steps whose time has come; returns the seconds after which to look again."""
         async with aclosing(self._store.sessions()) as found:
             sessions = await anext(found, None)
         node_id, incarnation, _ = self._member
@@ -186,7 +186,7 @@ class Membership:
             await self._join_again(broker)
             return 0
         registered = broker.image.brokers.get(node_id)
-        is_behind = not self.reach.looks_at(self.session)  # that registration has failed
+        is_behind = not self.reach.looks_at(self.session)  # the last registration has failed
         if registered is None or registered.is_fenced or is_behind:
             await self._register_again(broker)
         await self._give_up_failed(broker)
@@ -212,14 +212,14 @@ class Membership:
         await broker.commit(apart(broker, without_replicas, node_id, is_lost))
 
     def _counts_as_replica(self, row: PartitionImage | None) -> bool:
-        """Whether this broker's replica may lead, and another one, too."""
+        """Whether this broker's replica and at least one other replica may lead."""
         if row is None:
             return False
         eligible = {*row.isr, *row.elr}
         return self._member.node_id in eligible and len(eligible) > 1
 
     def _watch_others(self, broker: Broker, sessions: Sessions) -> None:
-        """Watch all others, and prove the deaths of those that only this broker can prove."""
+        """Watch all other brokers, and prove the deaths that this broker has to prove."""
         holder = None if sessions.controller is None else sessions.controller[0]
         controls = self._duties.is_held(sessions)
         watched = self._watched(broker, sessions)
@@ -231,7 +231,7 @@ class Membership:
             broker.suspects.meet(self._proofs.connected, broker.image)
 
     def _heard(self, broker: Broker, node_id: int, is_there: bool) -> None:
-        """A connection to another broker has ended, or is there."""
+        """Note that a connection to another broker has ended, or is open."""
         if broker.suspects is None:
             return
         if is_there:
@@ -270,7 +270,7 @@ class Membership:
 
 
 def _are_registering(image: MetadataImage, sessions: Sessions) -> bool:
-    """Whether a process has begun its session, and isn't registered yet."""
+    """Whether a process has begun its session but isn't registered yet."""
     return any(
         node_id not in image.brokers or image.brokers[node_id].incarnation != member.incarnation
         for node_id, (member, _) in sessions.members.items()

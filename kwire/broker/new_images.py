@@ -1,11 +1,11 @@
-"""What a broker does with each new image of the metadata, and in which order.
+"""Applies each new image of the metadata to the parts of the broker, in the right order.
 
 Rules:
 
 - The authorizer takes the new ACLs first, and the settings change before the replicas do. So no
   request that uses the new image is judged by old rights, or served with old settings.
 - Replicas take their roles in memory, and are fetched from their new leaders, before a log is
-  opened or deleted. Then what was opened is fetched, too.
+  opened or deleted. Then the replicas whose logs were opened are fetched, too.
 - The modules of authorizers, logins, quotas and throttles are imported only if a cluster has them.
 """
 
@@ -77,7 +77,7 @@ async def tell_authorizer(authorizer: "Authorizer", changes: Sequence[Change]) -
 
 
 def quotas_of(broker: "Metered", before: "Quotas | None", wanted: ClientQuotas) -> "Quotas | None":
-    """What is in force when the cluster has these client quotas; None if no client has any."""
+    """The quotas in force when the cluster has these client quotas; None if no client has any."""
     if before is None and not wanted:
         return None
     from kwire.broker.quotas import followed
@@ -86,7 +86,7 @@ def quotas_of(broker: "Metered", before: "Quotas | None", wanted: ClientQuotas) 
 
 
 class InformedBroker(Protocol):
-    """A broker as its images change it. ``suspects`` is None until it has followed others."""
+    """The parts of a broker that images change; ``suspects`` is None until it follows others."""
 
     config: BrokerConfig
     node_id: int
@@ -102,11 +102,11 @@ class InformedBroker(Protocol):
 
     @property
     def fetchers(self) -> "Fetchers":
-        """The tasks that fetch from the leaders of what the broker follows."""
+        """The tasks that fetch from the leaders of the partitions that the broker follows."""
 
     @property
     def isr_updates(self) -> "IsrUpdates":
-        """What the broker commits about in-sync replicas, since it leads followers."""
+        """The commits of ISR changes for the partitions that the broker leads."""
 
     @property
     def unusable_replicas(self) -> "OfflineReplicas":
@@ -128,7 +128,7 @@ class NewImages:
         self._has_set_aside = False
 
     async def take(self, image: MetadataImage, changes: Sequence[Change]) -> LogJob | None:
-        """Have an image in force, which these changes have made of the one before.
+        """Put an image in force, which these changes have made from the one before.
 
         Returns the job that makes and deletes the logs of a large commit; None if all is done.
         """
@@ -142,7 +142,7 @@ class NewImages:
             broker.settings = broker_settings(broker.config, image, broker.node_id)
             broker.throttles = throttles_of(broker, broker.throttles)
             if broker.suspects is not None:
-                broker.fetchers.place(())  # there may have to be more tasks, or fewer
+                broker.fetchers.place(())  # more or fewer tasks may be needed
         if broker.suspects is not None:
             broker.suspects.follow(image)
         await self._served.take_roles(image, changes)
@@ -159,13 +159,13 @@ class NewImages:
         return job
 
     def follow_leaders(self) -> None:
-        """Fetch what is followed from its present leaders."""
+        """Fetch each followed partition from its present leader."""
         moved = self._served.moved_followers()
         if moved:
             self._broker.fetchers.place(moved)
 
     def look_at_offline(self) -> None:
-        """Have others take over what is offline or full here; called when that may have changed."""
+        """Let other brokers take over replicas that are offline or on full disks here."""
         directories = self._broker.log_manager.data_directories
         is_needed = any(data.health.is_useless for data in directories)
         if is_needed or self._has_set_aside or self._served.offline():

@@ -1,9 +1,8 @@
-"""Notes about writes of transactions whose coordinator has to be waited for; see
-remote_verification."""
+"""Notes about writes that wait for a transaction's coordinator; see remote_verification."""
 
 
 class Note:
-    """A question about a producer's write to a partition; ``is_answered`` if it may happen.
+    """A question about a producer's write to a partition; ``is_answered`` if the write may happen.
 
     ``epoch`` is the producer's. ``leader_epoch`` is the partition's, -1 if it isn't led here: in a
     newer epoch the question has to be asked again.

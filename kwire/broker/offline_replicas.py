@@ -6,12 +6,13 @@ Rules:
   It isn't fetched any more: fetches of a follower without its disk must not bring it back into
   the ISR.
 - A partition without another replica that has all records stays as it is, and answers
-  KAFKA_STORAGE_ERROR: nobody else has what is on that disk.
-- A replica on a full disk does the same where another replica is in sync. So acknowledgements don't
-  wait for it until ``replica.lag.time.max.ms``. Its records are whole: it stays eligible. When
-  there is room, it is fetched again, and its leader takes it back into the ISR.
-- ``look`` compares the image with the disks, at each failure and every second. So a change that the
-  metadata store didn't take is tried again.
+  KAFKA_STORAGE_ERROR: no other broker has all records.
+- A replica on a full disk leaves the ISR, too, if another replica is in sync. Otherwise
+  acknowledgements would wait for it until ``replica.lag.time.max.ms``. Its records are whole, so it
+  stays eligible to lead. When the disk has room, the replica is fetched again, and its leader takes
+  it back into the ISR.
+- ``look`` compares the image with the disks, at each failure and every second. So a commit that
+  failed is tried again.
 
 Source: ReplicaManager.handleLogDirFailure, AssignReplicasToDirs of Kafka, KIP-858. In Kafka a full
 disk is a failed one.
@@ -47,10 +48,10 @@ class ReplicasBroker(Protocol):
 
     @property
     def fetchers(self) -> Fetchers:
-        """The tasks that fetch from the leaders of what this broker follows."""
+        """The tasks that fetch from the leaders of the partitions that this broker follows."""
 
     async def commit(self, decide: Decide) -> None:
-        """Make a decision true; see ``Commits.commit``."""
+        """Commit the changes that ``decide`` returns; see ``Commits.commit``."""
 
 
 class OfflineReplicas:
@@ -58,13 +59,13 @@ class OfflineReplicas:
 
     def __init__(self, broker: ReplicasBroker, hosted: HostedPartitions) -> None:
         self._set_aside: set[FollowerPartition] = set()
-        """Those that aren't fetched until their disk has room."""
+        """The replicas that aren't fetched until their disk has room."""
         self._broker = broker
         self._hosted = hosted
         self._is_committing = False
 
     def look(self) -> bool:
-        """Give up what is offline or full and still counts; never waits.
+        """Give up replicas that are offline or on full disks and are still in the ISR; never waits.
 
         Returns whether to look again although no directory is full any more.
         """
@@ -126,4 +127,4 @@ class OfflineReplicas:
             )
         )
         why = "have no room" if are_whole else "are offline"
-        log.warning("%d replicas of this broker %s: others take over", len(lost), why)
+        log.warning("%d replicas of this broker %s: other brokers take over", len(lost), why)

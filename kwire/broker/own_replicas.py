@@ -89,7 +89,7 @@ def make_new_logs(
 
 
 def say_what_is_lost(image: MetadataImage, node_id: int) -> None:
-    """Name the partitions that nobody can lead, because this broker has lost their records."""
+    """Log the partitions that no broker can lead, because this broker has lost their records."""
     lost = lost_partitions(image, node_id)
     if lost:
         more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""

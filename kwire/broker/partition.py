@@ -2,8 +2,9 @@
 
 Rules:
 
-- Every in-sync replica has all records below the high watermark, and consumers see no others. The
-  high watermark is kept apart from the log end offset, even if one replica makes them equal.
+- Every in-sync replica has all records below the high watermark. Consumers see only these records.
+  The high watermark and the log end offset are two values, although they are equal with one
+  replica.
 - The last stable offset is the high watermark, or the first offset of an open transaction below it.
 - If an append has to be on the disk before it is acknowledged (``flush.messages``), its handler
   waits for ``flush`` first, and the high watermark waits too.
@@ -24,7 +25,7 @@ from kwire.record.batch import NO_PRODUCER_ID, Buffer, RecordBatch
 ACKS_ALL = -1
 
 UNACKED = -2
-"""``append_plain`` gives this minus the first offset for a batch that other replicas lack."""
+"""``append_plain`` returns this minus the first offset while other replicas lack the batch."""
 
 
 class Waiter(Protocol):
@@ -49,8 +50,8 @@ NOWHERE = PartitionReference(None)
 class Partition:
     """One partition on its leader.
 
-    Until the high watermark has reached ``epoch_start``, it may be older than what consumers have
-    seen of the leader before; that is only so with followers.
+    With followers, until the high watermark has reached ``epoch_start``, it may be smaller than the
+    high watermark that consumers have seen from the former leader.
     """
 
     __slots__ = (
@@ -105,12 +106,12 @@ class Partition:
 
     @property
     def messages_in(self) -> int:
-        """How many records were appended since the partition is served."""
+        """How many records were appended since this broker began to serve the partition."""
         return max(0, self.log.log_end_offset - self.offset_before)
 
     @property
     def bytes_in(self) -> int:
-        """How many bytes were appended since the partition is served."""
+        """How many bytes were appended since this broker began to serve the partition."""
         return max(0, self.log.segments.written_bytes - self.bytes_before)
 
     @property
@@ -208,7 +209,7 @@ class Partition:
         return info.first_offset
 
     def _check_in_sync(self, required_acks: int) -> None:
-        if self.is_deleted:  # the caller began before another role: the log isn't this one's now
+        if self.is_deleted:  # the role has changed: another object uses the log now
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"another broker or epoch leads {self.topic}-{self.index}",
@@ -231,7 +232,7 @@ class Partition:
         return info
 
     def flushed(self) -> None:
-        """Show consumers the records that the finished run of syncs covers."""
+        """Show consumers the records that the finished syncs cover."""
         log = self.log
         seen_to = log.recovery_point if log.flush_is_due else log.log_end_offset
         self.high_watermark = max(self.high_watermark, seen_to)

@@ -1,15 +1,15 @@
-"""What a follower nearly always asks, and is answered: bytes, without objects in between.
+"""The common request of a follower and the common answer, as bytes without objects in between.
 
-This is a fast path. ``request`` writes the next request of a session, and ``answer`` reads what was
-fetched where it lies in memory. Both return None for what is uncommon, and leave nothing changed.
-Then ``Fetching.request`` and ``Fetching.take``, the slow and obvious twins, do it. Both twins tell
-and understand the same, as tests/broker/test_plain_fetching.py shows.
+This is a fast path. ``request`` writes the next request of a session. ``answer`` reads an answer
+without copying it. Both return None if the request or answer is uncommon, and then leave nothing
+changed. Then ``Fetching.request`` and ``Fetching.take`` do the work, the slow and obvious twins.
+Requests and results of both twins are the same, as tests/broker/test_plain_fetching.py shows.
 
-Common are: version 18, a session that goes on, partitions that are followed, at most ``MOST_NAMED``
-in a request, and none whose rest is over; in an answer no errors, no diverging epochs and no other
-tags.
+A request is common if it has version 18, continues a session, and names at most ``MOST_NAMED``
+partitions, all of them followed, none of which was paused. An answer is common if it has no errors,
+no diverging epochs and no other tagged fields.
 
-Format: see ``kwire.handlers.plain_fetch`` and ``plain_replica_fetch``, which are the other side.
+Format: see ``kwire.handlers.plain_fetch`` and ``plain_replica_fetch``, which are the leader's side.
 """
 
 from struct import Struct
@@ -23,7 +23,7 @@ from kwire.protocol.wire import MalformedRequest, append_unsigned_varint, read_u
 FETCH_KEY, VERSION = 1, 18
 
 MOST_NAMED = 200
-"""A request with more partitions may be more than a socket takes at once."""
+"""The most partitions of a request. A larger request may not fit into a socket's buffer."""
 
 _HEADER = Struct(">ihhih")
 """Size, API key, version, correlation id, and the length of the client id, which follows."""
@@ -61,7 +61,7 @@ class Sender(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What an answer brings for one partition; ``records`` is a view of the answer."""
+    """One partition of an answer; ``records`` is a view of the answer."""
 
     partition: FollowerPartition
     records: memoryview
@@ -76,7 +76,7 @@ def request(
     correlation_id: int,
     now_s: float,
 ) -> bytearray | None:
-    """The next request, its size in front; None if it isn't common, or nothing is fetched."""
+    """The next request, its size in front; None if it isn't common, or without partitions."""
     if fetching.epoch == FIRST_EPOCH or not fetching.told:
         return None
     if len(fetching.to_look_at) > MOST_NAMED:
@@ -121,7 +121,7 @@ def request(
 
 
 def answer(fetching: Fetching[FollowerPartition], frame: memoryview) -> list[Fetched] | None:
-    """What the answer to the last request brings; ``frame`` is without its size."""
+    """The partitions of the answer to the last request; ``frame`` is without its size."""
     try:
         found = _read(fetching, frame)
     except (StructError, IndexError, MalformedRequest):

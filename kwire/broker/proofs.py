@@ -89,7 +89,7 @@ class Proofs:
         return self._ended.keys()
 
     async def run(self) -> None:
-        """Watch, for ever."""
+        """Watch, forever."""
         async with trio.open_nursery() as self._nursery:
             await trio.sleep_forever()
 

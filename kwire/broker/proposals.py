@@ -1,12 +1,15 @@
-"""Decisions that wait for their commit: whose turn is next, and which share a commit.
+"""Decisions that wait for their commit: which one is next, and which ones share a commit.
 
 Rules:
 
-- The connection that has changed least comes first, in a commit with others like it. Of equal ones
-  the first to arrive comes first. Every eighth decision is the one that has waited longest.
-- What a connection changed long ago puts it behind a new one by ``CREDIT`` at most. A connection
-  goes on where the last one of its user or host was (``budget.work.Turns``).
-- A broker's own decisions come before those of clients.
+- The decision of the connection that has changed least comes first, in a commit with decisions of
+  similar connections. Of equal ones, the first to arrive comes first. Every eighth decision is the
+  one that has waited longest.
+- However much a connection has changed, it counts as at most ``CREDIT`` changes more than a new
+  one. A new connection begins with the changes of the last connection of its user or host
+  (``budget.work.Turns``).
+- A broker's own decisions come before those of clients. They don't wait for logs that clients have
+  made in the same commit: a replica that lags would stay in sync meanwhile.
 """
 
 from bisect import insort
@@ -24,33 +27,33 @@ from kwire.metadata.image import MetadataImage
 from kwire.metadata.store import Guard
 
 Decide: TypeAlias = Callable[[MetadataImage], Sequence[Change] | Awaitable[Sequence[Change]]]
-"""Turns the image into changes, and may raise KafkaError. A decision about many things is a
-coroutine, which lets other tasks have their turn in between."""
+"""Returns the changes to make to an image, and may raise KafkaError. A long decision is a
+coroutine, so that other tasks have their turn in between."""
 
 CHANGES_PER_COMMIT = 200
 """No decision joins a commit that has so many changes."""
 
 MOST_DECISIONS = 64
-"""No decision joins a commit that has so many."""
+"""No decision joins a commit that has so many decisions."""
 
 MOST_BYTES = 1 << 20
-"""A decision doesn't join others if their changes are larger together; alone it may be larger."""
+"""Decisions share a commit only up to this size of their changes. A single one may be larger."""
 
 BYTES_OF_A_CHANGE = 200
-"""A decision counts as so many more changes as its changes have so many bytes."""
+"""A decision counts as one more change for each so many bytes of its changes."""
 
 CREDIT = 100
-"""By how many changes a connection that was quiet may be ahead of the busy ones."""
+"""By how many changes a quiet connection may be ahead of the busiest one."""
 
 ALIKE = 4
-"""Decisions share a commit if their connections have changed equally much, but for so much. The
-others of a commit have their logs made, too, before the first one of them is answered."""
+"""Decisions share a commit only if the changes of their connections differ by at most this. The
+reason: all logs of a commit are created before any of its clients gets an answer."""
 
 MOST_LOGS_LEFT = 10_000
-"""While commits of before have to make and delete so many logs, no commit makes many more."""
+"""While earlier commits still have to create and delete so many logs, no commit adds many more."""
 
 FEW_LOGS = 8
-"""A commit of so many new partitions never waits for the logs of others."""
+"""A commit of so few new partitions never waits for the logs of other commits."""
 
 
 class Asker(Protocol):
@@ -70,7 +73,7 @@ class _Nobody:
 
 
 NOBODY = _Nobody()
-"""Asks for the changes that no client asked for."""
+"""The asker of changes that no client asked for."""
 
 
 class Proposal:
@@ -78,7 +81,7 @@ class Proposal:
 
     __slots__ = (
         *("asker", "decide", "done", "error", "guard", "is_alone", "is_given_up", "logs", "number"),
-        *("rank", "rests_on_others", "scope", "written"),
+        *("rank", "rests_on_others", "scope", "waits_for_logs", "written"),
     )
 
     def __init__(
@@ -90,21 +93,22 @@ class Proposal:
         self.number = number
         self.guard = guard
         self.error: Exception | None = None
-        self.is_alone = False  # after a commit with others has failed
+        self.is_alone = False  # true after a commit with other decisions has failed
         self.is_given_up = False
         self.logs = 0  # how many it makes, if it is held
         self.rests_on_others = False
+        self.waits_for_logs = True  # for those of its whole commit
         self.scope: trio.CancelScope | None = None
         self.written = trio.Event()
         self.done = trio.Event()
 
     @property
     def place(self) -> tuple[int, int]:
-        """The smallest is first."""
+        """The place in the queue; the smallest comes first."""
         return self.rank, self.number
 
     def count(self, size_bytes: int) -> None:
-        """Count what was decided for its connection; harmless when it is decided again."""
+        """Count the changes for their connection. A second call replaces the first."""
         if self.asker is not NOBODY:
             self.asker.changes = self.rank + 1 + size_bytes // BYTES_OF_A_CHANGE
 
@@ -115,7 +119,7 @@ class Proposal:
 
 
 class Batch:
-    """The decisions of one commit: ``image`` is what they make, ``changes`` how."""
+    """The decisions of one commit: their ``changes``, and the ``image`` after these changes."""
 
     def __init__(self, image: MetadataImage, guard: Guard | None) -> None:
         self.base = image
@@ -128,7 +132,7 @@ class Batch:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further decision joins."""
+        """Whether no further decision may join."""
         return (
             len(self.proposals) >= MOST_DECISIONS
             or len(self.changes) >= CHANGES_PER_COMMIT
@@ -143,8 +147,14 @@ class Batch:
         first = self.proposals[0] if self.proposals else None
         return first is None or not (proposal.is_alone or proposal.rank > first.rank + ALIKE)
 
+    def followed(self) -> None:
+        """Wake the broker's own tasks whose decisions make no logs: no client delays those."""
+        for proposal in self.proposals:
+            if not proposal.waits_for_logs:
+                proposal.finish()
+
     def finish(self, error: KafkaError | None = None) -> None:
-        """Wake every task. Each gets an error of its own, because a task adds to what it raises."""
+        """Wake every task. Each gets its own error object, because raising changes the object."""
         for proposal in self.proposals:
             if error is not None:
                 proposal.error = KafkaError(error.code, error.message)
@@ -166,37 +176,37 @@ class Queue:
         return len(self._waiting)
 
     def add(self, decide: Decide, asker: Asker, guard: Guard | None) -> Proposal:
-        """A decision begins to wait."""
+        """Let a decision begin to wait."""
         rank = -1 if asker is NOBODY else max(asker.changes, self._floor - CREDIT)
         proposal = Proposal(decide, asker, guard, rank, next(self._numbers))
         self.put_back(proposal)
         return proposal
 
     def put_back(self, proposal: Proposal) -> None:
-        """A decision waits again, at its place."""
+        """Let a decision wait again, at its place."""
         insort(self._waiting, proposal, key=attrgetter("place"))
 
     def first(self) -> Proposal:
-        """The decision whose turn it is; one has to wait."""
+        """The next decision; the queue must not be empty."""
         if self._turns % OLDEST_EVERY == OLDEST_EVERY - 1:
             return min(self._waiting, key=attrgetter("number"))
         return self._waiting[0]
 
     def take(self, proposal: Proposal) -> None:
-        """A decision has its turn."""
+        """Remove a decision from the queue, because its turn has come."""
         self._waiting.remove(proposal)
         self._turns += 1
         self._floor = max(self._floor, proposal.rank)
 
     def hold(self, proposal: Proposal, logs: int) -> None:
-        """A decision that would make so many logs waits outside of the queue, until ``release``."""
+        """Keep a decision outside of the queue until ``release``; it would create so many logs."""
         proposal.logs = logs
         self._held.append(proposal)
 
     def release(self, room: int) -> bool:
-        """Of the decisions that are held, as many have their places again as have room together.
+        """Put as many of the held decisions back into the queue as fit into ``room`` together.
 
-        ``room`` is for so many logs. Returns whether there were any.
+        ``room`` is a number of logs. Returns whether there was a decision that fits.
         """
         held, self._held = sorted(self._held, key=attrgetter("place")), []
         for proposal in held:
@@ -209,7 +219,7 @@ class Queue:
         return len(self._held) < len(held)
 
     def give_up(self, proposal: Proposal) -> None:
-        """Nobody waits for a decision any more."""
+        """Remove a decision, because nobody waits for it any more."""
         for some in (self._waiting, self._held):
             if proposal in some:
                 some.remove(proposal)

@@ -1,10 +1,10 @@
-"""A fetcher that lets a link fetch while nothing uncommon comes.
+"""Lets a link fetch for a fetcher while all requests and answers are common.
 
 Rules:
 
 - A link needs a poller, a connection over a plain socket, a leader that serves version 18, and a
-  session that has begun. Where something is throttled, there is none.
-- The connection is the link's from ``lend`` to ``take_back``.
+  session that has begun. While replication is throttled, there is no link.
+- From ``lend`` to ``take_back``, only the link uses the connection.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ NO_ANSWER = Left(failure="no answer in time")
 
 
 def limits_of(broker: FetchingBroker) -> Limits:
-    """The settings of fetches that are in force."""
+    """The current settings of fetches."""
     integer = broker.integer
     return Limits(
         integer("replica.fetch.wait.max.ms"),
@@ -39,13 +39,13 @@ def limits_of(broker: FetchingBroker) -> Limits:
 
 
 def sender_of(broker: FetchingBroker, client_id: bytes) -> Sender:
-    """Who a broker is, as it is registered; of epoch -1 where it isn't."""
+    """A broker's node id and registered epoch, -1 if it isn't registered."""
     own = broker.image.brokers.get(broker.node_id)
     return Sender(client_id, broker.node_id, -1 if own is None else own.epoch)
 
 
 def outcome_of(rest: Sequence[Fetched]) -> Outcome[FollowerPartition]:
-    """What a link has left to be appended, as the outcome of an answer."""
+    """The records that a link has fetched but not appended, as the outcome of an answer."""
     outcome: Outcome[FollowerPartition] = Outcome()
     for partition, records, watermark, start in rest:
         data = PartitionData(
@@ -60,7 +60,7 @@ def outcome_of(rest: Sequence[Fetched]) -> Outcome[FollowerPartition]:
 
 
 def response_in(frame: bytes) -> Left | FetchResponse:
-    """The response that a link hasn't read."""
+    """Decode a response that a link couldn't read."""
     try:
         _, position = decode_response_header(frame, FetchResponse, VERSION)
         return decode(FetchResponse, VERSION, memoryview(frame)[position:])
@@ -69,9 +69,10 @@ def response_in(frame: bytes) -> Left | FetchResponse:
 
 
 class QuickFetching:
-    """What a fetcher's links know of it; see ``fetch_link.Lender``.
+    """The part of a fetcher that its links use; see ``fetch_link.Lender``.
 
-    ``has_news`` and ``is_over`` are the fetcher's. ``asking`` is the scope of the wait for a link.
+    ``has_news`` and ``is_over`` are functions of the fetcher. ``asking`` is the cancel scope of the
+    wait for a link.
     """
 
     def __init__(
@@ -102,9 +103,9 @@ class QuickFetching:
         return self._broker.clock.now_ms()
 
     async def run(self, peer: Peer) -> Left | FetchResponse | None:
-        """Fetch; what is left to be done when a link is over, None if none could begin.
+        """Fetch by a link; returns the work that the link has left, None if no link could begin.
 
-        A response is an answer that isn't common.
+        A FetchResponse is returned if an answer isn't common.
         """
         watcher = self._broker.watcher
         if watcher is None or self.fetching.epoch == FIRST_EPOCH or not peer.is_connected:

@@ -3,7 +3,7 @@
 Rules:
 
 - A broker has this object only while the cluster has quotas for users or client ids. Without it, a
-  request costs one look at an attribute.
+  request only reads one attribute.
 - Each broker counts only its own requests. So a client that uses three brokers may use a quota
   three times.
 - A client that waits occupies no task. The broker doesn't read from its connection until the time
@@ -24,7 +24,7 @@ from kwire.security.principal import Principal
 
 
 class Metered(Protocol):
-    """What the quotas need of the broker."""
+    """The part of the broker that the quotas need."""
 
     clock: Clock
     tally: Tally
@@ -41,7 +41,7 @@ class Pausing(Protocol):
 
 
 class Quotas:
-    """What the clients of one broker have used, and what they may use.
+    """The quotas of the clients of one broker, and how much of them is used.
 
     - ``pauses``: the clients' waits that have not ended.
     - ``throttled``: the number of requests after which a client had to wait, by the kind of quota.
@@ -103,7 +103,7 @@ class Quotas:
 
 
 def followed(quotas: Quotas | None, broker: Metered, wanted: ClientQuotas) -> Quotas | None:
-    """What ``broker.quotas`` is when the cluster has these quotas, which are others than before."""
+    """The new value of ``broker.quotas`` when the cluster's quotas have changed to these."""
     if all(entity[0][0] == IP for entity in wanted):
         if quotas is not None:
             quotas.end_pauses()
@@ -116,7 +116,8 @@ def followed(quotas: Quotas | None, broker: Metered, wanted: ClientQuotas) -> Qu
 class Mutations:
     """Counts the partitions that one request creates or deletes, against its client's quota.
 
-    A strict count refuses what exceeds the quota (KIP-599). Otherwise the client only has to wait.
+    If the count is strict, partitions that exceed the quota are refused (KIP-599). Otherwise the
+    client only has to wait.
     """
 
     def __init__(self, quotas: Quotas, meter: BucketMeter, *, is_strict: bool) -> None:
@@ -127,7 +128,7 @@ class Mutations:
         self._is_beyond = False
 
     def begin(self) -> None:
-        """Begin to decide, or again: what the former decision has taken is given back."""
+        """Begin a decision, or begin it again: the count of the former try is taken back."""
         self._meter.take(-self._taken, self._quotas.steady_ms())
         self._taken = 0
         self._is_beyond = False
@@ -144,7 +145,7 @@ class Mutations:
         self._taken += partitions
 
     def wait_ms(self) -> int:
-        """How long the client has to wait: a strict request only if something was refused."""
+        """How long the client has to wait; after a strict request only if it was refused."""
         if self._is_strict and not self._is_beyond:
             return 0
         return self._meter.wait_ms(self._quotas.steady_ms())
@@ -153,7 +154,7 @@ class Mutations:
 def mutations_of(
     quotas: Quotas | None, principal: Principal, client_id: str | None, *, is_strict: bool
 ) -> Mutations | None:
-    """What counts the partitions of a request; None for a client without such a quota."""
+    """The counter for the partitions of a request; None for a client without such a quota."""
     meter = None if quotas is None else quotas.of(principal, client_id).mutation
     if quotas is None or meter is None:
         return None

@@ -1,4 +1,4 @@
-"""Whether this broker reaches the metadata store, or other brokers may lead in its place by now.
+"""Knows whether this broker reaches the metadata store, or other brokers may lead in its place.
 
 Rules:
 
@@ -11,7 +11,7 @@ Rules:
 - The broker is no longer cut off when the store answers again, or when it has a new session.
 - A broker that stops ends its session itself. Then it is cut off too, and the log doesn't warn.
 
-``IsrUpdates.refuses`` says what a broker refuses while it is cut off.
+``IsrUpdates.refuses`` says which appends a broker refuses while it is cut off.
 """
 
 import logging
@@ -42,7 +42,7 @@ class Reach:
         self._is_leaving = False
 
     def begin(self, session: Session) -> None:
-        """Look at this session from now on: the broker is registered with it."""
+        """Watch this session from now on: the broker is registered with it."""
         self._session = session
         self._kept_ms = session.kept_ms
         self._deadline_ms = deadline_ms(session.kept_ms, session.ttl_ms)
@@ -57,7 +57,7 @@ class Reach:
         self._is_leaving = True
 
     def look(self) -> None:
-        """Note whether the broker is cut off now."""
+        """Check the deadline, and note whether the broker is cut off now."""
         session = self._session
         if session is None:
             return
@@ -73,14 +73,14 @@ class Reach:
         if is_out and not self._is_leaving:
             log.warning(
                 "the metadata store doesn't answer: other brokers may lead instead of this one, "
-                "which acknowledges only what its followers have"
+                "which acknowledges only records that its followers have"
             )
         elif not is_out:
             log.info("the metadata store answers again")
         self.told(is_out)
 
     async def run(self) -> None:
-        """Look at the deadline, for ever, for a broker that has nothing else to do."""
+        """Check the deadline, forever, in case the broker gets no requests."""
         while True:
             self.look()
             left_s = (self._deadline_ms - self._steady_ms()) / 1000

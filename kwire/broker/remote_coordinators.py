@@ -1,7 +1,8 @@
 """Asks the coordinators of transactions on other brokers which partitions belong to transactions.
 
 Rule: questions of many producers to one broker share requests (``shared_requests``). A request
-names each transactional id once: of two questions about one id, the later one goes in the next.
+names each transactional id once. Of two questions about one id, the later one goes into the next
+request.
 
 Source: AddPartitionsToTxnManager of Kafka, which refuses the earlier one.
 """
@@ -55,7 +56,7 @@ class RemoteCoordinators:
 
 
 def _chosen(waiting: Sequence[_Asked]) -> list[_Asked]:
-    """What goes in the next request: each transactional id once, and not too many partitions."""
+    """The questions of the next request: each transactional id once, not too many partitions."""
     together: dict[str, _Asked] = {}
     partitions = 0
     for one in waiting:

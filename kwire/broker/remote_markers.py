@@ -4,8 +4,8 @@ Rules:
 
 - A marker counts as written when its broker has answered. A partition whose broker doesn't answer,
   or no longer leads it, is tried again with the newer image. So a marker may be written twice,
-  which changes nothing: the transaction it ends is over.
-- Transactions that end at once share requests (``shared_requests``).
+  which does no harm: the transaction that it ends is already over.
+- Transactions that end at the same time share requests (``shared_requests``).
 
 Source: TransactionMarkerChannelManager of Kafka.
 """
@@ -32,7 +32,7 @@ MOST_PARTITIONS = 1000
 
 
 class Sent(NamedTuple):
-    """The partitions that were answered, each with its error code, and why others were not."""
+    """The partitions in the answers, each with its error code, and why others got no answer."""
 
     codes: dict[TopicPartition, ErrorCode]
     failure: KafkaError | None
@@ -87,7 +87,7 @@ class RemoteMarkers:
 
 
 def _chosen(waiting: Sequence[_Wanted]) -> list[_Wanted]:
-    """What goes in the next request: one marker of each producer, in order, and not too many."""
+    """The markers for the next request: one of each producer, in order, and not too many."""
     together: dict[int, _Wanted] = {}
     partitions = 0
     for one in waiting:

@@ -1,12 +1,12 @@
 """Asks a transaction's coordinator on another broker whether a write belongs to the transaction.
 
-The coordinator of this broker is asked in the same way if its records are replicated: what it says
-counts when it is replicated (``LocalQuestion``).
+A coordinator on this broker is asked in the same way if its partition has followers: its answer
+counts when the records behind it are replicated (``LocalQuestion``).
 
-The answer takes time, and the transaction may end before the write: then no marker would ever end
+The answer takes time, and the transaction may end before the write. Then no marker would ever end
 the written record. So the question leaves a note at the partition. A marker of the producer removes
-the note, also while the question is under way. Only a write that finds its note, with the answer in
-it, may happen.
+the note, even if the answer hasn't come yet. A write may happen only if it finds its note with the
+answer in it.
 
 Questions of many producers share requests (``remote_coordinators``). A question may be about
 several partitions, of which some belong to the transaction and others don't: each has an answer of
@@ -29,10 +29,10 @@ from kwire.protocol.messages.add_partitions_to_txn import (
 )
 
 MOST_NOTES = 100_000
-"""If there are more notes, all are forgotten: the next writes ask again."""
+"""If there are more notes, all are deleted, and the next writes ask again."""
 
 MOST_OTHERS = 1000
-"""A question is about no more further partitions."""
+"""The most further partitions of one question."""
 
 _PASSING = (
     ErrorCode.BROKER_NOT_AVAILABLE,
@@ -41,7 +41,7 @@ _PASSING = (
 )
 
 _NOT_ANSWERED = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""What a partition has of which the answer says nothing: the client tries again."""
+"""The error of a partition that is missing in the answer. The client tries again."""
 
 
 class Question:
@@ -60,9 +60,9 @@ class Question:
     ) -> None:
         """Leave the notes. ``adds`` adds the partitions, otherwise they must have been added.
 
-        ``others`` are partitions to which the producer writes next. What is said of them counts,
-        but is no error of this write. ``knows_abortable`` says whether the client knows
-        TRANSACTION_ABORTABLE.
+        ``others`` are partitions to which the producer writes next. Their answers are noted, too,
+        but a refusal of them is no error of this write. ``knows_abortable`` says whether the client
+        knows TRANSACTION_ABORTABLE.
         """
         self._broker = broker
         self._transactional_id = transactional_id
@@ -97,7 +97,7 @@ class Question:
             codes = await self._ask()
         except KafkaError as error:
             raise self._told(error) from error
-        finally:  # also when the client is gone
+        finally:  # even if the client is gone
             for partition, note in self._notes.items():
                 if codes.get(partition, _NOT_ANSWERED) is ErrorCode.NONE:
                     note.is_answered = True
@@ -108,7 +108,7 @@ class Question:
             raise self._told(KafkaError(code, "another broker coordinates the transaction"))
 
     def _told(self, error: KafkaError) -> KafkaError:
-        """What the client is told of an error: a code that its version knows."""
+        """The error for the client, with a code that its version knows."""
         code = error.code
         if code is ErrorCode.PRODUCER_FENCED:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
@@ -141,7 +141,7 @@ class Question:
 
 
 class LocalQuestion(Question):
-    """What the coordinator of this broker has said, once that is replicated."""
+    """An answer of this broker's coordinator, which counts when its records are replicated."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class LocalQuestion(Question):
         asked: TopicPartition,
         basis: Basis,
     ) -> None:
-        """Leave the note for what the coordinator has just said."""
+        """Leave the note for the coordinator's answer."""
         super().__init__(broker, "", producer, asked, adds=False, knows_abortable=True)
         self._basis = basis
 

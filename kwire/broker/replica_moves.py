@@ -38,7 +38,7 @@ PAUSE_S = 0.05
 
 
 class MovingBroker(Protocol):
-    """What ``ReplicaMoves`` needs of its broker."""
+    """The part of the broker that ``ReplicaMoves`` needs."""
 
     node_id: int
     image: MetadataImage
@@ -135,7 +135,7 @@ class ReplicaMoves:
             log.warning("%s stays an unfinished move: %s", path, error)
 
     async def run(self) -> None:
-        """Carry out the moves, for ever."""
+        """Carry out the moves, forever."""
         while True:
             if not self._all:
                 await self._changed.wait()

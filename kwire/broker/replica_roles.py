@@ -2,11 +2,11 @@
 
 Rules:
 
-- The broker compares the image with its replicas; a change only says which replicas to compare. So
-  changes that are missed, merged or seen twice do no harm.
-- Roles change in memory, before anything waits for a disk. A new role is a new object; requests
-  that wait for the old object look for the new one. Exceptions are a sole replica's new epoch, and
-  a row that leaves a leader its epoch.
+- The broker compares its replicas with the image. A change only says which replicas to compare. So
+  changes that are merged or seen twice do no harm.
+- Roles change in memory, before anything waits for a disk. A new role is a new object, and requests
+  that wait for the old object look for the new one. The object stays the same in two cases: a sole
+  replica gets a new epoch, or a leader keeps its epoch.
 """
 
 import logging
@@ -40,11 +40,11 @@ PARTITIONS_PER_TURN = 200
 """How many partitions get new settings or roles before other tasks have their turn."""
 
 LogConfigs: TypeAlias = Callable[[str], LogConfig]
-"""Gives the effective settings of a topic's logs by its name; a thread may call it."""
+"""Returns the effective settings of a topic's logs by its name; a thread may call it."""
 
 
 class ReplicaRoles(HostedPartitions):
-    """The roles of one broker's replicas; ``in_sync_updates`` is for those with followers."""
+    """The roles of one broker's replicas; partitions with followers use ``in_sync_updates``."""
 
     def __init__(self, node_id: int, flusher: Flusher, log_config: LogConfigs) -> None:
         super().__init__(node_id)
@@ -57,13 +57,13 @@ class ReplicaRoles(HostedPartitions):
     def moved_followers(self) -> "list[FollowerPartition]":
         """The followed partitions that began, ended or changed leader or epoch since the last call.
 
-        Those with ``is_deleted`` are followed no more.
+        Partitions with ``is_deleted`` are no longer followed.
         """
         moved, self._moved = list(self._moved), {}
         return moved
 
     async def take_roles(self, image: MetadataImage, changes: Sequence[Change]) -> None:
-        """Have replicas whose logs are open be what the image says; no disk is waited for.
+        """Give replicas with open logs the roles of the image, without waiting for a disk.
 
         Settings come first: the controller compares a smaller ISR with the newest
         min.insync.replicas when it decides which replicas are eligible to lead.
@@ -86,7 +86,7 @@ class ReplicaRoles(HostedPartitions):
                     await trio.lowlevel.checkpoint()
 
     async def _at_rest(self, topic: str, index: int) -> Hosted | None:
-        """A replica, once no thread cuts its log."""
+        """A replica, as soon as no thread truncates its log."""
         while True:
             replica = self.replica(topic, index)
             if replica is None or isinstance(replica, Partition) or replica.cutting is None:
@@ -94,7 +94,7 @@ class ReplicaRoles(HostedPartitions):
             await replica.cutting.wait()
 
     def _settle(self, topic: TopicImage, index: int, replica: Hosted) -> None:
-        """Have a replica be what its row says; if it has no role, its log is deleted later."""
+        """Give a replica the role of its row; if it has none, its log is deleted later."""
         row = topic.partitions[index]
         role = role_of(row, self._node_id)
         if role is Role.NONE:
@@ -106,7 +106,7 @@ class ReplicaRoles(HostedPartitions):
         self._host(self._as(role, topic, index, replica.log, replica.high_watermark))
 
     def _stays(self, replica: Hosted, role: Role, row: PartitionImage) -> bool:
-        """Whether the object of a replica is right; it takes what is new in its row."""
+        """Whether a replica can keep its object; if so, the object is updated from the row."""
         if not isinstance(replica, Partition):
             if role is not Role.FOLLOWER:
                 return False
@@ -133,14 +133,14 @@ class ReplicaRoles(HostedPartitions):
     def _as(
         self, role: Role, topic: TopicImage, index: int, opened: PartitionLog, watermark: int
     ) -> Hosted:
-        """The object of a role; a leader's epoch begins at the log's end."""
+        """The object for a role; a leader's epoch begins at the log's end."""
         row, place = topic.partitions[index], (topic.name, index, topic.topic_id, opened)
         if role is Role.FOLLOWER:
             from kwire.broker.follower_partition import FollowerPartition
 
             return FollowerPartition(*place, row.leader, row.leader_epoch, watermark)
         opened.leader_epochs.assign(row.leader_epoch, opened.log_end_offset)
-        opened.gap_at = -1  # nobody has more
+        opened.gap_at = -1  # no other replica has more records
         led: Partition
         if role is Role.LEADER:
             from kwire.broker.leader_partition import LeaderPartition
@@ -159,7 +159,7 @@ class ReplicaRoles(HostedPartitions):
         else:
             led = Partition(*place, row.leader_epoch, self._flusher)
         led.configure(opened.config)
-        if opened.flush_is_due:  # the flush that the follower waited for tells only the follower
+        if opened.flush_is_due:  # the flush reports only to the follower's object, which has ended
             self._flusher.demand(led)
         return led
 
@@ -175,7 +175,7 @@ class ReplicaRoles(HostedPartitions):
         return ended
 
     async def _configure(self, image: MetadataImage, touched: Touched) -> None:
-        """Give each partition of topics with changed settings its new ones, once."""
+        """Give each partition of a topic with changed settings the new settings, once."""
         done = 0
         for name in image.topics_by_name if touched.configs is None else touched.configs:
             topic = image.topics_by_name.get(name)

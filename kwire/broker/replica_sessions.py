@@ -5,10 +5,10 @@ Rules:
 
 - A session has a set of *dirty* partitions: those that may have news for the follower. A partition
   becomes dirty by an append, by a new high watermark or log start offset, by a change of its
-  leadership, and when the follower names it in a request. A fetch looks at dirty partitions only,
-  and takes those without news out of the set. So a fetch costs as much as has changed, however many
-  partitions the session has.
-- The set is ordered. A partition whose records were sent goes behind the others.
+  leadership, and when the follower names it in a request. A fetch reads dirty partitions only, and
+  removes partitions without news from the set. So a fetch costs as much as has changed, however
+  many partitions the session has.
+- The set is ordered. A partition whose records were sent moves to the end.
 - Session ids and epochs work as in KIP-227 (``fetch_sessions``). A broker has one session for each
   of its fetchers. After its restart, its new registration ends its older sessions.
 - All sessions together have at most ``kwire.fetch.session.cache.max.partitions`` partitions.
@@ -33,7 +33,7 @@ MOST_OF_A_BROKER = 16
 again, twice as many."""
 
 UNKNOWN = -1
-"""An offset or an epoch that nobody has told."""
+"""An offset or an epoch that isn't known."""
 
 NOT_TOLD = 0x7FFFFFFFFFFFFFFF
 """Stands for the high watermark of a follower that does not report it: no later one is news to
@@ -51,7 +51,7 @@ class Tail(NamedTuple):
 
 
 class ReplicaPosition:
-    """A partition of a session: where the follower is, and what the leader has told it last.
+    """A partition of a session: the follower's position, and the last values that it was sent.
 
     ``partition`` is None until the leader is found, and after it leads no longer. ``is_new`` says
     that the follower has named the partition, and the leader has not yet processed what it said.
@@ -93,7 +93,8 @@ class ReplicaPosition:
         """Store what the follower says about the partition.
 
         A follower with another leader epoch, or behind its earlier position, has ignored the last
-        answer: of a diverging one only the cut counts. So it is told everything again.
+        answer: of an answer with a diverging epoch, only the truncation counts. So the follower
+        gets all values again.
         """
         if leader_epoch != self.current_leader_epoch or fetch_offset < self.fetch_offset:
             self.told_high_watermark = self.told_log_start_offset = UNKNOWN
@@ -216,7 +217,7 @@ class ReplicaSession:
             self.dirty[position] = None
 
     def move_to_end(self, position: ReplicaPosition) -> None:
-        """Look at a partition after all others in the next fetch."""
+        """Read a partition after all others in the next fetch."""
         del self.dirty[position]
         self.dirty[position] = None
 

@@ -1,7 +1,7 @@
-"""Requests to other brokers that hold what many tasks want to know at the same time.
+"""Requests to other brokers that join the questions which many tasks ask at the same time.
 
-Rule: each broker is asked one request at a time. What is wanted meanwhile waits, and goes together
-in the next one: much that is wanted at once costs few requests.
+Rule: each broker gets one request at a time. Questions that come meanwhile wait, and go together
+into the next request. So many questions at the same time cost few requests.
 
 Source: InterBrokerSendThread and its subclasses in Kafka.
 """
@@ -15,7 +15,7 @@ from kwire.errors import KafkaError
 
 
 class Wanted:
-    """One part of a request; ``done`` is set when its answer is known, or the ``failure``."""
+    """One part of a request; ``done`` is set when its answer or its ``failure`` is known."""
 
     __slots__ = ("done", "failure")
 
@@ -36,9 +36,9 @@ class SharedRequests(Generic[W]):
         choose: Callable[[Sequence[W]], list[W]],
         ask: Callable[[int, list[W]], Awaitable[None]],
     ) -> None:
-        """``choose`` picks what goes together in the next request, at least one.
+        """``choose`` picks the parts that go together in the next request, at least one.
 
-        ``ask`` asks a broker, and notes the answers in what was wanted; KafkaError if it fails.
+        ``ask`` asks a broker, and notes the answers in these parts; KafkaError if it fails.
         """
         self._nursery = nursery
         self._choose = choose
@@ -54,7 +54,7 @@ class SharedRequests(Generic[W]):
             self._nursery.start_soon(self._ask_all, node_id)
 
     async def _ask_all(self, node_id: int) -> None:
-        """Ask a broker until nothing waits for it."""
+        """Ask a broker until no question for it waits."""
         while waiting := self._waiting[node_id]:
             together = self._choose(waiting)
             chosen = set(map(id, together))

@@ -11,8 +11,8 @@ Rules:
   followers, no broker fetches, and no broker is ever suspected.
 - An answer waits until the suspected broker is fenced, because that elects other leaders, or until
   the suspected broker answers a fetch again. An answer waits at most until ``PATIENCE_S`` after the
-  connection broke. Further failures of the same registration begin no other wait. A broker that
-  stops in order has handed over what it led before its connections end: no answer waits for it.
+  connection broke. Further failures of the same registration begin no other wait. No answer waits
+  for a broker that stops in order, because it hands over its partitions before its connections end.
 - If a partition has followers, each answer waits ``NOTICE_S`` first: a client may notice the death
   of a broker before this broker does.
 - The next image of the metadata wakes the answers that wait. A wait needs no task.
@@ -89,14 +89,14 @@ class Suspects:
         return set(self._fenced_s)
 
     def look(self) -> None:
-        """Wake those who wait."""
+        """Wake the answers that wait."""
         for waiter in list(self.waiters):
             waiter.set()
 
     def wait_until_s(self, image: MetadataImage, notice_s: float) -> float | None:
-        """Until when to wait for an election, by trio's clock; None if none is to be expected.
+        """Until when to wait for an election, by trio's clock; None if no election is expected.
 
-        It is at least ``notice_s``, the end of the time in which a death may be noticed.
+        The time is at least ``notice_s``: until then, this broker may still notice a death.
         """
         now_s = trio.current_time()
         until_s = notice_s if now_s < notice_s else None

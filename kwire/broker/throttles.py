@@ -32,7 +32,7 @@ LEADER, FOLLOWER = "leader", "follower"
 
 
 class ThrottledBroker(Protocol):
-    """What the throttles need of the broker."""
+    """The part of the broker that the throttles need."""
 
     node_id: int
     image: MetadataImage
@@ -81,7 +81,7 @@ class Throttle:
         return min(max(self._taken_to_s - now_s - WINDOW_S, 0.0), LONGEST_PAUSE_S)
 
     def set_rate(self, rate: float) -> None:
-        """Take a new rate; what was copied at the old one is forgiven."""
+        """Take a new rate; bytes that were copied before no longer count."""
         if rate != self.rate:
             self.rate, self._taken_to_s = rate, 0.0
 
@@ -100,7 +100,7 @@ class Throttles:
 
 
 def rates_of(image: MetadataImage, node_id: int) -> dict[str, float]:
-    """The rates of a broker in bytes per second, by direction; none where none is configured."""
+    """The configured rates of a broker in bytes per second, by direction."""
     configs = dict(image.config(ConfigResourceType.BROKER, ""))
     configs.update(image.config(ConfigResourceType.BROKER, str(node_id)))
     names = ((side, f"{side}.replication.throttled.rate") for side in (LEADER, FOLLOWER))
@@ -108,7 +108,7 @@ def rates_of(image: MetadataImage, node_id: int) -> dict[str, float]:
 
 
 def updated(before: Throttles | None, broker: ThrottledBroker) -> Throttles | None:
-    """The throttles by the broker's image; None where no rate is configured."""
+    """The throttles by the broker's image; None if no rate is configured."""
     rates = rates_of(broker.image, broker.node_id)
     if not rates:
         return None

@@ -21,11 +21,11 @@ from kwire.metadata.tokens import TokenChanged, without_expired
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 1000
-"""The most tokens that one commit removes. The rest is removed at the next check."""
+"""The most tokens that one commit removes. The next check removes further ones."""
 
 
 class _Broker(Protocol):
-    """What the task needs of the broker."""
+    """The part of the broker that the task needs."""
 
     node_id: int
     clock: Clock
@@ -43,7 +43,7 @@ class _Broker(Protocol):
 
 
 async def remove_expired_tokens(broker: _Broker) -> None:
-    """Remove expired tokens every ``delegation.token.expiry.check.interval.ms``, for ever."""
+    """Remove expired tokens every ``delegation.token.expiry.check.interval.ms``, forever."""
     while True:
         await trio.sleep(broker.integer("delegation.token.expiry.check.interval.ms") / 1000)
         now_ms = broker.clock.now_ms()

@@ -2,15 +2,15 @@
 
 Rules:
 
-- A transactional id lives in a partition of ``__transaction_state`` (``homes``). Its coordinator is
-  loaded when this broker begins to lead the partition, and dropped when it leads it no longer.
-  Until it is loaded, the answer is COORDINATOR_LOAD_IN_PROGRESS. Transactions whose end was decided
-  before are completed then.
+- The records of a transactional id are in a partition of ``__transaction_state`` (``homes``). The
+  coordinator of the id is loaded when this broker begins to lead the partition, and dropped when it
+  stops leading it. While it is loaded, the answer is COORDINATOR_LOAD_IN_PROGRESS. After that,
+  transactions whose end was already decided are completed.
 - A damaged or offline partition has no coordinator. Requests for its ids get NOT_COORDINATOR or
-  COORDINATOR_NOT_AVAILABLE; the ids of other partitions are served as ever.
-- The markers follow once the end of a transaction is written (``kwire.broker.endings``). A marker
-  that can't be written is tried again until it is written, or until its partition is gone.
-- What a coordinator answers is replicated (``basis``), also what it only reads.
+  COORDINATOR_NOT_AVAILABLE; the ids of other partitions are served as usual.
+- The markers are written after the decision to end a transaction (``kwire.broker.endings``). A
+  marker that can't be written is tried again until it is written, or until its partition is gone.
+- A coordinator answers only from replicated records (``basis``), even if a request only reads.
 - The broker looks for timeouts and expired ids at Kafka's intervals.
 """
 
@@ -98,8 +98,8 @@ class Transactions:
     def of(self, transactional_id: str, *, rests: bool = True) -> LoadedTransactions:
         """The coordinator of a transactional id.
 
-        The answer to the current request rests on it, unless the caller waits itself for the
-        replication of what the coordinator says. Raises KafkaError: NOT_COORDINATOR,
+        If ``rests``, the answer to the current request waits until the coordinator's records are
+        replicated. Otherwise the caller waits for that itself. Raises KafkaError: NOT_COORDINATOR,
         COORDINATOR_LOAD_IN_PROGRESS.
         """
         if self._is_closed:
@@ -143,7 +143,7 @@ class Transactions:
                 self._broker.flusher.rest_on(loaded.basis)
         return found
 
-    # What handlers and other rooms ask for
+    # For handlers and other parts of the broker
 
     def carry_out(self, loaded: LoadedTransactions, effects: Effects | None) -> None:
         """Write a decision, and complete the transactions whose end it decides.
@@ -186,7 +186,7 @@ class Transactions:
         self._is_closed = True
 
     def _finish(self, loaded: LoadedTransactions, *, tries_again: bool = True) -> None:
-        """Complete unfinished transactions; plan another try if one of them has to wait."""
+        """Complete unfinished transactions; try again later if one of them has to wait."""
         is_done = self._endings.finish(loaded, tries_again=tries_again)
         if not is_done and not self._is_waiting:
             self._changed.set()
@@ -199,22 +199,22 @@ class Transactions:
             self._changed.set()
 
     async def run(self) -> None:
-        """Load every coordinator, then do the overdue work, for ever."""
+        """Load every coordinator, then do the overdue work, forever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._endings.run)
             nursery.start_soon(self._follow_partitions)
             await self._keep_time()
 
     def look_again(self) -> None:
-        """Load and drop coordinators as partitions are led, because that may have changed.
+        """Load and drop coordinators, because this broker may lead other partitions now.
 
-        Markers may have waited for a leader, too.
+        Also try delayed markers again, because they may have waited for a leader.
         """
         self._look_again.set()
         self._changed.set()
 
     async def _follow_partitions(self) -> None:
-        """Compare the coordinators with the partitions that are led, whenever these change."""
+        """Compare the coordinators with the partitions led here, whenever these change."""
         while True:
             await self._look_again.wait()
             self._look_again = trio.Event()

@@ -6,8 +6,8 @@ Rules:
   been added. Newer clients (``ADDS``) never add partitions, so their first batch adds them.
 - A write to a partition that was never added is TRANSACTION_ABORTABLE, or INVALID_TXN_STATE for
   clients that don't know that error. An older epoch is INVALID_PRODUCER_EPOCH.
-- What the coordinator says counts when it is replicated: another coordinator would know nothing of
-  a partition that was added and lost, and its records would never end.
+- A coordinator's answer counts when its records are replicated. Otherwise a failover could lose an
+  added partition, and no marker would ever end the transaction's records in it.
 - If ``flush.messages`` asks for it, the added partition is on the disk before its first record. A
   power cut must not leave records of a transaction that no coordinator knows.
 - Nothing may happen between the check and the write: no marker would ever end a record that was
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Support(IntEnum):
-    """What the client's version of an API supports of transactions."""
+    """The features of transactions that the client's version of an API supports."""
 
     BASIC = 0
     ABORTABLE = 1
@@ -49,8 +49,8 @@ class Support(IntEnum):
 class Writer(NamedTuple):
     """The producer of a write.
 
-    ``partitions`` are all of its request: they are added together, and a coordinator on another
-    broker is asked about them together.
+    ``partitions`` are all partitions of its request. They are added together, and a coordinator on
+    another broker is asked about them together.
     """
 
     transactional_id: str | None
@@ -121,7 +121,7 @@ def _add(
 def _ask_here(
     broker: Broker, writer: Writer, partition: Partition, basis: "Basis"
 ) -> "Question | None":
-    """The wait for what this broker's coordinator has said; None if it is replicated."""
+    """The wait until the answer of this broker's coordinator is replicated; None if it is."""
     from kwire.broker.remote_verification import LocalQuestion, is_verified
 
     topic, index = partition.topic, partition.index

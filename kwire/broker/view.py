@@ -32,7 +32,7 @@ class TopicMaker(Protocol):
         """The effective value of a setting that is a whole number."""
 
     async def commit(self, decide: Decide, asker: Asker = ...) -> None:
-        """Make a decision true; see ``Commits.commit``."""
+        """Commit the changes that ``decide`` returns; see ``Commits.commit``."""
 
 
 class BrokerView(TopicMaker, Protocol):
@@ -59,4 +59,4 @@ class BrokerView(TopicMaker, Protocol):
         """A partition by name, None where ``partition`` raises an error."""
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether a partition belongs to this broker and can't be served."""
+        """Whether a partition has a replica on this broker that can't be used."""

@@ -3,7 +3,7 @@
 The connection that has used the fewest units is first: a client with one request does not wait for
 a client with a thousand (the idea is that of CFS, the scheduler of Linux). But every
 ``OLDEST_EVERY``-th turn goes to the connection that has waited longest. Otherwise a client that has
-used much would wait as long as others bring new connections, which have used nothing.
+used many units would wait as long as others open new connections, which have used none.
 """
 
 from collections import deque
@@ -51,19 +51,19 @@ class Order(Generic[_T]):
         return (ticket for ticket in self._by_age if _waits(ticket))
 
     def add(self, used_units: int, ticket: _T) -> None:
-        """A connection that has used so many units begins to wait."""
+        """Let a connection that has used so many units begin to wait."""
         heappush(self._by_units, (used_units, next(self._numbers), ticket))
         self._by_age.append(ticket)
 
     def first(self) -> _T | None:
-        """The ticket that is to be called next; None if nobody waits."""
+        """The ticket to call next; None if no connection waits."""
         while self._by_age and not _waits(self._by_age[0]):
             self._by_age.popleft()
         while self._by_units and not _waits(self._by_units[0][2]):
             heappop(self._by_units)
         if not self._by_age:
             return None
-        if len(self._by_units) > 2 * len(self._by_age):  # the oldest were called out of this order
+        if len(self._by_units) > 2 * len(self._by_age):  # many tickets were called by age
             self._by_units = [entry for entry in self._by_units if _waits(entry[2])]
             heapify(self._by_units)
         is_oldest = self._calls % OLDEST_EVERY == OLDEST_EVERY - 1

@@ -1,15 +1,15 @@
-"""How many bytes rest in memory until their clients read them, or until something changes.
+"""Limits the bytes that rest in memory until their clients read them, or until a change.
 
 A connection rests with the part of its responses that the client doesn't read, or with a large
-request that waits for a change, such as a fetch from 200,000 partitions. Each connection alone is
-bounded; many together are bounded here, by ``kwire.resting.max.bytes``.
+request that waits for a change, such as a fetch from 200,000 partitions. Each connection has a
+limit of its own. This module limits all of them together, by ``kwire.resting.max.bytes``.
 
 Rules:
 
 - If all connections together hold more than the limit, the connection whose bytes have rested
   longest ends: the product of its bytes and its seconds, plus one second, is the largest. A client
   that reads a large response quickly has few seconds, and a slow client usually has few bytes.
-- Connections end until the rest fits into the limit, or only one connection is left. The log names
+- Connections end until the others fit into the limit, or only one connection is left. The log names
   the setting.
 - Slices of files don't count, because they are not in memory.
 - Large requests that have arrived in part are bounded in the same way, by
@@ -40,7 +40,7 @@ class Resting(Protocol):
 class RestingBytes:
     """The connections that hold bytes at rest: how many each, and since when.
 
-    ``setting`` bounds them; ``what`` says in the log what the bytes do.
+    ``setting`` names their limit; ``what`` says in the log why the bytes are held.
     """
 
     def __init__(self, setting: str = SETTING, what: str = "rest for its client") -> None:
@@ -63,7 +63,7 @@ class RestingBytes:
             self._make_room(now_s)
 
     def forget(self, connection: Resting) -> None:
-        """The connection holds nothing at rest any more."""
+        """Note that a connection no longer holds bytes at rest."""
         held = self._held.pop(connection, None)
         if held is not None:
             self.held_bytes -= held[0]

@@ -33,12 +33,13 @@ class Threads:
     - ``housekeeping``: checkpoints are written, files are removed, compaction is prepared.
     - ``computing``: partitions of large groups are assigned.
     - ``deciding``: decisions about every partition are made, like fencing a broker, and large
-      commits are applied. All later changes of metadata wait for them, and they wait for no group.
+      commits are applied. All later changes of metadata wait for this, so it must not wait for
+      groups.
     - ``matching``: regular expressions of groups are matched; no assignment waits for that.
-    - ``regexes``: regular expressions of requests are compiled, and matched for listings; whoever
-      has used the thread least comes first.
-    - ``telemetry``: metrics that clients push are read; whoever has used the threads least comes
-      first.
+    - ``regexes``: regular expressions of requests are compiled, and matched for listings; the
+      connection that has used the thread least comes first.
+    - ``telemetry``: metrics that clients push are read; the connection that has used the threads
+      least comes first.
     - ``tokens``: the credentials of delegation tokens are derived, which takes milliseconds.
     - ``loading``: the modules that serve an API are imported for its first request.
     - ``handshakes``: the steps of TLS handshakes, which take about a millisecond.

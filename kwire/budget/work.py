@@ -20,9 +20,9 @@ Rules:
   slices.
 - The connection that has used the fewest units gets the next slice. So a client with one request
   does not wait for a client with a thousand requests (CFS, the scheduler of Linux, has the same
-  idea). A connection that was quiet is ahead of the busy ones by at most ``CREDIT_UNITS``. So
-  is a new connection, however much the others have used in the days before. A host that connects
-  anew goes on where its last connection was.
+  idea). A connection that was quiet is ahead of the busy ones by at most ``CREDIT_UNITS``. The same
+  holds for a new connection, however much the others have used in the days before. A new connection
+  of a host begins with the units of the host's last connection.
 - ``next_slice`` raises ClientGone if the client closed its connection while the handler waited.
 """
 
@@ -42,14 +42,14 @@ PASS_REQUESTS = 256
 """How many requests of fast paths one pass serves, beside the first of each connection."""
 
 DECODED_REQUESTS = 7
-"""A request that is no fast path's takes the time of so many more."""
+"""A request without a fast path counts as so many more requests."""
 
 CREDIT_UNITS = 20 * SLICE_UNITS
 """By how many units a connection that was quiet may be ahead of the busy connections."""
 
 
 MOST_PAYERS = 1000
-"""Of so many users and addresses the broker knows what their ended connections have used."""
+"""For how many users and addresses the broker remembers the units of their ended connections."""
 
 LARGE_ANSWER_BYTES = 65_536
 """A response of so many bytes is encoded in slices; the bytes beyond them count as held."""
@@ -82,11 +82,11 @@ class Turns:
         self.requests_left = PASS_REQUESTS
         self.large = LargeRequests()
         self._line = Line()
-        self.floor = 0  # what the busiest connection that was served had used
+        self.floor = 0  # the units of the busiest connection that was served
         self._left_by: dict[str, tuple[int, int]] = {}
 
     def begin_pass(self) -> None:
-        """A pass of the event loop begins."""
+        """Note that a pass of the event loop begins."""
         self.units_left = PASS_UNITS
         self.requests_left = PASS_REQUESTS
 
@@ -113,11 +113,11 @@ class Turns:
         self.floor = max(self.floor, work.used_units)
 
     def rank(self, used_units: int) -> int:
-        """What a connection counts as having used, beside others: quiet ones keep some credit."""
+        """The units by which a connection is ranked: a quiet connection keeps some credit."""
         return max(used_units, self.floor - CREDIT_UNITS)
 
     def leave(self, payer: str, used_units: int, changes: int = 0) -> None:
-        """A connection of this payer has ended: the next one goes on where it was.
+        """Note that a connection of this payer has ended: the next one begins with its units.
 
         A payer is the user who has logged in, or the address of a client that hasn't.
 
@@ -131,7 +131,7 @@ class Turns:
             del self._left_by[next(iter(self._left_by))]
 
     def begin_as(self, work: "Work", payer: str, own_units: int = 0) -> None:
-        """A connection of this payer begins, which has used so many units of its own."""
+        """Begin a connection of this payer, which has used so many units of its own."""
         units, changes = self._left_by.get(payer, (0, 0))
         work.used_units = units + own_units
         work.changes = changes
@@ -144,17 +144,18 @@ class Turns:
 class Work:
     """Counts the cost of the requests of one connection, one request after the other.
 
-    - ``used_units``: what the requests have cost so far.
-    - ``changes``: what they have changed in the metadata (``broker.proposals``).
-    - ``thread_units``: what they have cost in the threads that open batches; None before the first.
+    - ``used_units``: the cost of the requests so far.
+    - ``changes``: how many changes of metadata they have made (``broker.proposals``).
+    - ``thread_units``: their cost in the threads that open batches; None before the first.
     - ``is_large``: whether the request in hand has needed more than one slice, or has a large
       response. Then the response is encoded in slices.
     - ``max_answer_bytes``: the setting ``kwire.response.max.bytes``.
     - ``is_gone``: says whether the connection has ended; a thread may ask.
-    - ``outlives_client``: whether the request in hand is carried out even then. A producer with
-      acks=0 waits for no response, so it may close its connection right after its last record.
+    - ``outlives_client``: whether the request in hand is carried out even if the connection has
+      ended. A producer with acks=0 waits for no response, so it may close its connection right
+      after its last record.
     - ``is_exempt``: whether quotas don't count the request in hand.
-    - ``in_threads_units``: what threads have spent on it, since somebody set this to 0.
+    - ``in_threads_units``: the units that threads have spent on it since this was last set to 0.
     - ``held_bytes``: the memory of a large request and of its response, while they are objects.
     - ``doomed``: large objects that nobody needs when the response is made. They are freed in
       slices after the response has been encoded.
@@ -245,12 +246,12 @@ class Work:
         self._turns.large.grow(self, size_bytes)
 
     def release(self) -> None:
-        """The bytes of the request count no more among those that are worked on."""
+        """Stop counting the request's bytes as held."""
         self._turns.large.leave(self)
         self.held_bytes = 0
 
     def end_request(self) -> None:
-        """The request is answered, or its connection ends: nothing of it is held any more."""
+        """Note the end of the request or of its connection: nothing of it is held any more."""
         if self.held_bytes:
             self.release()
         self.doomed = []
@@ -263,8 +264,8 @@ class Work:
         await self._turns.wait(self)
         if self.is_unwanted():
             raise ClientGone
-        # What the last piece cost beyond its slice is paid with this one, so that pieces of most of
-        # a slice aren't followed by another.
+        # If the last piece cost more than its slice, this slice pays the difference. So a piece
+        # that costs most of a slice isn't followed by another one in the same slice.
         left = SLICE_UNITS + self._left if self._left < 0 else SLICE_UNITS
         self._left = left if left > 0 else 0
 

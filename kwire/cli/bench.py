@@ -19,7 +19,7 @@ _BATCH_BYTES = 256 * 1024
 _ROUND_TRIPS = 200
 _P50, _P99 = 0.5, 0.99
 CLIENT = "the client, one Python process that decodes each record, is the limit"
-"""What the figure of consume says: people take it for the broker's speed."""
+"""A remark about the figure of consume, because it isn't the broker's speed."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -1,4 +1,4 @@
-"""What ``kwire doctor`` looks at in the certificates of a broker's listeners: when they end."""
+"""The checks of ``kwire doctor`` for the certificates of a broker's listeners: when they expire."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from kwire.cli.finding import ACT, GOOD, NOTE, Finding
 from kwire.config.broker import BrokerConfig
 
 DAYS = 30
-"""So long before its end a certificate has to be renewed."""
+"""How long before its end a certificate has to be renewed."""
 
 _LOCATIONS = ("ssl.keystore.location", "ssl.truststore.location")
 

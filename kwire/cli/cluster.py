@@ -73,7 +73,7 @@ def run_controller(options: argparse.Namespace) -> int:
 
 
 async def _quorum(cluster: "Cluster") -> dict[str, Any]:
-    """The leader of the metadata quorum, where the broker knows one (KRaft)."""
+    """The leader of the metadata quorum, if the broker knows one (KRaft)."""
     from kwire.client.errors import NotSupported
     from kwire.protocol.messages.describe_quorum import (
         DescribeQuorumRequest,

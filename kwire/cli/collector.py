@@ -1,17 +1,17 @@
-"""When the collector of cyclic garbage looks at every object of a broker.
+"""Decides when the collector of cyclic garbage examines every object of a broker.
 
 Reference counts free nearly everything at once. The collector only frees objects that refer to each
-other in a circle. It looks at new objects all the time, a few thousand in a turn, which takes a
-fraction of a millisecond. Sometimes it has to look at old objects too. All clients wait for such a
+other in a circle. It examines new objects all the time, a few thousand in a turn, which takes a
+fraction of a millisecond. Sometimes it has to examine old objects, too. All clients wait for such a
 full collection: 90 to 170 ms in a broker with 4,000 topics.
 
 Rules:
 
-- Python never starts a full collection by itself. Its own rule counts how often the collector
-  looked at new objects, so a client with large requests made it start one every 20 to 40 s.
+- Python never starts a full collection by itself. Its own rule counts the collections of new
+  objects, so a client with large requests made it start one every 20 to 40 s.
 - ``collect_rarely`` starts one if circles may hold memory: if the process has more objects than
-  ``GROWTH`` and ``ROOM`` allow, in each of ``LOOKS`` looks one after the other. A large request
-  has its objects for a shorter time than that.
+  ``GROWTH`` and ``ROOM`` allow, in ``LOOKS`` checks in a row. A large request keeps its objects for
+  a shorter time than that.
 - It also starts one if the last one is ``LONGEST_S`` ago, unless little has happened since.
 """
 
@@ -27,7 +27,7 @@ of 3,000 objects takes 0.3 ms, one of 50,000 objects 5 to 9 ms. The second numbe
 collection of the middle generation looks at all objects since the last one of its kind."""
 
 NEVER = 2**31 - 1
-"""So many collections of the middle generation come before Python's own full collection."""
+"""How many collections of the middle generation come before Python's own full collection."""
 
 LOOK_EVERY_S = 5.0
 LOOKS = 3

@@ -1,4 +1,4 @@
-"""``kwire configs``: describe configs with where each value comes from, set and unset them."""
+"""``kwire configs``: describe configs with the source of each value, set and unset them."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -97,7 +97,7 @@ def run_describe(options: argparse.Namespace) -> int:
 
 
 def _row(config: "DescribeConfigsResourceResult") -> dict[str, Any]:
-    """A config, with the values that would count without the first one."""
+    """A config, with the values that would apply without the first one."""
     from kwire.client.configs import SOURCES
 
     def source(number: int) -> str:

@@ -5,8 +5,8 @@ Rules:
 - Without a place to start it begins at the end; ``--tail`` begins before the end, and stops there
   unless ``--follow`` is given.
 - ``--exit`` stops at the offsets that were the ends when it started.
-- In a group, offsets are committed for what has been printed: every five seconds, when partitions
-  move to another member, and at the end. Then the member leaves.
+- In a group, the offsets of printed records are committed: every five seconds, when partitions move
+  to another member, and at the end. Then the member leaves.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What ``kwire doctor`` looks at in a data directory. It changes nothing."""
+"""The checks of ``kwire doctor`` for a data directory. They change nothing."""
 
 import os
 import re
@@ -48,7 +48,7 @@ def is_in_use(directory: Path) -> bool:
 
 
 def check_directory(directory: Path, *, deep: bool) -> list[Finding]:
-    """Everything about one data directory."""
+    """All findings about one data directory."""
     if not directory.exists():
         return [Finding(GOOD, f"{directory}: does not exist yet; a broker creates it")]
     unusable = _check_access(directory)
@@ -145,7 +145,7 @@ def _check_left_overs(directory: Path) -> list[Finding]:
 
 
 def _check_segments(partitions: list[Path], *, in_use: bool, deep: bool) -> Finding:
-    """Batches that can't be read. What a crash cut off at the end of a log is no damage."""
+    """Unreadable batches. An incomplete end of a log after a crash is no damage."""
     damaged: dict[str, str] = {}
     looked_at = 0
     for partition in partitions:
@@ -153,7 +153,7 @@ def _check_segments(partitions: list[Path], *, in_use: bool, deep: bool) -> Find
         for segment in segments if deep else segments[-1:]:
             is_last = segment == segments[-1]
             if is_last and in_use:
-                continue  # its end is being written
+                continue  # a broker is writing its end
             looked_at += 1
             try:
                 damages = find_damage(segment)

@@ -1,15 +1,15 @@
-"""What ``kwire doctor`` finds: what it is, why it matters, and what to do."""
+"""A finding of ``kwire doctor``: its subject, why it matters, and what to do."""
 
 from typing import NamedTuple
 
 GOOD = "good"
 NOTE = "note"
 ACT = "act"
-"""How serious it is: nothing, worth knowing, or something has to be done."""
+"""How serious a finding is: good, worth knowing, or the user has to act."""
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at. ``why`` and ``remedy`` are empty if it is good."""
+    """The result of one check. ``why`` and ``remedy`` are empty if it is good."""
 
     level: str
     what: str

@@ -20,7 +20,7 @@ LAST_COMMIT_TIMEOUT_S = 5.0
 
 
 class _Commits:
-    """Commits what a reader has printed, from time to time."""
+    """Commits the offsets of printed records, from time to time."""
 
     def __init__(self, member: GroupMember, reader: Reader) -> None:
         self._member = member
@@ -34,7 +34,7 @@ class _Commits:
             await self.commit()
 
     async def commit(self) -> None:
-        """Commit what has changed; a line on stderr if the group doesn't take it."""
+        """Commit offsets that have changed; a line on stderr if the group refuses that."""
         self._next_s = trio.current_time() + COMMIT_INTERVAL_S
         changed = {
             one: offset
@@ -46,16 +46,16 @@ class _Commits:
         except (KafkaError, ClientError) as error:
             text = f"offsets were not committed, so records may be read again: {error}"
             print(f"kwire: {text}", file=sys.stderr)
-        else:  # what failed is tried again with the next commit
+        else:  # a failed commit is tried again with the next one
             self._committed.update(changed)
 
     def begin(
         self, committed: dict[TopicPartition, int], positions: dict[TopicPartition, int]
     ) -> None:
-        """Begin with a new assignment: what is committed already, and where reading starts.
+        """Begin with a new assignment: the committed offsets, and the start of reading.
 
-        A place to start that isn't committed yet is committed too, so that the next member
-        misses nothing that is written meanwhile.
+        A start offset that isn't committed yet is committed, too, so that the next member misses no
+        records that are written meanwhile.
         """
         self._committed = dict(committed)
         self._reader.done = dict(positions)

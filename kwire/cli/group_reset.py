@@ -1,4 +1,4 @@
-"""``kwire groups reset`` and ``delete-offsets``: change what a group has committed.
+"""``kwire groups reset`` and ``delete-offsets``: change the committed offsets of a group.
 
 Without ``--execute`` only the plan is printed, as with Kafka's own tool.
 """
@@ -105,7 +105,7 @@ def _start(options: argparse.Namespace) -> "Start | None":
 
 
 async def _refuse_members(cluster: "Cluster", group: str) -> None:
-    """CommandError if the group has members: they would overwrite what is set."""
+    """CommandError if the group has members, because they would overwrite the new offsets."""
     from kwire.cli.session import CommandError
     from kwire.client.groups import describe_group
     from kwire.errors import ErrorCode, KafkaError
@@ -126,7 +126,7 @@ async def _refuse_members(cluster: "Cluster", group: str) -> None:
 async def _plan(
     cluster: "Cluster", options: argparse.Namespace, start: "Start | None"
 ) -> "tuple[list[dict[str, Any]], dict[TopicPartition, int]]":
-    """What changes, for people and for the commit. New offsets stay within the partitions."""
+    """The changes, to be shown and to be committed. New offsets stay within the partitions."""
     from kwire.cli.positions import start_positions
     from kwire.cli.session import CommandError
     from kwire.client.group_offsets import committed_offsets
@@ -163,7 +163,7 @@ async def _plan(
 async def _named(
     cluster: "Cluster", wanted: list[tuple[str, list[int] | None]]
 ) -> "list[TopicPartition]":
-    """The partitions of topics, or those with some numbers; CommandError for one that is none."""
+    """The partitions of topics, or some of them by number; CommandError for an unknown number."""
     from kwire.cli.positions import partitions_of_topics
     from kwire.cli.session import CommandError
 

@@ -1,6 +1,6 @@
 """``kwire groups``: list, describe with lag, reset offsets, delete, explain rebalances.
 
-Only kwire knows the request of ``explain``. Another broker closes the connection.
+Only kwire serves the request of ``explain``. Another broker closes the connection.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""``kwire health``: whether a cluster serves everything that it has.
+"""``kwire health``: whether a cluster serves all its partitions and groups.
 
 Exit codes: 0 if everything is well, 1 if not or if no broker answers.
 """

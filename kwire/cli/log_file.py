@@ -4,8 +4,8 @@ Rules:
 
 - When the file is full it is renamed to ``FILE.1``, ``FILE.1`` to ``FILE.2``, and so on. The oldest
   file is removed.
-- A file that can't be renamed grows on, and standard error says so once. kwire tries to rename it
-  again whenever it has grown by the size of a full file.
+- A file that can't be renamed keeps growing, and standard error says so once. kwire tries to rename
+  it again whenever it has grown by the size of a full file.
 - A file that can't be written, for instance on a full disk, doesn't stop the broker. Standard error
   says so once.
 """
@@ -32,7 +32,7 @@ class LogFile(RotatingFileHandler):
         return not is_stuck or os.stat(self.baseFilename).st_size >= self._full_bytes
 
     def doRollover(self) -> None:
-        """Rename the files and begin a new one; go on in the old one if that fails."""
+        """Rename the files and begin a new file; continue in the old file if that fails."""
         try:
             super().doRollover()
             self._full_bytes = self.maxBytes

@@ -1,4 +1,4 @@
-"""What ``kwire doctor`` looks at outside the data directories: limits, clock, ports."""
+"""The checks of ``kwire doctor`` outside the data directories: limits, clock, ports."""
 
 import errno
 import socket
@@ -10,11 +10,11 @@ from pathlib import Path
 from kwire.cli.finding import ACT, GOOD, NOTE, Finding
 
 FILES_FOR_A_PARTITION = 3
-"""A log, an offset index and a time index."""
+"""The files of a partition: a log, an offset index and a time index."""
 
 LEAST_DESCRIPTORS = 1024
 FUTURE_S = 60
-"""A file that is newer than the clock by more than this says that the clock was set back."""
+"""If a file is newer than the clock by more than this, the clock was set back."""
 
 _OLDEST_YEAR = 2024
 

@@ -1,4 +1,4 @@
-"""What a command has changed: a line for each thing, or one JSON document of all.
+"""Prints what a command has changed: a line for each change, or one JSON document.
 
 A failure is one line on stderr in both cases, and makes the exit code 1.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Outcomes:
-    """What became of each thing that a command was asked to change."""
+    """The results of a command, one for each topic, group or other thing to change."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._as_json: bool = options.json
@@ -23,19 +23,19 @@ class Outcomes:
         self._exit_code = 0
 
     def done(self, name: str, text: str) -> None:
-        """The thing with this name is as it was asked for; ``text`` says so."""
+        """Report success for the thing with this name; ``text`` says so."""
         self._rows.append({"name": name, "ok": True, "text": text})
         if not self._as_json:
             print(text)
 
     def failed(self, name: str, error: "KafkaError") -> None:
-        """The thing with this name could not be changed."""
+        """Report that the thing with this name could not be changed."""
         text = described(error)
         self._rows.append({"name": name, "ok": False, "text": text, "error": error.code.name})
         self._exit_code = fail(text)
 
     def finish(self) -> int:
-        """Print the document, if it is wanted; returns the exit code."""
+        """Print the document if the user wants JSON; returns the exit code."""
         if self._as_json:
             show_json(self._rows)
         return self._exit_code

@@ -1,4 +1,4 @@
-"""How a command reports a failure, or a command line that can't be carried out."""
+"""Reports of commands about failures, and about wrong command lines."""
 
 import os
 import sys
@@ -7,13 +7,13 @@ from kwire.cli.tables import one_line
 
 
 class CommandError(Exception):
-    """A command can't do what it was asked for; the text is the line to print."""
+    """A command can't be carried out; the text is the line to print."""
 
 
 def fail(message: str) -> int:
     """Print one line that says what is wrong; returns the exit code 1.
 
-    The message may quote a broker or a file: a terminal must not obey what it contains.
+    The message may quote a broker or a file, so control characters are escaped for the terminal.
     """
     print(f"kwire: {one_line(message)}", file=sys.stderr)
     return 1
@@ -32,5 +32,5 @@ def wrong(message: str) -> int:
 
 
 def drop_output() -> None:
-    """Forget what is left of the output: Python would try to flush it again at its own end."""
+    """Drop the unwritten output: Python would try to flush it again at its own end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,7 +7,8 @@ Rules:
   looks at few objects at a time (``kwire.cli.collector``).
 - A thread gives the interpreter back to the event loop after a tenth of a millisecond.
 - Modules that a broker usually doesn't need are deferred (``kwire.cli.deferred``).
-- A signal ends the start (``start``), and a ready line that nobody can read goes to the log.
+- A signal ends the start (``start``), and if standard output is closed, the ready line goes to the
+  log.
 - After a clean stop the process ends at once (``leave``).
 - A broker or a command with keys or passwords leaves no core dump, which would hold them.
 - A broker that a test has started ends with the test: if ``KWIRE_ENDS_WITH_STDIN`` is set, the end
@@ -88,13 +89,13 @@ def ending_signals() -> "list[signal.Signals]":
 
 
 async def pass_over(signals: "AsyncIterator[int]") -> None:
-    """Ignore signals: a second Ctrl-C must not kill a process that stops already."""
+    """Ignore signals: a second Ctrl-C must not kill a process that is already stopping."""
     async for _ in signals:
         pass
 
 
 def service_manager() -> "ServiceManager | None":
-    """The service manager that has started this process and waits for word; None without one."""
+    """The service manager that has started this process and waits for messages, or None."""
     if not os.environ.get("NOTIFY_SOCKET"):
         return None
     from kwire.service import ServiceManager
@@ -138,14 +139,14 @@ async def start(
         watching.cancel_scope.cancel()
     if starting.cancelled_caught:
         raise LoadingStopped
-    for number in seen:  # it came when the broker was just ready: the caller looks at it
+    for number in seen:  # the signal came when the broker was just ready: the caller handles it
         signal.raise_signal(number)
 
 
 def say(ready: str, token: "AdminToken | None" = None, others: "Sequence[str]" = ()) -> None:
-    """Print the line that says that the broker is ready, then a token that is new and others.
+    """Print the line that says that the broker is ready, then a new token and other lines.
 
-    Clients are served although nobody can read the line, so it goes to the log then.
+    If standard output is closed, the line goes to the log, because clients are served nevertheless.
     """
     try:
         print(ready, flush=True)
@@ -166,7 +167,7 @@ def leave(exit_code: int) -> NoReturn:
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # a process may be started without them
-            with suppress(OSError):  # nobody reads them any more
+            with suppress(OSError):  # the readers have ended
                 stream.flush()
     os._exit(exit_code)
 
@@ -198,9 +199,9 @@ def _raise_descriptor_limit() -> None:
 
 
 def leave_no_dump() -> None:
-    """Have the system write no core dump of this process, neither a file nor into a pipe.
+    """Prevent core dumps of this process, as a file or into a pipe.
 
-    A limit of one byte is how Linux marks that; 0 keeps nothing from a pipe (``core(5)``).
+    Linux needs a limit of one byte for that: with 0, it still writes into a pipe (``core(5)``).
     """
     import resource
 

@@ -1,6 +1,6 @@
 """``kwire pipeline``: pipelines on Spark, from topics into tables and back.
 
-The actions are modules of ``kwire.spark``, which the command line doesn't know otherwise. Each has
+The actions are modules of ``kwire.spark``; no other command uses that package. Each has
 ``add_arguments(parser)``, whose docstring's first line is the help text, and ``run(options)``. They
 import Spark when they need it.
 """

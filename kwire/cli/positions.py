@@ -1,4 +1,4 @@
-"""Where a command starts to read: beginning, end, an offset, or a time."""
+"""The place where a command starts to read: beginning, end, an offset, or a time."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -45,7 +45,7 @@ async def start_positions(
 async def partitions_of_topics(
     cluster: Cluster, names: Iterable[str], only: Iterable[int] | None = None
 ) -> list[TopicPartition]:
-    """All partitions of topics, or those with some numbers; KafkaError."""
+    """All partitions of topics, or some of them by number; KafkaError."""
     found = await cluster.topics(list(names))
     numbers = None if only is None else set(only)
     return sorted(

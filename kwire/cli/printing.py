@@ -14,7 +14,7 @@ from kwire.client.leaders import TopicPartition
 from kwire.record.records import Record
 
 LAST_WRITE_S = 1.0
-"""How long Ctrl-C waits for a write: what is printed is to be committed as well."""
+"""How long Ctrl-C waits for a write, so that printed records are committed, too."""
 
 
 class Printer:
@@ -25,7 +25,7 @@ class Printer:
         self._filter = keeps
         self._left = most
         self.has_written = True
-        """Whether all of the last ``put`` is written, also if ``put`` was cancelled meanwhile."""
+        """Whether the whole last ``put`` is written, even if ``put`` was cancelled meanwhile."""
 
     @property
     def is_full(self) -> bool:
@@ -37,7 +37,7 @@ class Printer:
         return self._filter.keeps(record)
 
     async def put(self, partition: TopicPartition, found: Sequence[Record]) -> int | None:
-        """Print records of a partition; the offset after the last one looked at, None for none.
+        """Print records of a partition; the offset after the last one read, None if there is none.
 
         Writing happens in a thread, because the reader of a pipe may be slow, and a member of a
         group has to send heartbeats meanwhile.

@@ -4,11 +4,11 @@ Rules:
 
 - Each line is a record: its value, key and value with ``--key-separator``, or a line of JSON as
   ``kwire consume --json`` prints it. ``--format raw`` makes one record of a whole input.
-- Input is read in pieces and sent in batches, so memory doesn't depend on its size. A line that is
-  typed is sent at once.
+- Input is read in pieces and sent in batches, so the memory doesn't depend on the input's size. A
+  typed line is sent at once.
 - A record with a key goes to the partition that Kafka's own producers choose.
 - A batch whose answer is lost is written again, so its records may be there twice.
-- A topic that doesn't exist is created by a broker with ``auto.create.topics.enable``.
+- A broker with ``auto.create.topics.enable`` creates a missing topic.
 - The first error stops the command. It names the line, and how many records were written before.
 """
 
@@ -105,7 +105,7 @@ async def _produce(cluster: "Cluster", options: argparse.Namespace) -> int:
     producer = LineProducer(cluster, options, partitions)
     try:
         await read_inputs(options, producer.put)
-    except CommandError:  # it says how much was written
+    except CommandError:  # its text says how many records were written
         raise
     except BaseException:  # a lost broker, or Ctrl-C
         await producer.finish()

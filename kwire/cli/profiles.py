@@ -1,4 +1,4 @@
-"""Which cluster a command talks to: options, environment, and a file with named clusters.
+"""Finds the cluster for a command: by options, environment, and a file with named clusters.
 
 The file is ``$XDG_CONFIG_HOME/kwire/config.toml``, by default ``~/.config/kwire/config.toml``; the
 variable ``KWIRE_CONFIG`` names another one::
@@ -15,11 +15,11 @@ variable ``KWIRE_CONFIG`` names another one::
 
 Rules:
 
-- The first of these that is there counts: ``--bootstrap-server``, ``--cluster``,
+- The first of these that is given counts: ``--bootstrap-server``, ``--cluster``,
   ``KWIRE_BOOTSTRAP_SERVER``, ``KWIRE_CLUSTER``, the file's ``default``, 127.0.0.1:9092.
 - ``command-config`` is a file of Kafka's client properties, for listeners with TLS or a login.
   ``--command-config`` counts first, then ``KWIRE_COMMAND_CONFIG``.
-- A key that the file must not have is an error, so that a misspelt key doesn't go unnoticed.
+- An unknown key in the file is an error, so that a misspelled key doesn't go unnoticed.
 """
 
 import os
@@ -52,7 +52,7 @@ class Profile(NamedTuple):
 
 
 def profile_file(environment: Mapping[str, str]) -> Path:
-    """Where the profile file is, whether it exists or not."""
+    """The path of the profile file, whether it exists or not."""
     given = environment.get("KWIRE_CONFIG")
     if given:
         return Path(given)

@@ -10,7 +10,7 @@ _INTERVAL_S = 0.2
 
 
 class Progress:
-    """How many records, how much of the input, how fast."""
+    """Shows how many records and how much of the input are done, and how fast."""
 
     def __init__(self, verb: str, *, is_on: bool = True) -> None:
         self._verb = verb
@@ -23,7 +23,7 @@ class Progress:
         self._has_drawn = False
 
     def take_input(self, size_bytes: int, total_bytes: int | None) -> None:
-        """Note how much of the input is read."""
+        """Count bytes of the input that were read."""
         self._read_bytes += size_bytes
         self._total_bytes = total_bytes
 

@@ -1,4 +1,4 @@
-"""Which records ``kwire consume`` prints: regular expressions for key, value and headers."""
+"""Selects the records that ``kwire consume`` prints, by expressions for key, value and headers."""
 
 import argparse
 import re
@@ -22,7 +22,7 @@ def header_expression(text: str) -> "tuple[str, re.Pattern[bytes]]":
 
 
 class RecordFilter:
-    """Every expression that is given must be found."""
+    """A filter; every given expression must match."""
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
 """Input of ``kwire produce``: files and standard input as pieces of whole lines.
 
-A piece is what one read gives, cut at the last line feed. So a line that is typed comes at once,
-and a large file comes in large pieces. Reading happens in a thread.
+A piece is the result of one read, cut at the last line feed. So a typed line comes at once, and a
+large file comes in large pieces. Reading happens in a thread.
 
 A line ends with LF or CRLF, and the last one may end with the input. One CR before each of these
-ends is no part of the line; any other CR is. ``--format raw`` keeps every byte.
+ends doesn't belong to the line; any other CR does. ``--format raw`` keeps every byte.
 """
 
 import argparse
@@ -71,7 +71,7 @@ async def _read(
 
 
 async def _some(fd: int, source: str) -> bytes:
-    """What one read gives; empty at the end."""
+    """The result of one read; empty at the end."""
     try:
         return await trio.to_thread.run_sync(os.read, fd, READ_BYTES, abandon_on_cancel=True)
     except OSError as error:

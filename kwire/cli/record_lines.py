@@ -1,4 +1,4 @@
-"""How records are written as lines, and read back from lines of JSON.
+"""Writes records as lines, and reads records from lines of JSON.
 
 A record as a line of JSON::
 
@@ -31,7 +31,7 @@ class RecordLineError(ValueError):
 
 
 class ReadRecord(NamedTuple):
-    """A record from a line; None where the line doesn't say."""
+    """A record from a line; None for fields that the line lacks."""
 
     key: bytes | None
     value: bytes | None
@@ -78,7 +78,7 @@ def write_key_value(separator: bytes) -> Format:
 
 
 def write_visible(form: Format, partition: TopicPartition, record: Record) -> bytes:
-    """What ``form`` writes, with escapes for what a terminal would obey; tabs and lines stay."""
+    """The output of ``form``, with escapes for control characters; tabs and line feeds stay."""
     text = form(partition, record).decode(errors="backslashreplace")
     kept = (one if one in "\t\n" else one_line(one) for one in text)
     return (text if text.isprintable() else "".join(kept)).encode()
@@ -96,7 +96,7 @@ def write_hex(partition: TopicPartition, record: Record) -> bytes:
 
 
 def write_pretty(partition: TopicPartition, record: Record) -> bytes:
-    """For people: where and when, the key, the value, the headers."""
+    """For people: topic, partition, offset, time, key, value, headers."""
     headers = " ".join(
         f"{_shown(name.encode(errors='surrogateescape'))}={_shown(value)}"
         for name, value in record.headers

@@ -80,7 +80,7 @@ def run_delete(options: argparse.Namespace) -> int:
 
 
 def _start(options: argparse.Namespace) -> "Start":
-    """Before which place; ValueError."""
+    """The place before which records are deleted; ValueError."""
     import time
 
     from kwire.cli.options import time_ms

@@ -11,7 +11,7 @@ from kwire.cli.own_process import leave_no_dump
 _USER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9.:-]{1,253}")
 _ADDRESS = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
-"""An IPv6 address has two colons at least; with one, there is a port behind a name."""
+"""An IPv6 address has at least two colons; with one colon, a port follows a name."""
 
 _PATH = re.compile(r"[^\s\"'\\,]+")
 NO_CRYPTOGRAPHY = (
@@ -20,7 +20,7 @@ NO_CRYPTOGRAPHY = (
 )
 _MOST_BROKERS, _MOST_WORKERS = 100, 64
 _MOST_PORT, _LAST_PORT = 50_000, 65_535
-"""Several brokers need further ports above that of clients."""
+"""Several brokers need further ports above the clients' port."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -147,7 +147,7 @@ def run_renew(options: argparse.Namespace) -> int:
 
 
 def _problem(options: argparse.Namespace) -> str | None:
-    """What can't be used of the command line."""
+    """The first part of the command line that can't be used, with the reason."""
     if not _USER.fullmatch(options.user):
         return f"--user {options.user}: write letters, digits, dots, hyphens, underscores"
     for host in options.host:

@@ -1,7 +1,7 @@
 """``kwire serve --workers N``: the supervisor of several brokers on one machine.
 
-It says the same as one broker: one ready line, with the addresses of all workers in the order of
-their numbers, and one line for an error. Exit codes are those of one broker.
+It prints the same as one broker: one ready line, with the addresses of all workers in the order of
+their numbers, and one line for an error. Its exit codes are the same, too.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""How a command talks to a cluster: opens it, runs, and turns errors into one line each.
+"""Runs a command on a cluster: opens the cluster, and turns errors into one line each.
 
 An error line names the address or the thing, what went wrong, and what to do next.
 """
@@ -47,7 +47,7 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
 
     from kwire.cli.deferred import UNUSED_BY_A_BROKER, defer
 
-    gc.disable()  # what is imported stays: collections would only take time from a short command
+    gc.disable()  # imported objects stay: collections would only take time from a short command
     defer(UNUSED_BY_A_BROKER)
     import trio
 
@@ -88,7 +88,7 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
 
 
 def _with_command_config(profile: "Profile") -> "tuple[Profile, OpenStream]":
-    """The cluster as its file of client properties says, and what opens streams; ProfileError."""
+    """The cluster with its client properties, and a function that opens streams; ProfileError."""
     from kwire.cli.own_process import leave_no_dump
     from kwire.cli.profiles import ProfileError, parse_addresses
     from kwire.security.client_properties import ClientFileError, read_client_properties

@@ -1,4 +1,4 @@
-"""What ``kwire doctor`` looks at in a properties file: mistakes, and settings without effect."""
+"""The checks of ``kwire doctor`` for a properties file: mistakes, and settings without effect."""
 
 import logging
 from pathlib import Path
@@ -10,7 +10,7 @@ from kwire.config.settings import ConfigError
 
 
 class _Collector(logging.Handler):
-    """Keeps the texts of what is logged."""
+    """Keeps the texts of log lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class _Collector(logging.Handler):
 
 
 def check_settings(path: Path | None) -> tuple[BrokerConfig | None, list[Finding]]:
-    """The settings of a file, None if a broker would refuse them, and what is found in them."""
+    """The settings of a file, None if a broker would refuse them, and the findings about them."""
     if path is None:
         return BrokerConfig.load({}), []
     why = "a broker does not start with this file"

@@ -1,4 +1,4 @@
-"""The file of settings that ``kwire serve`` is given."""
+"""Reads the file of settings that ``kwire serve`` gets."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from kwire.config.secret_files import UnsafeFile, check_settings
 
 
 def settings_of(name: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The settings of a file, and where each is, for messages; CommandError."""
+    """The settings of a file, and the place of each for messages; CommandError."""
     try:
         data = Path(name).read_bytes()
         found = located_properties(data.decode())

@@ -1,13 +1,13 @@
 """A small client of Kafka's protocol: for the command line, and for brokers among themselves.
 
 - ``settings``: time-outs, sizes and back-off; every one has a default.
-- ``errors``: what goes wrong between a client and a broker, apart from Kafka's error codes.
+- ``errors``: the failures between a client and a broker, apart from Kafka's error codes.
 - ``connection``: one connection. Requests are pipelined, and answered in order.
 - ``versions``: ApiVersions, and the version that a request is sent in.
 - ``peer``: a broker's address, with a connection that is opened again when it is needed.
 - ``cluster``: the brokers that bootstrap addresses lead to; leaders, coordinators, retries.
 - ``leaders``: one question about many partitions, put to the leader of each.
-- ``offsets``, ``fetcher``, ``producer``, ``members``: what consumers and producers do.
+- ``offsets``, ``fetcher``, ``producer``, ``members``: the work of consumers and producers.
 
 Rules:
 

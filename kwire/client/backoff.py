@@ -8,7 +8,7 @@ from random import Random
 
 
 class Backoff:
-    """The pauses of one thing that is tried again and again; in seconds."""
+    """The pauses between the attempts of one operation, in seconds."""
 
     __slots__ = ("_first_s", "_longest_s", "_next_s", "_random")
 

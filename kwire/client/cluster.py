@@ -2,13 +2,13 @@
 
 Rules:
 
-- Bootstrap addresses are tried one after the other until one answers. Its Metadata names the
-  brokers, by node id; from then on any of them may be asked.
+- Bootstrap addresses are tried one after the other until one answers. Its Metadata response names
+  the brokers by node id. After that, requests may go to any of them.
 - A coordinator has a connection of its own, as in Kafka's clients: a broker answers in order, so a
   heartbeat would wait for the fetch before it.
-- A coordinator is remembered until it says that it is none (NOT_COORDINATOR) or is gone.
-- An answer that says "not here" or "not yet" is not an error: the same is asked again, at the right
-  place, with growing pauses, until ``settings.give_up_s`` has passed. ``KafkaError`` then names
+- A coordinator is remembered until it answers NOT_COORDINATOR or is gone.
+- If an answer means "not here" or "not yet", the client sends the request again, to the right
+  broker, with growing pauses, until ``settings.give_up_s`` has passed. Then ``KafkaError`` names
   the last reason.
 """
 
@@ -43,7 +43,7 @@ GROUP = 0
 TRANSACTION = 1
 
 TRY_AGAIN = RETRIABLE - {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # mostly a name that is misspelt
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # mostly a misspelled name
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.ELECTION_NOT_NEEDED,
@@ -115,7 +115,7 @@ class Cluster:
     async def metadata(
         self, topics: Iterable[str] | None = (), *, creates: bool = False
     ) -> MetadataResponse:
-        """The brokers and some topics, all with None; ``creates`` lets the broker create them."""
+        """The brokers and these topics (None: all); ``creates`` lets the broker create topics."""
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=creates)
         answer = await self.ask(request, MetadataResponse)
@@ -125,7 +125,7 @@ class Cluster:
     async def topics(
         self, names: Iterable[str] | None, *, creates: bool = False
     ) -> dict[str, MetadataResponseTopic]:
-        """Topics by name, all with None; KafkaError if one does not exist or has no leader yet."""
+        """Topics by name (None: all); KafkaError if one does not exist or has no leader yet."""
 
         async def attempt() -> dict[str, MetadataResponseTopic]:
             answer = await self.metadata(names, creates=creates)
@@ -214,7 +214,7 @@ class Cluster:
     async def ask_controller(
         self, request: Request, response: type[R], codes: Callable[[R], Iterable[int]]
     ) -> R:
-        """Ask the broker that Metadata names as the controller; again if it isn't any more.
+        """Ask the broker that Metadata names as the controller, again if the controller moved.
 
         With KRaft this is any broker: it passes the request on.
         """
@@ -246,7 +246,7 @@ class Cluster:
             await trio.sleep(pause_s)
 
     def backoff(self) -> Backoff:
-        """New pauses for something that is tried again."""
+        """New pauses for an operation that is tried again."""
         return Backoff(self.settings.backoff_s, self.settings.max_backoff_s, self.random)
 
     def _peer(self, host: str, port: int, *, coordinates: bool = False) -> Peer:

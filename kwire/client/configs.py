@@ -24,7 +24,7 @@ _DELETE = 1
 
 
 class ResourceType(IntEnum):
-    """What has configs; numbers as in the protocol."""
+    """The types of resources that have configs; the protocol's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -43,20 +43,20 @@ SOURCES = {
     7: "client metrics",
     8: "group",
 }
-"""Where a value comes from, by ``config_source``."""
+"""The names of the sources of values, by ``config_source``."""
 
 DEFAULT_SOURCE = 5
 
 
 class Resource(NamedTuple):
-    """A thing with configs; the name of all brokers together is empty."""
+    """A resource with configs; an empty broker name stands for all brokers."""
 
     type: ResourceType
     name: str
 
 
 class Change(NamedTuple):
-    """Values to set, and names to set back to their defaults."""
+    """Configs to set, and names of configs to set back to their defaults."""
 
     set: Mapping[str, str]
     unset: Sequence[str] = ()

@@ -9,7 +9,7 @@ Rules:
 - A request whose answer doesn't come in time closes the connection, because all later answers
   would be late too (NetworkClient.handleTimedOutRequests of Kafka does the same).
 - A caller that is cancelled while its request is being written closes the connection: the broker
-  could not read what follows. A caller that is cancelled while it waits gives up its answer only.
+  could not read what follows. A caller that is cancelled while it waits only gives up its answer.
 - The connection is used while ``run`` runs, in a nursery of its owner.
 - Its socket can be lent: until it is back, nothing is sent or received here.
 """
@@ -31,7 +31,7 @@ R = TypeVar("R", bound=Response)
 _SIZE_BYTES = 4
 _RECEIVE_BYTES = 64 * 1024
 _LARGE_BYTES = 2 * 1024 * 1024
-"""The memory that a large response gets at once; with more, as much as has arrived again."""
+"""A large response first gets this much memory, and then each time as much as has arrived."""
 
 _CORRELATION_IDS = 0x8000_0000
 
@@ -58,12 +58,12 @@ class Answer(Generic[R]):
         return self._response.__name__.removesuffix("Response")
 
     def arrive(self, frame: bytes | bytearray) -> None:
-        """The response's frame, without its size."""
+        """Take the response's frame, without its size."""
         self._frame = frame
         self._arrived.set()
 
     def fail(self, failure: ClientError) -> None:
-        """No response will come."""
+        """Note that no response will come."""
         self._failure = failure
         self._arrived.set()
 
@@ -150,7 +150,7 @@ class Connection:
         return -1, self._correlation_id
 
     def take_back(self, correlation_id: int) -> None:
-        """Go on with the socket; ``correlation_id`` is the last one that was used meanwhile."""
+        """Use the socket again; ``correlation_id`` is the last one that was used meanwhile."""
         self._correlation_id = correlation_id
         if self._back is not None:
             self._back.set()
@@ -258,7 +258,7 @@ class Connection:
     async def _receive_large(self, size_bytes: int) -> bytearray:
         """The rest of a frame that has begun to arrive, received to where it stays.
 
-        Its memory is taken as it arrives: a broker's word for its size isn't enough.
+        Memory is taken as the bytes arrive, because the announced size may be wrong.
         """
         frame = self._buffer
         del frame[:_SIZE_BYTES]

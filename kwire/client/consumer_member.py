@@ -1,11 +1,11 @@
-"""A member of a consumer group of KIP-848: the coordinator assigns, in heartbeats.
+"""A member of a consumer group of KIP-848: the coordinator assigns by its answers to heartbeats.
 
 Rules:
 
 - A heartbeat with epoch 0 joins, with epoch -1 leaves. A field that hasn't changed is null.
 - An answer with an assignment is the target. Partitions that aren't in it are given up first: the
-  member stops to consume them, commits, and names what it still owns in its next heartbeat. Only
-  then does the coordinator give them to others.
+  member stops consuming them, commits, and names its remaining partitions in its next heartbeat.
+  Only then does the coordinator give the others to other members.
 - FENCED_MEMBER_EPOCH and UNKNOWN_MEMBER_ID mean that the group has gone on without the member: it
   joins again and owns nothing.
 """
@@ -31,7 +31,7 @@ _JOIN = 0
 _LEAVE = -1
 _FIRST_PAUSE_S = 0.1
 _SOON_S = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""When a member without partitions asks again: a coordinator may still be computing them."""
+"""When a member without partitions asks again: the assignment may still be computed."""
 
 _THROWN_OUT = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
 
@@ -111,7 +111,7 @@ class ConsumerMember:
             )
 
     async def _heartbeat(self) -> None:
-        """One heartbeat, and what its answer means."""
+        """Send a heartbeat, and process its answer."""
         async with self._turn:
             if self._epoch == _LEAVE:
                 return

@@ -1,4 +1,4 @@
-"""What goes wrong between a client and a broker; the text names the address and the request.
+"""The failures between a client and a broker; a text names the address and the request.
 
 A broker's own answers, Kafka's error codes, are ``kwire.errors.KafkaError``.
 """

@@ -4,8 +4,8 @@ Rules:
 
 - Fetch is sent without a session, with the names of topics (version 12 at the most), so that it
   works with every broker.
-- An offset that has been deleted meanwhile moves to the log start offset, as with
-  ``auto.offset.reset=earliest``; the caller is told. An offset beyond the end is an error.
+- If an offset has been deleted meanwhile, reading continues at the log start offset, as with
+  ``auto.offset.reset=earliest``, and the caller learns it. An offset beyond the end is an error.
 - With ``read_committed`` the records of aborted transactions are left out, by the list of aborted
   transactions in the answer (Fetcher.CompletedFetch of Kafka).
 """
@@ -37,7 +37,7 @@ _MAX_BYTES = 16 * 1024 * 1024
 
 
 class Fetched(NamedTuple):
-    """What was read from a partition: its records and the offset after them."""
+    """The result of reading a partition: records, and the offset after them."""
 
     partition: TopicPartition
     records: list[Record]
@@ -47,7 +47,7 @@ class Fetched(NamedTuple):
 
 
 class Fetcher:
-    """Reads partitions from ``positions`` on; ``positions`` advance with what was handed on."""
+    """Reads partitions from ``positions`` on, which advance with the records handed on."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Fetcher:
         self._out, self._in = trio.open_memory_channel[Fetched](0)
 
     async def next(self) -> Fetched:
-        """What was read next, of any partition; it may be empty at the end of a partition."""
+        """The next records of any partition; there may be none at the end of a partition."""
         return await self._in.receive()
 
     def pause(self, partition: TopicPartition) -> None:
-        """Read no more of a partition."""
+        """Stop reading a partition."""
         self._paused.add(partition)
 
     async def run(self) -> None:
@@ -138,7 +138,7 @@ class Fetcher:
             mine.append(mine.pop(0))  # a broker fills its answer in the order of the request
 
     async def _take(self, partition: TopicPartition, data: PartitionData) -> bool:
-        """Hand on what was read; whether the partition has another leader now."""
+        """Hand on the records of an answer; returns whether the partition has a new leader."""
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._into_range(partition)
             return False

@@ -33,7 +33,7 @@ _NEWEST_FOR_ONE_GROUP = 7
 async def committed_offsets(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, int]:
-    """The committed offset of each partition that has one; of all of them without ``partitions``.
+    """The committed offset of each partition that has one; None stands for all partitions.
 
     Offsets of transactions that are still open don't count. KafkaError.
     """

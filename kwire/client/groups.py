@@ -1,4 +1,4 @@
-"""Groups: list those of all brokers, describe, delete."""
+"""Groups: list the groups of all brokers, describe, delete."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""One question about many partitions, put to the leader of each, again where a leader has moved."""
+"""Asks the leader of each of many partitions, and asks again if a leader has moved."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -24,7 +24,7 @@ class TopicPartition(NamedTuple):
 
 
 Outcome: TypeAlias = tuple[int, W]
-"""An error code, and what the leader answered about one partition."""
+"""An error code, and the leader's answer about one partition."""
 
 AskLeader: TypeAlias = Callable[
     [int, dict[TopicPartition, V]], Awaitable[dict[TopicPartition, Outcome[W]]]
@@ -39,7 +39,7 @@ async def ask_leaders(
     *,
     repeats_lost: bool = True,
 ) -> dict[TopicPartition, W | KafkaError]:
-    """What the leader of each partition answers, or its error.
+    """The answer of each partition's leader, or its error.
 
     Partitions are asked again while the answer is an error of TRY_AGAIN. ``repeats_lost`` says
     whether a request whose answer was lost may be sent again.
@@ -102,7 +102,7 @@ async def _round(
 
 
 async def in_parallel(calls: Iterable[tuple[Callable[..., Awaitable[None]], int, V]]) -> None:
-    """Await calls with two arguments at the same time; the first error as it is."""
+    """Await calls with two arguments at the same time; raises the first error, not in a group."""
     try:
         async with trio.open_nursery() as nursery:
             for function, node, argument in calls:

@@ -35,7 +35,7 @@ LEAVE_TIMEOUT_S = 5.0
 
 
 class Member(Protocol):
-    """What the members of both protocols can do."""
+    """The methods of the members of both protocols."""
 
     is_moved: bool
 
@@ -49,7 +49,7 @@ class Member(Protocol):
         """Send heartbeats until cancelled."""
 
     async def leave(self) -> None:
-        """Tell the group that the member goes."""
+        """Leave the group."""
 
     def identity(self) -> tuple[str, int]:
         """Member id, and generation or member epoch, for commits."""

@@ -1,7 +1,7 @@
 """A broker's address, and a connection to it that is opened when it is needed.
 
-After a failure the next attempt waits for a pause that grows from one failure to the next, so that
-a broker that is down or overloaded isn't bothered (``reconnect.backoff.ms`` of Kafka's clients).
+After a failure the next attempt waits. The pause grows from one failure to the next, to spare a
+broker that is overloaded (``reconnect.backoff.ms`` of Kafka's clients).
 """
 
 import os
@@ -67,7 +67,7 @@ class Peer:
         return self._connection is not None and self._connection.is_open
 
     async def served(self) -> Served:
-        """What the broker serves; CannotConnect."""
+        """The APIs and versions that the broker serves; CannotConnect."""
         return (await self.connected())[1]
 
     async def ask(

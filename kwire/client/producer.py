@@ -19,7 +19,7 @@ from kwire.protocol.messages.produce import (
 
 _NEWEST_WITH_NAMES = 12
 _NEWEST_WITH_ADDED_PARTITIONS = 11
-"""From version 12 on a transaction's partitions are added by producing to them (KIP-890)."""
+"""From version 12 on, producing to a partition adds it to the transaction (KIP-890)."""
 NO_OFFSET = -1
 
 
@@ -34,8 +34,8 @@ async def produce(
 ) -> dict[TopicPartition, int | KafkaError]:
     """Write one batch to each partition; the base offset of each, or its error.
 
-    With ``acks`` 0 nothing is answered: the offsets are NO_OFFSET. With ``transactional_id`` the
-    batches are a transaction's, to which their partitions have been added.
+    With ``acks`` 0 there is no answer: the offsets are NO_OFFSET. With ``transactional_id``, the
+    batches belong to a transaction, to which their partitions have been added.
     """
 
     async def ask(

@@ -1,8 +1,8 @@
 """The assignor ``range`` of classic groups, which every client knows.
 
 For each topic, its partitions in order are cut into one range for each member that subscribes to
-it, in the order of member ids (of instance ids where there are some). The first members get one
-partition more if the division leaves a rest. Source: RangeAssignor of Kafka, without racks.
+it, in the order of member ids (of instance ids if the members have some). If the division leaves a
+remainder, the first members get one partition more. Source: RangeAssignor of Kafka, without racks.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,8 @@
 
 Rules:
 
-- A connection is returned after the TLS handshake and the login, so its user needs to know of
-  neither. A failed login is an OSError, like a broker that can't be reached.
+- A connection is returned after the TLS handshake and the login, so its user needn't know about
+  them. A failed login is an OSError, like a broker that can't be reached.
 - With SCRAM, the broker also proves that it knows the password's keys. The derivation of the keys
   is slow on purpose, so a thread does it, and a broker that logs in to another serves its clients
   meanwhile.
@@ -37,8 +37,8 @@ R = TypeVar("R", bound=Response)
 LOGIN_S = 15.0
 MOST_ANSWER_BYTES = 64 * 1024
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16_384
-"""What Kafka allows. With fewer, who pretends to be a broker could guess the password from the
-proof; with more, it would stop this broker for as long as they take."""
+"""The iterations that Kafka allows. With fewer, a server that pretends to be a broker could guess
+the password from the proof. With more, it could keep this broker busy for a long time."""
 
 _HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -67,7 +67,7 @@ class Credentials(NamedTuple):
 
 
 NewContext: TypeAlias = Callable[[], ssl.SSLContext]
-"""Gives the TLS of a new connection: certificates may be renewed."""
+"""Returns the TLS context of a new connection, because certificates may have been renewed."""
 
 
 def open_secured(
@@ -189,7 +189,7 @@ def _plain(user: str, password: str) -> Messages:
 
 def _bearer(token: Callable[[], str]) -> Messages:
     if (yield f"n,,\x01auth=Bearer {token()}\x01\x01".encode()):
-        yield b"\x01"  # the broker has a reason to refuse the token, and tells it after this
+        yield b"\x01"  # the broker refuses the token, and gives the reason after this message
         raise SecurityFailure("the login failed: the broker doesn't take the token")
 
 

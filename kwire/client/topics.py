@@ -37,7 +37,7 @@ async def create_topics(
     configs: Mapping[str, str] | None = None,
     only_checks: bool = False,
 ) -> dict[str, CreatableTopicResult | KafkaError]:
-    """Create topics, or only check whether they could be; what became of each name."""
+    """Create topics, or only check whether that is possible; the result for each name."""
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(

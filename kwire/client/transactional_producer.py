@@ -2,12 +2,12 @@
 
 Rules:
 
-- ``open_producer`` takes the transactional id's next epoch. It aborts what an earlier producer with
-  the same id left open, and fences that producer.
-- Partitions are added to a transaction by AddPartitionsToTxn (version 3, the last for clients), and
-  EndTxn is asked in version 4 at the most: brokers of every version keep the epoch then.
-- After any error the transaction is aborted and the producer is no longer used: a new one finds
-  the broker's state by itself.
+- ``open_producer`` takes the transactional id's next epoch. It aborts the open transaction of an
+  earlier producer with the same id, and fences that producer.
+- AddPartitionsToTxn adds partitions to a transaction (version 3, the last for clients). EndTxn is
+  sent in version 4 at the most, because then brokers of every version keep the epoch.
+- After any error the transaction is aborted and the producer is no longer used. A new producer
+  begins with the coordinator's state.
 """
 
 from collections.abc import Iterable, Mapping
@@ -55,7 +55,7 @@ class TransactionalProducer:
         self._sequences: dict[TopicPartition, int] = {}
 
     async def write(self, records: Mapping[TopicPartition, Iterable[NewRecord]]) -> None:
-        """Write and commit one transaction; KafkaError, and then nothing of it is read."""
+        """Write and commit one transaction; KafkaError, and then no consumer reads its records."""
         try:
             await self._add(records)
             left = {partition: _batches(mine) for partition, mine in records.items()}

@@ -65,7 +65,7 @@ async def list_transactions(
 async def describe_transaction(
     cluster: Cluster, transactional_id: str
 ) -> tuple[int, DescribedTransaction]:
-    """The coordinator of a transactional id, and what it knows; KafkaError."""
+    """The coordinator of a transactional id, and its description of the transaction; KafkaError."""
     answer = await cluster.ask_coordinator(
         transactional_id,
         DescribeTransactionsRequest(transactional_ids=[transactional_id]),

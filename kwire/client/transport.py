@@ -46,7 +46,7 @@ class Transport:
         await self._stream.send_all(rest)
 
     async def receive_some(self, most_bytes: int) -> bytes | bytearray:
-        """What has arrived, at least one byte; nothing at the end of the stream."""
+        """The bytes that have arrived, at least one; empty at the end of the stream."""
         if self._socket is None:
             return await self._stream.receive_some(most_bytes)
         buffer = bytearray(most_bytes)
@@ -55,7 +55,7 @@ class Transport:
         return buffer
 
     async def receive_into(self, view: memoryview) -> int:
-        """Fill the beginning of a buffer with what has arrived; 0 at the end of the stream."""
+        """Fill the beginning of a buffer with arrived bytes; 0 at the end of the stream."""
         if self._socket is None:
             received = await self._stream.receive_some(len(view))
             view[: len(received)] = received

@@ -1,4 +1,4 @@
-"""ApiVersions: which versions of each request a broker serves, and which one is sent.
+"""ApiVersions: the versions of each request that a broker serves, and the version to send.
 
 The first request of a connection is ApiVersions in the newest version. A broker that doesn't know
 this version answers in version 0 with UNSUPPORTED_VERSION, and is asked again in the newest version
@@ -24,14 +24,14 @@ _CODE_BYTES = 2
 
 
 class Served(NamedTuple):
-    """What a broker serves: the first and last version by API key, and its answer."""
+    """The APIs that a broker serves: the first and last version by API key, and its answer."""
 
     ranges: dict[int, tuple[int, int]]
     answer: ApiVersionsResponse
 
 
 async def negotiate(connection: Connection) -> Served:
-    """Ask a broker what it serves; ConnectionLost, AnswerTimeout or BadAnswer."""
+    """Ask a broker for its APIs and versions; ConnectionLost, AnswerTimeout or BadAnswer."""
     version = ApiVersionsRequest.VERSIONS[1]
     answer = await _ask(connection, version)
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:

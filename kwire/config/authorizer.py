@@ -15,7 +15,7 @@ AUTHORIZER_SETTINGS = frozenset({"super.users", "allow.everyone.if.no.acl.found"
 
 
 class AuthorizerSettings(NamedTuple):
-    """The super users, and whether everybody may use a resource that has no ACL."""
+    """The super users, and whether all clients may use a resource that has no ACL."""
 
     super_users: frozenset[str]
     allows_without_acl: bool
@@ -24,7 +24,7 @@ class AuthorizerSettings(NamedTuple):
 def authorizer_settings(name: str, given: Mapping[str, str]) -> AuthorizerSettings | None:
     """The settings of the authorizer with this class name; None if there is none.
 
-    ``given`` are the texts of the user's settings. Raises ConfigError.
+    ``given`` has the texts of the user's settings. Raises ConfigError.
     """
     if not name:
         return None

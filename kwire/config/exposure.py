@@ -15,9 +15,9 @@ def warning(
 ) -> str | None:
     """One line on the open addresses, and what to do; None if there is nothing to say.
 
-    ``addresses`` are those of ``config.listeners()``, in that order, for one worker after the
-    other, and ``http`` are those of the HTTP ports, all as the system has bound them. Whoever
-    reaches an HTTP port reads everything; its token only guards what changes something.
+    ``addresses`` has the bound addresses of ``config.listeners()``, in that order, for one worker
+    after the other. ``http`` has the bound addresses of the HTTP ports. Every client that reaches
+    an HTTP port can read everything, because its token only guards changes.
     """
     if config[TRUSTED]:
         return None
@@ -40,7 +40,7 @@ def warning(
 
 
 def _asks_who(config: BrokerConfig, listener: str) -> bool:
-    """Whether clients of a listener have to show who they are."""
+    """Whether clients of a listener have to authenticate."""
     if config.security_protocol(listener) == "PLAINTEXT":
         return False
     settings = config.of_listener(listener)

@@ -4,8 +4,8 @@ Rules:
 
 - ``listener.name.NAME.SETTING`` overrides ``SETTING`` for the listener NAME (in lower case).
   ``listener.name.NAME.MECHANISM.SETTING`` overrides both for one SASL mechanism of the listener.
-- A secured listener works exactly as its settings say, or not at all: a value that kwire does not
-  support raises ConfigError when the broker starts.
+- A secured listener works exactly as its settings say, or the broker doesn't start: a value that
+  kwire doesn't support raises ConfigError.
 - An error text never contains a value that may be a secret.
 
 Source: ListenerName.configPrefix, ListenerName.saslMechanismConfigPrefix, KafkaConfig of Kafka.
@@ -122,12 +122,12 @@ class ListenerSettings(Mapping[str, Value]):
         return len(self._base)
 
     def text(self, name: str) -> str:
-        """A setting of text, empty where it is null."""
+        """A setting of text, empty if it is null."""
         value = self[name]
         return "" if value is None else str(value)
 
     def strings(self, name: str) -> list[str]:
-        """A LIST setting; empty where it is null."""
+        """A LIST setting; empty if it is null."""
         value = self[name]
         return value if isinstance(value, list) else []
 
@@ -224,7 +224,7 @@ def _check_sasl(listener: ListenerSettings) -> None:
 
 
 def check_inter_broker(config: Listening) -> None:
-    """Raise ConfigError unless the listener among brokers exists and is secured as it says."""
+    """Raise ConfigError unless the inter-broker listener exists and kwire can secure it."""
     name = config["inter.broker.listener.name"]
     if name is None:
         return
@@ -239,8 +239,9 @@ def check_inter_broker(config: Listening) -> None:
 def inter_broker_listener(config: Listening) -> ListenerSettings:
     """The listener on which brokers connect to each other.
 
-    It is the one of ``inter.broker.listener.name``. Without that setting, it is the first listener
-    with the protocol of ``security.inter.broker.protocol``, or else the first of all.
+    It is the listener that ``inter.broker.listener.name`` names. Without that setting, it is the
+    first listener with the protocol of ``security.inter.broker.protocol``, or else the first of
+    all.
     """
     listeners = config.listeners()
     name = config["inter.broker.listener.name"]

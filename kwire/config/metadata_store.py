@@ -4,7 +4,7 @@ Rules:
 
 - A port may be left out; it is 2379 then. The prefix may be left out; it is ``kwire`` then.
 - ``etcds`` is etcd over TLS.
-- User and password have settings of their own, because an address is shown to everybody.
+- User and password have settings of their own, because an address isn't secret.
 """
 
 import re
@@ -31,7 +31,7 @@ class EtcdAddress(NamedTuple):
 
 
 def parse_store(text: str) -> EtcdAddress:
-    """The parts of the setting's value; ConfigError says how it has to look."""
+    """The parts of the setting's value; ConfigError describes the right form."""
     found = _ADDRESS.fullmatch(text.strip())
     if found is None:
         raise _wrong(text, f"must look like {EXAMPLE}")
@@ -55,8 +55,8 @@ def check_cluster(
 ) -> None:
     """Check what a broker of a cluster needs beside the store; ConfigError.
 
-    Listeners are (name, host, port). The other brokers tell clients the address of this one, so
-    each listener needs an address that is the same for everybody.
+    Listeners are (name, host, port). The other brokers give this broker's addresses to clients, so
+    each listener needs an address that is the same for all clients and brokers.
     """
     known = {name for name, _, _ in advertised}
     for name, host, _ in listeners:

@@ -24,7 +24,7 @@ _OWN_PASSWORD = re.compile(
     r"\b(?:password|saltedpassword|user_[^\s=]+)\s*=\s*"
     r"(?:\"\0*[^\"\0]|'\0*[^'\0]|\0*[^\s;,\]\"'\0])"
 )
-"""An option with a password in which there is more than references, which are written as zeros."""
+"""An option whose password isn't only references. References are written as zeros."""
 
 
 class UnsafeFile(ValueError):
@@ -53,7 +53,7 @@ def holds_secret(given: Mapping[str, str]) -> bool:
 
 
 def _has_own(name: str, text: str) -> bool:
-    """Whether a secret stands in a text itself, and not only behind its references."""
+    """Whether a text itself contains a secret, and not only its references do."""
     cut, references = REFERENCE.subn("\0", text)
     if references and name.endswith(_WITH_OPTIONS):
         return _OWN_PASSWORD.search(cut) is not None
@@ -61,7 +61,7 @@ def _has_own(name: str, text: str) -> bool:
 
 
 def _is_secret(setting: Setting | None) -> bool:
-    """Whether its value is a secret. Certificates aren't, though Kafka hides them."""
+    """Whether a setting's value is a secret. Certificates aren't, although Kafka hides them."""
     return (
         setting is not None
         and setting.is_sensitive
@@ -70,7 +70,7 @@ def _is_secret(setting: Setting | None) -> bool:
 
 
 def check_settings(name: str, given: Mapping[str, str]) -> None:
-    """Raise UnsafeFile if these settings of a file hold a secret that everybody may read."""
+    """Raise UnsafeFile if these settings of a file hold a secret that every user may read."""
     if holds_secret(given):
         _check_mode(name, os.stat(name).st_mode)
 

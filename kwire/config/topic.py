@@ -10,7 +10,7 @@ def topic_settings(overrides: Mapping[str, str], broker: Mapping[str, Value]) ->
     """The effective, parsed settings of a topic.
 
     ``overrides`` are the topic's own settings, as text. ``broker`` maps broker settings to their
-    effective values. Where a setting has several synonyms, the first one that isn't None counts.
+    effective values. If a setting has several synonyms, the first one that isn't None counts.
     """
     effective = {}
     for name, setting in settings(TOPIC).items():

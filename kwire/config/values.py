@@ -41,7 +41,7 @@ FORMS: dict[str, tuple[str, str]] = {
         "must be latest, earliest or by_duration:PnDTnHnMn.nS",
     ),
 }
-"""Settings whose text has a syntax of its own: a pattern, and the words of the error about it."""
+"""Settings whose text has its own syntax: a pattern, and the words of the error about it."""
 
 
 class ConfigError(ValueError):

@@ -7,7 +7,8 @@ Rules:
   the sources.
 - The broker warns at its start about such a setting, unless its value is the default.
 - It also warns about numbers of replicas (``IN_A_CLUSTER``) if it isn't one of several.
-- Settings of security have a warning of their own, because clients get in without them.
+- Settings of security have a warning of their own, because without their effect all clients are let
+  in.
 - A warning never shows a secret.
 """
 
@@ -110,7 +111,7 @@ IN_A_CLUSTER = (
     "transaction.state.log.min.isr",
     "transaction.state.log.replication.factor",
 )
-"""Settings that have an effect only where ``kwire.metadata.store`` is set."""
+"""Settings that have an effect only if ``kwire.metadata.store`` is set."""
 
 TOPICS_WITHOUT_EFFECT = (
     "internal.segment.bytes",
@@ -142,7 +143,7 @@ def is_among(name: str, names: tuple[str, ...]) -> bool:
 
 
 PREFIX = "listener.name."
-"""So begin the names of the settings of one listener (``listener_settings``)."""
+"""The beginning of the names of one listener's settings (``listener_settings``)."""
 
 _OF_SECURED_LISTENERS = (
     "connection.failed.authentication.delay.ms",
@@ -154,7 +155,7 @@ _OF_SECURED_LISTENERS = (
 """Settings that protect nothing while every listener is PLAINTEXT."""
 
 _OF_ANY_LISTENER = (".max.connection.creation.rate", ".max.connections")
-"""So end the settings of one listener that have an effect on every one."""
+"""The ends of the names of one listener's settings that have an effect on every listener."""
 
 
 _UNPROTECTED = (
@@ -179,8 +180,8 @@ def warnings(
     """The warnings about settings without an effect: one for each reason.
 
     ``asked`` maps the name of each setting to the text that a warning shows for it.
-    ``secured_listeners`` are those that aren't PLAINTEXT. ``is_alone`` says that the broker has no
-    store for several machines.
+    ``secured_listeners`` are the listeners that aren't PLAINTEXT. ``is_alone`` says that the broker
+    has no store for several machines.
     """
     by_reason: dict[str, list[str]] = {reason: [] for reason in _REASONS}
     for name, shown in asked.items():
@@ -203,7 +204,7 @@ def _reason(name: str, secured_listeners: Sequence[str], *, is_alone: bool) -> s
 
 
 def _is_in_use(name: str, secured_listeners: Sequence[str]) -> bool:
-    """Whether a setting of secured listeners belongs to one that there is."""
+    """Whether a setting of secured listeners belongs to an existing listener."""
     if not name.startswith(PREFIX):
         return bool(secured_listeners)
     listener = name.removeprefix(PREFIX).partition(".")[0]

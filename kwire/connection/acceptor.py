@@ -33,7 +33,7 @@ TELL_INTERVAL_S = 60.0
 class Acceptor:
     """Passes every accepted socket, with its peer's address, to ``admit``.
 
-    ``admit`` returns for how many seconds to accept no more.
+    ``admit`` returns for how many seconds the listener has to accept no more connections.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Acceptor:
         self._bound = bound
         self._admit = admit
         self._poller = poller
-        self.used_units = 0  # it comes before connections that have cost much
+        self.used_units = 0  # so the poller serves it before expensive connections
         self._told_s = -math.inf
         self._is_watched = False
         self._is_closed = False

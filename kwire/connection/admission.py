@@ -1,6 +1,7 @@
 """Accepted sockets become connections, unless there are too many.
 
-A listener with a login or TLS has connections of its own (``secured``); others pay nothing for it.
+A listener with a login or TLS has another class of connections (``secured``). So other listeners
+have no cost for it.
 """
 
 import logging
@@ -29,16 +30,16 @@ log = logging.getLogger(__name__)
 RATE, LIMIT, UNLIMITED = "max.connection.creation.rate", "max.connections", 2**31 - 1
 
 PREFIX = "listener.name."
-"""So begin the names of the settings of one listener."""
+"""The beginning of the names of one listener's settings."""
 
 MAPPED = "::ffff:"
-"""With this, IPv6 begins the address of an IPv4 client."""
+"""The beginning of an IPv4 client's address in IPv6."""
 
 
 class ListenerLimits:
     """The limits that listeners have of their own, from the file or from dynamic configs.
 
-    They are read again when a dynamic config of the broker has changed.
+    The settings are read again when a dynamic config of the broker has changed.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -115,7 +116,7 @@ class Admission:
 
     @property
     def _has_rates(self) -> bool:
-        """Whether settings say how fast clients may connect."""
+        """Whether settings limit the rate of new connections."""
         if self._broker.integer(RATE) < UNLIMITED:
             return True
         self._own.look()
@@ -129,7 +130,7 @@ class Admission:
         return self._rates
 
     def _limits_of_today(self) -> "ConnectionLimits | None":
-        """The limits of connections; None where no setting limits them."""
+        """The limits of connections; None if no setting limits them."""
         if self._limits is not None:
             return self._limits
         broker = self._broker

@@ -4,9 +4,9 @@ Rules:
 
 - Every complete frame of one read is served before the next read. The responses leave in one send,
   except before a response that has to wait, and around slices of files.
-- A handler that answers at once is served on the spot. A request that waits for a change rests
-  until the poller wakes it. Slow work, and a response that waits for the disk, get a task. Where
-  the client doesn't read, sending goes on when it reads. Until then kwire reads no more requests.
+- A request whose handler answers at once needs no task. A request that waits for a change rests
+  until the poller wakes it. Slow work, and a response that waits for the disk, get a task. While
+  the client doesn't read its responses, kwire reads no more requests.
 - An error in a request ends that client's connection alone.
 """
 
@@ -60,7 +60,7 @@ class Connection:
         self._outbox = Outbox(sock, broker.cold_reads)
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
         poller.turns.begin_as(self._work, info.peer_host)
-        self._payer = info.peer_host  # who goes on where this connection was; see Turns.leave
+        self._payer = info.peer_host  # its next connection begins at this cost; see Turns.leave
         self._serving = Serving(info, broker, poller, self._outbox, self._work)
         self._scope: trio.CancelScope | None = None
         self._pipeline: Pipeline | None = None
@@ -79,10 +79,10 @@ class Connection:
     def on_readable(self) -> None:
         """Serve the requests that have arrived; a task continues what takes longer."""
         if self._watch.is_sending or self._sock.fileno() < 0:
-            return  # a late event: the socket is watched for writing since, or is closed
-        waiting = self._serving.waiting  # a name, as types of attributes outlive calls
+            return  # a late event: the socket is watched for writing by now, or is closed
+        waiting = self._serving.waiting  # mypyc keeps the type of an attribute across calls
         if self._scope is not None or waiting is not None:
-            # A request is in hand: the next request is read after the response, or behind it.
+            # A request is in hand: read the next request after its response, or into the pipeline.
             pipeline = self._pipeline
             if self._scope is not None or pipeline is None or not pipeline.takes_more:
                 self._watch.end(self)
@@ -134,7 +134,7 @@ class Connection:
         self._wait()
 
     def wake(self, units: int) -> None:
-        """Have the request go on: its change has happened, or its deadline has passed."""
+        """Let the request continue: its change has happened, or its deadline has passed."""
         self._poller.wake(self, units)
 
     def go_on(self) -> None:
@@ -173,7 +173,7 @@ class Connection:
     def release_memory(self) -> None:
         """Free an empty buffer; the server calls this when the connection is idle.
 
-        A client that has left during a pause, with requests sent ahead, is noticed here only.
+        Only here kwire notices a client that has left during a pause with requests sent ahead.
         """
         waiting = self._serving.waiting
         if waiting is not None and not waiting.is_request and self.info.is_gone():

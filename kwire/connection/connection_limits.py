@@ -1,15 +1,15 @@
-"""How many connections there may be: of the broker, of a listener, of an address.
+"""Limits the number of connections: of the broker, of a listener, of an address.
 
 Rules:
 
 - A connection beyond ``max.connections``, ``listener.name.NAME.max.connections`` or
   ``max.connections.per.ip`` is closed at once. ``max.connections.per.ip.overrides`` has other
   limits for some addresses; names of hosts aren't looked up.
-- On the listener among brokers there is always room: where the broker's limit is reached, the
-  connection of another listener that was silent for the longest is closed instead.
+- The listener for brokers always has room: if the broker's limit is reached, the connection of
+  another listener that was silent for the longest is closed instead.
 
-Source: ConnectionQuotas of Kafka; KIP-402. There, a listener that is full accepts no more until a
-connection ends.
+Source: ConnectionQuotas of Kafka; KIP-402. In Kafka, a full listener accepts no connection until
+another one ends.
 """
 
 from collections import defaultdict
@@ -24,11 +24,11 @@ from kwire.connection.poller import Poller
 ALL, PER_ADDRESS = "max.connections", "max.connections.per.ip"
 OVERRIDES = "max.connections.per.ip.overrides"
 LOOK_S = 0.1
-"""A full listener looks at most so often which of its connections have ended."""
+"""The shortest time between two checks of a full listener for connections that have ended."""
 
 
 class ConnectionLimits:
-    """The limits of one broker; ``add`` is told of each connection.
+    """The limits of one broker; ``add`` is called with each connection.
 
     ``own(listener, setting)`` is the limit that a listener has of its own, or None.
     """
@@ -77,7 +77,7 @@ class ConnectionLimits:
 
     def _is_full(self, listener: str, limit: int) -> bool:
         held = self._of_listener.get(listener)
-        if held is None:  # the limit is new, and others may be here already
+        if held is None:  # the limit is new: other connections may already exist
             held = self._of_listener[listener] = {
                 one
                 for one in self._poller.connections
@@ -108,5 +108,5 @@ def _parsed(text: str) -> dict[str, int]:
         try:
             found[str(ip_address(host))] = int(limit)
         except ValueError:
-            continue  # a name
+            continue  # the name of a host
     return found

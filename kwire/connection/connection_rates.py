@@ -1,4 +1,4 @@
-"""How fast clients may connect: to the broker, to each listener, and from each address.
+"""Limits the rate of new connections: to the broker, to each listener, and from each address.
 
 Rules:
 
@@ -38,7 +38,7 @@ BY_ADDRESS, BY_LISTENER = "connection_of_address", "connection"
 class ConnectionRates:
     """Counts the connections of one server.
 
-    ``own(listener, setting)`` is the rate that a listener has of its own, or None.
+    ``own(listener, setting)`` is a listener's own rate, or None.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class ConnectionRates:
             del self._addresses[oldest]
 
     def _take_back(self, listener: str, now_ms: int) -> None:
-        """Don't count a connection that isn't served."""
+        """Take back the count of a connection that isn't served."""
         meters = self._listeners.get(listener), self._broker_wide
         for meter in meters[: 1 if listener == self._among_brokers else 2]:
             if meter is not None:

@@ -29,7 +29,7 @@ class Watched(Protocol):
         """What the socket's requests have cost so far."""
 
     def on_readable(self) -> None:
-        """Take what has arrived."""
+        """Handle the bytes or the connection that have arrived."""
 
 
 class Crowd:
@@ -41,7 +41,7 @@ class Crowd:
         self._passes = 0
 
     def leave(self, ready: Ready, first_fd: int) -> None:
-        """The pass leaves these connections, from the one with this descriptor on."""
+        """Note the connections that a pass leaves, from the one with this descriptor on."""
         fds = [key.fd for key, _ in ready]
         self._left.update(dict.fromkeys(fds[fds.index(first_fd) :]))
 

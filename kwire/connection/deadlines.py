@@ -71,7 +71,7 @@ class Deadlines:
             self._discarded = 0
 
     async def run(self) -> None:
-        """Tell each change at its deadline, for ever."""
+        """Tell each change at its deadline, forever."""
         while True:
             self._tell(trio.current_time())
             next_s = self._heap[0][0] if self._heap else math.inf

@@ -30,11 +30,11 @@ _OTHER_PROTOCOLS = {
 
 
 class ConnectionClosed(Exception):
-    """The client has closed the connection, or sent something that ends it."""
+    """The client has closed the connection, or sent bytes that end it."""
 
 
 class LoginFailed(ConnectionClosed):
-    """The client has not shown who it is: its login, its certificate or its handshake failed."""
+    """The client's login, its certificate or its TLS handshake failed."""
 
 
 def bad_size(error: BadFrameSize, most_bytes: int, setting: str) -> ConnectionClosed:

@@ -1,4 +1,4 @@
-"""Bytes that a client has sent and no handler has served yet: bytes in, frames out.
+"""The bytes that a client has sent, until they are served: bytes in, frames out.
 
 Rules:
 
@@ -6,7 +6,7 @@ Rules:
   connection holds no buffer. Only an incomplete frame is copied into a buffer of the connection.
 - A connection's own buffer grows with the bytes that arrive, never with the size that a client
   announces. The connection keeps the buffer while large requests follow, and frees it when idle. A
-  very large buffer isn't kept (``keep``): many clients could each fill one with a request.
+  very large buffer isn't kept (``keep``), because many clients together could hold too much memory.
 - Frames are views. A frame is valid until the connection reads again, which happens after all
   frames are answered. While a frame in the scratch buffer is still in use, that buffer stays with
   the frame, and the connections share a new scratch buffer.
@@ -31,8 +31,8 @@ _NOTHING = memoryview(b"")
 class Scratch:
     """The buffer into which a connection reads while it holds no bytes of its own.
 
-    ``start_task`` starts a task that frees very large buffers of connections in steps. Without it
-    they are freed at once.
+    ``start_task`` starts a task that frees very large buffers of connections in steps. Without it,
+    the buffers are freed at once.
     """
 
     __slots__ = ("_freeing", "_start_task", "view")
@@ -54,7 +54,7 @@ class Scratch:
         self._freeing.free(buffer)
 
     def renew(self) -> None:
-        """Leave the buffer to the views of it, and make another buffer."""
+        """Make another buffer, and leave the present one to its views."""
         self.view = memoryview(bytearray(SCRATCH_BYTES))
 
 
@@ -77,8 +77,8 @@ MAPPED_BYTES = 4 << 20
 """Larger buffers grow in place (``kwire.connection.mapped``)."""
 
 READ_BYTES_PER_UNIT = 1024
-"""How many bytes are read from a socket in one unit of work. Half of that time the system spends on
-the pages of a buffer that grows."""
+"""How many bytes are read from a socket in one unit of work. The system spends half of that time on
+the pages of a growing buffer."""
 
 
 class Inbox:
@@ -144,7 +144,7 @@ class Inbox:
         return self.next_frame()
 
     def put_back(self, frame: memoryview) -> None:
-        """Have ``next_frame`` return the frame again that it returned last."""
+        """Let ``next_frame`` return the last frame again."""
         self._start -= 4 + len(frame)
 
     @property
@@ -182,7 +182,7 @@ class Inbox:
             self.close()
 
     def close(self) -> None:
-        """Free the buffer and what it holds; views of it stay valid."""
+        """Free the buffer and its content; views of it stay valid."""
         own = self._own
         self._own = self._view = _NOTHING
         self._start = self._end = 0
@@ -191,7 +191,7 @@ class Inbox:
             self._scratch.free(own)
 
     def keep(self, most_bytes: int) -> None:
-        """Free the buffer if it is empty and larger than that; views of it stay valid."""
+        """Free the buffer if it is empty and larger than ``most_bytes``; views of it stay valid."""
         if len(self._own) > most_bytes:
             self.release()
 
@@ -219,7 +219,7 @@ class Inbox:
         elif self._start == 0 and old.nbytes > MAPPED_BYTES and old is self._own:
             from kwire.connection.mapped import grown
 
-            self._own = self._view = _NOTHING  # or the memory couldn't grow
+            self._own = self._view = _NOTHING  # a view would keep the memory from growing
             view, old = grown(old, size_bytes)
         else:
             from kwire.connection.mapped import new_mapped

@@ -4,9 +4,9 @@ Rules:
 
 - A client has ``PATIENCE_S`` seconds for its TLS handshake and its login, however slowly it sends.
 - At most ``MOST`` connections may be waiting for a login. If there are more, kwire closes the
-  oldest one of the address that has the most. So a machine that opens many connections harms itself
-  first.
-- Together they may hold ``MOST_BYTES`` of incomplete requests. If they hold more, kwire closes the
+  oldest of the address that has the most newcomers. So a machine that opens many connections harms
+  itself first.
+- Together, newcomers may hold ``MOST_BYTES`` of incomplete requests. Beyond that, kwire closes the
   connection that holds the most.
 """
 
@@ -58,7 +58,7 @@ class Newcomers:
                 del self._per_address[newcomer.peer_host]
 
     def hold(self, newcomer: Newcomer, size_bytes: int) -> None:
-        """Note how much memory a newcomer's request holds; this may end it, or another one."""
+        """Note how much memory a newcomer's request holds; this may end a newcomer."""
         if newcomer not in self._since_s:
             return
         self._held_bytes[newcomer] = size_bytes

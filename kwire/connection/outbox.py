@@ -29,7 +29,7 @@ FLUSH_BYTES = 256 * 1024
 """At this many bytes the responses are sent, even if more requests are at hand."""
 
 LARGE_PART_BYTES = 64 * 1024
-"""A part of a response that a thread has encoded is sent as it is from this size on."""
+"""From this size on, a part that a thread has encoded is sent without being copied."""
 
 SMALL_BYTES: Final = 32 * 1024
 """Slices up to this total size are read, and sent with the bytes around them."""
@@ -68,7 +68,7 @@ class Outbox:
 
     @property
     def is_large(self) -> bool:
-        """Whether the responses are to be sent now, even if more responses follow."""
+        """Whether to send the responses now, even if more responses follow."""
         return bool(self._slices or self._parts) or len(self._out) > FLUSH_BYTES
 
     @property
@@ -112,7 +112,7 @@ class Outbox:
                 self._parts.append(memoryview(part))
 
     def clear(self) -> None:
-        """Free the responses, because nobody reads them any more."""
+        """Free the responses, because no client reads them any more."""
         self._out = bytearray()
         self._slices.clear()
         self._parts.clear()
@@ -155,7 +155,7 @@ class Outbox:
                 self._has_waited(trio.current_time() - waiting_since)
 
     async def send_the_rest(self) -> None:
-        """Send everything that goes within ``LAST_FLUSH_S``, because the connection ends."""
+        """Send as much as possible within ``LAST_FLUSH_S``, because the connection ends."""
         with trio.move_on_after(LAST_FLUSH_S), suppress(OSError, SliceEnded):
             await self.send()
 

@@ -10,9 +10,9 @@ Rules:
   run: two short calls for each step of a task, and there are few steps.
 - The poller returns to trio for everything that trio waits for: an event of trio's epoll instance
   (other sockets, finished threads, signals) and trio's next deadline.
-- The fast path needs a process that runs only kwire. While the poller sleeps, a host of trio's loop
-  or the clock of a test would stand still. If kwire can't find trio's epoll instance, it takes the
-  slow twin.
+- The fast path needs a process that runs only kwire. While the poller sleeps, a program that hosts
+  trio's loop, or a test's clock, would stand still. If kwire can't find trio's epoll instance, it
+  takes the slow twin.
 - Trio must not wait for the poller's selector, because then each would watch the other.
 """
 
@@ -27,7 +27,7 @@ MANY = 1 << 30
 
 
 class OwnWait(trio.abc.Instrument):
-    """Decides whether the poller sleeps in place of trio, whose epoll instance is ``trio_fd``.
+    """Decides whether the poller sleeps in trio's place; ``trio_fd`` is trio's epoll instance.
 
     Trio tells only instruments which tasks can run, so this class is an instrument.
     """
@@ -35,7 +35,7 @@ class OwnWait(trio.abc.Instrument):
     def __init__(self, trio_fd: int) -> None:
         self.others = MANY  # tasks that can run; unknown until trio's loop turns
         self.is_trios_turn = False
-        self.used_units = 0  # it comes before all connections
+        self.used_units = 0  # so the poller serves it before all connections
         self._trio_fd = trio_fd
 
     def fileno(self) -> int:
@@ -66,9 +66,7 @@ class OwnWait(trio.abc.Instrument):
         """
         statistics = trio.lowlevel.current_statistics()
         if self.others or statistics.tasks_runnable:
-            trio.lowlevel.add_instrument(
-                self
-            )  # trio drops an instrument that has failed, and calls it no more
+            trio.lowlevel.add_instrument(self)  # trio no longer calls an instrument that has failed
             return 0.0
         if trio.current_effective_deadline() == -math.inf:
             return 0.0

@@ -1,8 +1,8 @@
-"""Produce requests of one connection that are appended while an earlier one waits for replicas.
+"""Appends Produce requests of one connection while an earlier one waits for replicas.
 
-Kafka reads a request only when the one before is answered. With acks=all, a producer with several
-requests in flight would wait for the replicas once for each of them. So kwire appends the next
-requests meanwhile, and answers all in order.
+Kafka reads a request only when the previous request is answered. With acks=all, a producer with
+several requests in flight would wait for the replicas once for each of them. So kwire appends the
+next requests meanwhile, and answers all in order.
 
 Rules:
 
@@ -10,7 +10,7 @@ Rules:
   its turn, and so do all requests after it.
 - At most ``MOST_WAITING`` requests and ``MOST_BYTES`` of answers wait. Beyond that, nothing is
   read.
-- Each of them counts among the requests that one pass of the event loop serves.
+- Each of these requests counts among those that one pass of the event loop serves.
 - The first request is the connection's current request. When it is answered, the next one becomes
   the current request.
 """
@@ -31,7 +31,7 @@ WAITING_BYTES = 1024
 """How much memory a waiting request takes, roughly."""
 
 RESTING_BYTES = 16 * 1024
-"""Below this, the memory of waiting requests isn't counted; see ``kwire.connection.rest``."""
+"""Less memory of waiting requests than this isn't counted; see ``kwire.connection.rest``."""
 
 PRODUCE_KEY = 0
 
@@ -53,7 +53,7 @@ class Pipeline:
 
     @property
     def takes_more(self) -> bool:
-        """Whether another request may go behind."""
+        """Whether another request may be appended early."""
         return (
             not self._is_blocked
             and len(self._behind) < MOST_WAITING - 1
@@ -66,11 +66,11 @@ class Pipeline:
         return self._held_bytes if self._held_bytes > RESTING_BYTES else 0
 
     def block(self) -> None:
-        """Let nothing more go behind, until all are answered."""
+        """Append no further request early until all are answered."""
         self._is_blocked = True
 
     def serve(self, turns: Turns) -> None:
-        """Append requests that have arrived, at least one, as many as may go behind.
+        """Append at least one request that has arrived, and as many more as may be appended early.
 
         Raises ConnectionClosed after a bug in the handler.
         """
@@ -96,7 +96,7 @@ class Pipeline:
             self._held_bytes += WAITING_BYTES
 
     def answer_ready(self) -> None:
-        """After the request in hand was answered: answer those behind it, up to one that waits."""
+        """Answer the requests after the one that was just answered, up to one that waits."""
         serving = self._serving
         while self._behind and serving.waiting is None:
             first = self._behind.popleft()

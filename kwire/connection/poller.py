@@ -7,19 +7,19 @@ Rules:
   responses too slowly is such an entry too. The poller watches it for writing until everything is
   sent, and kwire reads nothing from it until then.
 - A connection whose request waits for a change, like a fetch for an append, is woken by the change.
-  It goes on in the same turn, after the connections that were ready: these get their responses
-  first, and many appends wake the connection once. If one append wakes very many connections, the
-  expensive ones go on in a later turn: a client with many large fetches delays no small fetch.
+  It continues in the same turn, after the connections that were ready. These get their responses
+  first, and many appends wake it only once. If one append wakes very many connections, the
+  expensive ones continue in a later turn, to delay no small fetch.
 - A connection whose request needs slow work has a task of its own until the work is done.
-- A connection with more requests than one turn serves has the next ones served behind the
-  connections that are ready: a client with one request waits for no pipeline.
-- After the poller has served a request, it looks at the selector again for a moment before it goes
-  to sleep: a client often asks again soon, and a wake-up costs more than a look. The poller stops
-  looking as soon as another task can run, and looks less often when looks were in vain. It doesn't
-  look for a message of another broker (``expects_nothing``), which perhaps needs this processor.
+- If a connection has more requests than one turn serves, the others are served after the
+  connections that are ready. So a client with one request doesn't wait for another's pipeline.
+- After a request, the poller checks the selector for a moment before it sleeps, because a client
+  often sends its next request soon, and a wake-up costs more than a check. It stops when another
+  task can run, and checks less often after checks in vain. After another broker's message it
+  doesn't check (``expects_nothing``): that broker may need the processor.
 - If many connections are ready, the poller serves some of them and then sends all their responses.
-  The same step many times in a row costs less, for kwire and for a client with many connections.
-  If few are ready, each gets its responses at once, so that its client doesn't wait.
+  The same step many times in a row costs less time, here and in a client with many connections. If
+  few are ready, each gets its responses at once.
 - Other tasks have their turn after ``TURN_S`` at the latest. Expensive requests wait for slices of
   the event loop, one slice in each turn (``turns``).
 - Work that can follow the responses, like logging, is done after they have been sent.
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 TURN_S = 0.002
 LOOK_S = 50e-6
-"""How long the poller looks for the next request before it goes to sleep."""
+"""How long the poller checks for the next request before it sleeps."""
 
 MAX_PATIENCE = 32
 
@@ -101,7 +101,7 @@ class Poller:
 
     With ``own_wait`` the poller sleeps in its own selector. ``tally`` counts what it does.
     ``ready_s`` is when the connections of this pass were found ready, by ``perf_counter``.
-    ``open_frame`` finds what serves a request. ``reach`` looks whether a broker is cut off.
+    ``open_frame`` finds the route of a request. ``reach`` checks whether a broker is cut off.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Poller:
 
     def add(self, connection: Pollable) -> None:
         """Begin to serve a connection; OSError if the kernel refuses to watch it."""
-        self.watch(connection)  # first, because the kernel may refuse: then nothing is counted
+        self.watch(connection)  # first: if the kernel refuses, the connection isn't counted
         self.connections.add(connection)
         self.per_address[connection.peer_host] += 1
 
@@ -191,7 +191,7 @@ class Poller:
     def wake(self, connection: Pollable, units: int = 1) -> None:
         """Call ``go_on`` in this turn; between turns, in a turn for woken connections.
 
-        ``units`` is the cost of that. A connection lets so many cheaper ones go before it.
+        ``units`` is the cost of that. Cheaper connections go first.
         """
         self._woken_so_far += 1
         heappush(self._woken, (self._woken_so_far + units, self._woken_so_far, connection))
@@ -216,7 +216,7 @@ class Poller:
             await self._all_gone.wait()
 
     async def run(self) -> None:
-        """Serve the connections, for ever."""
+        """Serve the connections, forever."""
         self._nursery.start_soon(self.deadlines.run)
         own = self._own_wait
         try:
@@ -236,13 +236,13 @@ class Poller:
                 self._is_in_turn = False
         finally:
             self._is_in_turn = False
-            # A connection with a task ends in this task, a little later.
+            # A connection with a task ends in that task, a little later.
             for connection in list(self.connections):
                 connection.abort_nowait()
             self._has_ended = True
             if not self.connections:
                 self._selector.close()
-            self._finish_turn()  # for a turn that has failed
+            self._finish_turn()  # after a turn that has failed
 
     def _take_turn(self, wait_s: float) -> bool:
         """Serve the connections that are ready within ``wait_s``, and those that follow meanwhile.
@@ -297,7 +297,7 @@ class Poller:
     def _serve_again(self, again: list[Watched]) -> None:
         """Serve at least one connection that has more requests, and others until the pass is spent.
 
-        The rest stay ahead of connections that ask meanwhile.
+        The remaining connections stay ahead of connections that ask meanwhile.
         """
         done = 0
         for connection in again:
@@ -310,14 +310,14 @@ class Poller:
             self._again = dict.fromkeys(again[done:]) | self._again
 
     def _follow_up(self) -> None:
-        """Serve the woken connections, and do the work that was left for afterwards."""
+        """Serve the woken connections, and do the work that was put off."""
         if self._woken:
             self._serve_woken()
         if self._afterwards:
             self._finish_turn()
 
     def _finish_turn(self) -> None:
-        """Do the work that was left for after the responses."""
+        """Do the work that was put off until the responses are sent."""
         while self._afterwards:
             afterwards, self._afterwards = self._afterwards, []
             for function in afterwards:
@@ -363,7 +363,7 @@ class Poller:
             self._woken.pop()[2].go_on()
             return
         end_s = perf_counter() + TURN_S
-        last = self._woken_so_far  # those that are woken by these have a turn later
+        last = self._woken_so_far  # connections that these wake have a later turn
         later = []
         while self._woken and perf_counter() < end_s:
             woken = heappop(self._woken)
@@ -389,7 +389,7 @@ class Poller:
             self._nursery.start_soon(self._take_turn_of_woken)
 
     def _may_look(self) -> bool:
-        """Whether to look again instead of going to sleep."""
+        """Whether to check the selector again instead of sleeping."""
         if not self._looks:
             return False
         if self._patience < 0:

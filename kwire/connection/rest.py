@@ -1,8 +1,8 @@
-"""The bytes that one connection holds in memory while nothing can be done for it.
+"""The bytes that one connection holds in memory while it waits for its client or a change.
 
 These are responses that the client has to read first, and a large request that waits for a change.
-``kwire.budget.resting`` bounds the bytes of all connections together. The buffer in which a large
-request came is kept for the next one only if there is room for such a buffer of each connection.
+``kwire.budget.resting`` bounds the bytes of all connections together. The buffer of a large request
+is kept for the next request only if there is room for such a buffer of each connection.
 """
 
 from kwire.budget.work import Work
@@ -15,8 +15,8 @@ from kwire.connection.waiting import Waiting
 class Rest:
     """Counts the bytes of one connection, from ``begin`` to ``end``.
 
-    Meanwhile the request's bytes don't count as held by its ``Work``. ``end`` gives them back, so a
-    request that goes on counts among those that are worked on.
+    Meanwhile the request's bytes don't count as held by its ``Work``. ``end`` gives them back to
+    the ``Work``, because then the request continues.
     """
 
     __slots__ = ("_poller", "_request_bytes", "is_on")
@@ -29,7 +29,7 @@ class Rest:
     def begin(self, connection: Pollable, outbox: Outbox, work: Work, more_bytes: int = 0) -> None:
         """Count what the connection holds; this may end the connection, or others.
 
-        ``more_bytes`` it holds elsewhere.
+        ``more_bytes`` are bytes that the connection holds elsewhere.
         """
         if self.is_on:
             return

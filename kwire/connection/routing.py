@@ -8,9 +8,9 @@ Rules:
 
 - Within ``load_in_threads``, the first request of each version of an API waits until a thread has
   imported the modules. Other connections are served meanwhile.
-- Only a broker in a process of its own uses that. A broker inside a test imports on the event loop,
-  because a thread would make the order of events in the test depend on the machine.
-- A broker of a cluster has most modules before (``preloading``).
+- Only a broker that runs as its own process uses these threads. A broker inside a test imports on
+  the event loop, because a thread would make the order of events in the test depend on the machine.
+- A broker of a cluster has imported most modules before (``preloading``).
 """
 
 from collections.abc import Callable, Iterator
@@ -78,7 +78,7 @@ def load_in_threads() -> Iterator[None]:
 
 
 def loads_in_threads() -> bool:
-    """Whether a thread has to import what a client needs first."""
+    """Whether threads import the modules that a request needs."""
     return _loaded is not None
 
 
@@ -92,7 +92,7 @@ def loaded_route(api_key: int, version: int) -> Route:
 
 
 def open_frame(frame: memoryview) -> Opened:
-    """Find what serves the request in a frame.
+    """Find the code that serves the request in a frame.
 
     The route is None for ApiVersions in a version that kwire doesn't serve: this request has a
     special response. Raises ConnectionClosed if kwire cannot answer the request, and NotLoaded.
@@ -115,5 +115,5 @@ def unknown_api_versions(context: RequestContext) -> tuple[Route, "ApiVersionsRe
     """The response to ApiVersions in a version that kwire doesn't serve."""
     from kwire.handlers.api_versions import of_unknown_version
 
-    context.api_version = 0  # every client understands this one (KIP-511)
+    context.api_version = 0  # every client understands version 0 (KIP-511)
     return route(API_VERSIONS_KEY, 0), of_unknown_version(context)

@@ -1,8 +1,8 @@
-"""The requests of one connection: from a frame to its response, or to what gives it later.
+"""Serves the requests of one connection: from a frame to its response, at once or later.
 
 Rules:
 
-- A handler that answers at once is served on the spot: its response is in the outbox.
+- If a handler answers at once, its response goes into the outbox.
 - Otherwise ``waiting`` is the request in hand. ``finish`` resumes it after its change, and
   ``finish_in_task`` does its slow work. The connection serves no other request meanwhile.
 - A request whose client has quotas has a ``Metering``. If the client has to wait afterwards,
@@ -90,19 +90,19 @@ class Serving:
             raise failed(error, served_by, header, self._broker, self._info.peer) from error
 
     def serve_plain(self, frame: memoryview) -> bytes | tuple[Waiting, Stopwatch | None] | None:
-        """Serve a request on its fast path, behind one that waits for replicas.
+        """Serve a request on its fast path, while an earlier one waits for replicas.
 
-        Returns its answer, or the request that now waits itself, to be given to ``take_up``. None
-        if it has to be served alone; nothing is changed then.
+        Returns its answer, or the request if it waits, too; pass that to ``take_up``. None, with
+        nothing changed, if the request has to be served after the earlier one is answered.
         """
         try:
             header, served_by, position = self._poller.open_frame(frame)
         except (ConnectionClosed, NotLoaded):
-            return None  # it ends the connection or is loaded, but after the answers before it
+            return None  # this has to follow the answers before it
         if served_by is None or served_by.plain is None:
             return None
         if self._broker.quotas is not None and self._metering_of(header, frame) is not None:
-            return None  # it may have to be followed by a pause
+            return None  # a pause may have to follow the request
         stopwatch = None
         if self._stopwatch is not None:
             stopwatch = Stopwatch(self._poller.tally)
@@ -125,7 +125,7 @@ class Serving:
         return answer
 
     def _metering_of(self, header: RequestHeader, frame: memoryview) -> "Metering | None":
-        """What counts a request for the quotas of its client; None if it has none."""
+        """The object that counts a request for its client's quotas; None if it has none."""
         from kwire.connection.metering import metering_of
 
         return metering_of(self._broker, self._info, header, len(frame), self._work)
@@ -133,7 +133,7 @@ class Serving:
     def _meter(
         self, served_by: Route, header: RequestHeader, frame: memoryview, position: int
     ) -> bool:
-        """Serve a request whose client has quotas; False, and nothing is done, if it has none."""
+        """Serve a request whose client has quotas; False, with nothing done, if it has none."""
         metering = self._metering = self._metering_of(header, frame)
         if metering is None:
             return False
@@ -193,7 +193,7 @@ class Serving:
     ) -> None:
         """Call the handler, and keep its response or the object that gives the response later.
 
-        If the handler wrote something that has to be on the disk first, the response waits for it.
+        If the handler's appends have to be on the disk first, the response waits for that.
         """
         flusher = self._broker.flusher
         if flusher.asked:

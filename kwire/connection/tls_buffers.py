@@ -1,4 +1,4 @@
-"""Inbox and outbox of a connection with TLS: they know of the bytes that wait inside TLS.
+"""Inbox and outbox of a connection with TLS, which also count the bytes that wait inside TLS.
 
 Slices of files are read in pieces, because they have to be encrypted.
 """
@@ -16,7 +16,7 @@ from kwire.protocol.file_slice import FileSlice
 
 
 class TlsInbox(Inbox):
-    """An inbox whose socket may hold decrypted bytes that weren't asked for yet."""
+    """An inbox whose socket may hold decrypted bytes that the inbox hasn't read yet."""
 
     __slots__ = ("_tls",)
 
@@ -58,7 +58,7 @@ class TlsOutbox(Outbox):
         """Send what the socket takes; return whether that was all. OSError, SliceEnded."""
         is_done = super().send_nowait()
         if not is_done and not self._tls.has_unsent and not self.waits_for_disk:
-            is_done = super().send_nowait()  # one send takes so much and no more
+            is_done = super().send_nowait()  # one send takes at most ``ENCRYPT_BYTES``
         return self._tls.flush() and is_done
 
     def _send_slice(self, part: FileSlice) -> FileSlice | None:

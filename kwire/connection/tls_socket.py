@@ -4,17 +4,18 @@ Rules:
 
 - TLS works on two buffers in memory (``ssl.MemoryBIO``), and this class moves bytes between them
   and the socket. So many TLS records take one system call.
-- ``has_pending``: bytes may have been read from the socket that weren't asked for yet. The kernel
-  doesn't know of them, so the connection has to read again without waiting for the kernel.
-- ``send`` takes at most ``ENCRYPT_BYTES``. What the socket doesn't take of them stays here until
-  ``flush``, and until then ``send`` takes nothing. So little memory is held for a slow client.
-- A client may send TLS that holds no data (new keys, attempts to renegotiate), which costs time,
-  and TLS answers it in memory. Who sends more than ``MOST_SILENT_BYTES`` of it, or doesn't stop
-  to ask for answers, is disconnected. ``take_overhead`` says how much there was.
+- ``has_pending`` says that this class may hold bytes that the connection hasn't read yet. The
+  kernel doesn't know of them, so the connection has to read again without waiting for the kernel.
+- ``send`` takes at most ``ENCRYPT_BYTES``. Bytes that the socket doesn't take stay here until
+  ``flush``. Until then, ``send`` takes nothing more. So little memory is held for a slow client.
+- A client may send TLS messages without data (new keys, attempts to renegotiate). They cost time,
+  and the answers to them take memory. A client that sends more than ``MOST_SILENT_BYTES`` of them,
+  or that doesn't stop asking for answers, is disconnected. ``take_overhead`` returns the bytes of
+  such messages.
 - The steps of a handshake are slow, and belong in a thread. Nothing else is called meanwhile. Only
-  the client's last message of TLS 1.3 is quick (``is_last``), if it has no certificate. A part of a
-  record is no step (``has_record``), so a client that sends byte for byte makes little work; who
-  makes records of single bytes is disconnected after ``MOST_STEPS``.
+  the client's last message of TLS 1.3 is quick (``is_last``), if it has no certificate. An
+  incomplete record causes no step (``has_record``), so a client that sends single bytes makes
+  little work. A client that sends records of single bytes is disconnected after ``MOST_STEPS``.
 """
 
 import socket
@@ -24,7 +25,7 @@ from contextlib import suppress
 RECEIVE_BYTES = 64 * 1024
 ENCRYPT_BYTES = 256 * 1024
 MOST_HANDSHAKE_BYTES = 256 * 1024
-"""OpenSSL takes a chain of certificates of 100 KB, and reads as much ahead as it is given."""
+"""The most bytes of a handshake: OpenSSL takes certificate chains of 100 KB, and reads ahead."""
 MOST_STEPS = 64
 """How often records of a handshake may arrive; an honest client needs fewer than ten flights."""
 MOST_SILENT_BYTES = 32 * 1024
@@ -55,14 +56,17 @@ class TlsSocket:
         self._silent_bytes = 0
         self._overhead_bytes = 0
         self._record = b""
-        """The record of a handshake that hasn't arrived as a whole."""
+        """The incomplete last record of a handshake."""
         self.handshake_bytes = 0
-        """What the client has sent of its handshake: no more than this is held in memory for it."""
+        """How many bytes of its handshake the client has sent; memory holds no more of it than
+        that."""
         self._steps_left = MOST_STEPS
         self.is_last = False
-        """Whether the bytes of ``receive_handshake`` are the client's last, and quick to take."""
+        """Whether the bytes of ``receive_handshake`` are the client's last ones, and quick to
+        process."""
         self.has_record = False
-        """Whether they completed a record, or are none that TLS knows: a step can go on."""
+        """Whether these bytes complete a record, or are no TLS: then a step of the handshake can
+        run."""
 
     def fileno(self) -> int:
         """The descriptor of the socket."""
@@ -90,7 +94,7 @@ class TlsSocket:
         return data
 
     def _take_records(self) -> bool:
-        """Forget whole records; whether there were some, or bytes that are no record."""
+        """Drop whole records; returns whether there were any, or bytes that aren't TLS."""
         whole = 0
         record = self._record
         while len(record) - whole >= _HEAD_BYTES:
@@ -122,7 +126,7 @@ class TlsSocket:
         return True
 
     def shake_hands(self) -> bool:
-        """Go on with the handshake; whether it is complete. ssl.SSLError; slow."""
+        """Continue the handshake; returns whether it is complete. ssl.SSLError; slow."""
         try:
             self.tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -132,7 +136,7 @@ class TlsSocket:
         return True
 
     def send_handshake(self) -> None:
-        """Send what the handshake has for the client, an alert too; OSError."""
+        """Send the handshake's messages for the client, including an alert; OSError."""
         self._take()
         self.flush()
 
@@ -143,7 +147,7 @@ class TlsSocket:
 
     @property
     def unsent_bytes(self) -> int:
-        """How many bytes wait here."""
+        """How many bytes that were given to ``send`` wait here."""
         return len(self._unsent)
 
     def recv_into(self, view: memoryview) -> int:
@@ -182,7 +186,7 @@ class TlsSocket:
     def take_overhead(self) -> int:
         """How many bytes were read beyond the data since the last call, roughly."""
         if self.has_pending:
-            return 0  # what isn't decrypted yet may be data
+            return 0  # bytes that aren't decrypted yet may be data
         overhead_bytes = max(self._overhead_bytes, 0)
         self._overhead_bytes -= overhead_bytes
         return overhead_bytes
@@ -198,7 +202,7 @@ class TlsSocket:
         return len(taken)
 
     def flush(self) -> bool:
-        """Send what waits here; whether that was all. OSError."""
+        """Send the bytes that wait here; returns whether that was all. OSError."""
         while self._unsent:
             try:
                 sent = self._sock.send(self._unsent)
@@ -208,21 +212,21 @@ class TlsSocket:
         return True
 
     def shutdown(self, how: int) -> None:
-        """As ``socket.shutdown``, without a word to the client."""
+        """As ``socket.shutdown``, without a TLS alert to the client."""
         self._sock.shutdown(how)
 
     def close(self) -> None:
-        """Tell the client that this is the end, if it reads, and close the socket."""
+        """Send a TLS alert that ends the connection, if the client reads, and close the socket."""
         if not self._unsent:
             with suppress(OSError, ValueError):
-                self.tls.unwrap()  # SSLWantReadError: the client's word isn't waited for
+                self.tls.unwrap()  # SSLWantReadError: kwire doesn't wait for the client's alert
             with suppress(OSError):
                 self._take()
                 self.flush()
         self._sock.close()
 
     def _take(self) -> None:
-        """Take what TLS has made for the client."""
+        """Take the bytes that TLS has made for the client."""
         made = self._out.read()
         if made:
             self._unsent = (

@@ -1,8 +1,8 @@
 """A request in hand whose response comes later: after a change, or when work is done.
 
-If a handler wrote something that has to be on the disk first, its response waits for the disk too,
-whether the handler answered at once or later. If its response rests on a coordinator's records, it
-waits until other brokers have these.
+If a handler's appends have to be on the disk first, its response waits for the disk, too, whether
+the handler answered at once or later. If the response rests on a coordinator's records, it waits
+until other brokers have these records.
 """
 
 from collections.abc import Callable, Coroutine, Iterable
@@ -19,11 +19,11 @@ Later: TypeAlias = Unfinished | Coroutine[Any, Any, Any]
 
 
 COME_LATER: Final = (CoroutineType, Unfinished)
-"""What a handler may return in place of a response that it doesn't have yet."""
+"""The types that a handler may return in place of a response that it doesn't have yet."""
 
 
 def held(response: Any, flusher: Flusher, before: Iterable[Demand] = ()) -> Any:
-    """The response, or an object that first waits for what the request demands.
+    """The response, or an object that first waits for the request's flushes and replications.
 
     An unfinished request keeps its demands, because it may continue in another task. ``before`` are
     the demands of its earlier turns.
@@ -67,12 +67,12 @@ class Waiting:
 
     @property
     def is_acknowledged(self) -> bool:
-        """Whether the request has waited for replicas, and needn't any more."""
+        """Whether the request has waited for replicas, and the wait is over."""
         change = self.change
         return type(change) is Acks and change.is_set
 
     def go_on(self, flusher: Flusher) -> Any:
-        """Resume the handler after the change; the response, or what gives it later."""
+        """Resume the handler after the change; the response, or an object that gives it later."""
         later = self.response
         assert isinstance(later, Unfinished)
         if flusher.asked:
@@ -82,7 +82,7 @@ class Waiting:
         return held(response, flusher, demands) if flusher.asked or demands else response
 
     async def work(self, flusher: Flusher) -> Any:
-        """Do the work that needs a task; return the response, or what gives it later."""
+        """Do the work that needs a task; return the response, or an object that gives it later."""
         later = self.response
         if flusher.asked:
             flusher.forget()
@@ -99,7 +99,7 @@ class Waiting:
 
 
 class FirstUse(Waiting):
-    """In place of a request in hand: ``frame`` can be served when ``load`` has run in a thread."""
+    """Takes the place of a request in hand: ``frame`` is served after a thread has run ``load``."""
 
     __slots__ = ("frame", "load")
 

@@ -1,4 +1,4 @@
-"""What the poller watches one connection's socket for: reading, writing, or nothing."""
+"""The state of the poller's watch of one socket: for reading, for writing, or none."""
 
 from kwire.connection.poller import Pollable, Poller
 
@@ -6,8 +6,8 @@ from kwire.connection.poller import Pollable, Poller
 class Watch:
     """The poller's watch of one connection's socket, which begins with reading.
 
-    The methods are given the connection: if each held the other, only the garbage collector would
-    free them.
+    The methods get the connection as an argument. If the watch and the connection held each other,
+    only the garbage collector would free them.
     """
 
     __slots__ = ("_poller", "is_on", "is_sending")

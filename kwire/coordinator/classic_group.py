@@ -1,6 +1,6 @@
 """A group of the classic protocol: its members, its generation, its state.
 
-States and what leads from one to the next::
+States, and the events that lead from one to the next::
 
     EMPTY → PREPARING_REBALANCE            a member joins
     PREPARING_REBALANCE → COMPLETING_…     every member has joined again, or the time is over
@@ -47,7 +47,7 @@ class GroupState(Enum):
 class ClassicGroup:
     """One group; deadlines are in ms, None if the group waits for nothing.
 
-    ``state_since_ms`` goes by the clock of the deadlines; ``state_date_ms`` is a date.
+    ``state_since_ms`` is a time on the clock of the deadlines; ``state_date_ms`` is a date.
     """
 
     kind = GroupType.CLASSIC
@@ -156,8 +156,9 @@ class ClassicGroup:
     def offset_age_since_ms(self, commit_timestamp_ms: int) -> int | None:
         """The time from which an offset's age counts: for an empty group, when it became empty.
 
-        Kafka ignores a commit after that time, so that an offset which an operator has just reset
-        may vanish; here it counts. While the group rebalances, no offset expires.
+        If an offset was committed after that, its age counts from the commit. Kafka ignores such a
+        commit, so that an offset which an operator has just reset may vanish. While the group
+        rebalances, no offset expires.
         """
         if self.state is GroupState.STABLE or not self.protocol_type:
             return commit_timestamp_ms
@@ -209,7 +210,7 @@ class ClassicGroup:
         return member
 
     def replace_static(self, old: Member, new: Member) -> None:
-        """Put a static member that came back in the place of its former self."""
+        """Replace a static member's former entry, after the member came back."""
         assert new.group_instance_id == old.group_instance_id is not None
         self.members = {
             (new.member_id if member is old else member_id): (new if member is old else member)
@@ -286,7 +287,7 @@ class ClassicGroup:
 
     def next_deadline_ms(self) -> int | None:
         """The earliest deadline of the group."""
-        # Without members there is nothing to settle: the deadline would be due again and again.
+        # Without members, no rebalance settles: the deadline would pass again and again.
         settling = self.settling if self.members else None
         due_ms = NEVER_MS
         if settling is not None:

@@ -12,8 +12,8 @@ Protocols = tuple[tuple[str, bytes], ...]
 class Member:
     """A member; ``joining`` and ``syncing`` are the waiters for its answers.
 
-    ``is_new`` until the end of its first rebalance: until then the member doesn't know its id, and
-    can't send heartbeats.
+    ``is_new`` is true until the end of its first rebalance. Until then the member doesn't know its
+    id, and can't send heartbeats.
     """
 
     __slots__ = (

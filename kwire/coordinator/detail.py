@@ -1,7 +1,7 @@
-"""Notes about groups for those who look closely; the log shows them at level DEBUG.
+"""Detailed notes about groups, which the log shows at level DEBUG.
 
-Most groups of one member belong to a program that runs for a moment. Such a program leaves one line
-at level INFO: that its group has a member.
+Most groups with one member belong to a program that runs for a moment. At level INFO, such a
+program leaves only one line, which says that its group has a member.
 
 This module isn't compiled: mypyc can't extend ``str``.
 """

@@ -108,7 +108,7 @@ class Group(Protocol):
 
 
 class GroupsOfAKind(Protocol):
-    """The code for one kind of group, as a coordinator calls it; given groups are of that kind."""
+    """The code for one kind of group, as a coordinator calls it with groups of that kind."""
 
     def expire(self, group: Any, turn: Turn) -> None:
         """Do the overdue work of a group."""

@@ -3,7 +3,7 @@
 Rules:
 
 - The group decides whether a client may commit or fetch. Offsets change by ``replay`` alone.
-- Without a group, every client that claims no generation may commit: a simple consumer, or a tool.
+- If there is no group, every client without a generation may commit: a simple consumer, or a tool.
 - An offset that an open transaction may change doesn't expire, nor does its group.
 
 Source: OffsetMetadataManager of Kafka; KIP-211, KIP-447, KIP-496.

@@ -1,4 +1,4 @@
-"""The latest events of groups and their reasons, for people who ask.
+"""The latest events of groups and their reasons, for ``kwire groups explain``.
 
 Rules: the history keeps the last ``EVENTS_KEPT`` events of a group, for the ``GROUPS_KEPT`` groups
 with the most recent events, even if these groups are gone. A restart clears the history; the

@@ -5,9 +5,9 @@ Rules:
 - A member without an id gets one. From version 4 on it has to join again with this id (KIP-394), so
   that a client which gave up leaves no member behind.
 - A static member is known by its instance id. When it comes back without a member id, it gets a new
-  one, and the old one is fenced. That causes no rebalance if nothing else has changed (KIP-345).
-  Kafka compares only which protocol is chosen, so a member with another subscription keeps
-  partitions that it no longer wants. In kwire another subscription causes a rebalance.
+  member id, and the old one is fenced. That causes no rebalance if nothing else has changed
+  (KIP-345). Kafka compares only which protocol is chosen, so a member with another subscription
+  keeps partitions that it no longer wants. In kwire another subscription causes a rebalance.
 - A member that joins again without a change gets the present generation. If the leader of a stable
   group does so, the group rebalances, because the leader may see other partitions than before.
 - A static leader that came back keeps its old assignment and doesn't assign anew (KIP-814).
@@ -37,17 +37,17 @@ MAX_PENDING_JOINS = 10_000
 """How many pending ids a group remembers; a client with an older id has to begin anew."""
 
 MAX_PENDING_CHARACTERS = 1_048_576
-"""How many characters the pending ids of a group have together; of long ids fewer fit."""
+"""How many characters the pending ids of a group have together; fewer long ids fit."""
 
 
 Visible: TypeAlias = Callable[[frozenset[str]], frozenset[str]]
-"""Leaves out the topics whose names a client may not know."""
+"""Returns the given topics without those whose names a client may not know."""
 
 
 class Client(NamedTuple):
     """The sender: its client id, its host as Kafka prints it, and the version of its request.
 
-    ``visible`` is None where everybody may know all topics. Equal clients have equal ones.
+    ``visible`` is None if every client may know all topics. Equal clients have equal ``visible``.
     """
 
     client_id: str
@@ -197,7 +197,7 @@ def _join_with_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None
 def _replace_static(
     group: ClassicGroup, instance_id: str, attempt: JoinAttempt, turn: Turn
 ) -> None:
-    """Put a static member that came back in the place of its former self."""
+    """Replace a static member's former entry, after the member came back."""
     old = group.members[group.static_members[instance_id]]
     old_leader = group.leader
     protocol.fail_join(old, ErrorCode.FENCED_INSTANCE_ID, turn.effects)

@@ -2,8 +2,8 @@
 
 Rules:
 
-- Members of the classic protocol may be in a consumer group as well as in a classic one.
-- A consumer group that has no members (any more) makes room for a classic group.
+- Members of the classic protocol may be in a consumer group as well as in a classic group.
+- A classic group may replace a consumer group that has no members (any more).
 
 Source: GroupMetadataManager.classicGroupJoin, …Sync, …Heartbeat and …Leave of Kafka 4.3.
 """

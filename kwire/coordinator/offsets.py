@@ -4,7 +4,7 @@ Rules:
 
 - All state here changes by replaying records, in the order of the log.
 - An offset of a transaction is pending until the transaction's marker. A commit puts it in force,
-  unless a younger record of the same partition is in force already. An abort drops it (KIP-447).
+  unless a newer record of the same partition is already in force. An abort drops it (KIP-447).
 
 Source: OffsetMetadataManager of Kafka.
 """

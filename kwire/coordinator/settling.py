@@ -1,4 +1,4 @@
-"""How long a rebalance waits for members that the group doesn't know yet.
+"""Decides how long a rebalance waits for members that the group doesn't know yet.
 
 Rules:
 
@@ -89,7 +89,7 @@ class Settling:
 def _quiet_ms(announced: int, known: int) -> int:
     """The quiet time to wait; ``announced`` counts connections, and some clients use two.
 
-    So two connections may belong to one client, which shouldn't wait long for no other client.
+    So two connections may belong to one client. It shouldn't wait long if no other client comes.
     """
     if announced <= 1:
         return 0

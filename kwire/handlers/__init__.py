@@ -5,8 +5,8 @@ Rules:
 - kwire serves the APIs and versions in ``APIS`` and ``OWN_APIS``, and no others.
 - A handler is ``handle(request, context)``. It returns the response, or None to send nothing. If it
   can't answer at once, it returns ``Unfinished``, or a coroutine, which runs in a task.
-- The module and the messages of an API are imported with the first request that needs them. In a
-  broker of its own a thread does that (``kwire.connection.routing``).
+- The module and the messages of an API are imported with the first request that needs them. A
+  broker that runs as its own process does that in a thread (``kwire.connection.routing``).
 - Before a request waits, its connection sends the responses to earlier requests.
 """
 
@@ -29,7 +29,7 @@ PlainHandler: TypeAlias = Callable[
     [memoryview, int, RequestHeader, Any, Any], PlainAnswer | Unfinished | None
 ]
 """(frame, start of the body, header, broker, client) → the response with its size in front, now or
-later; None leaves the request to the handler."""
+later. With None, the handler has to serve the request."""
 
 
 class Api(NamedTuple):
@@ -136,7 +136,7 @@ DECODED_BYTES_PER_UNIT = 8
 """How many bytes of a request without a fast path are decoded in one unit of work."""
 
 RECORD_BYTES_PER_UNIT = 2000
-"""The same for Produce, whose bytes are nearly all record batches, which nobody decodes.
+"""The same for Produce. Its bytes are nearly all record batches, which aren't decoded.
 
 Its handler counts the bytes of each batch and the partitions."""
 
@@ -194,5 +194,5 @@ def route(api_key: int, version: int) -> Route:
 
 
 def _guarded(api_key: int, request: Any, context: Any) -> Any:
-    """The response of the guard before a handler, or what gives it later."""
+    """The response of the guard before a handler, or an object that gives it later."""
     return import_module("kwire.handlers.guards").guard(api_key, request, context)

@@ -1,6 +1,6 @@
 """AnnounceMember, an API among brokers: clients are about to join groups of this coordinator.
 
-A group that is no longer at home here is left out: its clients will ask again.
+A group whose coordinator is no longer here is left out: its clients will ask again.
 """
 
 from kwire.handlers.context import RequestContext
@@ -13,7 +13,7 @@ UNITS = 10
 def handle(
     request: AnnounceMemberRequest, context: RequestContext
 ) -> AnnounceMemberResponse | Unfinished:
-    """Note every client."""
+    """Note every client with its group."""
     return at_once_or_later(_handle(request, context))
 
 

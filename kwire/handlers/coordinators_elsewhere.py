@@ -1,8 +1,8 @@
-"""A coordinator on another broker, as FindCoordinator tells it.
+"""FindCoordinator for a coordinator on another broker.
 
 The coordinator waits a moment for all members that are about to join a group (decision 8). It knows
-of them by their questions for the coordinator. Now that they may ask another broker, that broker
-tells the coordinator before it answers.
+of these members because they ask for their coordinator first. If a member asks another broker, that
+broker tells the coordinator before it answers.
 """
 
 import trio
@@ -17,14 +17,14 @@ from kwire.protocol.messages.announce_member import (
 )
 
 PATIENCE_S = 0.2
-"""So long a client waits for its announcement: without it, a rebalance may come too early."""
+"""How long a client waits for its announcement. Without it, a rebalance may begin too early."""
 
 CONNECTIONS = 1 << 40
-"""More connections than a broker ever has: each broker numbers its connections in such a range."""
+"""Each broker numbers its connections in a range of this size, which is never used up."""
 
 
 def address_of(node_id: int, context: RequestContext) -> tuple[str, int]:
-    """Where this client reaches a broker; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
+    """The address at which this client reaches a broker; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
     for seen in seen_brokers(context):
         if seen.node_id == node_id:
             return seen.host, seen.port
@@ -45,4 +45,4 @@ async def announce(group_id: str, node_id: int, context: RequestContext) -> None
         try:
             await broker.peers.ask(node_id, request, AnnounceMemberResponse, version=0)
         except KafkaError:
-            return  # the client will see for itself whether the coordinator is there
+            return  # the client itself will find out whether the coordinator answers

@@ -5,8 +5,8 @@ Rules:
 - A decision is first made on the current image, in slices, before it queues for its commit. So a
   request with many slices delays no other change. If the image has changed when the decision's
   turn comes, the decision is made again then. Its slices no longer wait for other requests.
-- A decision that changes nothing has no turn: a request about 60,000 partitions that are all
-  refused would be decided again there, while the changes of others wait.
+- A decision that changes nothing isn't queued. Otherwise a request about 60,000 refused partitions
+  would be decided again while the changes of others wait.
 - One request makes at most ``MOST_CHANGES`` changes, in one commit.
 - New partitions are placed in pieces (``in_slices``), because one topic may have 10,000 of them.
 
@@ -56,7 +56,7 @@ class _InTurn:
         return self._left < 0
 
     async def next_slice(self) -> None:
-        """Let the event loop turn once."""
+        """Let other tasks have their turn once."""
         self._left = SLICE_UNITS
         await trio.lowlevel.checkpoint()
 
@@ -95,7 +95,7 @@ async def commit_in_slices(
     last: tuple[MetadataImage, Sequence[Change]] | None = (image, decided)
 
     async def as_decided(now: MetadataImage) -> Sequence[Change]:
-        # Not ``image``, but the last one counts: the outcomes that ``decide`` notes are its.
+        # The newest image counts, not ``image``: the outcomes of ``decide`` belong to the newest.
         nonlocal last
         if last is None or last[0] is not now:
             last = None

@@ -10,7 +10,7 @@ from kwire.handlers.waiting import Change, happens
 
 
 async def expected_elections(broker: Broker) -> None:
-    """Wait while a broker is suspected to be dead, until others are elected or it has answered."""
+    """Wait while a broker is suspected to be dead, until new leaders are elected or it answers."""
     suspects = broker.suspects
     notice_s = trio.current_time() + NOTICE_S
     while suspects is not None and not broker.is_stopping:

@@ -1,7 +1,8 @@
-"""Refuses dynamic configs of this broker with which one of its listeners couldn't go on.
+"""Refuses dynamic configs of this broker with which one of its TLS listeners would fail.
 
-Other brokers can't be asked: their files are theirs. Such a broker keeps its old keys, and its log
-says why (``kwire.security.own_keys``).
+This broker can't check configs for other brokers, because the files of the keys are on their disks.
+If a key is unusable there, that broker keeps its old keys, and its log says why
+(``kwire.security.own_keys``).
 """
 
 from collections.abc import Sequence
@@ -48,7 +49,7 @@ def checked(changes: list[Change], image: MetadataImage, broker: Broker) -> list
 
 
 def _among_brokers(config: BrokerConfig) -> str | None:
-    """The listener whose keys other brokers have to trust; None for a broker without others."""
+    """The listener whose keys other brokers have to trust; None for a single broker."""
     if STORE in config.given:
         return config.inter_broker_name or config.listeners()[0].name
     return config.inter_broker_name

@@ -64,7 +64,7 @@ def _listed(home: LoadedCoordinator, group_id: str) -> ListedGroup | None:
     state = home.groups.state_of(group_id)
     if state is None:
         return None
-    # A group that only has offsets counts as a classic one.
+    # A group that only has offsets counts as a classic group.
     return ListedGroup(
         group_id=group_id,
         protocol_type=group.protocol_type_name if group else "",

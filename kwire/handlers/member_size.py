@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 SETTING = "kwire.group.member.max.bytes"
 
 BYTES_PER_ITEM = 64
-"""What a name costs in memory besides its characters."""
+"""The memory that a name takes besides its characters."""
 
 ITEMS_PER_UNIT = 4
 

@@ -1,12 +1,16 @@
 """Fetch, the common request: partitions of this broker, without a session.
 
-This is a fast path. It reads the request where it lies in memory, and writes the response as bytes
-and slices of files, without objects in between. ``answer`` returns None for an uncommon request and
-leaves nothing changed. Then ``kwire.handlers.fetch``, the slow and obvious twin, serves the
-request. Both give the same bytes, as tests/handlers/test_plain_fetch.py shows.
+This is a fast path. It reads the request without decoding it into objects, and writes the response
+as bytes and slices of files. ``answer`` returns None for an uncommon request and leaves nothing
+changed. Then ``kwire.handlers.fetch``, the slow and obvious twin, serves the request. Both give the
+same bytes, as tests/handlers/test_plain_fetch.py shows.
 
-A common request has: versions 12 to 18, a consumer, no session, no tagged fields, partitions that
-are served and aren't very many, no error, and no records that are missing in memory.
+A request is common if:
+
+- its version is 12 to 18, and it comes from a consumer;
+- it has no session and no tagged fields;
+- it has at most ``MOST_PARTITIONS`` partitions, and this broker serves them all;
+- there is no error, and all records to read are in the page cache.
 
 A request that has to wait for an append keeps its frame, and reads it again when something has
 changed. If the request is no longer common then, the twin continues with the time that is left.
@@ -79,7 +83,7 @@ def answer(
     broker: Broker,
     client: ConnectionInfo,
 ) -> list[bytes | FileSlice] | Unfinished | None:
-    """The whole response in parts with its size in front, or what gives it or ``Slow`` later.
+    """The whole response in parts with its size in front, or an object that gives it or ``Slow``.
 
     None if the request isn't common. ``position`` is where the body of the request begins.
     """
@@ -109,7 +113,7 @@ async def _wait(
     client: ConnectionInfo,
     told: FetchAnswer,
 ) -> list[bytes | FileSlice] | Slow:
-    """Wait for ``min_bytes`` or the deadline; ``told`` is the answer of the look before."""
+    """Wait for ``min_bytes`` or the deadline; ``told`` is the answer before the wait."""
     version = header.api_version
     wait_at = position if version >= REPLICA_STATE_SINCE else position + _WAIT.size
     (wait_ms,) = _WAIT.unpack_from(frame, wait_at)
@@ -185,9 +189,10 @@ def _begin(
 
 
 def _check_end(frame: memoryview, at: int, broker: Broker) -> None:
-    """Check the fields behind the topics: no forgotten topics, a rack, no tags.
+    """Check the fields after the topics: no forgotten topics, a rack, no tags.
 
-    A rack counts where leaders send consumers to the nearest replica; the twin does that.
+    If leaders send consumers to the nearest replica, a rack matters, and the twin serves the
+    request.
     """
     forgotten, rack = frame[at], frame[at + 1]
     if forgotten != _NO_ELEMENTS or not 1 <= rack <= _LONGEST_NAME:

@@ -26,7 +26,7 @@ _QUIET_COMMITTED = b"\1" + _NO_REPLICA + b"\1\0"
 
 
 class FetchAnswer:
-    """The partitions of an answer, in the order of the request; ``size_bytes`` of records.
+    """The partitions of an answer, in the order of the request, with ``size_bytes`` of records.
 
     The request waits for ``min_bytes``, but never for more than ``max_bytes``.
     """
@@ -48,7 +48,7 @@ class FetchAnswer:
         self._left_bytes = max_bytes
         self._parts: list[bytes | FileSlice] = [b""]
         self._pieces: list[bytes] = []
-        self._read: list[tuple[Partition, int]] = []  # with the bytes of its records
+        self._read: list[tuple[Partition, int]] = []  # each with the size of its records
 
     def add_bytes(self, piece: bytes) -> None:
         """Add bytes: quiet partitions, and the fields between topics."""

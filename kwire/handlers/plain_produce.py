@@ -1,12 +1,17 @@
 """Produce, the common request: one plain batch for one partition, or one for each of several.
 
-This is a fast path. It reads the request where it lies in memory, and writes the response as bytes,
-without objects in between. ``answer`` returns None for an uncommon request and leaves nothing
-changed. Then ``kwire.handlers.produce``, the slow and obvious twin, serves the request. Both give
-the same bytes and append the same bytes, as tests/handlers/test_plain_produce.py shows.
+This is a fast path. It reads the request without decoding it into objects, and writes the response
+as bytes. ``answer`` returns None for an uncommon request and leaves nothing changed. Then
+``kwire.handlers.produce``, the slow and obvious twin, serves the request. Both give the same bytes
+and append the same bytes, as tests/handlers/test_plain_produce.py shows.
 
-A common request has: versions 9 to 13, acks of 1 or all, no transactional id, no tagged fields, a
-topic that exists and isn't internal, a plain batch (``kwire.log.plain_batch``), and no error.
+A request is common if:
+
+- its version is 9 to 13, and acks is 1 or all;
+- it has no transactional id and no tagged fields;
+- its topic exists and isn't internal;
+- its batch is plain (``kwire.log.plain_batch``), and there is no error.
+
 ``kwire.handlers.plain_produce_many`` serves requests for several partitions.
 """
 
@@ -60,7 +65,7 @@ def answer(
     broker: Broker,
     client: ConnectionInfo,
 ) -> bytes | Unfinished | None:
-    """The whole response with its size in front, or what gives it when all replicas have the batch.
+    """The whole response with its size in front, or an object that gives it after replication.
 
     None if the request isn't common. ``position`` is where the body of the request begins.
     """
@@ -113,7 +118,7 @@ def _unacked(
     here: tuple[Partition, int, memoryview],
     whose: tuple[int, RequestHeader, Broker, ConnectionInfo],
 ) -> bytes | Unfinished:
-    """What gives the response when all replicas have the batch that was just appended.
+    """An object that gives the response when all replicas have the batch that was just appended.
 
     ``here`` is the partition, the first offset and the topic as it is in the request; ``whose`` are
     the arguments of ``Unacked``.
@@ -142,7 +147,7 @@ def _answer_many(
 ) -> bytes | Unfinished | None:
     """The response to a request for several partitions, or None.
 
-    ``request`` is its acks and its timeout in milliseconds.
+    ``request`` has its acks and its timeout in milliseconds.
     """
     from kwire.handlers.plain_produce_many import answer_many
 
@@ -152,7 +157,7 @@ def _answer_many(
 def _partition(
     topic: memoryview, index: int, version: int, broker: Broker, client: ConnectionInfo
 ) -> Partition | None:
-    """The partition, None unless it is served and the client may write to it."""
+    """The partition; None unless this broker serves it and the client may write to it."""
     if version < TOPIC_IDS_SINCE:
         if len(topic) < _SHORTEST_NAME or topic[0] > _LONGEST_NAME:
             return None

@@ -27,7 +27,7 @@ from kwire.record.batch import NO_TIMESTAMP, RecordBatch
 TOPIC_IDS_SINCE = 13
 WRITE, TOPIC = 4, 2
 MOST_ROLLS = 4
-"""If more partitions of a request need a new segment, the request takes the slow way."""
+"""If more partitions of a request need a new segment, the twin serves the request."""
 
 MOST_PARTITIONS = 100
 """More partitions would take longer than a slice of the event loop: the twin serves them."""
@@ -56,7 +56,7 @@ _RESPONSE_END = bytes(5)
 
 
 class Uncommon(Exception):
-    """This request is for the slow twin."""
+    """The slow twin has to serve this request."""
 
 
 class Batches:
@@ -229,7 +229,7 @@ def answer_many(
     client: ConnectionInfo,
     request: tuple[int, int],
 ) -> bytes | Unfinished | None:
-    """The whole response with its size in front, or what gives it when all replicas have it.
+    """The whole response with its size in front, or an object that gives it later.
 
     None if the twin has to serve the request. ``position`` is where the body begins; ``request`` is
     the acks and the timeout. The caller has checked that there is no transactional id.

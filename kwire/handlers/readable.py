@@ -1,6 +1,6 @@
 """The partition that a consumer may read: led here, or followed (``nearest_replica``).
 
-The audit log has a line for each denied look, and one for each topic of a request that may be read.
+The audit log has a line for each denied read, and one for each allowed topic of a request.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def _check_readable(name: str, context: RequestContext) -> None:
 async def note_allowed(
     wanted: Sequence[tuple[PartitionKey, WantedPartition]], context: RequestContext
 ) -> None:
-    """Have the audit log note which topics of a request the client may read, if it wants that."""
+    """Note the topics of a request that the client may read, if the audit log wants that."""
     authorizer, client = context.broker.authorizer, context.connection
     if authorizer is None or not authorizer.notes_allowed:
         return

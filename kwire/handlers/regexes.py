@@ -1,7 +1,7 @@
 """Compiles the regular expressions of requests ahead, in a thread.
 
-An expression takes milliseconds to compile, and the first one loads the library for that, which
-takes most of a second. The compiled expression is kept, so that the event loop finds it.
+An expression takes milliseconds to compile. The first expression also loads the library for that,
+which takes most of a second. The compiled expression is kept, so that the event loop finds it.
 """
 
 from functools import partial

@@ -23,7 +23,7 @@ from kwire.protocol.error_codes import refused
 
 
 async def settled(response: Any, demands: Collection[Demand]) -> Any:
-    """Return a response after its flushes, and after the replication of all that it rests on.
+    """Return a response after its flushes, and after its records are replicated.
 
     Raises KafkaError if a sync fails.
     """

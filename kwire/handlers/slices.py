@@ -1,7 +1,8 @@
 """Loops over long lists in slices of the event loop, in handlers of ``at_once_or_later``.
 
-A loop whose elements cost much counts each: ``if work.spend(9): await later(work.next_slice)``. If
-an element costs little, counting would cost as much: such a loop takes ``pieces``.
+A loop with expensive elements counts each element: ``if work.spend(9): await
+later(work.next_slice)``. If the elements are cheap, counting each would cost as much as the
+element. Such a loop uses ``pieces``.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
@@ -67,7 +68,7 @@ async def apart(
 
 
 async def in_slices(parts: Iterable[int], work: Work) -> None:
-    """Do a work that gives the units of each next piece before it begins that piece."""
+    """Do a generator's work, which yields the units of each piece before it begins the piece."""
     for units in parts:
         if work.spend(units):
             await later(work.next_slice)

@@ -1,4 +1,4 @@
-"""What the APIs of delegation tokens have in common: who may use them, and changes of one token.
+"""The common part of the delegation token APIs: who may use them, and changes of one token.
 
 Source: KafkaApis.allowTokenRequests, DelegationTokenManager of Kafka.
 """
@@ -25,7 +25,7 @@ NO_TIME_MS = -1
 
 
 def may_ask(context: RequestContext) -> bool:
-    """Whether the client has logged in, and not with a delegation token.
+    """Whether the client has logged in otherwise than with a delegation token.
 
     With a token, a client could make new tokens that outlive it.
     """

@@ -27,7 +27,7 @@ def warn(
 ) -> None:
     """Log a warning if ``names``, which were set for a resource, have configs without effect.
 
-    ``config`` is what the broker was started with.
+    ``config`` is the configuration with which the broker was started.
     """
     kind, resource_name = resource
     asked = {name: ascii(name)[1:-1] for name in names}

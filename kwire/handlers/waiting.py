@@ -11,8 +11,8 @@ coroutine ends without waiting, its result is the response. If it waits, the res
 
 Rules:
 
-- Such a coroutine awaits only these two and other coroutines of this kind, because it may begin in
-  one task and continue in another.
+- Such a coroutine awaits only ``later``, ``happens`` and other coroutines of this kind, because it
+  may begin in one task and continue in another.
 - A coroutine that waits for a change holds no views of its request's frame, because the buffer of
   the frame is used again.
 """
@@ -140,7 +140,7 @@ class Unfinished:
 
 
 class Slow(NamedTuple):
-    """In place of a later response, a fast path gives this: the slow twin has to serve the request.
+    """A fast path returns this in place of a response: the slow twin has to serve the request.
 
     ``frame`` is a copy; the body of the request begins at ``position``.
     """

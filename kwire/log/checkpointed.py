@@ -1,4 +1,4 @@
-"""The checkpoint files of a data directory: what they hold for its logs, and writing them."""
+"""Writes the checkpoint files of a data directory, with the offsets of its logs."""
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -42,7 +42,7 @@ def checkpoint(
         for name in names:
             known = high_watermarks
             if name == HIGH_WATERMARKS and not known.keys() >= here().keys():
-                known = {**data.high_watermarks, **known}  # of logs that weren't served
+                known = {**data.high_watermarks, **known}  # keep those of logs that weren't served
             data.write_checkpoint(name, partial(offsets_of, name, here, known))
     except KafkaError:
         return False

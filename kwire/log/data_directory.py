@@ -52,7 +52,8 @@ ROOM_TO_START_BYTES = 16 << 20
 """Enough for the indexes and snapshots that a start may have to rebuild."""
 
 WORKER_DIRECTORY = re.compile(r"worker\.\d+")
-"""What ``kwire serve --workers`` calls the data directories of workers in that of the first."""
+"""The names of the workers' directories (``kwire serve --workers``) in the first worker's
+directory."""
 
 
 class LogDirectoryError(Exception):
@@ -62,7 +63,7 @@ class LogDirectoryError(Exception):
 class DataDirectory:
     """A data directory, open or offline.
 
-    ``arriving`` are copies of logs that are moved here, ``unfinished`` moves of an earlier process.
+    ``arriving`` has copies of logs that move here, ``unfinished`` has moves of an earlier process.
     """
 
     def __init__(self, path: Path, disk: Disk) -> None:
@@ -140,7 +141,7 @@ class DataDirectory:
         self._checkpoints[LOG_START_OFFSETS] = self.log_start_offsets
 
     def identify(self, node_id: int, cluster_id: str) -> None:
-        """Check that the directory is this broker's, or claim a new one; LogDirectoryError."""
+        """Check that the directory belongs to this broker, or claim it; LogDirectoryError."""
         meta = self.meta
         if meta is not None and meta.node_id != node_id:
             raise LogDirectoryError(
@@ -208,7 +209,8 @@ class DataDirectory:
         """Remove a partition from the checkpoints; OSError.
 
         The offsets of a deleted partition must not apply to a new partition of the same name.
-        Otherwise the next start would take the new records for flushed, deleted or replicated.
+        Otherwise the next start would think that the new partition's records are flushed, deleted
+        or replicated.
         """
         with self._checkpointing:
             self.high_watermarks.pop(key, None)

@@ -1,11 +1,12 @@
-"""Which leader epoch wrote which offsets: ``leader-epoch-checkpoint``.
+"""The leader epochs of a log and the offsets where they start: ``leader-epoch-checkpoint``.
 
 Rules:
 
 - Epochs and start offsets ascend. An epoch ends where the next one starts.
 - A change is made in memory, and ``save`` replaces the file later, in a thread: the event loop
-  never waits for the disk. Nothing is lost in between. Batches tell their epochs again, and the
-  file is saved before the recovery point passes a batch whose epoch it lacks.
+  never waits for the disk. A crash in between loses nothing, because recovery finds the epochs in
+  the batches, and because the file is saved before the recovery point passes a batch whose epoch it
+  lacks.
 - When the log start offset moves, the file may keep earlier epochs until it is next replaced: the
   log start offset has a checkpoint of its own.
 

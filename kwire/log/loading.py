@@ -156,7 +156,7 @@ def load_logs(
 
 
 def _moved(one: PartitionLog, other: PartitionLog, disk: Disk) -> PartitionLog | None:
-    """Which of two logs to serve after an interrupted move; LogDirectoryError."""
+    """The one of two logs to serve after an interrupted move; LogDirectoryError."""
     from kwire.log.moved import moved_one
 
     try:

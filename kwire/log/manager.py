@@ -10,7 +10,7 @@ Rules:
 - A log whose topic no longer exists, or that has moved to other brokers while this one was down, is
   a stray: its directory is renamed to ``<name>.<32 hex digits>-stray`` and kept.
 - The directory of a deleted partition is renamed to ``<name>.<32 hex digits>-delete`` at once and
-  removed after ``file.delete.delay.ms``. A start removes those that an earlier run left.
+  removed after ``file.delete.delay.ms``. A start removes such directories of an earlier run.
 - A log start offset that moved is checkpointed before the request is acknowledged.
 
 Source: LogManager of Kafka.
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class AtStop(NamedTuple):
-    """What a broker that stops knows: high watermarks, and the epoch of its registration."""
+    """The data of a broker that stops: high watermarks, and the epoch of its registration."""
 
     high_watermarks: Mapping[TopicPartition, int]
     broker_epoch: int
@@ -180,7 +180,7 @@ class LogManager:
         return found
 
     def _choose(self, key: TopicPartition, topic_id: bytes) -> PartitionLog | None:
-        """The log of this name with this topic id or none; other logs of the name are put aside."""
+        """The log with this name and this topic id or no id; other logs are put aside."""
         found = [self.logs[key]] if key in self.logs else []
         found += [rival for rival in self.rivals if (rival.topic, rival.partition) == key]
         fitting = [one for one in found if one.topic_id in (topic_id, NO_TOPIC_ID)]
@@ -280,7 +280,7 @@ class LogManager:
     def delete(self, topic: str, partition: int, steady_ms: int) -> None:
         """Rename the directory of a log now; its files are removed later.
 
-        One that can't be renamed is put aside when its name is needed.
+        A directory that can't be renamed is put aside when its name is needed.
         """
         with self._changing:
             self._delete((topic, partition), steady_ms)

@@ -53,7 +53,7 @@ class Damage(NamedTuple):
 
 
 class Mended(NamedTuple):
-    """What was left out, and the copies of the segments as they were."""
+    """The damage that was left out, and the copies of the damaged segments."""
 
     damages: list[Damage]
     copies: list[Path]

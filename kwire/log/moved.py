@@ -5,10 +5,10 @@ Rules:
 
 - Until the copy is complete, its directory is named ``<topic>-<partition>.<32 hex digits>-future``,
   as in Kafka. A start never serves such a copy. The move begins again instead.
-- A complete copy contains the file ``kwire-moved``. It takes the partition's name before the former
-  directory gives that name up. So a crash in between leaves two directories with one name. The
-  start serves the longer log, or the one with the file if both are equally long. It puts the other
-  directory aside.
+- A complete copy contains the file ``kwire-moved``. It gets the partition's name before the former
+  directory is renamed. So a crash in between leaves two directories with one name. The start serves
+  the longer log, or the one with the file if both are equally long. It puts the other directory
+  aside.
 - The file is removed after the former directory has been renamed or deleted for good.
 
 Source: LogManager.replaceCurrentWithFutureLog of Kafka, which refuses to start after such a crash.

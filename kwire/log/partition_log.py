@@ -8,8 +8,8 @@ Rules:
 - Batches are appended unchanged, except that base offset and leader epoch are patched in place.
 - Readers never see offsets below ``log_start_offset``, even while their files still exist.
 - After a disk error the client gets an error, and the log cuts a half-written batch before it
-  writes again. After a shortage appends go on. Any other error, and every failed sync, takes the
-  data directory offline until the next start.
+  writes again. After a shortage, appends continue. Any other error, and every failed sync, takes
+  the data directory offline until the next start.
 
 Source: UnifiedLog and LocalLog of Kafka.
 """
@@ -74,7 +74,7 @@ class PartitionLog:
         self.leader_epochs = LeaderEpochs(directory, disk)
         self.producers = ProducerStates(config.producer_ids_max)
         self.log_start_offset = self.log_end_offset = self.recovery_point = 0
-        self.sure_end_offset = -1  # the log end offset when all files, with indexes, were synced
+        self.sure_end_offset = -1  # the log end offset at the last sync of all files and indexes
         self.first_dirty_offset = 0  # offsets before it are compacted
         self.truncations, self.flushed_ms, self.gap_at = 0, -1, -1
         self.doomed: list[tuple[int, list[Path]]] = []
@@ -216,7 +216,7 @@ class PartitionLog:
             self.needs_cut = False
 
     def check_writable(self) -> None:
-        """Mend what a failed append left; KafkaError if nothing may be appended."""
+        """Remove the remains of a failed append; KafkaError if nothing may be appended."""
         self.health.check()
         if self.is_abandoned:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} was deleted")
@@ -331,9 +331,9 @@ class PartitionLog:
     ) -> FileSlice | None:
         """Up to ``max_bytes`` of batches before ``end_offset``, from the batch with ``offset`` on.
 
-        The last batch may be cut short, the first never: if it is larger than ``max_bytes``, it is
-        returned whole with ``min_one_batch``, and nothing without. None if nothing is returned.
-        KafkaError: OFFSET_OUT_OF_RANGE outside the log, KAFKA_STORAGE_ERROR after a disk error.
+        The last batch may be cut short, never the first: if it is larger than ``max_bytes``, only
+        ``min_one_batch`` returns it, and whole. None if nothing is returned. KafkaError:
+        OFFSET_OUT_OF_RANGE outside the log, KAFKA_STORAGE_ERROR after a disk error.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(

@@ -72,8 +72,8 @@ def from_snapshot(data: bytes, limit: int = NO_LIMIT) -> ProducerStates:
     if len(rows) != count * _ENTRY.size:
         raise ValueError("wrong count")
     states = ProducerStates(limit)
-    # A row without a batch is a producer of which only a marker is left. The marker keeps older
-    # epochs out, and the file doesn't give its offset, so the producer counts as the newest.
+    # A row without a batch is a producer that has only a marker left. The marker fences older
+    # epochs. The file doesn't give the marker's offset, so the producer counts as the newest.
     newest = max((row[_LAST_OFFSET] for row in _ENTRY.iter_unpack(rows)), default=-1)
     for row in _latest(rows, count, limit):
         _restore(states, row, newest)

@@ -14,9 +14,9 @@ Rules:
   the same time.
 - A read returns what the log holds when the read begins, up to the last complete batch. If
   retention removes a segment meanwhile, the read raises FileNotFoundError.
-- ``read_committed`` returns what such a consumer sees: no record at or after the first offset of an
-  open transaction, and no record of an aborted one. ``read_uncommitted`` returns every record.
-  Transaction markers are never returned as records.
+- ``read_committed`` returns the records that such a consumer sees: no record at or after the first
+  offset of an open transaction, and no record of an aborted transaction. ``read_uncommitted``
+  returns every record. Transaction markers are never returned as records.
 - The indexes of a segment are hints: if an index is missing or wrong, the segment is read from its
   start. Aborted transactions are taken from the ``.txnindex`` files.
 """

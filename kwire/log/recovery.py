@@ -1,16 +1,18 @@
-"""Opening a partition's directory: as it is after a clean stop, with recovery after a crash.
+"""Opens a partition's directory: as it is after a clean stop, with recovery after a crash.
 
 Rules:
 
 - After a clean stop the log's files are trusted. An index that is missing or wrong is rebuilt from
   the batches all the same.
 - After a crash everything from the recovery point on is read. The log ends before the first batch
-  that is incomplete, has a wrong checksum or doesn't follow the batch before. The rest is cut and
-  the indexes are rebuilt. Every record that was acknowledged before the crash lies before that end.
+  that is incomplete, has a wrong checksum or doesn't follow the batch before. All bytes after the
+  log's end are cut off, and the indexes are rebuilt. Every record that was acknowledged before the
+  crash lies before that end.
 - If the last batch of a segment is sound but ends before the next segment's base offset, then the
   machine has crashed before the segment's end was synced. As in Kafka, the later segments are kept.
-  A warning names the missing offsets, because nothing else shows them. After a power cut ``gap_at``
-  is where the first of them is missing: a follower cuts its log there, and fetches them again.
+  A warning names the missing offsets, because nothing else shows them. After a power cut,
+  ``gap_at`` is the first missing offset: a follower truncates its log there, and fetches the
+  missing records again.
 - Recovered records are in the page cache but not necessarily on the disk, so the recovery point
   doesn't move until the next flush.
 - The producer state is built from the newest usable snapshot and the batches after it.
@@ -91,7 +93,7 @@ def open_log(
     if opened.log_end_offset < log_start_offset or not opened.segments:
         _start_anew(opened, log_start_offset, now_ms, disk)
     if not may_lack_records:
-        opened.gap_at = -1  # what is missing was missing before: compaction has removed it
+        opened.gap_at = -1  # compaction has removed the missing offsets before
     if not recovered:
         opened.recovery_point = opened.sure_end_offset = opened.log_end_offset
     else:
@@ -162,6 +164,8 @@ def _load_segments(
             progress,
             opened.config.producer_ids_max,
         )
+        if found.problem:  # or a second power cut could bring back what was cut, after new records
+            disk.sync_path(segment.path(LOG_SUFFIX))
         recovered[segment.base_offset] = found.replayed
         end_offset = found.end_offset
         if end_offset <= recovery_point:
@@ -210,7 +214,7 @@ def recover_segment(
     progress: Progress,
     producers_kept: int,
 ) -> SegmentScan:
-    """Read a segment, cut what isn't sound, rebuild its indexes; returns what the scan found.
+    """Read a segment, cut it after its sound part, rebuild its indexes; returns the scan.
 
     Leader epochs that the checkpoint lacks are taken from the batches.
     """
@@ -234,7 +238,7 @@ def recover_segment(
 
 
 def _drop_segments(opened: PartitionLog, first: int, disk: Disk) -> None:
-    """Remove segments: those after a damaged one would leave a gap, others are before the start."""
+    """Remove segments after a damaged one, which would follow a gap, or before the log start."""
     for segment in opened.segments[first:]:
         log.warning("%s: removing segment %d after a damaged one", opened.name, segment.base_offset)
         for path in segment.delete_later():

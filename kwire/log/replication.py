@@ -77,7 +77,7 @@ def _append_to_segment(
     count = 0
     for batch in fitting:
         if count and is_full(segment, batch, batch.last_offset, log.config, now_ms):
-            break  # by its age, or because an index is full: what is written ahead is overwritten
+            break  # its age or a full index rolls the segment: bytes written ahead are overwritten
         epoch, last_offset = batch.partition_leader_epoch, batch.last_offset
         log.leader_epochs.assign(epoch, batch.base_offset)
         segment.append(batch.data, last_offset, batch.max_timestamp, last_offset, is_written=True)

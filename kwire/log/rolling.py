@@ -1,4 +1,4 @@
-"""When a segment is full and the next one begins.
+"""Decides when a segment is full and the next one begins.
 
 Rules: a segment is full by size (``segment.bytes``, never beyond 2 GiB), if an index is full, if an
 offset no longer fits into an index entry, or by age. The age is the time between the timestamps of

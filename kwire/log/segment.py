@@ -201,7 +201,7 @@ class LogSegment:
             self.room_bytes = -1
 
     def _forget_tail(self) -> None:
-        """Keep only the last batch, so that the start of the next one stays known."""
+        """Keep only the last batch of the tail, so that the start of the next batch stays known."""
         del self._tail_offsets[:-1]
         del self._tail_positions[:-1]
 

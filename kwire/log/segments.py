@@ -28,11 +28,11 @@ class LogSegments(list[LogSegment]):
 
     @property
     def written_bytes(self) -> int:
-        """How many bytes were appended; only the growth of this number says anything."""
+        """A count of appended bytes; only its growth has a meaning."""
         return self.rolled_bytes + self[-1].size_bytes
 
     def roll(self, new: LogSegment) -> None:
-        """Have appends go to a new segment from now on."""
+        """Make a new segment the active one."""
         if self:
             self.rolled_bytes += self[-1].size_bytes
         self.append(new)

@@ -19,8 +19,8 @@ _R = TypeVar("_R")
 def mapped(function: Callable[[_T], _R], values: Sequence[_T], threads: int, name: str) -> list[_R]:
     """``function(value)`` for every value, in their order, by so many ``threads`` together.
 
-    ``name`` is what the further threads are called. After an error no further value is begun. When
-    all threads have ended, the error of the first value that has one is raised.
+    ``name`` is the name of the further threads. After an error no further value is begun. When all
+    threads have ended, the error of the first value that has one is raised.
     """
     mapping = _Mapping(function, values)
     helpers: list[threading.Thread] = []

@@ -1,16 +1,17 @@
-"""What a data directory tells about the end of the process that used it last.
+"""The marks in a data directory that show how the process that used it last has ended.
 
 Rules:
 
-- ``.kafka_cleanshutdown`` is there after a clean stop: everything was on the disk. It has the epoch
-  of the broker's registration, so a mark that an earlier registration has left counts for nothing.
+- ``.kafka_cleanshutdown`` exists after a clean stop: all records were on the disk. It has the epoch
+  of the broker's registration. A mark with the epoch of an earlier registration doesn't count.
 - ``kwire-boot-id`` names the boot of the machine in which the directory was used. If the machine
-  runs since, the page cache has lost nothing, however the process ended.
-- Where neither says so, a power cut may have taken records that other brokers count on. The boot is
-  noted only after a registration has told that, or a second crash would hide it.
+  hasn't restarted since, the page cache has lost nothing, however the process ended.
+- Without either mark, a power cut may have taken records that other brokers count on. The boot is
+  noted only after the broker has registered and reported this. Otherwise a second crash would hide
+  the loss.
 
-Format: the first is Kafka's JSON, ``{"version":0,"brokerEpoch":N}``; -1 stands for a broker that is
-alone. The second is a line of text. Source: CleanShutdownFileHandler of Kafka, KIP-966.
+Format: the first is Kafka's JSON, ``{"version":0,"brokerEpoch":N}``; -1 stands for a single broker.
+The second is a line of text. Source: CleanShutdownFileHandler of Kafka, KIP-966.
 """
 
 import json
@@ -49,11 +50,11 @@ class StopMarks:
 
     @property
     def may_lack_records(self) -> bool:
-        """Whether a power cut may have taken something."""
+        """Whether a power cut may have taken records."""
         return not (self.was_clean or self.is_same_boot)
 
     def are_of(self, broker_epoch: int) -> bool:
-        """Whether a broker that was registered with this epoch has everything that it had."""
+        """Whether a broker that was registered with this epoch has all its records."""
         return self.is_same_boot or (self.was_clean and self.broker_epoch == broker_epoch)
 
     def note_start(self) -> None:
@@ -63,7 +64,7 @@ class StopMarks:
             self._disk.sync_directory(self._clean.parent)
 
     def note_boot(self) -> None:
-        """Note the machine's boot, once the others know what is lacking; OSError."""
+        """Note the machine's boot, once other brokers know of lacking records; OSError."""
         if not self.is_same_boot:
             self._disk.write_atomically(self._boot, self._line)
 

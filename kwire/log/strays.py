@@ -5,10 +5,10 @@ Rules:
 - A stray is a log's directory that was renamed to ``<topic>-<partition>.<32 hex digits>-stray``.
   Neither kwire nor Apache Kafka uses it any more, so it can be read and removed while a broker uses
   the data directory.
-- A start puts aside what the metadata no longer gives to this broker: a topic was deleted, or a
-  replica moved to another broker, while this one was down.
+- A start puts a log aside if the metadata no longer gives its partition to this broker: the topic
+  was deleted, or the replica moved to another broker, while this broker was down.
 - Only an operator removes a stray, because it may be all that is left of a topic whose metadata was
-  lost. Apache Kafka keeps strays for ever too (LogManager: isStrayReplica, "Loaded stray log").
+  lost. Apache Kafka keeps strays forever too (LogManager: isStrayReplica, "Loaded stray log").
 """
 
 import re

@@ -96,7 +96,7 @@ class TimeSearch:
         self._next_offset = log.log_start_offset
         self._opened = 0
         self._leader_epoch = -1  # of the batch that was opened last
-        self._last_seen: tuple[LogSegment, int, int] | None = None  # position, base offset
+        self._last_seen: tuple[LogSegment, int, int] | None = None  # segment, position, base offset
 
     def step(self) -> BatchToOpen | None:
         """Continue the search. The caller opens the returned batch and calls ``take``."""
@@ -179,7 +179,7 @@ class TimeSearch:
     def _open(self, segment: LogSegment, header: BatchHeader) -> BatchToOpen:
         opening = BatchToOpen(segment.batch_at(header), self._timestamp, self._log.log_start_offset)
         if not opening.batch.records_count:
-            self._opened -= 1  # compaction has emptied it: its header tells no lie
+            self._opened -= 1  # compaction has emptied the batch: its header isn't wrong
         self._leader_epoch = header.leader_epoch
         self._next_offset = header.last_offset + 1
         return opening
@@ -226,7 +226,8 @@ class LargestSearch(TimeSearch):
         self._last_seen = None
         best, self._best = self._best, None
         if best is not None:
-            # Open the batch for the exact record. If the header lies, the header's answer stays.
+            # Open the batch for the exact record. If the header is wrong, the header's answer
+            # stays.
             self.found = best
             self._goes_by_headers = False
             self._timestamp, self._next_offset = best.timestamp, best.offset

@@ -189,7 +189,7 @@ def check_segment_size(batch: RecordBatch, config: LogConfig) -> None:
 
 
 def check_of_coordinator(batch: RecordBatch, config: LogConfig, now_ms: int) -> None:
-    """Check the size of a coordinator's batch, as above, and apply the topic's timestamp type.
+    """Check the size of a coordinator's batch, and apply the topic's timestamp type.
 
     A marker is never too large, because it must be possible to end every transaction.
     """

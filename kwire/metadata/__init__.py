@@ -1,10 +1,10 @@
 """The cluster's metadata: its image, its changes, the controller's decisions, and its store.
 
-- ``image``: what exists in the cluster at one revision.
+- ``image``: the content of the cluster at one revision.
 - ``changes``: the changes that turn an image into the next one.
 - ``controller``, ``config_control``, ``config_checks`` and ``features`` decide on changes.
 - ``placement`` chooses brokers for replicas; ``registration``, ``partition_change`` and
-  ``liveness`` decide what happens when brokers come and go; ``difference`` compares two images.
+  ``liveness`` decide the changes when brokers come and go; ``difference`` compares two images.
 - ``store``: the interface of a metadata store. ``embedded`` implements it with SQLite, for one
   process that is its own controller; ``etcd`` for a cluster; ``supervised`` for the workers of one
   machine.

@@ -4,8 +4,8 @@ Rules:
 
 - The preferred leader of a partition is the first of ``replicas``. The controller gives partitions
   back to a preferred leader unless it already leads 90 % of the partitions that prefer it. So after
-  a restart, clients don't stay with fewer brokers. For single partitions, the clients' effort to
-  find the new leader would not be worth it.
+  a restart, the leaders are spread over all brokers again. For single partitions an election isn't
+  worth it, because clients have to find the new leader.
 - One commit has at most 1,000 elections, as in Kafka. The next commit continues.
 - A partition without a leader gets one as soon as its topic's configs allow it.
 
@@ -31,7 +31,7 @@ MOST_IMBALANCE = 0.1
 
 
 def balanced(image: MetadataImage) -> list[Change]:
-    """The changes that elect preferred leaders, for brokers that lead too little."""
+    """The changes that elect preferred leaders, for brokers that lead too few partitions."""
     active = active_brokers(image)
     preferred: Counter[int] = Counter()
     missing: Counter[int] = Counter()
@@ -67,7 +67,7 @@ def elections(changes: list[Change]) -> int:
 
 
 def with_leaders(image: MetadataImage) -> list[Change]:
-    """The changes that elect leaders of replicated partitions without one, where that may be."""
+    """The changes that elect leaders of replicated partitions without one, if that is allowed."""
 
     def look(partition: PartitionImage, terms: Terms) -> PartitionImage | None:
         if partition.leader != NO_LEADER or len(partition.replicas) == 1:

@@ -5,8 +5,8 @@ Rules:
 - Only a change alters an image. So a store that keeps the changes can rebuild any image by replay.
 - A change states the result of a decision, not its reasons. ``apply`` never refuses a change.
 - A store keeps a change as JSON: ``{"type": class name, fields…}``, bytes as hexadecimal.
-- A partition is a list of its fields. Those after the partition epoch are left out if all have
-  their defaults. Level 2 of ``kwire.changes`` is a cluster in which they may be there.
+- A partition is a list of its fields. The fields after the partition epoch are left out if all have
+  their defaults. They are stored only in a cluster with level 2 of ``kwire.changes``.
 """
 
 import json
@@ -36,7 +36,7 @@ class BrokerRegistered(NamedTuple):
 
 
 class BrokerChanged(NamedTuple):
-    """A registered broker is fenced or not, and shuts down or not."""
+    """A registered broker was fenced or unfenced, or began to shut down."""
 
     node_id: int
     is_fenced: bool
@@ -129,13 +129,13 @@ Change: TypeAlias = (
 
 
 SHORT_ROW = 5
-"""So many fields has the row of a partition whose other fields have their defaults."""
+"""The number of fields of a row in which the other fields have their defaults."""
 
 _DEFAULTS = PartitionImage(-1, 0, (), ())[SHORT_ROW:]
 
 CHANGE_BYTES = 150
 PARTITION_BYTES = 30
-"""About so many bytes each takes in a store, without the texts in it."""
+"""About how many bytes each change or partition takes in a store, without its texts."""
 
 
 def size_of(changes: Iterable[Change]) -> int:
@@ -212,7 +212,7 @@ class _Draft:
     def _change_partitions(self, change: PartitionsAdded | PartitionsChanged) -> None:
         topic = self.image.topics_by_id.get(change.topic_id)
         if topic is None:
-            return  # an earlier change of the same commit has deleted it
+            return  # an earlier change of the same commit has deleted the topic
         if isinstance(change, PartitionsAdded):
             partitions = topic.partitions + change.partitions
         else:
@@ -307,7 +307,7 @@ def _fields(change: Change) -> dict[str, Any]:
 
 
 def _row(partition: PartitionImage) -> tuple[Any, ...]:
-    """A partition's fields as they are stored."""
+    """A partition's fields, in the form in which a store keeps them."""
     return partition[:SHORT_ROW] if partition[SHORT_ROW:] == _DEFAULTS else partition
 
 

@@ -60,10 +60,10 @@ _OF_A_LISTENER = frozenset(
 """Configs that can only be changed with a listener's prefix (SslConfigs.RECONFIGURABLE_CONFIGS)."""
 
 _LOGINS = ("connections.max.reauth.ms", "principal.builder.class", "sasl.")
-"""So begin the configs of a listener that kwire reads only when it starts."""
+"""The beginnings of the names of a listener's configs that kwire reads only when it starts."""
 
 _OF_ALL_LOGINS = ("sasl.enabled.mechanisms", "sasl.jaas.config")
-"""Those of them that count for every listener, without a prefix."""
+"""The beginnings of such names that apply to every listener, without a prefix."""
 
 _MECHANISM_PREFIX = re.compile(r"^(plain|scram-sha-256|scram-sha-512|oauthbearer|gssapi)\.")
 
@@ -113,7 +113,8 @@ def check_broker_configs(
 ) -> None:
     """Raise KafkaError (INVALID_REQUEST) unless these configs may be set while brokers run.
 
-    ``broker`` are the broker's settings in force; ``all_brokers``: the configs are for all brokers.
+    ``broker`` are the broker's settings in force. ``all_brokers`` says that the configs are for all
+    brokers.
     """
     known = {
         name: setting

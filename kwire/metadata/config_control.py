@@ -2,7 +2,7 @@
 
 Rules:
 
-- The controller checks all configs that the resource will have, not only those that change.
+- The controller checks all configs that the resource will have, not only the changed ones.
 - The broker named ``""`` stands for all brokers.
 - APPEND and SUBTRACT work on lists only. They start from the resource's own value, or from the
   setting's default where the resource has no value.

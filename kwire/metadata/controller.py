@@ -6,8 +6,8 @@ Rules:
   argument ``random``.
 - A decision is valid only for the image that it was made on. The store compares the revisions
   when it commits the changes.
-- ``placement`` chooses the brokers of new replicas. Those that are fenced or shut down hold
-  replicas, but aren't in sync and don't lead.
+- ``placement`` chooses the brokers of new replicas. A broker that is fenced or shuts down gets
+  replicas, but they aren't in sync and don't lead.
 
 Source: ReplicationControlManager, ConfigurationControlManager of Kafka.
 """
@@ -56,7 +56,10 @@ class NewTopic(NamedTuple):
 
 
 class RequestTooLarge(KafkaError):
-    """A request asks for more than one request may create. The controller creates nothing of it."""
+    """A request asks for more than one request may create.
+
+    The controller creates nothing for it.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.POLICY_VIOLATION, message)
@@ -113,8 +116,8 @@ class TopicCreation:
     ) -> None:
         """Begin a request for ``partitions`` partitions in all its topics; RequestTooLarge.
 
-        ``allow`` is asked before each topic that could be created, with the number of its
-        partitions; it raises KafkaError for a topic that is too much for a quota.
+        ``allow`` is called before each topic that can be created, with the number of its
+        partitions. It raises KafkaError for a topic that exceeds a quota.
         """
         check_partition_total(partitions)
         self.changes: list[Change] = []

@@ -1,10 +1,11 @@
-"""The changes that turn one image into another, where the commits between them are gone; pure.
+"""The changes that turn one image into another, if the commits between them are gone; pure.
 
 Rules:
 
-- A broker that applies them to its partitions and settings has what the commits would have given
-  it. Steps in between that left nothing behind aren't among them.
-- A topic that was deleted and created again is both: its id has changed.
+- After these changes, a broker has the same partitions and settings as after the commits. The
+  changes don't contain intermediate steps that left nothing behind.
+- A topic that was deleted and created again is deleted and created here, too, because its id has
+  changed.
 """
 
 from collections.abc import Iterator
@@ -70,7 +71,7 @@ def _configs(old: MetadataImage, new: MetadataImage) -> Iterator[Change]:
         topic = old.topics_by_name.get(resource[1])
         is_gone = topic is not None and topic.topic_id not in new.topics_by_id
         if is_gone and resource[0] == ConfigResourceType.TOPIC:
-            before = EMPTY  # they went with the topic
+            before = EMPTY  # the configs were deleted with the topic
         for name in {**before, **after}:
             if before.get(name) != after.get(name):
                 yield ConfigChanged(*resource, name, after.get(name))

@@ -9,9 +9,9 @@ Rules:
 
 - SQLite runs in journal mode WAL with ``synchronous=FULL``. So a commit is on the disk when
   ``commit`` returns, and neither a killed process nor a power cut loses it.
-- A new file is made under a temporary name and renamed when it is complete. Before the rename
-  SQLite writes no journal, which saves most waits for the disk. A file that a crash left incomplete
-  is made anew.
+- A new file is made under a temporary name and renamed when it is complete. Before the rename,
+  SQLite writes no journal: that saves most of the waits for the disk. After a crash, an incomplete
+  file is made anew.
 - After many commits, or many bytes of commits, one snapshot of the image replaces them all. So the
   file never grows beyond a small multiple of the image.
 - The latest commits stay in memory for new watchers, up to a number and a size.
@@ -20,7 +20,6 @@ Rules:
 """
 
 import errno
-import sqlite3
 import tempfile
 from collections import deque
 from collections.abc import Sequence
@@ -49,6 +48,8 @@ from kwire.metadata.store import (
 )
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from kwire.metadata.session_table import SessionTable
 
 FILE_NAME = "kwire-metadata.db"
@@ -73,9 +74,9 @@ class EmbeddedStore:
     """A MetadataStore in a file that this process alone has open."""
 
     def __init__(
-        self, connection: sqlite3.Connection, image: MetadataImage, commit_sizes: Sequence[int]
+        self, connection: "sqlite3.Connection", image: MetadataImage, commit_sizes: Sequence[int]
     ) -> None:
-        """``commit_sizes`` are those in the file, in bytes; the first commit may be a snapshot."""
+        """``commit_sizes``: the bytes of each commit in the file; the first may be a snapshot."""
         self._connection = connection
         self._cursor = (
             connection.cursor()
@@ -96,6 +97,8 @@ class EmbeddedStore:
 
         A commit in a file that isn't durable survives the end of the process, but no power cut.
         """
+        import sqlite3  # only here and below: a broker of a cluster on etcd doesn't need it
+
         synchronous = SYNCHRONOUS if is_durable else "OFF"
         try:
             if not path.exists():
@@ -124,6 +127,8 @@ class EmbeddedStore:
         Raises RevisionConflict if another commit came first, GuardFailed, and KafkaError
         (KAFKA_STORAGE_ERROR) when the file can't be written.
         """
+        import sqlite3
+
         async with self._lock:
             if guard is not None:
                 self._table().check(guard)
@@ -143,7 +148,7 @@ class EmbeddedStore:
                 try:
                     watcher.send_nowait(commit)
                 except trio.BrokenResourceError:
-                    self._watchers.remove(watcher)  # the other end was closed
+                    self._watchers.remove(watcher)  # the watcher was closed
         return revision
 
     def watch(self, revision: int) -> Stream[Commit]:
@@ -169,7 +174,7 @@ class EmbeddedStore:
         return self._table().watch()
 
     async def hold_controller(self, session: Session) -> Guard | None:
-        """Become the controller; None where another broker is."""
+        """Become the controller; None if another broker is the controller."""
         return self._table().hold_controller(session.guard)
 
     async def end(self, guard: Guard) -> None:
@@ -177,13 +182,13 @@ class EmbeddedStore:
         self._table().end(guard)
 
     async def upkeep(self, image: MetadataImage, guard: Guard) -> None:
-        """Nothing: commits that are too many become a snapshot when the next one is written."""
+        """Do nothing: the next commit writes a snapshot if there are too many commits."""
 
     async def run(self) -> None:
-        """Nothing: the store has no tasks."""
+        """Do nothing: the store has no tasks."""
 
     def _table(self) -> "SessionTable":
-        """The sessions; a broker that is alone never needs them."""
+        """The sessions, made on first use: a single broker never needs them."""
         if self._sessions is None:
             from kwire.metadata.session_table import SessionTable
 
@@ -244,7 +249,7 @@ class RecentCommits:
             self._bytes -= self._commits.popleft()[1]
 
     def last(self, count: int) -> list[Commit]:
-        """The last ``count`` commits; RevisionGone where fewer are remembered."""
+        """The last ``count`` commits; RevisionGone if fewer are remembered."""
         first = len(self._commits) - count
         if not 0 <= first <= len(self._commits):
             raise RevisionGone
@@ -265,6 +270,8 @@ def lacks_room(directory: Path) -> bool:
 
 
 def _unusable(path: Path, error: Exception) -> StoreUnusable:
+    import sqlite3
+
     if isinstance(error, sqlite3.Error) and lacks_room(path.parent):
         return StoreFull(f"{path} can't be opened: {error}")
     return StoreUnusable(
@@ -274,7 +281,7 @@ def _unusable(path: Path, error: Exception) -> StoreUnusable:
 
 
 def _load(
-    connection: sqlite3.Connection, path: Path, synchronous: str
+    connection: "sqlite3.Connection", path: Path, synchronous: str
 ) -> tuple[MetadataImage, list[int]]:
     """The image that the file's commits make, and the size of each commit in bytes."""
     connection.execute("PRAGMA journal_mode=WAL")
@@ -291,6 +298,8 @@ def _load(
 
 def _create(path: Path, synchronous: str) -> None:
     """Make a file without commits; the caller syncs its directory."""
+    import sqlite3
+
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.unlink(missing_ok=True)
     with closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
@@ -305,7 +314,7 @@ def _create(path: Path, synchronous: str) -> None:
     unfinished.replace(path)
 
 
-def _create_tables(connection: sqlite3.Connection) -> None:
+def _create_tables(connection: "sqlite3.Connection") -> None:
     connection.execute(
         "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
     )
@@ -315,7 +324,7 @@ def _create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (FORMAT,))
 
 
-def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+def _check_format(connection: "sqlite3.Connection", path: Path) -> None:
     """Create the tables in an empty file; raise StoreUnusable for a file in another format."""
     _create_tables(connection)
     (found,) = connection.execute("SELECT value FROM meta WHERE name = 'format'").fetchone()

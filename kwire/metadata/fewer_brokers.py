@@ -2,14 +2,15 @@
 
 Rules:
 
-- A broker that has replicas must be among those that start: nobody else has their records.
-- All brokers of one machine start together, so none of them runs before. Until it registers,
-  each is fenced. A broker that doesn't start any more is unregistered.
-- A broker that is alone has no registration as in a cluster: no incarnation, and it is never
-  fenced. It leads what it has.
-- A cluster that leaves its store keeps the brokers whose data is at hand. They keep the replicas
-  that they have, if one of them has all acknowledged records: one of the ISR, or if that is empty,
-  an eligible one.
+- A broker that has replicas must be among the brokers that start: no other broker has their
+  records.
+- All brokers of one machine start together, so none of them runs yet. Each broker is fenced until
+  it registers. A broker that doesn't start any more is unregistered.
+- A single broker has no registration as in a cluster: it has no incarnation, and it is never
+  fenced. It leads all partitions that it has.
+- A cluster that leaves its store keeps the brokers whose data directories are here. They keep the
+  replicas that they have, if one of them has all acknowledged records: one of the ISR, or if that
+  is empty, an eligible one.
 """
 
 from collections.abc import Collection, Iterable
@@ -30,7 +31,7 @@ SHOWN = 3
 
 
 class ReplicasElsewhere(Exception):
-    """Brokers that aren't to go on have replicas; the text is one line that says what to do."""
+    """Brokers that won't start have replicas; the text is one line that says what to do."""
 
 
 def begin_together(image: MetadataImage, nodes: Collection[int]) -> list[Change]:
@@ -41,7 +42,7 @@ def begin_together(image: MetadataImage, nodes: Collection[int]) -> list[Change]
 
 
 def be_alone(image: MetadataImage, broker: BrokerImage) -> list[Change]:
-    """The changes that make a broker of a cluster one that is alone; ReplicasElsewhere."""
+    """The changes that turn a broker of a cluster into a single broker; ReplicasElsewhere."""
     own = broker.node_id
     check_replicas(image, {own})
     changes: list[Change] = [BrokerUnregistered(node) for node in image.brokers if node != own]
@@ -97,7 +98,7 @@ def gather(image: MetadataImage, nodes: Collection[int]) -> list[Change]:
 
 
 def _check_gathered(image: MetadataImage, nodes: Collection[int]) -> None:
-    """Raise ReplicasElsewhere if these brokers lack a partition, or records of one."""
+    """Raise ReplicasElsewhere if these brokers lack a partition, or records of a partition."""
     away: list[str] = []
     behind: list[str] = []
     holders: set[int] = set()

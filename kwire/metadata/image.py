@@ -20,8 +20,9 @@ from kwire.metadata.tokens import Tokens
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
 AMONG_WORKERS = "worker"
-"""The endpoint at which the workers of one machine reach each other: where the port is bound,
-whatever is advertised. No listener has this name, because names of listeners are upper case."""
+"""The endpoint at which the workers of one machine reach each other: the bound address, which may
+differ from the advertised one. No listener has this name, because names of listeners are upper
+case."""
 
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -49,8 +50,8 @@ ConfigResource: TypeAlias = tuple[ConfigResourceType, str]
 class PartitionImage(NamedTuple):
     """A partition's replicas by node id, its leader (-1: none) and its epochs.
 
-    While a reassignment is under way, ``adding`` and ``removing`` are those of ``replicas`` that
-    come and go. ``elr`` are the eligible leader replicas (KIP-966): not in the ISR, but they have
+    During a reassignment, ``adding`` and ``removing`` are the ``replicas`` that are added and
+    removed. ``elr`` are the eligible leader replicas (KIP-966): they aren't in the ISR, but have
     all records below the high watermark. ``last_known_elr`` is the last leader of a partition that
     nobody leads. ``is_recovering`` says that the leader was elected uncleanly and hasn't committed
     an ISR since.
@@ -71,9 +72,10 @@ class PartitionImage(NamedTuple):
 class TopicImage(NamedTuple):
     """A topic; its partitions are numbered by their place.
 
-    ``hashed_partitions`` is how many partitions share out the groups or transactional ids of a
-    coordinators' topic: the number with which the topic was created. A partition that is added
-    later doesn't count, because the broker would look for existing groups in wrong partitions.
+    ``hashed_partitions`` is the number of partitions among which a coordinators' topic distributes
+    groups or transactional ids: the number with which the topic was created. Partitions that are
+    added later don't count. Otherwise the broker would look for existing groups in wrong
+    partitions.
     """
 
     name: str
@@ -85,12 +87,12 @@ class TopicImage(NamedTuple):
 class BrokerImage(NamedTuple):
     """A registered broker, and the endpoints of its listeners: (name, host, port).
 
-    A worker has one endpoint more (``AMONG_WORKERS``), which no client is told.
+    A worker has one more endpoint (``AMONG_WORKERS``), which clients don't get.
 
-    ``incarnation`` names its process for all time, and ``epoch`` is the revision that registered
-    it; both are unset for a broker that is alone. A fenced broker leads nothing, and no client sees
-    it. ``features`` are those that it supports: (name, lowest, highest level). ``directories`` are
-    the ids of its data directories.
+    ``incarnation`` names its process forever, and ``epoch`` is the revision that registered it.
+    Both are unset for a single broker. A fenced broker leads nothing, and no client sees it.
+    ``features`` are its supported features: (name, lowest, highest level). ``directories`` are the
+    ids of its data directories.
     """
 
     node_id: int
@@ -105,7 +107,7 @@ class BrokerImage(NamedTuple):
 
     @property
     def told_endpoints(self) -> tuple[tuple[str, str, int], ...]:
-        """The endpoints that clients are told."""
+        """The endpoints that clients get."""
         return tuple(one for one in self.endpoints if one[0] != AMONG_WORKERS)
 
     @property
@@ -152,7 +154,7 @@ class MetadataImage(NamedTuple):
         return broker is not None and broker.is_active
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
-        """One partition; None where the topic or the partition doesn't exist."""
+        """One partition; None if the topic or the partition doesn't exist."""
         image = self.topics_by_name.get(topic)
         if image is None or not 0 <= index < len(image.partitions):
             return None
@@ -166,8 +168,8 @@ def unreachable_brokers(
 ) -> frozenset[int]:
     """The brokers whose replicas are offline: those that are fenced, or have left the cluster.
 
-    ``known`` are those of the image ``before``. Who left is looked for among all partitions only
-    when other brokers are registered.
+    ``known`` are the unreachable brokers of the image ``before``. All partitions are searched for
+    brokers that left only if the registered brokers have changed.
     """
     brokers = image.brokers
     fenced = frozenset(node for node, broker in brokers.items() if broker.is_fenced)

@@ -2,11 +2,12 @@
 
 Rules:
 
-- A broker is alive while the store has a session of the process that is registered.
+- A broker is alive while the store has a session of its registered process.
 - If a session that this controller has seen is gone, the broker is fenced at once.
 - A new controller waits a whole session time for the session of every broker, because it doesn't
-  know since when a session is missing. After an outage of the store, all brokers begin new
-  sessions. A broker whose process is proven dead doesn't get this time.
+  know the time since which the session is missing a session is missing. After an outage of the
+  store, all brokers begin new sessions. A broker whose process is proven dead doesn't get this
+  time.
 - A worker whose process ends is started again at once, and its port stays open meanwhile. If no
   other broker has replicas of its partitions, it is fenced only after ``RETURN_MS``: until then
   clients wait at its port, and don't look for another leader in vain.
@@ -35,7 +36,7 @@ class Verdict(NamedTuple):
 
 
 class Liveness:
-    """What one controller knows of the sessions, from its election on."""
+    """The sessions as one controller knows them since its election."""
 
     def __init__(self, elected_ms: int, session_ms: int) -> None:
         self._grace_end_ms = elected_ms + session_ms
@@ -50,7 +51,7 @@ class Liveness:
         dead: Container[tuple[int, str]] = (),
         comes_back: Callable[[int], bool] = lambda node_id: False,
     ) -> Verdict:
-        """Whom to fence among the registered brokers.
+        """Decide which of the registered brokers to fence.
 
         ``dead`` are processes that are proven dead: (node id, incarnation). ``comes_back`` says
         whether to wait a moment for a broker that is missing.
@@ -77,7 +78,7 @@ class Liveness:
 
 
 def is_shared(image: MetadataImage, node_id: int) -> bool:
-    """Whether another replica has what a broker has: it may lead, or waits for this one."""
+    """Whether a broker's partitions have other replicas, which may lead or wait for this one."""
     return any(
         node_id in row.isr + row.elr and {*row.isr, *row.elr} != {node_id}
         for topic in image.topics_by_name.values()

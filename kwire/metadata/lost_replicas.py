@@ -1,24 +1,25 @@
-"""What the metadata says about replicas that a starting broker has lost, or has found again; pure.
+"""Decides the changes for replicas that a starting broker has lost, or has found again; pure.
 
 Rules:
 
 - A replica in the ISR that isn't on the broker's disks is lost, and leaves the ISR. If it was the
-  only one, the ISR becomes empty and nobody leads the partition, because nobody has the records. An
-  empty log in its place would look as if there had never been any.
+  only replica, the ISR becomes empty and no broker leads the partition, because no broker has the
+  records. With an empty log in its place, the partition would look as if it had never had records.
 - A partition that never had a leader has no records, so nothing is lost. The same holds if this
-  broker was to be the first leader and died before it created the log: then all directories of that
-  time are still there.
+  broker was chosen as the first leader and died before it created the log, and if all data
+  directories of that time still exist.
 - A replica in a directory that the broker had at its last registration is the right one. A replica
-  in another directory may be older, because its disk was away. It is the right one only if its log
-  knows the epoch in which the partition was last led.
+  in another directory may be older, because its disk was missing for some time. It is the right one
+  only if its log knows the last leader epoch of the partition.
 - If a lost replica is found and is the right one, it joins the ISR again.
-- These rules are for only replicas. If a partition has several, a replica that isn't in a directory
-  of the last registration is lost, too: it may not be elected, and fetches everything again. While
-  its directory is offline, it may be elected only if no other replica can be.
-- A power cut of all may come before the last leader of a new partition has flushed anything of its
-  log, not even the directory. So nobody has had a record acknowledged that the leader flushed, and
-  another replica may lead, whichever it is. Apache Kafka lets the last leader lead with an empty
-  log, whether it has lost records or not.
+- The rules above are for partitions with one replica. If a partition has several replicas, a
+  replica outside of the last registration's directories is lost, too: it may not be elected, and
+  fetches all records again. While its directory is offline, it may be elected only if no other
+  replica can be elected.
+- A power cut of all brokers may come before the last leader of a new partition has flushed anything
+  of its log, not even the directory. So the leader has flushed no acknowledged record, and any
+  other replica may lead. Apache Kafka lets the last leader lead with an empty log, whether it has
+  lost records or not.
 """
 
 from collections.abc import Callable
@@ -38,10 +39,10 @@ class Replica(NamedTuple):
 
 
 OFFLINE = Replica("", -1)
-"""A replica that may be in an offline directory, so that nobody knows whether it is lost."""
+"""A replica that may be in an offline directory, so that it isn't known whether it is lost."""
 
 NEVER_MADE = Replica("", -2)
-"""A replica that isn't on the disks, and whose high watermark they have never known."""
+"""A replica that isn't on the disks, and for which no directory has a high watermark."""
 
 Held: TypeAlias = Callable[[str, int, bytes], Replica | None]
 """Returns the replica of a partition by topic, number and topic id.
@@ -55,8 +56,8 @@ def lost_or_found(
 ) -> list[Change]:
     """The changes of ISRs for the replicas that a broker has.
 
-    In ``image`` the broker leads nothing. ``before`` is its former registration, None for a new
-    broker.
+    In ``image`` the broker leads no partition. ``before`` is its former registration, None for a
+    new broker.
     """
     directories = frozenset(before.directories if before is not None else ())
     has_same = directories <= frozenset(broker.directories)
@@ -69,7 +70,7 @@ def lost_or_found(
                 continue
             replica = held(topic.name, index, topic.topic_id)
             if replica is NEVER_MADE and not (directories and has_same):
-                replica = None  # these disks would not know
+                replica = None  # these directories can't show whether it is lost
             if len(partition.replicas) == 1:
                 kept = None if replica is NEVER_MADE else replica
                 after = _only_replica(partition, broker.node_id, kept, directories, has_same)
@@ -90,7 +91,7 @@ def _one_of_several(
     directories: frozenset[str],
     terms: Terms,
 ) -> PartitionImage | None:
-    """The partition, now that this broker, which is out of its ISR, has or hasn't this replica."""
+    """The partition after the start of a broker outside of its ISR; None if nothing changes."""
     if replica is OFFLINE:
         if partition.isr or partition.elr != (node_id,):
             return changed(partition, partition, terms._replace(doubtful=(node_id,)))
@@ -105,17 +106,17 @@ def _one_of_several(
 
 
 def _is_new(partition: PartitionImage) -> bool:
-    """Whether nothing has changed since the topic's creation but that its replicas ended.
+    """Whether nothing has changed since the topic's creation except that its replicas failed.
 
-    The end of each raises the leader's epoch once. A larger epoch means that the last leader may
-    have come by a reassignment: it had old records that others still have.
+    Each failure raises the leader epoch once. If the epoch is larger, the last leader may have come
+    by a reassignment: then it had old records, which other replicas still have.
     """
     is_moving = partition.adding or partition.removing
     return not is_moving and partition.leader_epoch <= len(partition.replicas)
 
 
 def _next_to(partition: PartitionImage, node_id: int, terms: Terms) -> int:
-    """The replica that may lead in place of one that has none: if possible, it can lead at once."""
+    """The replica that may lead in place of a lost one, if possible one that can lead at once."""
     place = partition.replicas.index(node_id)
     others = partition.replicas[place + 1 :] + partition.replicas[:place]
     return next((node for node in others if node in terms.active), others[0])
@@ -128,7 +129,7 @@ def _only_replica(
     directories: frozenset[str],
     has_same: bool,
 ) -> PartitionImage | None:
-    """The partition, now that this broker has or hasn't its only replica; None if all stays."""
+    """The partition after the start of its only replica's broker; None if nothing changes."""
     if replica is OFFLINE or (replica is None and _never_begun(partition, has_same)):
         return None
     isr = _isr(partition, node_id, replica, directories)
@@ -138,14 +139,14 @@ def _only_replica(
 
 
 def _never_begun(partition: PartitionImage, has_same: bool) -> bool:
-    """Whether a partition that nobody leads has no records, for certain."""
+    """Whether a partition without a leader certainly has no records."""
     return partition.leader_epoch == 0 or (partition.leader_epoch == 1 and has_same)
 
 
 def _isr(
     partition: PartitionImage, node_id: int, replica: Replica | None, directories: frozenset[str]
 ) -> tuple[int, ...]:
-    """The ISR, now that this broker has or hasn't this replica."""
+    """The ISR after the start of this broker; ``replica`` is None if the broker has lost it."""
     isr = partition.isr
     is_newest = replica is not None and replica.latest_epoch >= partition.leader_epoch - 1
     if node_id not in isr:

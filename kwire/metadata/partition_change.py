@@ -2,23 +2,24 @@
 
 Rules:
 
-- Whoever changes a partition says what it should be: other replicas, another ISR. ``changed`` gives
-  what follows from that, in this order: it completes a reassignment, notes eligible leader
+- A caller passes the wanted partition, for example with other replicas or another ISR. ``changed``
+  does all that follows from it, in this order: it completes a reassignment, notes eligible leader
   replicas (ELR), elects a leader, raises epochs.
-- A reassignment is complete when all added replicas are in the ISR, and one that stays is. Then the
-  removed ones go.
+- A reassignment is complete when all added replicas, and one of those that stay, are in the ISR.
+  Then the removed replicas are dropped.
 - ELR (KIP-966): while the ISR is smaller than min.insync.replicas, no record is committed. So
   replicas that leave the ISR then still have all committed records: they go to the ELR.
-- A leader that may lead stays. Otherwise the first of the replicas in the ISR leads; with an empty
-  ISR one of the ELR; with an empty ELR, too, the last leader, which may lack records; then nobody,
-  or with an unclean election any active replica.
-- A leader from outside the ISR is alone in the ISR. One that may lack records is ``is_recovering``
-  until it says that it has recovered.
-- The partition epoch grows with every change. The leader epoch grows with the leader, also when it
-  becomes nobody, and when a replica was removed; not when the ISR alone changes.
-- The only replica of a partition stays in the ISR when its broker is lost: nobody else has the
-  records, and nobody could commit any. It is never elected without being in the ISR, except when an
-  administrator asks for it.
+- A leader that may lead stays the leader. Otherwise the first of the replicas in the ISR leads.
+  With an empty ISR, one of the ELR leads. If the ELR is empty, too, the last leader leads, although
+  it may lack records. If that isn't possible, the partition has no leader, or with an unclean
+  election any active replica leads.
+- A leader from outside the ISR becomes the only member of the ISR. If it may lack records, the
+  partition ``is_recovering`` until the leader reports that it has recovered.
+- The partition epoch grows with every change. The leader epoch grows when the leader changes (also
+  to no leader), and when a replica is removed. It doesn't grow when only the ISR changes.
+- The only replica of a partition stays in the ISR when its broker is lost: no other broker has the
+  records or could commit any. Outside of the ISR, it is elected only if an administrator asks for
+  it.
 
 Source: PartitionChangeBuilder, PartitionReassignmentReplicas,
 ReplicationControlManager.generateLeaderAndIsrUpdates of Kafka.
@@ -43,7 +44,7 @@ NO_LEADER = -1
 
 
 class Election(Enum):
-    """Who may be elected: a replica with all records, the preferred one of them first, or any."""
+    """The replicas that may be elected: those with all records, the preferred one first, or any."""
 
     ONLINE = 0
     PREFERRED = 1
@@ -53,8 +54,8 @@ class Election(Enum):
 class Terms(NamedTuple):
     """The terms of a change.
 
-    ``active`` are the brokers that may lead, and ``doubtful`` those whose replicas may lack records
-    that they had, after a power cut.
+    ``active`` are the brokers that may lead. ``doubtful`` are the brokers whose replicas may have
+    lost records in a power cut.
     """
 
     active: Container[int]
@@ -66,7 +67,7 @@ class Terms(NamedTuple):
 class IsrProposal(NamedTuple):
     """The ISR that a leader wants: (node id, broker epoch with which it fetched) of each member.
 
-    ``is_recovered`` says that the leader, which may have lacked records, has done what it can.
+    ``is_recovered`` says that a leader that may lack records has finished its recovery.
     """
 
     leader: int
@@ -77,7 +78,7 @@ class IsrProposal(NamedTuple):
 
 
 def changed(before: PartitionImage, wanted: PartitionImage, terms: Terms) -> PartitionImage | None:
-    """What becomes of ``before`` if it should be as ``wanted``; None if nothing changes.
+    """The new partition if ``before`` is to become ``wanted``; None if nothing changes.
 
     ``wanted`` differs from ``before`` in replicas, ISR, reassignment or ``is_recovering``.
     """
@@ -118,7 +119,7 @@ def _with_elr(before: PartitionImage, after: PartitionImage, terms: Terms) -> Pa
 
 
 def _elected(before: PartitionImage, after: PartitionImage, terms: Terms) -> PartitionImage:
-    """The partition with the leader that it gets."""
+    """The partition after the election of its leader."""
     active = terms.active
     eligible = [node for node in after.replicas if node in (after.isr or after.elr)]
     leader = _clean_leader(after, [node for node in eligible if node in active], terms.election)
@@ -144,7 +145,7 @@ def _elected(before: PartitionImage, after: PartitionImage, terms: Terms) -> Par
 
 
 def _clean_leader(partition: PartitionImage, eligible: list[int], election: Election) -> int | None:
-    """Who leads of the active replicas with all records; None if there is none."""
+    """The leader among the active replicas with all records; None if there is none."""
     preferred = partition.replicas[0]
     if election is Election.PREFERRED and preferred in eligible:
         return preferred
@@ -154,7 +155,7 @@ def _clean_leader(partition: PartitionImage, eligible: list[int], election: Elec
 
 
 def _unclean_leader(partition: PartitionImage, terms: Terms) -> int | None:
-    """Who leads although it may lack records; None if nobody may."""
+    """The replica that leads although it may lack records; None if no replica may."""
     last = partition.last_known_elr
     if not partition.isr and not partition.elr and len(last) == 1 and last[0] in terms.active:
         return last[0]
@@ -193,7 +194,7 @@ def proposed_isr(
 
 
 def _check_proposal(image: MetadataImage, partition: PartitionImage, proposal: IsrProposal) -> None:
-    """Raise KafkaError for a proposal that may not come true."""
+    """Raise KafkaError for a proposal that isn't allowed."""
     if (proposal.leader, proposal.leader_epoch) != (partition.leader, partition.leader_epoch):
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
     if proposal.partition_epoch != partition.partition_epoch:
@@ -232,7 +233,7 @@ def without_brokers(
 
 
 def with_broker(image: MetadataImage, node_id: int) -> list[Change]:
-    """The changes that elect leaders where there is none, once this broker is unfenced."""
+    """The changes that elect leaders of partitions without one, once this broker is unfenced."""
     active = active_brokers(image) | {node_id}
 
     def look(partition: PartitionImage, terms: Terms) -> PartitionImage | None:
@@ -252,10 +253,10 @@ def without_replicas(
 ) -> list[Change]:
     """The changes that take a broker's lost replicas out of the ISR, ELR and leadership.
 
-    This leaves out partitions without another replica that has all records: those wait for this
-    one, which an administrator may give up. If ``are_whole``, the replicas have their records and
-    take no more: they may stay in the ELR, and only partitions with other replicas in the ISR
-    change.
+    Partitions without another replica that has all records don't change: they wait for this
+    replica, unless an administrator gives it up. If ``are_whole``, the replicas have their records
+    and only can't take new ones: then they may stay in the ELR, and only partitions with other
+    replicas in the ISR change.
     """
     doubtful = () if are_whole else (node_id,)
     changes: list[Change] = []
@@ -280,9 +281,10 @@ def without_replicas(
 def with_configs(
     image: MetadataImage, resource: ConfigResource, wanted: Mapping[str, str]
 ) -> list[Change]:
-    """What follows if a resource gets these configs: a lower min ISR makes replicas ineligible.
+    """The changes if a resource gets these configs: a lower min ISR makes replicas ineligible.
 
-    The leader may soon commit records that they lack. Without a leader, nobody commits any.
+    The leader may soon commit records that such replicas lack. A partition without a leader doesn't
+    change, because no records are committed.
     """
     kind, name = resource
     concerns = kind in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER)
@@ -310,10 +312,10 @@ def active_brokers(image: MetadataImage) -> frozenset[int]:
 
 
 def elected(partition: PartitionImage, terms: Terms, *, unclean: bool) -> PartitionImage | None:
-    """The partition after an election that somebody has asked for; None if nobody can be elected.
+    """The partition after an election that a client has asked for; None if none is possible.
 
     The preferred leader is the first of the replicas. An unclean election takes an active replica
-    although it may lack records, and it alone is in sync then.
+    although it may lack records. Then only this replica is in sync.
     """
     election = Election.UNCLEAN if unclean else Election.PREFERRED
     return changed(partition, partition, terms._replace(election=election))
@@ -338,7 +340,7 @@ def changes_of_partitions(
     changes: list[Change] = []
     configs = TopicTerms(image)
     for topic in image.topics_by_name.values() if topics is None else topics:
-        single = Terms(active)  # an only replica has no use for configs
+        single = Terms(active)  # configs don't matter for the only replica
         several: Terms | None = None
         rows = []
         for index, before in enumerate(topic.partitions):

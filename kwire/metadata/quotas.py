@@ -2,8 +2,9 @@
 
 Rules:
 
-- A quota belongs to an entity: a user, a client id, a user with a client id, or an address. Each of
-  them may be the default, which counts for those that have no quota of their own.
+- A quota belongs to an entity: a user, a client id, a user with a client id, or an address. Each
+  part of an entity may be the default, which counts for all users, client ids or addresses that
+  have no quota of their own.
 - An entity has at most one value for each key, greater than 0.
 - A request alters each entity at most once. Each entity has a result of its own.
 - The number of values is bounded, because every broker holds them all.
@@ -61,12 +62,12 @@ class Alteration(NamedTuple):
 
 
 def entity_of(pairs: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """The entity of a request. Of a type that is named twice, the last name counts, as in Kafka."""
+    """The entity of a request. If a type is named twice, the last name counts, as in Kafka."""
     return tuple(sorted({kind: canonical(kind, name) for kind, name in pairs}.items()))
 
 
 def canonical(kind: str, name: str | None) -> str | None:
-    """A name as it is kept: an address may be written in several ways."""
+    """A name in the form in which it is stored: an address may be written in several ways."""
     if kind != IP or name is None:
         return name
     try:
@@ -133,7 +134,7 @@ _KEY = "configuration key"
 
 
 def _growth(known: ClientQuotas, change: ClientQuotaChanged) -> int:
-    """How many values more there are after a change: 1, 0 or -1."""
+    """The difference in the number of values after a change: 1, 0 or -1."""
     was_there = change.key in known.get(change.entity, NONE)
     return (change.value is not None) - was_there
 
@@ -153,7 +154,7 @@ def _checked(entity: QuotaEntity) -> Mapping[str, tuple[str, float]]:
 
 
 def _entity_problem(entity: QuotaEntity) -> str | None:
-    """Why there is no such entity; None if there is."""
+    """The reason why an entity is invalid; None if it is valid."""
     if not entity:
         return "Invalid empty client quota entity"
     for kind, name in entity:
@@ -239,7 +240,7 @@ class Filter(NamedTuple):
     is_strict: bool
 
     def matches(self, entity: Any) -> bool:
-        """Whether an entity is asked for."""
+        """Whether an entity matches the filter."""
         found = dict(entity)
         if self.is_strict and len(found) != len(self.names) + len(self.types):
             return False

@@ -3,9 +3,9 @@ pure.
 
 Rules:
 
-- ``adding`` are the brokers that get a replica, ``removing`` those that lose theirs. ``replicas``
-  has both, the wanted ones first. The move is complete when the added replicas are in the ISR
-  (``partition_change``). A move that adds no replica is complete at once.
+- ``adding`` are the brokers that get a replica, ``removing`` the brokers that lose theirs.
+  ``replicas`` has the brokers of both, the wanted ones first. The move is complete when the added
+  replicas are in the ISR (``partition_change``). A move that adds no replica is complete at once.
 - During a move, a further move or a cancellation starts from the replicas before the first move. So
   brokers that the first move has added and that aren't wanted any more are dropped.
 - A change that would leave no replica in the ISR is not made.
@@ -82,7 +82,7 @@ def _restricted(before: PartitionImage, replicas: tuple[int, ...]) -> PartitionI
 
 
 def _check(image: MetadataImage, replicas: Sequence[int]) -> None:
-    """Raise KafkaError (INVALID_REPLICA_ASSIGNMENT) for replicas that can't be."""
+    """Raise KafkaError (INVALID_REPLICA_ASSIGNMENT) for an invalid list of replicas."""
     unknown = [node for node in replicas if node not in image.brokers]
     if not replicas:
         problem = "The manual partition assignment includes an empty replica list."

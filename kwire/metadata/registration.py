@@ -2,16 +2,17 @@
 
 Rules:
 
-- A broker registers fenced. The same commit takes its older self out of ISRs and leaderships, so a
-  leader's restart always makes a new leader epoch.
+- A broker registers fenced. The same commit takes the broker's earlier process out of ISRs and
+  leaderships, so a leader's restart always makes a new leader epoch.
 - The epoch of a registration is the revision of its commit. The store compares the revision, so the
   epoch is known when the commit is decided.
 - A broker that comes back may lack replicas: its disk was wiped or swapped. The commit that
-  registers it says so (``lost_replicas``), so that it never leads an empty log.
+  registers the broker removes these replicas from the ISRs (``lost_replicas``), so that it never
+  leads with an empty log.
 - After a power cut, a broker's replicas may lack records that they had. The commit that registers
   it takes them out of the eligible leader replicas, too (KIP-966).
-- A decision of a process that is no longer the registered one is refused: its node id has another
-  incarnation.
+- A decision of a process is refused if another process is registered by now: the node id has
+  another incarnation.
 
 Source: ClusterControlManager, ReplicationControlManager of Kafka.
 """
@@ -38,10 +39,10 @@ def register(
     *,
     is_unclean: bool = False,
 ) -> list[Change]:
-    """The changes that register a broker, fenced; ``held`` tells a process that starts what it has.
+    """The changes that register a broker, fenced; ``held`` gives the replicas of a new process.
 
-    ``is_unclean`` says that its replicas may lack records that they had before it stopped.
-    Raises KafkaError (UNSUPPORTED_VERSION) if it doesn't support a finalised feature level.
+    ``is_unclean`` says that its replicas may lack records that they had before it stopped. Raises
+    KafkaError (UNSUPPORTED_VERSION) if the broker doesn't support a finalised feature level.
     """
     check_features(image, broker)
     node_id = broker.node_id
@@ -56,9 +57,9 @@ def register(
 
 
 def unfence(image: MetadataImage, node_id: int, incarnation: str) -> list[Change]:
-    """The changes that let a broker lead, where nobody does; none if it may already.
+    """The changes that let a broker lead, also partitions without a leader; none if it may already.
 
-    A broker that is shutting down leads nothing, also if it was fenced in the middle of that.
+    A broker that is shutting down leads no partition, even if it was fenced meanwhile.
     """
     broker = registered_as(image, node_id, incarnation)
     if not broker.is_fenced:
@@ -77,7 +78,7 @@ def shut_down(image: MetadataImage, node_id: int, incarnation: str) -> list[Chan
 
 
 def fence(image: MetadataImage, nodes: frozenset[int]) -> list[Change]:
-    """The changes that fence silent brokers; those that are fenced already don't count."""
+    """The changes that fence silent brokers; none for brokers that are already fenced."""
     lost = frozenset(
         node_id
         for node_id in nodes
@@ -102,12 +103,12 @@ def unregister(image: MetadataImage, node_id: int) -> list[Change]:
 
 
 def elect_controller(image: MetadataImage, node_id: int) -> list[Change]:
-    """The change that tells everybody who the controller is."""
+    """The change that names the controller to all brokers."""
     return [ControllerElected(node_id, image.controller_epoch + 1)]
 
 
 def registered_as(image: MetadataImage, node_id: int, incarnation: str) -> BrokerImage:
-    """The registration of this process; KafkaError (STALE_BROKER_EPOCH) if another one has come."""
+    """The registration of this process; KafkaError (STALE_BROKER_EPOCH) if another has it."""
     broker = image.brokers.get(node_id)
     if broker is None or broker.incarnation != incarnation:
         raise KafkaError(

@@ -2,8 +2,8 @@
 
 Rules:
 
-- A credential is for one user and one mechanism. It contains no password, only keys that prove the
-  knowledge of it (RFC 5802).
+- A credential is for one user and one mechanism. It contains no password, only keys that can check
+  a client's password (RFC 5802).
 - A request alters each user at most once. Each user has its own result.
 - The number of credentials is limited, because every broker holds all of them in memory.
 
@@ -159,7 +159,7 @@ def _changed(known: Credentials, asked: Deletion | Upsertion) -> ScramCredential
 
 
 def _problem(asked: Upsertion) -> str | None:
-    """Why a credential isn't acceptable; None if it is."""
+    """The reason why a credential isn't acceptable; None if it is."""
     if asked.iterations < MIN_ITERATIONS:
         return "Too few iterations"
     if asked.iterations > MAX_ITERATIONS:
@@ -208,7 +208,7 @@ def stored_credential(fields: Sequence[str | int]) -> ScramCredential:
 
 
 def credential_to_json(credential: ScramCredential | None) -> list[str | int] | None:
-    """The credential of a change as it is stored."""
+    """The credential of a change, in the form in which it is stored."""
     if credential is None:
         return None
     salt, stored_key, server_key, iterations = credential

@@ -1,10 +1,10 @@
-"""The sessions of a store whose own process is the authority on them: embedded and supervised.
+"""The sessions of a store that itself decides when they end: embedded and supervised.
 
 Rules:
 
-- A session ends only when it is closed or ended. There is no lease: the store knows at once when
-  the other side is gone.
-- Each session and each hold of the controller gets a number that no other one gets.
+- A session ends only by a call of ``close`` or ``end``. There is no lease, because the store knows
+  at once when the other side is gone.
+- Each session and each hold of the controller gets a unique number.
 """
 
 from collections.abc import AsyncGenerator
@@ -57,7 +57,7 @@ class SessionTable:
         return guard
 
     def hold_controller(self, session: Guard) -> Guard | None:
-        """The controller's guard for this session; None where another session has it."""
+        """The controller's guard for this session; None if another session is the controller."""
         self.check(session)
         node_id = next(n for n, (_, guard) in self.sessions.members.items() if guard == session)
         controller = self.sessions.controller
@@ -67,7 +67,7 @@ class SessionTable:
         return controller[1] if controller[0] == node_id else None
 
     def end(self, guard: Guard) -> None:
-        """End a session and what it holds, or a hold; nothing if it is over already."""
+        """End a session with its hold of the controller, or only a hold; harmless if it is over."""
         members, controller = self.sessions
         kept = {node: entry for node, entry in members.items() if entry[1] != guard}
         if controller is not None and (controller[1] == guard or controller[0] not in kept):
@@ -82,7 +82,7 @@ class SessionTable:
         return guard in guards or (controller is not None and controller[1] == guard)
 
     def check(self, guard: Guard | None) -> None:
-        """GuardFailed if the guard is over; None is no guard."""
+        """Raise GuardFailed if the guard is over; None stands for no guard."""
         if guard is not None and not self.exists(guard):
             raise GuardFailed
 

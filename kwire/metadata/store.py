@@ -180,7 +180,7 @@ class MetadataStore(Protocol):
         """Tidy the store; the controller calls this every few seconds with its image."""
 
     async def run(self) -> None:
-        """Keep the session alive and follow the store, for ever; cancelling ends it.
+        """Keep the session alive and follow the store, forever; cancelling ends it.
 
         Raises StoreUnusable when the store is lost for good.
         """

@@ -23,7 +23,7 @@ CLUSTER_WIDE = (MIN_ISR, UNCLEAN)
 
 
 class TopicTerms:
-    """The replication configs of an image's topics; ``instead`` are those of other resources."""
+    """The replication configs of an image's topics; ``instead`` has configs that replace some."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class TopicTerms:
         return self._min_isr if found is None else int(found)
 
     def allows_unclean(self, topic: str) -> bool:
-        """Whether a replica may lead that lacks records, if no other can."""
+        """Whether a replica that lacks records may lead, if no other replica can."""
         found = self._of(ConfigResourceType.TOPIC, topic).get(UNCLEAN, self._unclean)
         return found.strip().lower() == "true"
 

@@ -5,7 +5,7 @@ from kwire.metrics.samples import ClientSample, Samples
 
 
 def gather_clients(broker: Broker, samples: Samples) -> None:
-    """Add what clients have pushed; nothing while no client has asked what to push."""
+    """Add the metrics that clients have pushed; nothing before a client asks for a subscription."""
     if "client_metrics" not in vars(broker):
         return
     metrics = broker.client_metrics

@@ -1,8 +1,8 @@
-"""Every metric of a broker: its name, its type, its labels, and what it says.
+"""Every metric of a broker: its name, its type, its labels, and its meaning.
 
 The table is ``definitions.tsv``, from which docs/METRICS.md is made. Counters end in ``_total`` and
 begin with 0 at the start of the broker. Times are seconds, sizes are bytes. The last part of the
-table names what the library prometheus_client adds.
+table has the metrics that the library prometheus_client adds.
 """
 
 from collections.abc import Mapping

@@ -71,7 +71,7 @@ def _family(definition: Definition, samples: list[Sample]) -> Metric:
 
 
 def _of_clients(samples: Iterable[ClientSample]) -> Iterable[Metric]:
-    """What clients have pushed, without a type: two clients may give a name different types."""
+    """Metrics of clients, without a type: two clients may give a name different types."""
     families: dict[str, Metric] = {}
     for name, labels, value in samples:
         family = families.get(name)

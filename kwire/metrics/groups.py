@@ -14,7 +14,7 @@ from kwire.metrics.samples import Samples
 
 
 async def gather_groups(broker: Broker, slices: Slices, samples: Samples) -> None:
-    """Add the samples of groups; none while nobody has asked for a group."""
+    """Add the samples of groups; none before a client has asked for a group."""
     if "groups" not in vars(broker):
         return
     counts: Counter[tuple[str, str]] = Counter()
@@ -72,7 +72,7 @@ async def _lags(
 
 
 async def gather_transactions(broker: Broker, slices: Slices, samples: Samples) -> None:
-    """Add the samples of transactions; none while nobody has used one."""
+    """Add the samples of transactions; none before a client has used one."""
     if "transactions" not in vars(broker):
         return
     states: Counter[str] = Counter()

@@ -35,12 +35,12 @@ class ClientSample(NamedTuple):
 
 
 class Samples(list[Sample]):
-    """The values that were gathered so far; ``of_clients`` are those that clients have pushed."""
+    """The values gathered so far; ``of_clients`` has the values that clients have pushed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.of_clients: list[ClientSample] = []
 
     def put(self, name: str, value: float | Times, *labels: str) -> None:
-        """Add one."""
+        """Add a sample."""
         self.append(Sample(name, labels, value))

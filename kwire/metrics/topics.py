@@ -95,7 +95,7 @@ async def _topics(
 
 
 def _busiest(ranked: list[tuple[int, str]], most: int) -> list[tuple[int, str]]:
-    """The first ``most`` in their order, then the others."""
+    """The first ``most`` topics in their order, then the others."""
     if len(ranked) <= most:
         return ranked
     first = nsmallest(most, ranked)
@@ -126,7 +126,7 @@ def _partition(partition: Partition, samples: Samples) -> None:
 
 
 def _replication(broker: Broker, counted: Counter[str], samples: Samples) -> None:
-    """How many partitions have followers out of sync, and how often that has changed."""
+    """Add how many partitions have followers out of sync, and how often that has changed."""
     for name in (
         "underreplicatedpartitions",
         "underminisrpartitioncount",

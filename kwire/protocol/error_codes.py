@@ -1,13 +1,13 @@
-"""The errors that a response tells: the values of all its fields called ``error_code``.
+"""The errors in a response: the values of all its fields called ``error_code``.
 
-``refused`` makes a response tell an error in place of everything else.
+``refused`` makes a response with an error in place of its content.
 
 Rules:
 
-- The function that finds them is generated for each class of responses, like the codecs, because
-  it runs for every response outside the fast paths.
-- At most ``MOST`` structs in arrays are looked at: a large response must not cost much more for
-  being counted.
+- The function that finds these fields is generated for each class of responses, like the codecs,
+  because it runs for every response outside the fast paths.
+- It reads at most ``MOST`` structs in arrays, so that the count of errors doesn't cost much for a
+  large response.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ MOST = 100
 
 
 def error_codes(response: Message) -> list[int]:
-    """The error codes of a response that stand for errors; the same one for each of its fields."""
+    """The error codes of a response except NONE, one for each field that has one."""
     return _finder(type(response))(response)
 
 
@@ -34,7 +34,7 @@ def _finder(message: MessageType) -> Callable[[Message], list[int]]:
 
 
 def _source(message: MessageType, holder: str, depth: int) -> Iterator[str]:
-    """The lines that look at a struct, which the variable ``holder`` holds."""
+    """The lines of code that read a struct, which the variable ``holder`` holds."""
     indent = "    " * depth
     for field in message.FIELDS:
         if field.name == "error_code":
@@ -64,10 +64,11 @@ _CODES = ("error_code", "partition_error_code")
 
 
 def refused(response: Message, code: int) -> Message:
-    """A response of the same kind that tells an error, and nothing else.
+    """A response of the same kind with an error, and without other content.
 
-    A response without elements that have errors of their own is a new one. Otherwise it is this
-    one: whatever has an error code has this one, and keeps of its arrays only those with codes.
+    If no element of the response has an error code of its own, the result is a new response.
+    Otherwise it is this response: each error code is set to ``code``, and only arrays with error
+    codes stay.
     """
     kind = type(response)
     codes = [field.name for field in kind.FIELDS if field.name in _CODES]

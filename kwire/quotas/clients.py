@@ -1,4 +1,4 @@
-"""The quotas of each client on one broker: which quota applies to a client, and how much is used.
+"""The quotas of each client on one broker: the quota that applies, and how much of it is used.
 
 Rules:
 
@@ -58,14 +58,17 @@ class RateMeter:
         self.most_ms = most_ms
 
     def use(self, value: float, now_ms: int) -> int:
-        """Count what was used; return how many ms its user has to wait."""
+        """Count a use; return how many ms the client has to wait."""
         self.used_ms = now_ms
         self.counter.record(value, now_ms)
         return min(self.counter.wait_ms(self.limit, now_ms), self.most_ms)
 
     @property
     def most_at_once(self) -> float:
-        """What the limit allows in all full windows: more at once would mean a long wait."""
+        """The amount that the limit allows in all full windows.
+
+        More at once would mean a long wait.
+        """
         window = self.counter.window
         return self.limit * (window.samples - 1) * window.size_ms / 1000
 
@@ -86,7 +89,7 @@ class BucketMeter:
         self.counter.take(tokens, self.limit, now_ms)
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long to wait until something is given again."""
+        """How long to wait until the bucket gives tokens again."""
         return self.counter.wait_ms(self.limit, now_ms)
 
 
@@ -113,7 +116,7 @@ class Meters(Generic[_Meter]):
         self.known: OrderedDict[Names, _Meter] = OrderedDict()
 
     def of(self, quotas: ClientQuotas, user: str, client_id: str, now_ms: int) -> _Meter | None:
-        """The meter of a client, with the limit of today; None without a quota."""
+        """The meter of a client, with its present limit; None without a quota."""
         found = limit_of(quotas, self._key, user, client_id)
         if found is None:
             return None
@@ -127,7 +130,7 @@ class Meters(Generic[_Meter]):
         return meter
 
     def forget(self, now_ms: int) -> None:
-        """Forget the idle ones, and if there are too many, the tenth that was used longest ago."""
+        """Forget idle meters, and if there are too many, the tenth of them used longest ago."""
         if len(self.known) > MOST:
             in_order = sorted(self.known, key=lambda names: self.known[names].used_ms)
             for names in in_order[: len(in_order) - MOST + MOST // 10]:
@@ -158,12 +161,12 @@ class Clients:
         self._swept_ms = 0
 
     def change(self, quotas: ClientQuotas) -> None:
-        """These are the quotas from now on."""
+        """Take new quotas."""
         self._quotas = quotas
         self._known.clear()
 
     def of(self, user: str, client_id: str, now_ms: int) -> OwnQuotas:
-        """The quotas of a client: this is asked for each request."""
+        """The quotas of a client; called for each request."""
         own = self._known.get((user, client_id))
         if own is None or now_ms - self._swept_ms >= IDLE_MS // 10:
             own = self._find(user, client_id, now_ms)
@@ -186,7 +189,7 @@ class Clients:
 
 
 def _kept(names: Names) -> Names:
-    """The names by which something is kept."""
+    """The names under which a meter is stored."""
     user, client_id = names
     if len(client_id) <= LONGEST:
         return names
@@ -198,7 +201,7 @@ def _kept(names: Names) -> Names:
 def limit_of(
     quotas: ClientQuotas, key: str, user: str, client_id: str
 ) -> tuple[Names, float] | None:
-    """The quota that counts for a client: who shares it, and its value; None without one."""
+    """The quota that applies to a client: the names that share it, and its value; or None."""
     both, only_user, only_client = (user, client_id), (user, ""), ("", client_id)
     for entity, names in (
         (((CLIENT_ID, client_id), (USER, user)), both),

@@ -4,7 +4,7 @@ Rules:
 
 - A rate is measured over ``samples`` windows of ``size_ms`` each. The last window isn't full yet. A
   window begins with the first value after the end of the window before.
-- A client over its limit waits until its rate would be the limit, if it used nothing more.
+- A client over its limit waits until its rate, without further use, has fallen to the limit.
 - A bucket of tokens fills at the speed of its limit, up to what the limit allows in all windows. A
   bucket with tokens gives as many as a client asks for, even if it is below zero afterwards. A
   bucket below zero gives nothing until it is filled to zero again.
@@ -39,7 +39,7 @@ class Rate:
         self._lasts_ms = [now_ms]
 
     def record(self, value: float, now_ms: int) -> None:
-        """Count a value; a negative one takes back what was counted."""
+        """Count a value; a negative value takes back an earlier count."""
         at = self._current
         if now_ms - self._starts_ms[at] >= self.window.size_ms:
             at = self._advance(now_ms)
@@ -47,7 +47,7 @@ class Rate:
         self._lasts_ms[at] = now_ms
 
     def _advance(self, now_ms: int) -> int:
-        # One more than the windows of a rate: the oldest may overlap its beginning.
+        # One window more than a rate has: the oldest may overlap the rate's beginning.
         at = self._current = (self._current + 1) % (self.window.samples + 1)
         if at == len(self._sums):
             self._sums.append(0.0)
@@ -98,14 +98,14 @@ class Bucket:
         return self.window.samples * self.window.size_ms / 1000 * limit
 
     def left(self, limit: float, now_ms: int) -> float:
-        """How many tokens there are; below zero nothing is given."""
+        """How many tokens there are; below zero, the bucket gives none."""
         come = (now_ms - self._filled_ms) / 1000 * limit
         self._tokens = min(self._most(limit), self._tokens + come)
         self._filled_ms = now_ms
         return self._tokens
 
     def take(self, tokens: float, limit: float, now_ms: int) -> None:
-        """Take tokens, or give them back if negative, whether there are so many or not."""
+        """Take tokens, even if there are fewer, or give them back if the number is negative."""
         self._tokens = min(self._most(limit), self.left(limit, now_ms) - tokens)
 
     def wait_ms(self, limit: float, now_ms: int) -> int:

@@ -1,4 +1,4 @@
-"""How a broker connects to the other brokers' listeners that demand TLS or a login.
+"""Connects a broker to the other brokers' listeners that demand TLS or a login.
 
 Rules:
 

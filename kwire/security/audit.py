@@ -80,9 +80,9 @@ def note_answer(
 
 
 def follow_level(authorizer: Authorizer) -> None:
-    """Note whether the log wants permissions, and tell what was left out of it so far.
+    """Note whether the log records permissions, and log how many lines were left out so far.
 
-    This is called when the broker starts, and every second.
+    The broker calls this when it starts, and every second.
     """
     authorizer.notes_allowed = log.isEnabledFor(logging.DEBUG)
     authorizer.denials.tell()

@@ -42,8 +42,9 @@ class _Window:
 
 
 class AuditLimits:
-    """The limits of one kind of answers: ``kind`` is its plural, ``level`` that of its lines, and
-    ``told_by`` the logger that says what was left out.
+    """The limits of one kind of answers: ``kind`` is its plural, ``level`` the level of its lines.
+
+    The logger ``told_by`` logs how many answers were left out.
 
     ``now_s`` is a clock in seconds that never goes back.
     """
@@ -83,7 +84,7 @@ class AuditLimits:
         return True
 
     def tell(self) -> None:
-        """Close what has ended, the second and windows, and log how many answers each left out."""
+        """Close the second and the windows that have ended; log how many answers each left out."""
         now_s = self._now_s()
         if int(now_s) != self._second:
             self._second = int(now_s)

@@ -200,13 +200,13 @@ class Authorizer:
     def allowed_names(
         self, client: Client, operation: int, resource_type: int, names: frozenset[str]
     ) -> frozenset[str]:
-        """Return those of the names to which the client may do this. The cache is not used.
+        """Return the names of resources to which the client may do this. The cache is not used.
 
-        Each ACL of the client is looked at once. Then a name costs a fraction of a microsecond.
+        This reads each ACL of the client once. Then a name costs a fraction of a microsecond.
         """
         if str(client.principal) in self._super_users:
             return names
-        if self._without_acl.is_allowed:  # who else has ACLs counts too
+        if self._without_acl.is_allowed:  # then the ACLs of other principals count, too
             return frozenset(
                 name
                 for name in names

@@ -5,7 +5,7 @@ Rules:
 - The file has the format of Kafka's ``--command-config``: ``security.protocol``, ``sasl.…``,
   ``ssl.…``, and references like ``${file:…}``, which ``config.providers`` resolve. Settings for
   producers and consumers are ignored. An unknown setting whose name begins with ``ssl.`` or
-  ``sasl.`` is an error, because a misspelt one would leave the connection unprotected.
+  ``sasl.`` is an error, because a misspelled one would leave the connection unprotected.
 - A file that holds a secret and that every user of the machine may read is refused.
 - An error names the file, the setting, its value and the allowed values. It never shows a secret.
 
@@ -59,7 +59,7 @@ class ClientFileError(ValueError):
 
 
 def read_client_properties(name: str) -> ClientProperties:
-    """How a file of Kafka's client properties reaches a cluster; ClientFileError."""
+    """Read the settings of a connection from a file of client properties; ClientFileError."""
     try:
         given = parse_properties(read_public(name, may_be_pipe=True).decode("utf-8", "replace"))
         if holds_secret(given):

@@ -6,7 +6,7 @@ Rules:
 - The JAAS line names the broker's principal, and the keytab that holds the broker's key.
 - After the tickets, both sides agree on a security layer. kwire offers only "none", like Kafka: TLS
   protects the connection instead.
-- The client's user is the one in its ticket. The user name that it asks for is ignored, as in
+- The client's user is the user in its ticket. The user name that it asks for is ignored, as in
   Kafka: kafka-python and aiokafka send the broker's.
 - An attacker who has overheard a login can't repeat it: the Kerberos library remembers the tickets
   that it has seen, and with mutual authentication every login has a key of its own.

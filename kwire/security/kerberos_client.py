@@ -77,7 +77,7 @@ class Initiator:
 
 
 def kerberos_login(settings: ListenerSettings) -> Credentials:
-    """How the owner of these settings logs in by Kerberos; ConfigError."""
+    """The login by Kerberos that these settings describe; ConfigError."""
     own = settings.of_mechanism("GSSAPI")
     line = jaas_line(settings, "GSSAPI")
     options = {} if line is None else line.options

@@ -1,17 +1,17 @@
-"""Whether a listener may go on with other keys, which a dynamic config names.
+"""Checks whether a listener may change to the keys that a dynamic config names.
 
 Rules:
 
-- The new private key with its certificates has to be usable, and so has everything else that the
-  TLS of the listener is made of.
-- A new certificate has not ended. Kafka looks at that only on the listener among brokers.
-- On the listener among brokers the new keys and the old ones have to trust each other, in both
-  directions: brokers don't change at the same moment. That counts where they did so before.
+- The new private key with its certificates has to be usable. The same holds for all other settings
+  of the listener's TLS.
+- A new certificate must not have expired. Kafka checks that only on the inter-broker listener.
+- On the inter-broker listener, the new keys and the old ones have to trust each other in both
+  directions, because brokers don't change at the same moment. This isn't checked if the old keys
+  don't trust themselves.
 - The certificate keeps its distinguished name, unless ``ssl.allow.dn.changes`` is set, and all of
-  its alternative names, unless ``ssl.allow.san.changes`` is. If the certificate in force has ended,
-  or can't be read, there is nothing to compare.
-- Names are those that a client sees: they are taken from a handshake in memory, because Python
-  reads no certificates by itself.
+  its alternative names, unless ``ssl.allow.san.changes`` is set. If the certificate in force has
+  expired, or can't be read, there is nothing to compare.
+- Names are taken from a handshake in memory, because Python itself can't read certificates.
 
 Source: SslFactory.validateReconfiguration, CertificateEntries (KIP-978) and SslEngineValidator of
 Kafka.
@@ -29,7 +29,7 @@ ALLOW_DN, ALLOW_SAN = "ssl.allow.dn.changes", "ssl.allow.san.changes"
 
 
 _MOST_TURNS = 4
-"""TLS 1.2 needs three, TLS 1.3 two; a side that is done stays done."""
+"""The most turns of a handshake: TLS 1.2 needs three, TLS 1.3 two."""
 
 
 class _Names(NamedTuple):
@@ -42,7 +42,7 @@ class _Names(NamedTuple):
 def check_change(
     before: ListenerSettings, after: ListenerSettings, *, is_among_brokers: bool = False
 ) -> None:
-    """Raise ConfigError if a listener can't have these settings ``after`` those of ``before``."""
+    """Raise ConfigError if a listener can't change its settings from ``before`` to ``after``."""
     check_tls_values(after)
     context = Tls(after).context
     try:
@@ -69,7 +69,7 @@ def check_change(
 
 
 def _check_trust(before: ListenerSettings, after: ListenerSettings) -> None:
-    """Raise ConfigError if a broker with the new keys and one with the old ones can't connect."""
+    """Raise ConfigError if brokers with the new and the old keys can't connect to each other."""
     if _distrust(before, before) is not None:
         return
     for server, client in ((before, after), (after, before)):
@@ -80,9 +80,9 @@ def _check_trust(before: ListenerSettings, after: ListenerSettings) -> None:
 
 
 def _distrust(server: ListenerSettings, client: ListenerSettings) -> str | None:
-    """Why a broker with the keys of ``client`` doesn't connect to one with those of ``server``."""
+    """Why brokers with the keys of ``client`` can't connect to one with those of ``server``."""
     context = client_context(client)
-    context.check_hostname = False  # a broker's name is what it is advertised as
+    context.check_hostname = False  # the name is the advertised one, which isn't known here
     try:
         side = _handshake(server_context(server), context)
         return None if side.version() else "no handshake"
@@ -97,7 +97,7 @@ def _error(settings: ListenerSettings, problem: str) -> ConfigError:
 
 
 def _names(server: ssl.SSLContext) -> _Names:
-    """The names in a listener's certificate; ssl.SSLError for one that nobody would accept."""
+    """The names in a listener's certificate; ssl.SSLError if no client would accept it."""
     server.verify_mode = ssl.CERT_NONE
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""What protects each listener: its SASL mechanisms and logins, and the TLS of its connections.
+"""The protection of each listener: its SASL mechanisms and logins, and its TLS.
 
 Rules:
 
@@ -40,7 +40,7 @@ REAUTHENTICATION = "connections.max.reauth.ms"
 
 
 class ListenerSecurity:
-    """What protects one listener of ``config``. ``image`` returns the current metadata."""
+    """The protection of one listener of ``config``. ``image`` returns the current metadata."""
 
     def __init__(self, name: str, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
         self._name = name

@@ -106,7 +106,7 @@ class Login:
         """Take the client's next message. Returns the answer, and how long the login is valid in
         ms.
 
-        The time is 0 while the login is in progress, and if the login is valid for ever.
+        The time is 0 while the login is in progress, and if the login is valid forever.
         LoginRefused.
         """
         exchange = self._exchange

@@ -1,13 +1,13 @@
-"""How the owner of these settings logs in to a broker. The owner is a command, or another broker.
+"""The login to a broker that settings describe, for a command or another broker.
 
 Rules:
 
 - For PLAIN and SCRAM, the JAAS line has the user name and the password. For GSSAPI it names the key
   or the ticket.
 - For OAUTHBEARER, the token is read at each login from the file that
-  ``sasl.oauthbearer.token.endpoint.url`` names. Whoever renews the token replaces the file. Without
-  a file, the JAAS line lists the content of a token, which is made without a signature. Kafka has
-  the same options, for tests.
+  ``sasl.oauthbearer.token.endpoint.url`` names. A renewed token has to replace the file. Without a
+  file, the JAAS line lists the content of a token, which is made without a signature. Kafka has the
+  same options, for tests.
 
 Source: JaasContext, OAuthBearerLoginCallbackHandler of Kafka.
 """
@@ -43,7 +43,7 @@ def login_of(settings: ListenerSettings, mechanism: str) -> Credentials:
 
 
 def _source_of_tokens(own: ListenerSettings, mechanism: str) -> tuple[str, JaasLine | None]:
-    """Where tokens come from: a file, or the JAAS line from which unsigned tokens are made."""
+    """The source of tokens: a file, or the JAAS line from which unsigned tokens are made."""
     url = own.text(TOKEN_URL)
     parts = urlsplit(url)
     if url:

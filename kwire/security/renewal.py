@@ -86,7 +86,7 @@ def _renewed(path: Path, authority: Authority, days: int) -> str:
         names = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except UnsafeFile as error:
         raise CannotRenew(str(error)) from None
-    except Exception:  # another CA's, or none that is known: cryptography has many errors
+    except Exception:  # signed by another CA, or not readable: cryptography has many errors
         return ""
     pair = authority.sign_again(old.subject, names, days)
     return pair.key_pem + pair.certificate_pem
@@ -110,12 +110,12 @@ def _replace(path: Path, text: str) -> None:
 
 
 def soon_over(paths: Iterable[Path], within_days: int) -> list[Renewed]:
-    """Those of the PEM files whose certificate expires within so many days, or has expired."""
+    """The PEM files whose certificate expires within so many days, or has expired."""
     found = []
     for path in paths:
         try:
             ends = end_of(path)
-        except (ValueError, IndexError):  # UnsafeFile is one; another check tells of these
+        except (ValueError, IndexError):  # includes UnsafeFile; another check reports these
             continue
         if (ends - datetime.now(UTC)).days < within_days:
             found.append(Renewed(path, ends))

@@ -1,4 +1,4 @@
-"""What all SASL mechanisms have in common.
+"""The common part of all SASL mechanisms.
 
 Rules:
 
@@ -56,5 +56,5 @@ NewExchange: TypeAlias = Callable[[], Exchange]
 
 
 def printable(name: str) -> str:
-    """Shorten a name from a client, and escape what can't be printed, for a line of the log."""
+    """Shorten a name from a client, and escape unprintable characters, for a line of the log."""
     return repr(name[:80])

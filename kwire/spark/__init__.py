@@ -1,14 +1,14 @@
 """Pipelines on Spark: Kafka topics become tables, files and other topics, each record exactly once.
 
 - ``rows``: the columns that every decoded row has, and ``batch``: which offsets a batch covers.
-- ``settings``: what a pipeline is, as dataclasses; ``pipeline_file`` reads them from TOML.
+- ``settings``: the settings of a pipeline, as dataclasses; ``pipeline_file`` reads them from TOML.
 - ``source`` reads topics, ``decode`` turns records into rows, ``sinks`` write them.
 - ``pipeline``: the streaming query that puts these together.
 - ``segments``: a data source of Spark that reads partition directories without a broker.
 
 Rules:
 
-- Spark schedules, shuffles and keeps state. Nothing here does.
+- Spark schedules, shuffles and keeps state. Code in this package doesn't.
 - The broker never imports this package. pyspark, pyarrow and the rest of the extra
   ``kwire[spark]`` are imported where they are used: ``kwire pipeline check`` of a wrong file
   answers before Spark starts.

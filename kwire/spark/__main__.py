@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # A script's own directory comes first on the path, where modules named like others' lie.
+    # A script's own directory comes first on the path, and some modules in it have common names.
     here = Path(__file__).resolve().parent
     sys.path[:] = [one for one in sys.path if not one or Path(one).resolve() != here]
     if here.parents[1].joinpath("kwire", "__init__.py").exists():

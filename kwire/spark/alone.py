@@ -1,8 +1,8 @@
 """One driver at a time for a checkpoint, and for the directory of a files sink.
 
-Spark's own checkpoint stops a second driver only when that one plans a batch. By then it has opened
-the sink, and has removed what the first one is writing there. So a driver takes a lock before it
-touches anything. The lock goes with its process, also after a kill.
+Spark's own checkpoint stops a second driver only when that driver plans a batch. By then the second
+driver has opened the sink, and has removed the files that the first one is writing there. So a
+driver takes a lock before it changes anything. The lock ends with its process, even after a kill.
 
 Object stores have no locks. There a second driver shows in the sink: see ``sinks.files``.
 """

@@ -1,8 +1,8 @@
-"""Which offsets a batch of a pipeline covers.
+"""The offsets that a batch of a pipeline covers.
 
-Spark writes the offsets of a batch to its checkpoint before the batch runs, and uses the same ones
-when it has to run the batch again. So a batch's ranges are a fact that sinks may build names and
-transaction ids from.
+Spark writes the offsets of a batch to its checkpoint before the batch runs, and uses the same
+offsets if it has to run the batch again. So sinks may make names and transaction ids from a batch's
+ranges.
 """
 
 from collections.abc import Mapping
@@ -37,15 +37,15 @@ class Batch:
     """One micro-batch, as sinks see it.
 
     ``query_id`` is the id of Spark's checkpoint: it stays the same over restarts, and a new
-    checkpoint has a new one. ``batch_id`` counts from 0 within it. A batch may be given to a sink
-    again after a failure, with the same ids and ranges: then the first attempt may have written
-    everything, something or nothing.
+    checkpoint has a new one. ``batch_id`` counts from 0 within it. After a failure, a sink may get
+    a batch again, with the same ids and ranges. Then the first attempt may have written all, some
+    or none of the rows.
 
     ``topic_ids`` has the cluster's id of each topic: dead letters keep it, because they outlive the
     topic, and the checkpoint that counts incarnations.
 
-    ``incomplete`` are ranges of which the broker had no longer all records when the batch began. If
-    it runs again, an earlier attempt may have written more of them.
+    ``incomplete`` has the ranges of which the broker no longer had all records when the batch
+    began. If the batch runs again, an earlier attempt may have written more of these records.
     """
 
     pipeline: str

@@ -1,18 +1,18 @@
-"""What is done with one batch: decode, split, transform, write; and what is counted of it.
+"""The work on one batch: decode, split, transform, write, and count its records.
 
 Rules:
 
-- The records are read once. Dead letters cost a second reading, of those batches that have some:
-  the first pass counts them on the way (``DataFrame.observe``).
-- Where an error may pass, records are split into rows and dead letters once (``split``). They are
-  kept decoded meanwhile.
-- Spark tells what the first action on the rows has counted. A transform may run one of its own
-  that reads a part of them (``isEmpty``, ``head``). So with transforms the counts are believed only
-  if they are of all offsets of the batch. Otherwise, also where offsets have gaps, it is read once
-  more to be counted: else dead letters would be lost.
+- The records are read once. The first pass counts dead letters on the way (``DataFrame.observe``).
+  Only a batch with dead letters is read a second time.
+- If an error of decoding may go away later, records are split into rows and dead letters only once
+  (``split``). The decoded records are cached meanwhile.
+- Spark reports the counts of the first action on the rows. A transform may run an action of its own
+  that reads only some rows (``isEmpty``, ``head``). So with transforms, counts are used only if
+  they cover all offsets of the batch. Otherwise, and if the offsets have gaps, the batch is read
+  once more to be counted, because dead letters would be lost with wrong counts.
 - Rows are durable in the sink, then dead letters, then the batch counts as written.
-- Nothing but Spark's own expressions is between the records and the sink, unless the format or a
-  transform of the user's needs Python.
+- Only Spark's own expressions process the records, unless the format or a user's transform needs
+  Python.
 """
 
 import time
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 VIEW = "rows"
 COUNTS_TIMEOUT_S = 10.0
-"""How long Spark may take to tell the counts after the sink has written."""
+"""How long Spark may take to report the counts after the sink has written."""
 
 
 class DeadLetterSink(Protocol):
-    """Where records go that can't be decoded."""
+    """The place for records that can't be decoded."""
 
     def write(self, dead: "DataFrame", batch: Batch) -> None:
         """Write a batch's dead letters; decoded rows with an error. It may run again."""
@@ -48,7 +48,7 @@ class DeadLetterSink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a batch had: its records, those that became dead letters, and bytes of values."""
+    """The counts of a batch: its records, its dead letters, and the bytes of values."""
 
     records: int
     dead_letters: int
@@ -91,11 +91,11 @@ class BatchWork:
             kept.unpersist()
 
     def _write(self, source: "DataFrame", value: str, decode: "Decoding", batch: Batch) -> Counts:
-        """Write what is decoded of ``source``, without reasons, then dead letters with them.
+        """Write the decoded rows of ``source``, then its dead letters, with reasons of errors.
 
         Records and their values' bytes are counted before they are decoded, good rows after it.
-        What goes through a counting is copied, unless Spark has it as a row of bytes anyway: what
-        comes from the source, and what is about to be written.
+        Spark copies each row that it counts, unless the row is already one of bytes: as it comes
+        from the source, or as it is about to be written.
         """
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
@@ -180,10 +180,10 @@ def _value_bytes(value: str) -> "Column":
 
 
 def _counts(read: "Observation", good: "Observation") -> Counts | None:
-    """What was counted; None if the sink's action hasn't told it in time, or has read no rows.
+    """The counts; None if the sink's action hasn't reported them in time, or has read no rows.
 
-    An action that skips the counting, because it needs no rows, tells zeros: dead letters would be
-    lost.
+    An action that needs no rows skips the counting and reports zeros. With these counts, dead
+    letters would be lost.
     """
     deadline_s = time.monotonic() + COUNTS_TIMEOUT_S
     inner: Any = (read._jo, good._jo)

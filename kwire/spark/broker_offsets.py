@@ -1,4 +1,4 @@
-"""Which offsets of partitions hold records that consumers see, read from the broker.
+"""Reads from the broker which offsets of partitions hold records that consumers see.
 
 Rules:
 
@@ -48,7 +48,7 @@ async def broker_offsets(
     *,
     read_committed: bool = True,
 ) -> dict[Partition, BrokerOffsets]:
-    """What the broker holds of each partition between a first and an end offset; KafkaError."""
+    """The broker's offsets of each partition between a first and an end offset; KafkaError."""
     wanted = [TopicPartition(*place) for place in ranges]
     starts = await starts_of(cluster, wanted)
     ends = await ends_of(cluster, wanted, read_committed=read_committed)
@@ -103,7 +103,7 @@ async def _read(
 
 
 async def _compacted_topics(cluster: Cluster, topics: set[str]) -> set[str]:
-    """Those of the topics whose cleanup policy includes compaction."""
+    """The topics whose cleanup policy includes compaction."""
     compacted = set()
     for topic in sorted(topics):
         resource = Resource(ResourceType.TOPIC, topic)

@@ -1,8 +1,8 @@
-"""What a pipeline asks the cluster: topic ids, ends, sizes; and the offsets that it commits.
+"""A pipeline's requests to the cluster: topic ids, end offsets, sizes, and offset commits.
 
 The event loop runs in a thread of its own, with connections that stay open. Calls come from any
-thread and wait for the answer. Every call opens what is needed again, so a broker that is restarted
-is no error if it is back within ``RESTART_S``.
+thread and wait for the answer. Every call opens lost connections again, so a restart of a broker is
+no error if the broker is back within ``RESTART_S``.
 """
 
 import threading
@@ -33,7 +33,7 @@ START_TIMEOUT_S = 30.0
 RESTART_S = 60.0
 """How long a cluster may be away before a call fails; Spark's connector waits as long."""
 UNREACHABLE = (ClientError, KafkaError)
-"""What a call raises if the cluster doesn't answer, or answers with an error."""
+"""The exceptions of a call if the cluster doesn't answer, or answers with an error."""
 
 
 class BrokerView:
@@ -123,7 +123,7 @@ class BrokerView:
         return self._offsets(partitions, EARLIEST)
 
     def ends(self, partitions: Iterable[tuple[str, int]]) -> Offsets:
-        """Where readers get to: the high watermark, or the last stable offset."""
+        """The end offsets for readers: the high watermark, or the last stable offset."""
         return self._offsets(partitions, LATEST)
 
     def _offsets(self, partitions: Iterable[tuple[str, int]], which: int) -> Offsets:

@@ -1,4 +1,4 @@
-"""What Spark's checkpoint says: the offsets of each batch, and which batches are finished.
+"""Reads Spark's checkpoint: the offsets of each batch, and which batches are finished.
 
 The files, as Spark 4 writes them (OffsetSeqLog, CommitLog, KafkaSourceInitialOffsetWriter):
 
@@ -8,8 +8,8 @@ The files, as Spark 4 writes them (OffsetSeqLog, CommitLog, KafkaSourceInitialOf
   before the batch runs.
 - ``commits/N``: written after the batch. So at most the newest batch is unfinished.
 
-Offsets are JSON, ``{"topic": {"0": 5}}``. A partition that batch N has and N - 1 hasn't was added:
-Spark reads it from its beginning, so its range begins at 0.
+Offsets are JSON, ``{"topic": {"0": 5}}``. If batch N has a partition that batch N - 1 doesn't have,
+the partition was added. Spark reads it from its beginning, so its range begins at 0.
 """
 
 import json
@@ -52,7 +52,7 @@ class Checkpoint:
         return planned if planned > self.finished() else None
 
     def end(self, batch: int) -> Offsets:
-        """Where a batch ends; with -1 where the first one begins, nothing before the start."""
+        """The end offsets of a batch; for -1 the begin of the first one, if there is one yet."""
         if batch not in self._ends:
             for old in [one for one in self._ends if one < batch - 1]:
                 del self._ends[old]
@@ -63,7 +63,7 @@ class Checkpoint:
         return self._ends[batch]
 
     def ranges(self, batch: int) -> list[OffsetRange]:
-        """What a batch covers, without partitions that have nothing new.
+        """The ranges of a batch, without partitions that have no new offsets.
 
         An end below the beginning stays: the topic has lost its end, or was created again.
         """
@@ -75,7 +75,7 @@ class Checkpoint:
         ]
 
     def next_offsets(self) -> Offsets:
-        """Where the next batch begins, after the newest finished one."""
+        """The offsets at which the next batch begins, after the newest finished one."""
         return dict(self.end(self.finished()))
 
     def _read(self, batch: int) -> Offsets | None:

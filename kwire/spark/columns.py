@@ -1,7 +1,8 @@
 """Columns by name, made once.
 
-Every part of a column's expression is a call into Spark's JVM. A batch names some fifty columns,
-and while they are made no task runs: made anew they would cost each batch a tenth of a second.
+Every part of a column's expression is a call into Spark's JVM. A batch uses some fifty columns, and
+no task runs while they are made. If each batch made them anew, it would take a tenth of a second
+longer.
 """
 
 from functools import lru_cache

@@ -2,20 +2,21 @@
 
 Rules:
 
-- The records of the range become rows by the pipeline's own steps: they are decoded, transformed,
-  and those without a key left out. Dead letters don't count, whatever decodes them now.
-- Records that the pipeline hasn't finished count for one thing: a key that has some may already be
-  in the table as they want it. It is ``unfinished`` then.
+- The records of the range become rows by the pipeline's own steps: they are decoded and
+  transformed, and records without a key are left out. Dead letters don't count, even if they can be
+  decoded now.
+- If a key has records that the pipeline hasn't finished, the table may already have their row. Then
+  the key is ``unfinished``.
 - A key whose row is missing, or older than its newest record, is a gap. So is a record that can't
   be decoded and is no dead letter.
-- A row is a stranger if the newest record of its key is a tombstone, or if its place holds none of
-  the key's records: an aborted one, a dead letter, an offset that the log doesn't have.
-- Where a key has records in several partitions, the table depends on how they fell into batches,
-  because only timestamps say which one is newer. Such a key is ``spread`` unless it is exact.
+- A row is a stranger if the newest record of its key is a tombstone, or if its offset has none of
+  the key's records: an aborted record, a dead letter, or no record at all.
+- If a key has records in several partitions, only timestamps show which record is newer, and so the
+  table depends on the batches of these records. Such a key is ``spread`` unless it is exact.
 - A row whose records are no longer on the broker can't be compared: before the range it is
   ``deleted``, of a compacted topic ``compacted``, of an earlier topic of the name ``earlier``.
-- Transforms run over the range as over one batch. One that looks at several records of a batch at
-  a time may come to other rows.
+- Transforms run over the range as over one batch. So a transform that combines several records of a
+  batch may give other rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,7 +69,7 @@ _OUTCOME = """CASE
   WHEN row.{offset} < newest.{offset} THEN 'gap'
   WHEN row_bounds.is_compacted THEN 'compacted'
   ELSE 'stranger' END"""
-"""What became of a key; ``row`` is the table's, ``newest`` of the broker's finished records."""
+"""The outcome of a key; ``row`` is the table's, ``newest`` the broker's newest finished one."""
 
 _SAME = f"row.{TOPIC} = newest.{TOPIC} AND row.{PARTITION} = newest.{PARTITION}"
 
@@ -180,7 +181,7 @@ def _newest(
     rows: "DataFrame",
     bounds: Mapping[Partition, Bounds],
 ) -> "DataFrame":
-    """For each key its newest finished record, and what else its records say."""
+    """For each key its newest finished record, and facts about its other records."""
     from pyspark.sql import functions as f
 
     needed = (*PLACE, TIMESTAMP, TOMBSTONE, *sink.keys)
@@ -286,7 +287,7 @@ def _counted(outcomes: "DataFrame") -> list[Keys]:
 
 
 def _examples(outcomes: "DataFrame") -> dict[Partition, dict[str, list[int]]]:
-    """The first offsets of what isn't exact, by partition."""
+    """The first offsets of keys that aren't exact, by partition."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

@@ -1,16 +1,16 @@
-"""What the sink ``topic`` has committed against what the pipeline has finished.
+"""Compares the offsets committed by the sink ``topic`` with the pipeline's finished offsets.
 
 Rules:
 
-- The records of the target topic don't say where they came from, so they aren't compared. Their
-  transactions say it: each commits the offset after its rows, for each source partition.
-- A record of the source that the pipeline has finished, and that lies at or after that offset, is a
-  gap, unless it is a dead letter: its rows can't have been written.
-- A batch commits nothing for a partition without rows, so an offset may stay behind where only dead
+- The records of the target topic don't name their source records, so they aren't compared. But
+  their transactions do: each commits the offset after its rows, for each source partition.
+- A finished source record at or after that offset is a gap, because its rows can't have been
+  written. A dead letter is no gap.
+- A batch commits no offset for a partition without rows. So an offset may stay behind if only dead
   letters, markers and aborted records follow.
-- Only the newest checkpoint counts: with one that begins where a topic was created again, the
-  sink's groups begin again too.
-- Doubles and strangers can't be seen this way. What keeps them out is that rows and offset are one
+- Only the newest checkpoint counts. If a topic is created again, a new checkpoint begins, and the
+  sink's groups begin again, too.
+- This comparison can't see doubles and strangers. They can't occur, because rows and offset are one
   transaction.
 """
 
@@ -24,7 +24,7 @@ NOTE = (
     "offsets that their transactions have committed are. The cluster forgets the offsets of a "
     "pipeline that has written nothing for offsets.retention.minutes: then all is a gap"
 )
-"""What a user has to know beside the table, in one line."""
+"""A remark for users about the table, in one line."""
 
 
 def compare_committed(
@@ -34,7 +34,7 @@ def compare_committed(
     there: Mapping[Partition, BrokerOffsets],
     dead: Mapping[Partition, OffsetRuns],
 ) -> list[Compared]:
-    """Compare each finished partition; all but ``there`` and ``dead`` are offsets."""
+    """Compare each finished partition; all arguments but ``there`` and ``dead`` are offsets."""
     return [
         _compare(
             place,

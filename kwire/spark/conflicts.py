@@ -1,4 +1,4 @@
-"""What a pipeline writes must not be what it reads, and no two of its parts write one place.
+"""Checks that a pipeline doesn't read what it writes, and that no two parts write to one place.
 
 A pipeline that reads its own rows or dead letters never ends. Two parts that write the same topic
 or directory mix records that readers can't tell apart, or remove each other's files.
@@ -6,11 +6,11 @@ or directory mix records that readers can't tell apart, or remove each other's f
 Rules:
 
 - Topics that are written: the sink's, the dead letters', the retry topics, and NAME-replayed, where
-  ``replay`` marks what it has sent. The sink's counts only if it is in the
-  source's cluster, which it is if the two share an address.
-- Directories: the checkpoint, the sink's and the dead letters'. None may be, or be below, another
-  one; below a name that begins with ``_`` or ``.`` it may, because readers of tables pass these
-  over.
+  ``replay`` marks what it has sent. The sink's topic counts only if it is in the source's cluster,
+  that is, if both share an address.
+- Directories: the checkpoint, the sink's and the dead letters'. None of them may be the same as
+  another one or below it. An exception are directories below a name that begins with ``_`` or
+  ``.``, because readers of tables skip these.
 """
 
 import os
@@ -21,7 +21,7 @@ from kwire.spark.settings import PipelineSettings, WrongSetting
 
 
 def conflicts(settings: PipelineSettings) -> Iterator[WrongSetting]:
-    """What can't go together, one for each pair."""
+    """The settings that can't go together, one for each pair."""
     yield from _topics(settings)
     yield from _paths(settings)
 
@@ -71,7 +71,7 @@ def _is_read(settings: PipelineSettings, topic: str) -> bool:
 
 
 def _is_for_retries(settings: PipelineSettings, topic: str) -> bool:
-    """Whether a topic is one for retries, as ``dead_letters.retry_topic`` names it."""
+    """Whether a topic is a retry topic, as ``dead_letters.retry_topic`` names it."""
     if not (settings.dead_letters and settings.dead_letters.retry_delays_s):
         return False
     of_pipeline = f"({re.escape(settings.name)}-)?"
@@ -98,7 +98,7 @@ def _paths(settings: PipelineSettings) -> Iterator[WrongSetting]:
 
 
 def _normal(path: str) -> str:
-    """A path by which two spellings of a directory are compared."""
+    """A directory's path in a form in which different spellings are equal."""
     scheme, colon, rest = path.partition(":")
     if not colon or "/" in scheme:
         return os.path.abspath(path)
@@ -108,6 +108,6 @@ def _normal(path: str) -> str:
 
 
 def _is_in(inner: str, outer: str) -> bool:
-    """Whether a directory is below another one, where the other's readers would see it."""
+    """Whether a directory is below another one and visible to the other's readers."""
     outer = outer.rstrip("/") + "/"
     return inner.startswith(outer) and inner.removeprefix(outer)[0] not in "_."

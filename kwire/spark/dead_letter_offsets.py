@@ -1,13 +1,14 @@
-"""Which offsets of a pipeline's topics are dead letters, or went to a retry topic, for ``verify``.
+"""The offsets of a pipeline's topics that became dead letters or went to retry topics.
 
 Rules:
 
-- Only dead letters of the newest topic of a name count: those of an earlier one have its id. One
-  without an id was written by an earlier version, and is of the first topic.
-- Several pipelines may share a topic or table of dead letters: only the pipeline's own count, and
-  those that name none.
-- A record that went to a retry topic comes back at another offset. The retry topic names its old
-  place; after that has expired, the mark that the record was sent back does.
+- Only dead letters of the newest topic of a name count. Dead letters of an earlier topic have that
+  topic's id. A dead letter without an id was written by an earlier version, and belongs to the
+  first topic.
+- Several pipelines may share a topic or table of dead letters. Only the pipeline's own dead letters
+  count, and those without a pipeline's name.
+- A record that went to a retry topic comes back at another offset. The record in the retry topic
+  names its old place. After that record has expired, the mark about its return names the place.
 """
 
 from collections.abc import Mapping
@@ -66,7 +67,7 @@ def _newest(rows: "DataFrame", topics: Incarnations) -> dict[Partition, OffsetRu
     number = f.when(f.coalesce(_ID, f.lit("")) == "", f.lit(0))
     for name, id_ in topics.ids().items():
         number = number.when((f.col(TOPIC) == name) & (f.col(_ID) == id_), f.lit(numbers[name]))
-    # Without the file of topics nobody knows which one is the newest.
+    # Without the file of topics, it isn't known which topic is the newest.
     number = number.otherwise(f.lit(_EARLIER if numbers else 0))
     held = held_in(rows.distinct().withColumn(INCARNATION, number))
     return {place: claim.covered for place, claim in claims_of(held, numbers).items()}
@@ -76,7 +77,7 @@ def _of_pipeline(rows: "DataFrame", name: str) -> "DataFrame":
     from pyspark.sql import functions as f
 
     is_own = f.coalesce(f.col(_PIPELINE), f.lit("")).isin("", name)
-    # A record of somebody else may have any header.
+    # A record of another program may have any header.
     return rows.where(is_own).drop(_PIPELINE).dropna(subset=[TOPIC, PARTITION, OFFSET])
 
 
@@ -120,7 +121,7 @@ def _of_topic(spark: "SparkSession", settings: PipelineSettings) -> "DataFrame":
 def _retried(
     settings: PipelineSettings, given: DeadLetters, topics: Incarnations
 ) -> dict[Partition, OffsetRuns]:
-    """The places of all records that went to a retry topic, as far as anybody still knows."""
+    """The places of all records that went to a retry topic, as far as they are still known."""
     from kwire.spark.broker_offsets import ask_broker
     from kwire.spark.moving import marked, read_if_there
     from kwire.spark.retries import header_of, marks_topic

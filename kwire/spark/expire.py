@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def cutoff_of(options: argparse.Namespace, now_ms: int) -> Cutoff:
-    """What the options ask for; ValueError if the offset's partition isn't named."""
+    """The cutoff that the options name; ValueError if the offset's partition isn't named."""
     if options.older_than is not None:
         return Cutoff(before_ms=now_ms - int(options.older_than * 1000))
     if options.topic is None or options.partition is None:
@@ -65,10 +65,10 @@ def cutoff_of(options: argparse.Namespace, now_ms: int) -> Cutoff:
 
 
 def bounded(cutoff: Cutoff, storage: Storage, spark: "SparkSession | None") -> Cutoff:
-    """A cutoff by offset for the topic as it is now, and not beyond what the pipeline has finished.
+    """A cutoff by offset for the present topic, not beyond the pipeline's finished offsets.
 
-    What is read later is not to expire. And ``verify`` begins where rows have expired: noted too
-    far, it would never see that they are gone.
+    Records that are read later must not expire. And ``verify`` begins after the expired rows: with
+    a larger offset it would never find missing rows before it.
     """
     topics = Incarnations(storage)
     finished = Checkpoint(storage_at(storage.url(topics.directory), spark)).next_offsets()

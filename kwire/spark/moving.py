@@ -2,11 +2,12 @@
 
 Rules:
 
-- Each record has a name, of where it came from. What is sent and its name, as a record of the marks
-  topic, are one transaction: after an interruption both are there or neither.
-- Before anything is sent, the marks topic is read to its end: what has a mark isn't sent again.
-- One transactional id for each marks topic: who starts later fences who is still at it.
-- The marks topic is compacted, with one partition: a mark stays, and doubles of it go.
+- Each record has a name, made of its origin. The record that is sent and its name, as a record of
+  the marks topic, are written in one transaction: after an interruption both are there or neither.
+- Before any record is sent, the marks topic is read to its end: records with a mark aren't sent
+  again.
+- Each marks topic has one transactional id, so a later run fences a run that isn't finished.
+- The marks topic is compacted and has one partition: each mark stays, but its doubles are removed.
 """
 
 import time
@@ -31,7 +32,7 @@ _TRANSACTION_BYTES = 8 << 20
 
 
 class Move(NamedTuple):
-    """A record to send once: its name, and where to."""
+    """A record to send once: its name and its target."""
 
     name: str
     topic: str
@@ -53,10 +54,13 @@ class Mover:
         self._producer = producer
         self._partitions: dict[str, list[int]] = {}
         self.sent = sent
-        """The names of all that was sent, also by earlier runs."""
+        """The names of all records that were sent, also by earlier runs."""
 
     async def send(self, moves: Iterable[Move]) -> int:
-        """Send what has no mark; how many were sent. KafkaError: none of the last part was."""
+        """Send records without a mark; returns how many.
+
+        KafkaError: none of the last part was sent.
+        """
         count, part, size = 0, [], 0
         for move in moves:
             part.append(move)
@@ -67,7 +71,7 @@ class Mover:
         return count + await self._send_part(part)
 
     async def mark(self, names: Iterable[str]) -> None:
-        """Mark what needs not be sent any more; KafkaError."""
+        """Mark records that needn't be sent any more; KafkaError."""
         new = sorted(set(names) - self.sent)
         now_ms = int(time.time() * 1000)
         for first in range(0, len(new), _PER_TRANSACTION):
@@ -128,7 +132,8 @@ async def read_some(
 ) -> dict[TopicPartition, Fetched]:
     """One answer's worth of committed records of each partition that has some; KafkaError.
 
-    ``on_deleted`` is told the log start of each partition that begins after its position.
+    ``on_deleted`` is called with the log start offset of each partition that begins after its
+    position.
     """
     ends = await ends_of(cluster, positions, read_committed=True)
     starts = await starts_of(cluster, positions)
@@ -192,7 +197,7 @@ async def read_all(
 
 
 async def marked(cluster: Cluster, marks_topic: str) -> set[str]:
-    """The names that have a mark, without making anything; none if there is no such topic."""
+    """The names that have a mark; none if there is no such topic, which this doesn't create."""
     names: set[str] = set()
 
     def take(_: TopicPartition, record: Record) -> None:

@@ -4,8 +4,8 @@ Rules:
 
 - Runs ascend and don't touch. Each takes 16 bytes, so that the worst case, every other offset of a
   million records, stays below 10 MB.
-- What is added must not begin before what was added last: logs, sinks and names of files all give
-  their offsets in that order.
+- An added run must not begin before the run that was added last. Logs, sinks and names of files all
+  give their offsets in that order.
 """
 
 from array import array
@@ -94,9 +94,9 @@ class OffsetRuns:
 
 
 def count_repeats(offsets: Iterable[int]) -> tuple[OffsetRuns, OffsetRuns, int]:
-    """Ascending offsets as a set, the set of those that come again, and how often any comes again.
+    """Ascending offsets as a set, the set of repeated offsets, and the number of repetitions.
 
-    ValueError if they don't ascend.
+    ValueError if the offsets don't ascend.
     """
     found, doubled = OffsetRuns(), OffsetRuns()
     repeats = 0
@@ -118,7 +118,7 @@ def count_repeats(offsets: Iterable[int]) -> tuple[OffsetRuns, OffsetRuns, int]:
 
 
 def union(sets: Iterable[OffsetRuns]) -> tuple[OffsetRuns, OffsetRuns, int]:
-    """As ``count_repeats``, for sets: the offsets of any, those of several, and how many too many.
+    """As ``count_repeats``, for sets: all offsets, those in several sets, and how many too many.
 
     An offset that is in three sets is two too many.
     """

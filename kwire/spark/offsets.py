@@ -1,19 +1,21 @@
-"""Offsets that tools see: what finished batches cover is committed to a consumer group.
+"""Offsets for tools: the offsets of finished batches are committed to a consumer group.
 
 Spark keeps its offsets in the checkpoint and commits none. ``OffsetListener`` commits them to a
-group without members, so that ``kafka-consumer-groups``, exporters of lag and web pages show where
-the query is. It works for any streaming query of Spark's connector ``kafka``::
+group without members, so that ``kafka-consumer-groups``, exporters of lag and web pages show the
+position of the query. It works for any streaming query of Spark's connector ``kafka``::
 
     listener = OffsetListener(view, {query_name: "group"})
     spark.streams.addListener(listener)
 
-``committed_to`` does that for a job that isn't a pipeline, with what belongs before and after it.
+``committed_to`` does that for a job that isn't a pipeline. It also commits before and after the
+job.
 
 Rules:
 
-- Spark tells a batch's progress after its sink has written and its commit is in the checkpoint. So
-  the group never has offsets whose rows aren't durable.
-- The group may be behind, after a kill. The pipeline's next start commits what the checkpoint says.
+- Spark reports a batch's progress after its sink has written and its commit is in the checkpoint.
+  So the group never has offsets whose rows aren't durable.
+- After a kill, the group may be behind. The pipeline's next start commits the offsets of the
+  checkpoint.
 - A commit that fails stops nothing: the next one covers it.
 """
 
@@ -56,14 +58,14 @@ class OffsetListener(StreamingQueryListener):  # type: ignore[misc]
         self._has_ended = False
 
     def end(self) -> None:
-        """Commit nothing more: Spark may still tell what is past."""
+        """Commit nothing more, because Spark may still report earlier batches."""
         self._has_ended = True
 
     def onQueryStarted(self, event: "QueryStartedEvent") -> None:
-        """Nothing is finished yet."""
+        """Do nothing: no batch is finished yet."""
 
     def onQueryProgress(self, event: "QueryProgressEvent") -> None:
-        """A batch is finished: commit where it ends."""
+        """Commit the end offsets of a finished batch."""
         group = self._groups.get(event.progress.name or "")
         sources = event.progress.sources
         if self._has_ended or group is None or not sources or not sources[0].endOffset:
@@ -74,10 +76,10 @@ class OffsetListener(StreamingQueryListener):  # type: ignore[misc]
             self._then(offsets)
 
     def onQueryIdle(self, event: "QueryIdleEvent") -> None:
-        """Nothing new is finished."""
+        """Do nothing: no further batch is finished."""
 
     def onQueryTerminated(self, event: "QueryTerminatedEvent") -> None:
-        """Nothing more comes."""
+        """Do nothing: the query has ended."""
 
 
 @contextmanager
@@ -86,9 +88,9 @@ def committed_to(
 ) -> Iterator[None]:
     """Let a group have the offsets of a query's finished batches, for the time of a block.
 
-    ``query`` is its name, ``checkpoint`` its ``checkpointLocation``. Before and after the block the
-    group gets what the checkpoint says: a kill comes before Spark has told of a batch, and the end
-    of a query too.
+    ``query`` is its name, ``checkpoint`` its ``checkpointLocation``. Before and after the block,
+    the group gets the offsets of the checkpoint, because a kill or the end of a query may come
+    before Spark has reported a batch.
     """
     finished = Checkpoint(storage_at(checkpoint, spark))
     with BrokerView(source) as view:

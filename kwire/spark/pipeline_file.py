@@ -75,7 +75,7 @@ def _make_sink(settings: PipelineSettings) -> Sink:
 
 
 def _check_kind(table: str, check: Callable[[], object], checked: Checked) -> None:
-    """What only the kind's own module knows: the options of a sink or of a decoder."""
+    """Check the options of a sink or a decoder, which only the kind's own module knows."""
     try:
         check()
     except WrongSetting as error:

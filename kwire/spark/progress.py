@@ -1,4 +1,4 @@
-"""What a running pipeline tells: a status file, metrics for Prometheus, and its backlog.
+"""The reports of a running pipeline: a status file, metrics for Prometheus, and its backlog.
 
 The file ``status.json`` beside the checkpoints is replaced after each batch and every few seconds.
 ``kwire pipeline status`` reads it in another process.
@@ -61,7 +61,7 @@ class Progress:
         self._metrics = _Metrics(pipeline, metrics) if metrics else None
 
     def last_ends(self, partitions: Offsets) -> Offsets:
-        """Where partitions ended when they were seen last, in this run or the one before."""
+        """The last known end offsets of partitions, from this run or the one before."""
         seen = self._last_ends | self.status.ends
         return {one: seen[_key(*one)] for one in partitions if _key(*one) in seen}
 
@@ -87,7 +87,7 @@ class Progress:
             self._save()
 
     def offsets(self, next_offsets: Offsets, ends: Offsets) -> None:
-        """Where the pipeline is, and where the partitions end; either may be empty."""
+        """Note the pipeline's position, and the ends of partitions; either may be empty."""
         with self._lock:
             self.status.next.update({_key(*one): at for one, at in next_offsets.items()})
             self.status.ends.update({_key(*one): at for one, at in ends.items()})
@@ -96,7 +96,7 @@ class Progress:
             self._save()
 
     def lost(self, offsets: int) -> None:
-        """Some offsets are lost."""
+        """Note that some offsets are lost."""
         with self._lock:
             self.status.lost_offsets += offsets
             if self._metrics is not None:
@@ -145,7 +145,7 @@ class _Metrics:
         self._seconds.observe(seconds)
 
     def offsets(self, next_offsets: dict[str, int], ends: dict[str, int]) -> None:
-        """Where the pipeline is in each partition."""
+        """Set the pipeline's position in each partition."""
         for one, end in ends.items():
             topic, _, partition = one.rpartition("-")
             at = next_offsets.get(one, 0)

@@ -4,8 +4,8 @@ Rules:
 
 - A batch's offsets come from the checkpoint, where Spark has written them before it runs the batch.
 - ``close`` ends the query between two batches: no new one begins, the running one is finished, and
-  Spark notes that in the checkpoint. A batch that was planned and not begun has touched nothing.
-- What stops a batch is kept as it was raised: through Spark's JVM it would come back as a text.
+  Spark notes that in the checkpoint. A batch that was planned and not begun has changed nothing.
+- The exception that stops a batch is kept, because Spark's JVM would return it as a text only.
 """
 
 import threading
@@ -65,7 +65,7 @@ class PipelineQuery:
         options: dict[str, str],
         is_over: Callable[[], bool],
     ) -> None:
-        """Run until the end, or until ``is_over``, which is asked a few times a second."""
+        """Run until the end, or until ``is_over`` is true, which is called a few times a second."""
         frame = read_stream(spark, self._settings.source, options)
         writer = frame.writeStream.queryName(self._settings.name).foreachBatch(self._on_batch)
         writer = writer.option("checkpointLocation", directory)
@@ -124,7 +124,7 @@ class PipelineQuery:
         from pyspark.sql import functions as f
 
         started_s = time.monotonic()
-        if batch_id == 0:  # only now Spark has said where it begins
+        if batch_id == 0:  # only now the checkpoint has the batch's begin
             self._progress.offsets(self._checkpoint.end(batch_id - 1), {})
         ranges = self._guard.before(self._checkpoint.ranges(batch_id), self._gone)
         if self._gone:

@@ -1,4 +1,4 @@
-"""Records of a topic read once, not as a stream: ranges of offsets, or all that there is."""
+"""Reads records of a topic once, not as a stream: ranges of offsets, or all records."""
 
 import json
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ def read_ranges(
 ) -> "DataFrame":
     """The records of ranges, with the connector's columns.
 
-    A partition is read from its first range to its last: what lies between is read too.
+    A partition is read from its first range to its last, including the records between ranges.
     """
     spans: dict[tuple[str, int], tuple[int, int]] = {}
     for one in ranges:

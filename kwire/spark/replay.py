@@ -3,16 +3,16 @@
 Rules:
 
 - The rows of the range are replaced in one step (``upkeep``): readers see the old or the new ones.
-- Only what the table has is written again. What comes after it is left to the stream, which would
-  write it a second time.
+- Only records that the table already has are written again. The stream writes the later ones, and
+  they would be there twice.
 - A record that the broker no longer has would be lost from the table. So a range that begins before
   the log start offset is refused, and so is a compacted topic, unless ``--partial`` is given.
-- Records that can't be decoded stay the dead letters that they are. One that is no dead letter has
-  become undecodable since, and its row would be lost: that is refused too without ``--partial``,
-  and always where only the registry was away.
-- A dead letter of the range that is a row now is marked as sent: ``replay --dead-letters`` would
-  bring it a second time. A kill before the marks leaves that possible until the range is replayed
-  again.
+- A record that can't be decoded stays a dead letter. If it isn't a dead letter yet, its row would
+  be lost: that is refused, too, without ``--partial``. It is always refused if only the registry
+  didn't answer.
+- A dead letter of the range that becomes a row is marked as sent. Otherwise ``replay
+  --dead-letters`` would add it a second time. After a kill before the marks, that is possible until
+  the range is replayed again.
 """
 
 import argparse
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def wanted_ranges(cluster: Cluster, options: argparse.Namespace) -> list[OffsetRange]:
-    """The offsets that the options mean, of each partition; KafkaError."""
+    """The ranges of offsets that the options select, for each partition; KafkaError."""
     topic = (await cluster.topics([options.topic]))[options.topic]
     numbers = [one.partition_index for one in topic.partitions]
     chosen = [one for one in sorted(numbers) if options.partition in (None, one)]
@@ -152,7 +152,8 @@ def of_topics_read(
 ) -> list[OffsetRange]:
     """The ranges, with how often their topic was created again; ValueError if it is another now.
 
-    The broker has the newest records of a name only: rows of an earlier topic stay as they are.
+    The broker has only the records of the newest topic with a name. Rows of an earlier topic stay
+    unchanged.
     """
     topics = Incarnations(storage_at(settings.checkpoint, spark))
     with BrokerView(settings.source) as view:
@@ -173,7 +174,7 @@ def replay(
     *,
     partial: bool = False,
 ) -> Done:
-    """Write ranges again, as far as the table has them; ValueError if records would be lost."""
+    """Write ranges again, as far as the table has them; ValueError if rows would be lost."""
     ranges = [one for each in wanted for one in upkeep.ranges(spark, each)]
     if not ranges:
         return Done()
@@ -202,7 +203,7 @@ async def mark(cluster: Cluster, marks: str, letters: set[str]) -> None:
 def replaced_names(
     ranges: Iterable[OffsetRange], failed: Places, dead: Places, topics: Incarnations
 ) -> set[str]:
-    """The dead letters of ranges that are rows now: sent again, they would be there twice."""
+    """The dead letters of ranges that are rows now, and must not be sent again."""
     found = set()
     for one in ranges:
         place = one.topic, one.partition
@@ -213,7 +214,7 @@ def replaced_names(
                 where = f"{one.topic}/{one.partition}/{offset}"
                 found.add(name_of(where, topic_id))
                 if not one.incarnation:
-                    found.add(where)  # as earlier versions name it
+                    found.add(where)  # the name by earlier versions
     return found
 
 
@@ -275,15 +276,15 @@ class _Replaces:
         self.done = Done()
 
     def check(self) -> None:
-        """Nothing to check: the settings were."""
+        """Do nothing: the settings are already checked."""
 
     def open(self, spark: "SparkSession") -> None:
-        """Nothing to make: the table is there."""
+        """Do nothing: the table exists."""
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Replace the rows of the batch's ranges."""
         self.done = self._upkeep.replay(rows.sparkSession, rows, batch.ranges)
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
-        """Nothing of its own."""
+        """Return no ranges: this sink has no rows of its own."""
         return iter(())

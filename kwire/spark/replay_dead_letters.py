@@ -4,15 +4,17 @@ Without ``--execute`` only the plan is printed, as with ``kwire groups reset``.
 
 Rules:
 
-- A dead letter is sent once: what is sent and its mark are one transaction (``moving``). An
-  interrupted run goes on where it was when it is started again.
-- It is sent with its own key, value and headers, to the topic it came from or to ``--to``.
-- Several pipelines may share a topic or table of dead letters: a pipeline's own are sent, and those
-  that name none.
-- A dead letter that was written twice (see ``dead_letters``) is sent once: its place names it.
-- One whose value stayed in the source topic, because it was too large, is read from there, unless
-  the topic was created again: then another record has its offset.
-- Its mark has the topic's id, so that it isn't taken for one of an earlier topic of the same name.
+- A dead letter is sent once: what is sent and its mark are one transaction (``moving``). After an
+  interruption, the next run continues with the other dead letters.
+- A dead letter is sent with its own key, value and headers, to its source topic or to ``--to``.
+- Several pipelines may share a topic or table of dead letters. Only the pipeline's own are sent,
+  and those without a pipeline's name.
+- A dead letter that was written twice (see ``dead_letters``) is sent once, because its place
+  identifies it.
+- If its value was too large and stayed in the source topic, the value is read from there. That
+  isn't possible if the topic was created again, because then another record has its offset.
+- Its mark has the topic's id, so that it isn't mistaken for a dead letter of an earlier topic of
+  the same name.
 - A topic of dead letters is read with kwire's client, a table of them with pyarrow or deltalake:
   no Spark is started.
 """
@@ -71,12 +73,12 @@ class DeadLetter(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What tells it from all others, also of another topic that had the same name."""
+        """A name that is unique, even among topics that had the same name."""
         return name_of(self.place, self.topic_id)
 
 
 class Selection(NamedTuple):
-    """Which dead letters are meant; what isn't given takes all."""
+    """The dead letters to replay; a criterion that isn't given fits all."""
 
     topics: tuple[str, ...] = ()
     error: str = ""
@@ -84,7 +86,7 @@ class Selection(NamedTuple):
     until_ms: int = 1 << 62
 
     def takes(self, one: DeadLetter) -> bool:
-        """Whether a dead letter is meant."""
+        """Whether a dead letter is selected."""
         return (
             (not self.topics or one.topic in self.topics)
             and self.error.lower() in one.error.lower()
@@ -93,13 +95,13 @@ class Selection(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """What a replay did, or would do."""
+    """The result of a replay, or of its plan."""
 
     selected: int
     sent: int
     sent_before: int
     lost: int
-    """Values that were left in the source topic, which has deleted them meanwhile."""
+    """How many values were left in the source topic, which has deleted them meanwhile."""
     by_error: dict[str, int]
 
 
@@ -218,7 +220,7 @@ async def _replay(
 
 
 def marks_topic(pipeline: str) -> str:
-    """The topic that names the dead letters that were sent, or are rows by another replay."""
+    """The topic with the names of dead letters that were sent, or became rows by another replay."""
     return f"{pipeline}-replayed"
 
 
@@ -233,7 +235,7 @@ def _move(one: DeadLetter, to: str | None) -> "Move":
 
 
 async def _with_value(cluster: "Cluster", one: DeadLetter) -> DeadLetter | None:
-    """A dead letter with its value; None if its topic has deleted it."""
+    """A dead letter with its value; None if its topic has deleted the value."""
     from kwire.client.leaders import TopicPartition
     from kwire.spark.moving import read_some
 
@@ -250,7 +252,7 @@ async def _with_value(cluster: "Cluster", one: DeadLetter) -> DeadLetter | None:
 
 
 async def _is_topic(cluster: "Cluster", one: DeadLetter) -> bool:
-    """Whether a dead letter's topic is there, and wasn't created again."""
+    """Whether a dead letter's topic exists, and wasn't created again."""
     from kwire.errors import ErrorCode, KafkaError
 
     try:
@@ -282,7 +284,7 @@ async def _read(
 
 
 def of_record(record: "Record") -> DeadLetter | None:
-    """The dead letter of a record of a dead-letter topic; None for a record that is none."""
+    """The dead letter in a record of a dead-letter topic; None if the record has none."""
     from kwire.spark.retries import header_of
 
     topic, _, rest = header_of(record.headers, SOURCE).rpartition("/")[0].rpartition("/")

@@ -1,7 +1,8 @@
-"""The checks of a pipeline's settings: which keys there are, of which type, with which values.
+"""Checks a pipeline's settings: the keys, their types, and their values.
 
 A table is checked against the fields of its dataclass, so a new field needs a line only if its
-values are restricted. Mistakes are collected, not raised: a file is mended in one go.
+values are restricted. Mistakes are collected, not raised, so that a user can correct a file in one
+go.
 """
 
 import difflib
@@ -34,7 +35,7 @@ METADATA = ("topic", "partition", "offset", "timestamp", "key", "headers", "tomb
 _BEGINNING = -2
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _OURS = {"bootstrap.servers", "isolation.level", "group.id", "auto.offset.reset"}
-"""Client options that have a key of their own, or that Spark sets itself."""
+"""Client options that have their own key in the file, or that Spark sets itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Checked:
 
 
 def pipeline(given: Mapping[str, Any], checked: Checked, name: str) -> known.PipelineSettings:
-    """The settings in a mapping of a file's form; what is wrong is noted in ``checked``."""
+    """The settings in a mapping of a file's form; ``checked`` gets the mistakes."""
     top = {key: value for key, value in given.items() if key != "transform"}
     top.setdefault("name", name)
     tables = {
@@ -166,7 +167,7 @@ def is_start(text: str) -> bool:
 
 
 def _are_offsets(rows: Mapping[str, Any]) -> bool:
-    """Whether they are offsets by partition, -2 for a beginning and -1 for an end."""
+    """Whether these are offsets by partition, with -2 for a beginning and -1 for an end."""
     are_numbers = all(one.isascii() and one.isdigit() for one in rows)
     return are_numbers and all(_is_whole(one) and one >= _BEGINNING for one in rows.values())
 
@@ -276,7 +277,7 @@ def _values(
 
 
 def _made(kind: type[T], values: dict[str, Any], checked: Checked, path: tuple[str, ...] = ()) -> T:
-    """The dataclass; a missing value is a mistake, and stands as an empty text."""
+    """The dataclass; a missing value is a mistake, and becomes an empty text."""
     for one in fields(kind):  # type: ignore[arg-type]
         needed = one.default is MISSING and one.default_factory is MISSING
         if needed and one.name not in values:
@@ -312,11 +313,11 @@ _WANTED = {
     ),
     "dict[str, str]": _Wanted(lambda value: isinstance(value, dict), "a table"),
 }
-"""What a field of a type accepts."""
+"""The texts about the values that a field of each type accepts."""
 
 
 def _texts(path: tuple[str, ...], rows: object, checked: Checked) -> dict[str, str]:
-    """A table of options for somebody else: numbers and booleans are written as texts."""
+    """A table of options for another program: numbers and booleans become texts."""
     if not isinstance(rows, Mapping):
         checked.mistake(path, rows, f"a table [{'.'.join(path)}]")
         return {}
@@ -332,7 +333,7 @@ def _texts(path: tuple[str, ...], rows: object, checked: Checked) -> dict[str, s
 
 
 def _flat(rows: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """``a.b = 1`` without quotes is a table to TOML, and an option's name to people."""
+    """``a.b = 1`` without quotes is a table in TOML, but users mean an option's name."""
     for name, value in rows.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
@@ -346,7 +347,7 @@ def _one_of(path: tuple[str, ...], value: str, allowed: tuple[str, ...], checked
 
 
 def near(name: str, names: Iterable[str]) -> str:
-    """What is allowed instead of a name that isn't known, with the likeliest."""
+    """The allowed names in place of an unknown name, with the likeliest one."""
     ordered = list(names)
     close = difflib.get_close_matches(str(name), ordered, 1)
     guess = f"; did you mean {close[0]}?" if close else ""

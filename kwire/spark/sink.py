@@ -1,18 +1,19 @@
-"""What a pipeline asks of a sink; the kinds are in ``kwire.spark.sinks``.
+"""The interface of sinks to a pipeline; the kinds are in ``kwire.spark.sinks``.
 
 Rules:
 
 - ``write`` may run again for the same batch after any failure, also of the driver. Afterwards the
-  sink holds the batch's rows exactly once. Its means are a batch's ids and ranges: a file's name, a
-  table's transaction id, a producer's transaction.
+  sink holds the batch's rows exactly once. A sink ensures that with the batch's ids and ranges: by
+  a file's name, a table's transaction id, or a producer's transaction.
 - The first action of ``write`` on ``rows`` reads all of them: no ``isEmpty``, ``take`` or ``limit``
   before it. The pipeline counts rows and dead letters in that action.
 - ``write`` returns when the rows are durable and visible to readers. Only then are the batch's
   offsets committed to the consumer group.
 - A sink that holds TOPIC, PARTITION and OFFSET of its rows, or has them in its files' names, says
-  in ``held`` which ranges it holds: ``kwire pipeline verify`` compares them with the broker. One
-  that keeps only the newest row of a key is compared by keys (``KeepsNewest``), one whose rows
-  don't say where they came from by the offsets of its transactions (``CommitsOffsets``).
+  in ``held`` which ranges it holds: ``kwire pipeline verify`` compares them with the broker. A sink
+  that keeps only the newest row of a key is compared by keys (``KeepsNewest``). A sink whose rows
+  don't name their source records is compared by the offsets of its transactions
+  (``CommitsOffsets``).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a sink holds of one range: the offsets of its rows, ascending, doubles included.
+    """The rows of one range that a sink holds: their offsets, ascending, doubles included.
 
     ``offsets`` is None if the sink knows the range but not its rows' offsets.
     """
@@ -48,27 +49,28 @@ class Sink(Protocol):
         """Raise WrongSetting for options that can't work; called before Spark starts."""
 
     def open(self, spark: "SparkSession") -> None:
-        """Make what has to be there, such as a table; called once, before the first batch."""
+        """Prepare the sink, for example create a table; called once, before the first batch."""
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Write a batch's rows exactly once; see the module's rules."""
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
-        """What the sink holds, for ``verify``; raises OffsetsUnknown where it can't say."""
+        """The offsets that the sink holds, for ``verify``; OffsetsUnknown if they aren't known."""
 
 
 @runtime_checkable
 class InSteps(Protocol):
     """A sink whose ``write`` is two steps: the columns of its files or table, and their writing.
 
-    What is counted between the two needs no copy of its own: there rows are as they are written.
+    Rows that are counted between the two steps needn't be copied, because they already have the
+    form in which they are written.
     """
 
     def prepared(self, rows: "DataFrame", batch: Batch) -> "DataFrame":
         """The rows with the columns that are written."""
 
     def write_prepared(self, rows: "DataFrame", batch: Batch) -> None:
-        """As ``Sink.write``, for what ``prepared`` has made."""
+        """As ``Sink.write``, for rows from ``prepared``."""
 
 
 @runtime_checkable
@@ -91,4 +93,4 @@ class CommitsOffsets(Protocol):
     def committed(
         self, pipeline: str, query_id: str, places: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], int]:
-        """The offset after the rows of each source partition; none where nothing is committed."""
+        """The offset after the rows of each source partition for which one is committed."""

@@ -2,17 +2,18 @@
 
 Rules:
 
-- The connector doesn't fail on data loss: the pipeline looks itself, by topic ids and log start
-  offsets, which the connector doesn't see (``kwire.spark.lost``).
+- The connector doesn't fail on data loss. The pipeline itself detects it, by topic ids and log
+  start offsets, which the connector doesn't see (``kwire.spark.lost``).
 - A task whose broker doesn't answer gives up after ``RESTART_S``, as the pipeline's own client
   does, and not after the two minutes that are Spark's default. Spark then tries the task again, or
   the batch fails.
 - The connector asks for the beginning and the end of a partition after each poll, over the
   connection of its fetches. So a poll takes all records of a fetch, not Kafka's 500. And a fetch
-  that finds nothing comes back at once: by Kafka's defaults it is sent where the log ends, and a
-  task waited half a second for it before it could ask. Ranges end before the log does, so there is
-  nothing to wait for. The pipeline's client options override both.
-- The connector takes a pattern for a part of a topic's name; a pipeline's is for the whole name.
+  without records returns at once. By Kafka's defaults, the fetch at the end of the log would wait
+  half a second, and the task's request behind it, too. A range never ends after the log, so there
+  is nothing to wait for. The pipeline's client options override both.
+- The connector's pattern may match a part of a topic's name; a pipeline's pattern has to match the
+  whole name.
 - The connector limits a batch by offsets only. A limit in bytes is turned into offsets with the
   average size of an offset: bytes on the broker's disk by offsets between start and end of the log.
   So bytes are as the broker holds them, compressed if the producers compress. Where sizes vary
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CONSUMER = {"kafka.fetch.min.bytes": "0", "kafka.max.poll.records": "5000"}
-"""How tasks read; a fetch has up to 1 MiB of a partition, and a poll no more than one fetch."""
+"""How tasks read: a fetch has up to 1 MiB of a partition, and a poll returns at most one fetch."""
 
 
 def read_stream(spark: "SparkSession", source: Source, options: Mapping[str, str]) -> "DataFrame":
@@ -63,7 +64,7 @@ def connector_options(source: Source) -> dict[str, str]:
 
 
 def consumer_options(source: Source) -> dict[str, str]:
-    """The connector's options for a stream as well as for what is read once."""
+    """The connector's options, for streams and for single reads."""
     given = {f"kafka.{name}": value for name, value in source.client.items()}
     return {
         **_CONSUMER,
@@ -88,7 +89,7 @@ def max_offsets(source: Source, sizes: Mapping[tuple[str, int], int], spans: Off
 
 
 def current_max_offsets(source: Source, view: BrokerView, partitions: Offsets) -> int:
-    """The limit as of now, from the broker's sizes if there is one in bytes."""
+    """The present limit; a limit in bytes is converted with the broker's sizes."""
     if not source.max_bytes_per_trigger:
         return source.max_offsets_per_trigger
     starts, ends = view.starts(partitions), view.ends(partitions)

@@ -1,4 +1,4 @@
-"""How a pipeline's own client reaches the source: with the client options of ``[source.client]``.
+"""Connects a pipeline's own client to the source, with the client options of ``[source.client]``.
 
 These options have Kafka's names, and Spark's connector gets the same options: both clients take TLS
 and the login from ``security.protocol``, ``ssl.…`` and ``sasl.…``. Other options are only for the

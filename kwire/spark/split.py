@@ -1,4 +1,4 @@
-"""Which records of a batch are dead letters, decided once, where an error may pass.
+"""Decides once which records of a batch are dead letters, if an error of decoding may go away.
 
 With a registry the same record may fail now and be decoded a moment later. If a batch then ran
 again after a kill, with another outcome, a record could get lost (a table that has taken the batch
@@ -7,19 +7,19 @@ doesn't take it again) or be there twice (as a row, and once more from its retry
 Rules:
 
 - The offsets of a batch's dead letters are written to ``split.json`` beside the checkpoints before
-  anything else of the batch is written. Every later reading of the batch keeps to them.
-- A record that was good and can't be decoded now fails the batch: the registry has to come back.
-- Only the newest batch is kept: Spark runs no other one again.
+  anything else of the batch is written. Every later reading of the batch uses the same offsets.
+- A record that was good and can't be decoded now fails the batch, until the registry is back.
+- Only the split of the newest batch is kept, because Spark runs no other batch again.
 
-Other formats decide by the schema alone. It may be another one when a batch runs again: corrected
-by the user after a failure, or the newest of a registry. A table that has taken the batch without
-a record doesn't take it again, so the record has to become a dead letter, whatever decodes it by
-then. Files need none of this: they are replaced as a whole.
+For other formats only the schema decides. When a batch runs again, the schema may have changed: the
+user has corrected it after a failure, or the registry has a newer one. A table that has taken the
+batch without a record doesn't take the batch again. So the record has to become a dead letter, even
+if the new schema can decode it. Files don't need this, because they are replaced as a whole.
 
 - How a batch is decoded is written to ``decode.json`` before anything else of it (``Begun``).
-- If it is another way when the batch runs again, the records are decoded both ways. What either
-  way can't decode is a dead letter; the rest has the new schema's columns. So a batch that fails
-  because of its schema can be helped by another one.
+- If the batch runs again with another schema, the records are decoded with both. A record that
+  either one can't decode is a dead letter; the others get the new schema's columns. So if a batch
+  fails because of its schema, another schema can help.
 """
 
 import json
@@ -71,9 +71,9 @@ class Begun:
         self._settings = settings
 
     def decoder(self, records: "DataFrame", batch: Batch) -> "Decoding":
-        """How a batch's records become rows, as ``decode.decoder`` says it.
+        """The decoder of a batch, as from ``decode.decoder``.
 
-        What couldn't be decoded at the batch's first run is a dead letter.
+        A record that couldn't be decoded at the batch's first run is a dead letter.
         """
         from pyspark.sql import functions as f
 
@@ -83,7 +83,8 @@ class Begun:
         now = json.loads(json.dumps(settled(records, self._settings, topics)))
         ways = self._ways(batch)
         if now not in ways:
-            # The first way stays: a third one must not hide what the first left out.
+            # The first schema stays: a third one must not hide the records that the first one left
+            # out.
             self._write(batch, [*ways, now])
         before = [decode_settled(records, way, has_reasons=False) for way in ways if way != now]
         dead = [_runs_of(one.where(f.col(names.ERROR).isNotNull())) for one in before]
@@ -114,7 +115,7 @@ class Splits:
         self._storage = storage
 
     def decided(self, decoded: "DataFrame", batch: Batch) -> "DataFrame":
-        """Decoded rows with an error in those that were dead letters at the first reading."""
+        """Decoded rows; those that were dead letters at the first reading have an error."""
         from pyspark.sql import functions as f
 
         runs = self._read(batch)

@@ -4,15 +4,15 @@ Rules:
 
 - A small file is replaced as a whole: a reader sees the old content or the new one, also after a
   kill. Locally a rename does that, and on HDFS Spark's CheckpointFileManager. Object stores can't
-  rename: the old file is deleted, then the new one copied to its name. So there a small file has
-  a copy of the new content beside it, written first, which counts while the file isn't there.
+  rename: the old file is deleted, then the new one copied to its name. So there a copy with the new
+  content is written beside the file first, and counts while the file is missing.
 - Locally Hadoop's classes are not used: their checksum files (``.name.crc``) are renamed apart from
   the files they belong to, so a kill in between makes a file unreadable.
-- What is written ``aside`` is locally not below the directory (``aside_of``). Not all readers pass
-  over names that begin with ``_``: a glob with ``**`` takes them. pyarrow passes over them, but
-  lists them first, and fails if a directory goes away meanwhile.
-- ``rename`` replaces what is there. Locally this is atomic. HDFS and object stores refuse or copy:
-  there the old file is deleted first, and for a moment there is none.
+- Files that are written ``aside`` are locally not below the directory (``aside_of``), because not
+  all readers skip names that begin with ``_``. A glob with ``**`` finds them. pyarrow skips them,
+  but lists them first, and fails if a directory is removed meanwhile.
+- ``rename`` replaces an existing file. Locally this is atomic. HDFS and object stores refuse or
+  copy: there the old file is deleted first, and for a moment there is none.
 """
 
 import fcntl
@@ -31,10 +31,10 @@ _MANAGERS = (
     "org.apache.spark.sql.execution.streaming.CheckpointFileManager",
     "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager",
 )
-"""Where Spark has the class, by version."""
+"""The names of Spark's class, by version."""
 
 _REPLACES = ("hdfs", "viewfs")
-"""File systems that replace a file by a rename, at once."""
+"""File systems in which a rename replaces a file at once."""
 
 _COPY = ".copy"
 
@@ -61,10 +61,10 @@ class Storage(Protocol):
         """Rename a file, given by its name or its URL; the new directory is made if need be."""
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a directory with all that is in it; nothing if it isn't there."""
+        """Delete a file, or a directory with its content; harmless if it is missing."""
 
     def locked(self, name: str) -> AbstractContextManager[object]:
-        """Hold a lock alone, where there are locks: on a local file system."""
+        """Hold an exclusive lock, if the file system has locks: a local one has."""
 
     def url(self, name: str = "") -> str:
         """How Spark names a file or directory."""
@@ -89,7 +89,7 @@ def storage_at(url: str, spark: "SparkSession | None" = None) -> Storage:
 
 
 def aside_of(directory: Path, use: str) -> Path:
-    """A hidden directory beside another one, or in it if what is beside is another file system."""
+    """A hidden directory beside another one, or in it if its parent is another file system."""
     parent = directory.parent
     if parent.stat().st_dev != directory.stat().st_dev:
         return directory / "_kwire" / use
@@ -136,7 +136,7 @@ class LocalStorage:
         return f"file://{aside_of(self._directory, 'staging')}"
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file, in place of what is there."""
+        """Rename a file, and replace an existing file of the new name."""
         target = self._directory / new
         target.parent.mkdir(parents=True, exist_ok=True)
         (self._directory / old.removeprefix("file://")).replace(target)
@@ -151,7 +151,7 @@ class LocalStorage:
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Hold a lock alone; it goes with the process that holds it."""
+        """Hold an exclusive lock; it ends with the process that holds it."""
         path = self._directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
@@ -228,7 +228,7 @@ class _HadoopStorage:
         return self.url("_kwire/staging")
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file; what is there is deleted first where it can't be replaced."""
+        """Rename a file; an existing file is deleted first if it can't be replaced."""
         self._files.mkdirs(self._path(new).getParent())
         if self._files.exists(self._path(new)):
             self._files.delete(self._path(new), False)
@@ -240,7 +240,7 @@ class _HadoopStorage:
         self._files.delete(self._path(name), True)
 
     def locked(self, name: str) -> AbstractContextManager[None]:
-        """Nothing: there are no locks."""
+        """Do nothing: there are no locks."""
         return nullcontext()
 
     def url(self, name: str = "") -> str:

@@ -1,7 +1,7 @@
-"""On which line of a TOML file a key stands; ``tomllib`` doesn't say.
+"""Finds the line of a key in a TOML file, which ``tomllib`` doesn't tell.
 
-The text is known to be valid TOML. A key is found by its table and its name, dotted keys and inline
-tables included as far as people write them; a key that isn't found has the line of its table.
+The text is known to be valid TOML. A key is found by its table and its name, including common forms
+of dotted keys and inline tables. A key that isn't found gets the line of its table.
 """
 
 import re
@@ -51,7 +51,7 @@ def _parts(dotted: str) -> tuple[str, ...]:
 
 
 def _open_quotes(line: str, quotes: str) -> str:
-    """The marks of the text of several lines that is open after a line."""
+    """The quotation marks of a multi-line text that is still open after a line."""
     for mark in re.findall(r"\"\"\"|'''", line):
         if not quotes:
             quotes = mark

@@ -21,7 +21,7 @@ _R = TypeVar("_R", bound=Response)
 
 
 class NoAnswer(Exception):
-    """The broker doesn't answer; the text says whether it can be reached at all."""
+    """The broker doesn't answer; the text says whether its port can be reached."""
 
 
 class Asker:

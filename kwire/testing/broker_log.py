@@ -1,4 +1,4 @@
-"""The log lines of test brokers: each broker's own, and none of them in the log of the test.
+"""Collects the log lines of each test broker, and keeps them out of the log of the test.
 
 Rules:
 
@@ -6,8 +6,8 @@ Rules:
   which its tasks and threads inherit, says which broker has logged a line.
 - While a broker runs, its lines go to its own log and nowhere else, like those of another process.
   Lines of kwire that no test broker has logged go on to the handlers of the program.
-- The logger ``kwire`` gets another parent for that, a logger that nobody can find. pytest adds
-  handlers to the loggers that it finds, also to those that don't propagate.
+- For that, the logger ``kwire`` gets a parent that pytest can't find. pytest adds handlers to all
+  loggers that it finds, even if they don't propagate.
 - The log keeps the last ``LINES`` lines.
 """
 
@@ -30,7 +30,7 @@ class BrokerLog:
         self._lines: deque[str] = deque(maxlen=LINES)
 
     def own_this_context(self) -> None:
-        """Count what is logged in this thread, and in what it starts, as this broker's."""
+        """Assign log lines of this thread, and of its tasks and threads, to this broker."""
         _OWNER.set(self)
 
     def add(self, line: str) -> None:
@@ -69,7 +69,7 @@ class _Collector(logging.Handler):
             self._set_level(logger)
 
     def end(self, log: BrokerLog) -> None:
-        """Collect the lines of a broker no more."""
+        """Stop collecting the lines of a broker."""
         logger = logging.getLogger(LOGGER)
         with self._lock_of_logs:
             self._logs.remove(log)
@@ -85,7 +85,7 @@ class _Collector(logging.Handler):
         logger.setLevel(self._level_set)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line, or pass it on if it is nobody's."""
+        """Keep a line, or pass it on if it belongs to no test broker."""
         owner = _OWNER.get()
         if owner is not None:
             if record.levelno >= owner.level:

@@ -2,10 +2,10 @@
 
 Rules:
 
-- The calls come from any other thread, also from one in which trio or asyncio runs. They block
+- Any other thread may make the calls, even a thread in which trio or asyncio runs. A call blocks
   until the event loop has answered, at most for the time that the caller gives.
-- A broker that isn't ready in time is an error that says where it hangs: the stacks of the threads,
-  and the end of the log.
+- If a broker isn't ready in time, the error shows where it hangs: the stacks of the threads, and
+  the end of the log.
 - The thread is a daemon: it never keeps a process from ending.
 """
 
@@ -57,7 +57,7 @@ class Serving:
 class BrokerThread:
     """The thread; it begins with ``begin`` and ends with ``end``.
 
-    It calls ``at_end`` itself, also when it hung and ends after all.
+    It calls ``at_end`` itself, even if it hung and ends late.
     """
 
     def __init__(self, log: BrokerLog) -> None:
@@ -85,7 +85,7 @@ class BrokerThread:
     def start(self, server: Server, timeout_s: float, old: Serving | None = None) -> Serving:
         """Run a server, and wait until it is ready; BrokerFailed says why it isn't.
 
-        An ``old`` server ends first, as by a kill. The calling thread has to wait only once then.
+        An ``old`` server ends first, as by a kill. So the calling thread has to wait only once.
         """
         serving = Serving(server)
 
@@ -141,7 +141,7 @@ class BrokerThread:
             raise BrokerFailed(self._hangs(f"the {what} after {timeout_s:g} s")) from None
 
     def _hangs(self, what: str) -> str:
-        """What has happened, where the threads are, and what the broker has logged."""
+        """A text with what has happened, the stacks of the threads, and the broker's log."""
         frames = sys._current_frames()
         stacks = []
         for thread in threading.enumerate():

@@ -1,4 +1,4 @@
-"""Certificates for tests: a CA, and what it signs. Needs the package cryptography."""
+"""Certificates for tests: a CA, and certificates that it signs. Needs the package cryptography."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -69,7 +69,7 @@ class Authority(Certified):
         organization: str = "kwire",
         hosts: Sequence[str] = ("localhost",),
     ) -> Certified:
-        """A certificate for a name, and for this machine; negative ``days``: one that is over."""
+        """A certificate for a name, and for this machine; with negative ``days`` it has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _name(
             [(NameOID.ORGANIZATION_NAME, organization), (NameOID.COMMON_NAME, common_name)]

@@ -14,7 +14,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the system kill this process with its parent; exit if that one is dead already."""
+    """Let the system kill this process with its parent; exit if the parent is already dead."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)

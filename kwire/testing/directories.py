@@ -1,10 +1,10 @@
-"""Directories for the data of test brokers, of which nothing is left after the run.
+"""Directories for the data of test brokers, all removed at the end of the run.
 
 Rules:
 
 - A directory is removed with its broker. If the run was killed, the next run removes it: a lock
   shows whether the process that made a directory is alive.
-- The directories are in memory (``/dev/shm``) where there is enough room, because files are made
+- The directories are in memory (``/dev/shm``) if there is enough room, because files are created
   and removed faster there. ``KWIRE_TEST_DIR`` names another place.
 """
 
@@ -20,13 +20,13 @@ PREFIX = "kwire-test-"
 LOCK_NAME = "in-use"
 IN_MEMORY = Path("/dev/shm")
 ROOM_BYTES = 1 << 30
-"""The least free room in memory for which data are kept there; containers often have 64 MB."""
+"""The free room that memory must have for directories; containers often have 64 MB."""
 
 
 class TestDirectory:
     """A new directory, ``path``, which is locked until ``remove``; ``log_file`` is beside it."""
 
-    __test__ = False  # not a class of tests, whatever its name says
+    __test__ = False  # not a class of tests, despite its name
 
     def __init__(self) -> None:
         base = base_directory()
@@ -53,7 +53,7 @@ class TestDirectory:
 
 
 def base_directory() -> Path:
-    """Where the directories are made."""
+    """The directory in which the directories are made."""
     named = os.environ.get("KWIRE_TEST_DIR")
     if named:
         return Path(named)

@@ -1,4 +1,4 @@
-"""What a forked child of a test inherits from a broker in a thread, and must not keep open."""
+"""Closes the files that a forked child of a test inherits from a broker in a thread."""
 
 import os
 
@@ -8,7 +8,7 @@ from kwire.server import Server
 def let_go_of(server: Server) -> None:
     """In a forked child: give up listeners, connections and locks of the parent's server.
 
-    Their numbers stay in use, because objects that own them will close them once more.
+    Their descriptors stay in use, because objects that own them will close them once more.
     """
     locks = [data.lock_descriptor for data in server.broker.log_manager.data_directories]
     listening = [bound.fileno() for _, bound in server._sockets]

@@ -1,11 +1,11 @@
-"""What tests always write: make a topic with records, look at records, wait for a group.
+"""Helpers that most tests need: create a topic with records, read records, wait for a group.
 
 Rules:
 
 - The helpers ask the broker over its port, so they work with a broker in a thread as with one in a
   process. ``records`` reads the files of the log.
-- ``wait_for_…`` blocks the calling thread. In a coroutine use the twin that ends in ``_async``: the
-  client under test runs in the same event loop.
+- ``wait_for_…`` blocks the calling thread. In a coroutine use the twin that ends in ``_async``,
+  because the client under test runs in the same event loop.
 """
 
 import time
@@ -91,7 +91,7 @@ class Helpers(ABC):
 
     @abstractmethod
     def log(self) -> str:
-        """What the broker has logged."""
+        """The broker's log."""
 
     def unique(self, name: str) -> str:
         """A name for a topic or a group that no other test uses."""
@@ -197,9 +197,9 @@ class Helpers(ABC):
     def lag(self, group: str, topic: str | None = None) -> int | None:
         """How many records a group has not committed yet; None if it has committed nothing.
 
-        The topics are those of which the group has committed an offset, or only ``topic``, which
-        counts from its start if the group has committed nothing of it. Waits while the broker loads
-        the offsets, as after a restart; raises KafkaError if it refuses to tell them.
+        This counts the topics of which the group has committed an offset, or only ``topic``, from
+        its start if the group has committed no offset of it. Waits while the broker loads the
+        offsets, as after a restart; raises KafkaError if the broker refuses the request.
         """
 
         def found() -> list[int | None]:
@@ -245,7 +245,7 @@ class Helpers(ABC):
         try:
             return _Lag(self._lag(group, topic), most)
         except KafkaError:
-            return _Lag(None, most)  # the topic may still have to be created, or offsets be loaded
+            return _Lag(None, most)  # perhaps the topic isn't created yet, or offsets aren't loaded
 
     def _committed(self, group: str) -> dict[Partition, int]:
         wanted = OffsetFetchRequestGroup(group_id=group, topics=None)
@@ -322,7 +322,7 @@ class Helpers(ABC):
 
 
 class _Lag(NamedTuple):
-    """A group's lag; true when it is small enough. It is what a timeout shows as last seen."""
+    """A group's lag; true when it is small enough. A timeout shows it as the last value."""
 
     lag: int | None
     most: int

@@ -12,8 +12,8 @@ Rules:
 - The broker is ready when the block begins, on a free port of 127.0.0.1. It ends with the block,
   and nothing of it is left on the disk.
 - The broker doesn't wait for the disk: its data survive ``kill`` and ``restart``, but no power cut.
-- A forked child, as ``multiprocessing`` makes it, has no part in the broker: it may outlive a
-  ``restart`` or ``reset``, and what it does with its copy of the object changes nothing.
+- A forked child, as ``multiprocessing`` makes it, doesn't affect the broker: it may outlive a
+  ``restart`` or ``reset``, and calls on its copy of the object change nothing.
 - The end of the block raises the first unexpected exception of the broker, unless the test has
   failed already.
 """
@@ -96,7 +96,7 @@ class Kafka(Helpers):
             self._make_directory()
             self._serve("127.0.0.1:0")
         except BaseException:
-            with suppress(BrokerFailed):  # the reason why it doesn't end is that of the start
+            with suppress(BrokerFailed):  # the error of the start says why it doesn't end
                 self._end_thread(FAILED_STOP_TIMEOUT_S)
             raise
         return self
@@ -108,7 +108,7 @@ class Kafka(Helpers):
         serving, self._serving = self._serving, None
         self._asker.close()
         try:
-            if serving is not None:  # a clean stop would only save what is removed
+            if serving is not None:  # a clean stop would only save data that is removed
                 self._thread.stop(serving, STOP_TIMEOUT_S, clean=self._given_dir is not None)
         finally:
             self._end_thread(STOP_TIMEOUT_S)
@@ -156,7 +156,7 @@ class Kafka(Helpers):
         return f"{super().report()}\n\nfaults:\n{faults}" if faults else super().report()
 
     def let_go(self) -> None:
-        """In a forked child: close what is the parent's, which has the thread of the broker."""
+        """In a forked child: close the files of the parent, which has the thread of the broker."""
         serving, self._serving = self._serving, None
         directory, self._directory = self._directory, None
         self._thread, self._asker = None, Asker()
@@ -241,7 +241,7 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 def _checked(settings: Mapping[str, object]) -> dict[str, object]:
-    """Settings of a test; ValueError for those that the test broker chooses itself."""
+    """Settings of a test; ValueError for settings that the test broker chooses itself."""
     for name in ("log.dir", "log.dirs", "listeners"):
         if name in settings:
             raise ValueError(f"{name} is chosen by kwire.testing; data_dir= names a directory")

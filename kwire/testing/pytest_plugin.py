@@ -89,7 +89,7 @@ def kafka_bootstrap(kafka_session_broker: "Kafka") -> str:
 def kafka_session(
     request: pytest.FixtureRequest, kafka_session_broker: "Kafka"
 ) -> Iterator["Kafka"]:
-    """The broker of this run, at the same address in each test, without what other tests left."""
+    """The broker of this run, at the same address in each test, without other tests' data."""
     from kwire.testing.kafka import BrokerFailed
 
     settings = _settings(request)

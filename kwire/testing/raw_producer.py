@@ -47,7 +47,7 @@ _R = TypeVar("_R", bound=Response)
 
 
 class RawClient(Protocol):
-    """What sends the requests."""
+    """The client that sends the requests."""
 
     async def request(self, request: Request, version: int, answer: type[_R], /) -> _R:
         """Send a request and wait for its response."""

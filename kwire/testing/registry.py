@@ -17,7 +17,7 @@ Rules:
   under all subjects. Ids count from 1.
 - Compatibility is checked for Avro's records and JSON's objects only as far as a field goes: with
   BACKWARD (the default) a new field needs a default, and a field keeps its type. NONE accepts all.
-- Nothing is kept when it stops. ``fail_with`` makes it answer an error to everything.
+- It keeps no data when it stops. With ``fail_with`` it answers every request with an error.
 """
 
 import argparse
@@ -60,20 +60,20 @@ _ROUTES: list[tuple[str, str, str]] = [
 class SchemaRegistry:
     """A registry on a free port of 127.0.0.1, or on the one given; with user and password if set.
 
-    ``requests`` lists what was asked, as ``GET /subjects``.
+    ``requests`` lists the requests, as ``GET /subjects``.
     """
 
     def __init__(self, port: int = 0, user: str = "", password: str = "") -> None:
         self.store = SchemaStore()
         self.requests: list[str] = []
         self.fail_with = 0
-        """A status to answer to everything; 0: none."""
+        """The status of all answers; 0 stands for normal answers."""
         self.credentials = (user, password) if user else None
         self._port = port
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
         self.connections: set[socket.socket] = set()
-        """Those that are open: clients keep them for their next request."""
+        """The open connections, which clients keep for their next request."""
 
     def __enter__(self) -> "SchemaRegistry":
         self.start()
@@ -145,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
 
     def log_message(self, *arguments: object) -> None:
-        """A test has no use for a line for each request."""
+        """Log nothing: tests don't need a line for each request."""
 
     def do_GET(self) -> None:
         """Answer."""

@@ -1,4 +1,4 @@
-"""What the schema registry of ``kwire.testing.registry`` holds, and its answers as JSON.
+"""The data of the schema registry of ``kwire.testing.registry``, and its answers as JSON.
 
 The numbers of errors are Confluent's: 40401 subject, 40402 version, 40403 schema not found, 42201
 invalid schema, 42202 invalid version, 409 incompatible.
@@ -180,7 +180,7 @@ class SchemaStore:
         return int(version), versions[int(version)]
 
     def _schema(self, body: Body) -> _Schema:
-        """The schema of a request: the one that is known, or a new one with the next id."""
+        """The schema of a request: a known one, or a new one with the next id."""
         kind, text = str(body.get("schemaType") or "AVRO"), body.get("schema")
         if kind not in TYPES or not isinstance(text, str):
             raise Refused(422, 42201, f"Invalid schema of type {kind}")
@@ -198,7 +198,7 @@ class SchemaStore:
         return _Schema(len(self._schemas) + 1, kind, text, references)
 
     def _problem(self, subject: str, schema: _Schema) -> str:
-        """Why a schema may not follow the newest; an empty text if it may."""
+        """Why a schema may not follow the newest schema; an empty text if it may."""
         versions = self._subjects.get(subject)
         level = self._levels.get(subject, self._levels[""])
         if not versions or level == "NONE":
@@ -215,7 +215,7 @@ class SchemaStore:
 
 
 def _normal(kind: str, text: str) -> str:
-    """A schema's text as it is compared."""
+    """A schema's text in the form in which schemas are compared."""
     if kind == "PROTOBUF":
         return " ".join(text.split())
     try:

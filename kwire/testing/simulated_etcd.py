@@ -1,8 +1,8 @@
-"""An etcd in memory, with faults, in virtual time: the store on it is the one on a real etcd.
+"""An etcd in memory, with faults, in virtual time; kwire's own etcd store runs on it.
 
 Rules:
 
-- It understands what kwire's store sends to etcd's JSON gateway, in the same format.
+- It understands the requests that kwire's store sends to etcd's JSON gateway.
 - Chance comes from ``random`` alone, and time from trio's clock. So a run with a seed and trio's
   MockClock repeats itself.
 - A fault is a field of ``faults``, which a test changes at any time.
@@ -23,20 +23,20 @@ from kwire.metadata.etcd.transactions import Json
 from kwire.testing.simulated_keys import Item, Keyspace
 
 ATTEMPT_S = 1.0
-"""So long a caller waits for an answer that was lost."""
+"""How long a caller waits for an answer that was lost."""
 
 LEAST_TTL_S = 2
 RESOURCE_EXHAUSTED = 8
 """gRPC's code for an etcd whose database has reached its quota."""
 
 OUTAGE_LOOK_S = 0.1
-"""So often it is seen whether an outage is over."""
+"""How often to check whether an outage is over."""
 
 _T = TypeVar("_T")
 
 
 class Faults:
-    """What goes wrong, from now on."""
+    """The faults from now on."""
 
     def __init__(self) -> None:
         self.lost_calls = 0.0
@@ -44,18 +44,18 @@ class Faults:
         self.lost_answers = 0.0
         """The chance that a call is done, but its answer is lost."""
         self.is_down = False
-        """Whether nobody gets an answer, and no watch says anything. No lease ends meanwhile; all
-        begin anew afterwards, as when etcd elects a new leader."""
+        """Whether no caller gets an answer, and no watch a message. No lease ends meanwhile.
+        Afterwards all leases begin anew, as when etcd elects a new leader."""
         self.is_full = False
         """Whether every transaction that would write is refused, as by an etcd over its quota."""
         self.lease_factor = 1.0
         """Leases end after this many times their time to live."""
         self.delay_s = 0.0
-        """Calls, answers and messages of watches take up to so long each."""
+        """The longest time that a call, an answer or a message of a watch takes."""
 
 
 class SimulatedEtcd:
-    """One etcd; ``run`` has to run. ``gateway`` gives each broker its own way to it."""
+    """One etcd; ``run`` has to run. ``gateway`` gives each broker its own gateway."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -68,7 +68,7 @@ class SimulatedEtcd:
         self._was_down = False
 
     def gateway(self) -> "SimulatedGateway":
-        """The way of one broker to this etcd."""
+        """The gateway of one broker to this etcd."""
         return SimulatedGateway(self)
 
     @property
@@ -77,7 +77,7 @@ class SimulatedEtcd:
         return sorted(key.decode() for key in self._keys.items)
 
     async def run(self) -> None:
-        """End leases that are over, for ever."""
+        """End leases that are over, forever."""
         while True:
             self.end_leases()
             deadlines = [kept_s + self._length_s(ttl_s) for ttl_s, kept_s in self._leases.values()]
@@ -88,7 +88,7 @@ class SimulatedEtcd:
                 await changed.wait()
 
     def item(self, key: str) -> Item | None:
-        """What is under a key; None for no such key."""
+        """The item of a key; None if there is no such key."""
         return self._keys.items.get(key.encode())
 
     def end_leases(self) -> None:
@@ -111,7 +111,7 @@ class SimulatedEtcd:
         self._publish(self._keys.delete_lease(lease))
 
     def revoke_all(self) -> None:
-        """End every lease, as an etcd does that has lost its memory of keepalives."""
+        """End every lease, like an etcd that has lost its memory of keepalives."""
         for lease in list(self._leases):
             self.revoke(lease)
 
@@ -141,7 +141,7 @@ class SimulatedEtcd:
         return self._with_header(answer)
 
     def watch(self, messages: Sequence[Json], gate: "Gate") -> trio.MemoryReceiveChannel[Json]:
-        """Begin a watch; what it says comes through the channel."""
+        """Begin a watch; its messages come through the channel."""
         send, receive = trio.open_memory_channel[Json](1 << 20)
         for message in messages:
             send.send_nowait({**self._with_header({}), "created": True, "of": message})
@@ -168,18 +168,18 @@ class SimulatedEtcd:
                 try:
                     send.send_nowait({**self._with_header({}), "events": seen})
                 except trio.BrokenResourceError:
-                    gate.is_silent = True  # nobody listens any more
+                    gate.is_silent = True  # the watcher is gone
 
 
 class Gate:
-    """Whether a watch says nothing any more, without an end."""
+    """Whether a watch is silent without having ended."""
 
     def __init__(self) -> None:
         self.is_silent = False
 
 
 class SimulatedGateway:
-    """One broker's way to the simulated etcd; ``is_cut`` cuts it, ``silence`` its watch.
+    """One broker's gateway to the simulated etcd; ``is_cut`` cuts it, ``silence`` its watch.
 
     ``hold`` keeps all calls and answers on their way until ``release``.
     """
@@ -192,16 +192,16 @@ class SimulatedGateway:
         self._gate = Gate()
 
     def silence(self) -> None:
-        """Let the watch say nothing any more, as a connection does that died unnoticed."""
+        """Make the watch silent, like a connection that died unnoticed."""
         self._gate.is_silent = True
 
     def hold(self) -> None:
-        """Keep calls and answers on their way; those that are kept already stay so."""
+        """Hold back calls and answers, until ``release``."""
         if self._passes.is_set():
             self._passes = trio.Event()
 
     def release(self) -> None:
-        """Deliver what was kept."""
+        """Deliver the calls and answers that were held back."""
         self._passes.set()
 
     async def _travel(self) -> None:
@@ -231,7 +231,7 @@ class SimulatedGateway:
     async def stream(
         self, path: str, messages: Sequence[Json]
     ) -> AsyncIterator[AsyncIterator[Json]]:
-        """What a watch says; Unreachable."""
+        """The messages of a watch; Unreachable."""
         await trio.sleep(self._etcd.random.random() * self._etcd.faults.delay_s)
         if self._is_closed():
             raise Unreachable(["simulated:2379"], "no answer", may_be_done=False)
@@ -240,7 +240,7 @@ class SimulatedGateway:
             yield self._delayed(receive)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there are no connections."""
 
     def _is_closed(self) -> bool:
         return self.is_cut or self._etcd.faults.is_down
@@ -254,7 +254,7 @@ class SimulatedGateway:
 
 
 class _NoThreads(Kind):
-    """Work for threads is done at once: a thread would take real time, and virtual time jump."""
+    """Does work for threads at once: a thread would take real time, and virtual time would jump."""
 
     async def run(self, function: Callable[..., _T], *args: object, abandon: bool = False) -> _T:
         await trio.lowlevel.checkpoint()
@@ -281,6 +281,6 @@ def simulated_store(
 
 
 def _covers(request: Json, event: dict[str, Any]) -> bool:
-    """Whether a watch is asked for the key of an event."""
+    """Whether a watch covers the key of an event."""
     key = b64decode(event["kv"]["key"])
     return bool(b64decode(request["key"]) <= key < b64decode(request["range_end"]))

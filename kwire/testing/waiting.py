@@ -42,7 +42,7 @@ def wait_until(
 
 
 async def until(condition: Callable[[], T], *, timeout_s: float = 30.0, what: str = "") -> T:
-    """Like ``wait_until``, for a coroutine of trio or asyncio, whose event loop runs on."""
+    """Like ``wait_until``, for a coroutine of trio or asyncio; the event loop keeps running."""
     sleep = _sleep_of_the_loop()
     deadline = time.monotonic() + timeout_s
     while True:

@@ -9,14 +9,14 @@ To add routes:
 2. Name the module in ``kwire.web.app.PAGES``; a view of the page belongs to ``kwire.web.page``.
 3. Get data only with ``await desk.ask(gather, *arguments)``. ``gather(observed, *arguments)`` is an
    ``async`` function that runs in the broker's event loop. It returns plain values (numbers, texts,
-   tuples), never an object that the broker goes on to change. A loop over topics or partitions
-   calls ``await slices.turn()`` for each one (``kwire.budget.slices``), so that Kafka's clients
-   have their turn.
+   tuples), never an object that the broker changes later. A loop over topics or partitions calls
+   ``await slices.turn()`` for each one (``kwire.budget.slices``), so that Kafka's clients have
+   their turn.
 4. Make text or HTML from the data in the endpoint, in the thread of the HTTP port.
 
 Rules:
 
-- Nothing here holds up the broker's event loop for longer than ``SLICE_S``.
+- No code here occupies the broker's event loop for longer than ``SLICE_S``.
 - An attacker who reaches this port can neither slow down Kafka's port much (``governor``), nor take
   many descriptors or much memory (``connections``), nor read through a browser (``guard``).
 - Web libraries are imported in that thread, and only if the port is switched on.

@@ -4,10 +4,10 @@ Rules:
 
 - There are at most ``kwire.http.max.connections``. Beyond that a new connection is closed at once.
 - A client has ``IDLE_S`` for the head of its request, and ``SEND_S`` to read a piece of an answer.
-  A connection lasts ``LIFE_S`` at most; browsers and Prometheus then dial again.
+  A connection lasts ``LIFE_S`` at most; browsers and Prometheus then connect again.
 - A head has at most ``HEAD_BYTES``.
-- Clients speak HTTP/1.1. hypercorn also speaks HTTP/2 without TLS, which no browser does, and then
-  waits for the first request without a limit. So a client's wish for HTTP/2 is passed over.
+- Clients speak HTTP/1.1. hypercorn also speaks HTTP/2 without TLS, which no browser uses, and then
+  waits for the first request without a limit. So a client's request for HTTP/2 is ignored.
 
 hypercorn itself limits neither the connections nor the time for which a client may read nothing, so
 this module accepts connections and gives hypercorn their streams.
@@ -41,7 +41,7 @@ HEAD_BYTES = 16 * 1024
 
 
 class _Stream:
-    """A connection as hypercorn sees it; its client has to read."""
+    """A connection for hypercorn, which ends if its client doesn't read."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.socket = stream.socket
@@ -57,7 +57,7 @@ class _Stream:
             with trio.fail_after(SEND_S):
                 await self._send_all(data)
         except (trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self.life.cancel()  # because hypercorn may wait for ever for its pipelined requests
+            self.life.cancel()  # because hypercorn may wait forever for its pipelined requests
             raise trio.BrokenResourceError("the client doesn't read") from error
 
 
@@ -65,14 +65,17 @@ class _Http1(H11Protocol):
     """hypercorn's HTTP/1.1, which never changes to HTTP/2."""
 
     async def _check_protocol(self, event: "h11.Request") -> None:
-        """Stay with HTTP/1.1, whatever the request asks for: here hypercorn looks for HTTP/2."""
+        """Stay with HTTP/1.1.
+
+        In this method, hypercorn would change to HTTP/2 if a request asks for it.
+        """
 
 
 class _Server(TCPServer):
     """One connection of hypercorn's that speaks HTTP/1.1 only."""
 
     async def _read_data(self) -> None:
-        """Read requests until the client or its time is at the end."""
+        """Read requests until the client has left or its time is over."""
         wrapper: ProtocolWrapper = self.protocol
         wrapper.protocol = _Http1(
             wrapper.app,

@@ -1,11 +1,12 @@
-"""Questions of the HTTP port to the broker, from one event loop to the other.
+"""Carries questions of the HTTP port to the broker, from one event loop to the other.
 
 Rules:
 
 - A question is an ``async`` function that runs in the broker's loop, in ``kwire.budget.slices``.
 - One question is answered at a time, so that many HTTP clients cost the broker no more than one.
 - A question that the broker doesn't answer within ``ANSWER_S`` is given up, on both sides.
-- The HTTP port asks from the start of the broker to its end. ``Observed`` says how far it is.
+- The HTTP port asks from the start of the broker to its end. ``Observed`` knows whether the broker
+  starts, serves or stops.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,7 +30,7 @@ class NotServing(Exception):
 
 
 class Observed:
-    """The server as the HTTP port sees it; only the broker's loop may use it.
+    """The parts of the server that the HTTP port reads; only the broker's loop may use it.
 
     ``not_serving`` says why the broker isn't serving, and is empty while it is. ``broker`` and
     ``poller`` raise NotServing until the server has set them.
@@ -110,7 +111,7 @@ class Desk:
             return await self._ask(lambda: gather(self._observed, *arguments, **more))
 
     async def turn_s(self) -> float:
-        """How long the broker's loop took to turn once, in seconds; NotServing if it doesn't."""
+        """How long one turn of the broker's loop took, in seconds; NotServing if there is none."""
 
         async def nothing() -> None:
             return

@@ -1,8 +1,8 @@
 """Limits the processor time of the HTTP port, because it shares Python's interpreter with Kafka's.
 
 Rule: the thread of the HTTP port may use ``BURST_S`` of processor time at once, and ``SHARE`` of a
-processor in the long run. Beyond that it sleeps. Requests without end then delay the HTTP port
-alone. A page for a person, or the metrics of thousands of partitions, fit into the burst.
+processor in the long run. Beyond that it sleeps. So endless requests delay only the HTTP port. A
+page for a person, or the metrics of thousands of partitions, fit into the burst.
 """
 
 import time

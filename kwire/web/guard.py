@@ -3,9 +3,9 @@
 Rules:
 
 - The Host header must name an IP address, ``localhost``, or one of ``kwire.http.allowed.hosts``.
-  Otherwise any web page could have a browser read this port under a name of its own (DNS
-  rebinding). An address can't be rebound, and may be another than the broker sees: that of the
-  machine around a container.
+  Otherwise any web page could make a browser read this port under a name of its own (DNS
+  rebinding). Any IP address is allowed, because addresses can't be rebound, and because the address
+  may be that of the machine around a container.
 - A request's body has at most ``MAX_BODY_BYTES``. An answer takes at most ``REQUEST_S``.
 - No answer may be shown inside another site's page, guessed to be of another type, or stored.
 - A bug in a page is logged and answered with status 500; the broker goes on.
@@ -80,7 +80,7 @@ class Guard:
             await refusal(scope, receive, send_guarded)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> App | None:
-        """Have the application answer; returns the answer to give if that fails."""
+        """Pass a request to the application; returns the answer to give if that fails."""
         try:
             await self._app(scope, receive, send)
         except NotServing as error:

@@ -1,7 +1,7 @@
-"""``/healthz`` and ``/readyz``, for whoever starts, restarts and balances brokers.
+"""``/healthz`` and ``/readyz``, for programs that start, restart and balance brokers.
 
-``/healthz`` is 200 while the process lives: the broker's event loop turns, also during a start or
-a recovery that takes long. A restart is the remedy if it is 503.
+``/healthz`` is 200 while the broker's event loop turns, also during a long start or recovery. If it
+is 503, a restart is the remedy.
 
 ``/readyz`` is 200 while the broker serves everything: its listeners are open, its coordinators are
 loaded, and all its data directories are online. Otherwise it is 503, with one line for each reason.
@@ -35,7 +35,7 @@ def routes(desk: Desk) -> list[Route]:
 
 
 async def reasons_against(observed: Observed) -> list[str]:
-    """Why the broker isn't ready, a line for each reason; empty if it is."""
+    """The reasons why the broker isn't ready, a line for each; empty if it is ready."""
     if observed.not_serving:
         return [observed.not_serving]
     broker = observed.broker

@@ -20,7 +20,7 @@ FRESH_S = 1.0
 
 
 class _Metrics:
-    """The latest metrics, in each format that somebody has asked for."""
+    """The latest metrics, in each format that a client has asked for."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -57,7 +57,7 @@ async def _gather(observed: Observed) -> Samples:
 
 
 def _room(samples: Samples) -> list[Sample]:
-    """The room on the disks, looked up here because a broken disk may make this thread wait."""
+    """The room on the disks. It is read in this thread, because a broken disk may make it wait."""
     found = []
     for sample in samples:
         if sample.name == "kwire_log_directory_online" and sample.value:

@@ -2,12 +2,13 @@
 
 Rules:
 
-- The supervisor locks the first data directory and that of the metadata, and all processes that it
+- The supervisor locks the first data directory and the metadata's directory. All processes that it
   starts inherit the locks. So a directory is free when the last of these processes has ended, also
   after the supervisor was killed.
 - Workers whose supervisor was killed end within moments: a start waits that long for a lock.
 - The supervisor alone opens the metadata. It gives a new cluster its id.
-- Topics in a directory without metadata are taken over by a start without ``--workers``.
+- A directory with topics but without metadata needs one start without ``--workers``, which takes
+  the topics over.
 """
 
 import logging
@@ -34,7 +35,7 @@ from kwire.server import no_room
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 5.0
-"""So long a start waits for a lock."""
+"""How long a start waits for a lock."""
 
 LOOK_EVERY_S = 0.02
 
@@ -46,7 +47,7 @@ class WorkersError(Exception):
 
 
 class InheritedLocks(Disk):
-    """The disk of a worker: some locks are those of its supervisor."""
+    """The disk of a worker, which has inherited some locks from its supervisor."""
 
     def __init__(self, locks: Mapping[Path, int]) -> None:
         self._locks = locks
@@ -90,7 +91,7 @@ def lock_directory(directory: Path) -> int:
 
 
 async def open_metadata(config: BrokerConfig, count: int) -> EmbeddedStore:
-    """Open the metadata for so many workers, of which none runs; WorkersError."""
+    """Open the metadata for so many workers before any of them runs; WorkersError."""
     directory = config.metadata_directory()
     is_new = not (directory / FILE_NAME).exists()
     if is_new:
@@ -120,7 +121,7 @@ async def open_metadata(config: BrokerConfig, count: int) -> EmbeddedStore:
 
 
 def _check_new(config: BrokerConfig) -> None:
-    """Raise WorkersError if the directories have topics whose metadata somebody has to bring."""
+    """Raise WorkersError if the directories have topics but no metadata."""
     if (why := kept_elsewhere(config.metadata_directory())) is not None:
         raise WorkersError(why)
     for directory in config.data_directories():
@@ -144,7 +145,7 @@ def _check_takeover(config: BrokerConfig, image: MetadataImage) -> None:
 
 
 def _changes(config: BrokerConfig, image: MetadataImage, count: int) -> list[Change]:
-    """What has to be true before the workers start."""
+    """The changes of metadata that are needed before the workers start."""
     changes: list[Change] = []
     if not image.cluster_id:
         changes += [ClusterNamed(_known_cluster_id(config) or random_id()), *initial_features()]

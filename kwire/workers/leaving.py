@@ -1,12 +1,13 @@
-"""The way back from etcd: a stopped cluster's metadata goes into the directory that has its data.
+"""The way back from etcd: moves a stopped cluster's metadata into the directory with its data.
 
 Rules:
 
 - The data directories are those of one broker, and of workers in the first of them (``worker.2``,
-  …). They are locked meanwhile. A broker's data is here if all directories are with which it has
-  registered.
-- The directories are the newest: a clean stop has left the epoch of the broker's last registration.
-  After a kill it must still be the same boot of the machine, or a power cut may have taken records.
+  …). They are locked meanwhile. A broker's data is here if all directories are here with which the
+  broker has registered.
+- The directories have to be the newest ones: a clean stop has left the epoch of the broker's last
+  registration in them. After a kill, the machine must not have restarted since, because a power cut
+  may have taken records.
 - No broker has a session, and every partition has a replica here with all acknowledged records.
 - The metadata is written beside its place, then deleted from etcd, then renamed. The deletion is
   one transaction that compares the revision and the sessions, so it fails if a broker has started.
@@ -41,7 +42,7 @@ from kwire.metadata.store import RevisionConflict, StoreUnusable
 from kwire.workers.directory import WorkersError, lock_directory
 
 PENDING = f"{FILE_NAME}.leaving"
-"""What the file is called while etcd may still have the metadata."""
+"""The name of the file while etcd may still have the metadata."""
 
 SHOWN = 3
 """How many partitions an error names."""
@@ -52,17 +53,17 @@ class LeavingError(Exception):
 
 
 class Left(NamedTuple):
-    """What was done: where the metadata is now and where it was, and how many workers it needs."""
+    """The result: where the metadata is now and where it was, and how many workers it needs."""
 
     file: Path
     store: str
     cluster_id: str
     workers: int
-    """1: one broker goes on alone."""
+    """1 stands for a single broker."""
 
 
 class Home(NamedTuple):
-    """What a broker has here: its cluster, the ids of its directories, what is in them."""
+    """A broker's data here: its cluster, the ids of its directories, and their content."""
 
     cluster_id: str
     directories: frozenset[str]
@@ -74,7 +75,7 @@ class Home(NamedTuple):
         return self.directories.issuperset(broker.directories)
 
     def is_newest(self, broker: BrokerImage) -> bool:
-        """Whether they have all that the broker had when it ended."""
+        """Whether the directories have all records that the broker had when it ended."""
         return all(
             mark.broker_epoch == broker.epoch if mark.was_clean else mark.is_same_boot
             for mark in self.marks
@@ -104,7 +105,7 @@ async def leave_store(config: BrokerConfig, random: Random) -> Left:
 
 
 def _no_address(directory: Path) -> NoReturn:
-    """Raise LeavingError: nobody says where the metadata is."""
+    """Raise LeavingError, because neither the directory nor the options name the store."""
     if (directory / FILE_NAME).exists():
         raise LeavingError(f"{directory} has its metadata already: go on with kwire serve")
     raise LeavingError(
@@ -152,7 +153,7 @@ async def _leave(directory: Path, paths: list[Path], store: EtcdStore, address: 
 
 
 def _homes(paths: list[Path]) -> dict[int, Home]:
-    """Who has data here, by node id, the broker that isn't a worker first; OSError, ValueError."""
+    """The brokers with data here by node id, workers last; OSError, ValueError."""
     homes: dict[int, Home] = {}
     for path in paths:
         meta = read_meta_properties(path, Disk())
@@ -205,7 +206,7 @@ async def _gathered(
 
 
 def _missing_logs(image: MetadataImage, homes: Mapping[int, Home]) -> list[str]:
-    """The partitions that should be here and aren't. One that nobody ever led may have no log."""
+    """The partitions without a log that should be here. One that never had a leader needs none."""
     return [
         f"{topic.name}-{index}"
         for topic in image.topics_by_name.values()

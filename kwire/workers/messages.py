@@ -1,4 +1,4 @@
-"""What the processes of ``kwire serve --workers`` have from each other when they are forked."""
+"""The objects that the processes of ``kwire serve --workers`` share when they are forked."""
 
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 MOST_BYTES = 4096
-"""So many bytes of messages are read at a time."""
+"""How many bytes of messages are read at a time."""
 
 Tell = Callable[[dict[str, Any]], None]
 """Sends a message to the supervisor."""
 
 
 class Ways(NamedTuple):
-    """How the command wants its processes to be.
+    """The functions that the command gives to its processes.
 
-    ``begin_log`` has a worker's log lines name it. ``start`` starts a server in a nursery, unless a
-    signal ends the start. ``settle`` is a task for after the start.
-    ``stopped`` logs the end: the directories that failed, and the seconds of the stop. ``leave``
-    ends the process with an exit code.
+    ``begin_log`` puts a worker's name into its log lines. ``start`` starts a server in a nursery,
+    unless a signal ends the start. ``settle`` is a task for after the start. ``stopped`` logs the
+    end: the directories that failed, and the seconds of the stop. ``leave`` ends the process with
+    an exit code.
     """
 
     begin_log: Callable[[int], None]

@@ -1,8 +1,8 @@
-"""The settings of each worker, made from those of the command.
+"""The settings of each worker, made from the command's settings.
 
 Rules:
 
-- Worker 1 has the given settings. So it is the broker that was alone before.
+- Worker 1 has the given settings. So it is the same broker as the single broker before.
 - Worker i has the next node ids and ports, and its logs are in ``worker.i`` below the first data
   directory. Its name is no partition's name: ``worker-2`` would be partition 2 of a topic.
 - A port of 0 is a free port for every worker.

@@ -4,8 +4,8 @@ Rules:
 
 - A worker that ends is started again at once, and after a pause if it has lived for a short time
   only and has ended shortly before, too.
-- A worker that ends ``MOST_DEATHS`` times in ``DEATHS_WITHIN_S``, or can't start the first time,
-  ends the whole. The reason is one line.
+- If a worker ends ``MOST_DEATHS`` times in ``DEATHS_WITHIN_S``, or can't start the first time, the
+  supervisor stops all workers. It gives the reason in one line.
 - A worker that gives no sign of life for ``broker.session.timeout.ms`` is ended by SIGKILL, and
   started again like any that has ended.
 - A stop waits for every worker, however long it takes.
@@ -37,14 +37,14 @@ FIRST_PAUSE_S = 0.1
 """The pause before the second start in a row; each further one is twice as long."""
 
 SHORT_LIFE_S = 5.0
-"""A worker that has lived for longer is started at once: it doesn't end because it has started."""
+"""A worker that has lived for longer is started at once: its start didn't cause its end."""
 
 
 class SupervisedWorker:
     """A worker as its supervisor sees it.
 
-    ``ready`` is what it told when it was ready, None before. ``failure`` is why it couldn't go on,
-    if it said so. ``is_running`` says whether it has a process.
+    ``ready`` is the message that it sent when it was ready, None before. ``failure`` is the reason
+    of its end, if it has sent one. ``is_running`` says whether it has a process.
     """
 
     def __init__(self, number: int) -> None:
@@ -56,7 +56,7 @@ class SupervisedWorker:
         self._deaths_s: deque[float] = deque(maxlen=MOST_DEATHS)
 
     def note_death(self, now_s: float) -> int:
-        """Note that the process has ended; how often it has lately."""
+        """Note that the process has ended; returns how often it has ended lately."""
         self.is_running = False
         self._deaths_s.append(now_s)
         return sum(now_s - at_s <= DEATHS_WITHIN_S for at_s in self._deaths_s)
@@ -116,7 +116,7 @@ class Supervisor:
 
     def _order(self, command: bytes, *files: int) -> None:
         """Send a command to the template, with open files."""
-        with suppress(OSError):  # the template has ended, and ``_watch_template`` will see it
+        with suppress(OSError):  # the template has ended, which ``_watch_template`` notices
             if files:
                 socket.send_fds(self._ends.control, [command], files)
             else:
@@ -131,7 +131,10 @@ class Supervisor:
             self._ended.set()
 
     async def _watch_template(self) -> None:
-        """Without the template no worker can start again: all end with their connections."""
+        """Wait for the end of the template.
+
+        Without it, no worker can start again, so all of them end.
+        """
         stream = _stream(self._ends.life)
         with suppress(trio.BrokenResourceError):
             await stream.receive_some(1)
@@ -141,7 +144,7 @@ class Supervisor:
     async def _listen(self) -> None:
         stream = _stream(self._ends.control)
         rest = b""
-        with suppress(trio.BrokenResourceError):  # it was killed before it had read everything
+        with suppress(trio.BrokenResourceError):  # the template was killed before it had read all
             while received := await stream.receive_some(MOST_BYTES):
                 *lines, rest = (rest + received).split(b"\n")
                 for line in lines:
@@ -217,7 +220,7 @@ class Supervisor:
 
 
 def _how(status: int) -> str:
-    """How a process has ended, by its status of wait(2)."""
+    """A text about the end of a process, by its status of wait(2)."""
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return f"it ended with exit code {code}"

@@ -1,8 +1,8 @@
 """The process that forks workers: it has loaded all code of a broker, and does nothing else.
 
-A worker that is forked needs no imports, which are most of a start, and shares the code's memory
-with the others and with the supervisor. The template has one thread and no event loop, so a fork
-copies no lock and no task.
+A forked worker needs no imports, which take most of the time of a start. It shares the memory of
+the code with the other workers and the supervisor. The template has one thread and no event loop,
+so a fork copies no lock and no task.
 
 Rules:
 
@@ -10,8 +10,8 @@ Rules:
   connection to the supervisor, ``kill N``, ``stop``. The end of the socket ends the template.
 - Template and workers send JSON objects in lines: ``{"worker": 2, "ready": …}``, ``failed``,
   ``ended`` with the status of wait(2), and ``bound``.
-- The template binds the ports of all workers and keeps them. A client that connects while a worker
-  starts again waits, and nobody else gets the port.
+- The template binds the ports of all workers and keeps them. So a client that connects while a
+  worker starts again waits, and no other program gets the port.
 - Signals of a terminal reach the supervisor only: template and workers are a process group of their
   own. A worker stops at SIGTERM. The signal is blocked until the worker can take it.
 """
@@ -69,7 +69,7 @@ def end(ends: Ends) -> None:
 
 
 def _flush() -> None:
-    """Write what is buffered, so that no fork writes it a second time."""
+    """Flush the output buffers, so that no fork writes their content a second time."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
@@ -97,7 +97,7 @@ class Template:
         self._connections: deque[int] = deque()
 
     def run(self) -> NoReturn:
-        """Do what the supervisor says, until it has ended."""
+        """Carry out the supervisor's commands, until the supervisor has ended."""
         os.setpgid(0, 0)
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
@@ -203,14 +203,14 @@ class Template:
 
 
 def _load(*, with_http: bool) -> None:
-    """Import what workers need sooner or later, and keep the collector from touching it.
+    """Import the modules that workers need later, and keep the collector from their objects.
 
-    Nothing is collected before the fork: each process would fill the gaps with objects of its own,
-    and have its own copy of the pages around them.
+    There is no collection before the fork. Otherwise each process would fill the gaps with objects
+    of its own, and so get its own copy of the pages around them.
     """
     preload()
     if with_http:
-        with suppress(ImportError):  # the worker that needs them says what is missing
+        with suppress(ImportError):  # a worker that needs such a module reports that it is missing
             import kwire.web.app
             import kwire.web.connections
             import kwire.web.page.sampler  # noqa: F401

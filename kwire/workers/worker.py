@@ -65,14 +65,14 @@ class WorkerServer(ClusterServer):
         self.addresses = [bound.getsockname()[:2] for bound in self._bound]
 
     def _endpoints(self) -> tuple[tuple[str, str, int], ...]:
-        """What clients are told, and where this worker's own ports are, for the other workers."""
+        """The advertised endpoints, and this worker's own ports for the other workers."""
         wanted = self.config.inter_broker_name
         names = [listener.name for listener, _ in self._sockets]
         host, port = self.addresses[names.index(wanted) if wanted in names else 0]
         return (*super()._endpoints(), (AMONG_WORKERS, host, port))
 
     async def _bring_along(self, manager: LogManager) -> None:
-        """Nothing: the supervisor's store has the metadata of the directory."""
+        """Do nothing: the supervisor's store has the metadata of the directory."""
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         self._is_serving = True

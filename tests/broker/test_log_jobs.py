@@ -20,6 +20,7 @@ from kwire.metadata.changes import (
     Change,
     ConfigChanged,
     PartitionsChanged,
+    ProducerIdsAllocated,
     TopicCreated,
     TopicDeleted,
 )
@@ -276,6 +277,29 @@ async def test_a_commit_returns_when_its_own_logs_are_made() -> None:
         await jobs.finish(0)
         assert jobs.answered == ["small", "second", "large"]
         assert jobs.commits._unfinished == {}
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_brokers_own_changes_wait_for_no_logs_of_clients() -> None:
+    """Neither a smaller ISR nor a stop waits for a client's topic in the same commit."""
+    async with trio.open_nursery() as nursery:
+        jobs = Jobs(nursery)
+        jobs.store.is_open = trio.Event()
+        await jobs.create("first", 1, Client())
+        await jobs.create("large", 100, Client())
+
+        async def change() -> None:
+            await jobs.commits.commit(lambda _: [ProducerIdsAllocated(5)])
+            jobs.answered.append("own")
+
+        nursery.start_soon(change)
+        await trio.testing.wait_all_tasks_blocked()
+        jobs.store.is_open.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(jobs.store.commits) == 2
+        assert jobs.answered == ["first", "own"]
+        await jobs.finish(0)
+        assert jobs.answered == ["first", "own", "large"]
         nursery.cancel_scope.cancel()
 
 

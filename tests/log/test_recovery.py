@@ -8,6 +8,7 @@ import pytest
 
 from kwire.log.recovery import open_log
 from kwire.log.segment import LogSegment
+from kwire.testing.machine import Machine
 from kwire.testing.time_lookups import offset_for_timestamp
 
 
@@ -291,3 +292,41 @@ def test_an_index_that_points_outside_of_its_segment(tools, position):
         assert found is not None
         assert found.offset == number
     assert not log.is_offline
+
+
+class Unlucky(random.Random):
+    """Half of what wasn't synced is lost, never all or nothing."""
+
+    def choice(self, seq):
+        """A random item; of the probabilities that a machine chooses from, one half."""
+        return 0.5 if 0.5 in seq else super().choice(seq)
+
+
+def test_what_a_recovery_cut_never_comes_back(tools):
+    """Nor between records that were written after it, when the power fails a second time.
+
+    Otherwise a record that was lost would be at the offset of another one, on this replica only.
+    """
+    tails = set()
+    for seed in range(300):
+        tools.root = tools.directory.parent / f"machine-{seed}"
+        tools.root.mkdir()
+        tools.directory, chance = tools.root / "t-0", Unlucky(seed)
+        machine = Machine(tools.root)
+        tools.disk = machine.disk
+        log = tools.open()
+        tools.append(log, b"kept")
+        log.flush(0)
+        machine.disk.sync_directory(tools.root)
+        for values in ((b"old1", b"old2", b"old3"), (b"new1", b"new2")):
+            for value in values:
+                tools.append(log, value)
+            machine.lose_power(chance)
+            tools.disk = machine.disk
+            log = tools.open(clean=False, recovery_point=1)
+            tails.add(found := tuple(value for _, value in tools.values(log)[1:]))
+            ages = [value[:3] for value in found]
+            assert ages == sorted(ages, reverse=True), found
+        machine.kill()
+        tools.directory = tools.root
+    assert (b"old1", b"new1", b"new2") in tails

@@ -18,6 +18,7 @@ from typing import Any
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.served_partitions import LogJob
 from kwire.metadata.changes import BrokerChanged, Change, ControllerElected, apply
 from kwire.metadata.etcd.encoding import decode_commit
 from kwire.metadata.etcd.transactions import Json
@@ -124,12 +125,13 @@ class Checks:
         take = broker._images.take
         self._same(broker.node_id, broker.image)
 
-        async def checked(image: MetadataImage, changes: Sequence[Change]) -> None:
+        async def checked(image: MetadataImage, changes: Sequence[Change]) -> LogJob | None:
             before = broker.image.revision
             self._check(image.revision > before, f"broker {broker.node_id} goes back")
             self._same(broker.node_id, image)
-            await take(image, changes)
+            job = await take(image, changes)
             self.coordinators()
+            return job
 
         broker._images.take = checked  # type: ignore[method-assign]
 

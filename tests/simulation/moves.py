@@ -48,7 +48,7 @@ def check_places(world: World) -> None:
 
 
 async def ask_to_move(
-    admin: Cluster, replicas: Mapping[int, list[int] | None]
+    admin: Cluster, replicas: Mapping[int, list[int] | None], topic: str = TOPIC
 ) -> AlterPartitionReassignmentsResponse:
     """Ask for other replicas of some partitions, or for a cancellation; what is answered."""
     partitions = [
@@ -56,7 +56,7 @@ async def ask_to_move(
         for index, nodes in replicas.items()
     ]
     request = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name=TOPIC, partitions=partitions)]
+        topics=[ReassignableTopic(name=topic, partitions=partitions)]
     )
     return await admin.ask_controller(
         request, AlterPartitionReassignmentsResponse, lambda answer: [answer.error_code]

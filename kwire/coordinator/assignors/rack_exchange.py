@@ -2,8 +2,9 @@
 
 Rules:
 
-- A rack ends with as many partitions as it began with.
-- Partitions move only if that brings more of them near. So the best distribution stays as it is.
+- Each rack ends with as many partitions as it began with.
+- Partitions move only if then more of them are near a replica. So the best distribution doesn't
+  change.
 - A partition stands for all partitions with its index, in all topics that are shared out alike. It
   counts once for each topic that has a replica of this index in the rack.
 - With dozens of racks the search ends early, and keeps what it has gained until then.
@@ -44,7 +45,7 @@ def exchange(held: Sequence[Sequence[int]], worths: Sequence[_Worth]) -> list[li
 def _offers(
     held: Sequence[dict[_Worth, list[int]]], givers: Iterable[int]
 ) -> dict[tuple[int, int], _Worth]:
-    """The kind of partition that each giver had best pass to each taker, by their numbers."""
+    """The best kind of partition for each giver to pass to each taker, by their numbers."""
     return {
         (giver, taker): max(held[giver], key=lambda worth: (worth[taker] - worth[giver], worth))
         for giver in givers

@@ -5,9 +5,9 @@ Rules:
 - A member's *load* is the number of its partitions. If all members read the same topics, their
   loads differ by at most one. Otherwise no further move, and no chain of moves through several
   members, could bring the loads of two members closer together.
-- A member keeps its partitions as far as that is even. It gives up only its surplus.
+- A member keeps its partitions as far as the distribution stays even. It gives up only its surplus.
 - A partition is *near* a member if one of its replicas is in the member's rack. If racks are known,
-  a member gives up its other partitions first, and gets near ones first.
+  a member gives up partitions that aren't near first, and gets near ones first.
 
 Source: UniformAssignor of Kafka. If subscriptions differ, Kafka's assignor balances topic by topic,
 and so may miss an even distribution. It ignores racks.
@@ -158,7 +158,7 @@ class _Balance:
         racks = self.spec.racks_of(partition)
         first: tuple[int, bool, str] | None = None
         for rack_id, queue in self._queues_of(partition[0]).items():
-            while queue[0][0] < self.load[queue[0][1]]:  # the load has grown since
+            while queue[0][0] < self.load[queue[0][1]]:  # the load has grown since then
                 heapreplace(queue, (self.load[queue[0][1]], queue[0][1]))
             candidate = (queue[0][0], rack_id not in racks, queue[0][1])
             if first is None or candidate < first:

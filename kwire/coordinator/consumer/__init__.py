@@ -2,5 +2,5 @@
 
 ``group`` holds the state of a group. ``reconciliation`` moves a member from its present partitions
 to its target. ``assignors`` compute the targets. ``heartbeat`` is the operation of a member.
-``coordinator`` has all groups of one coordinator, and is the way in.
+``coordinator`` has all groups of one coordinator, and is the entry point.
 """

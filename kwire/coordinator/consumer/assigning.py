@@ -47,7 +47,7 @@ class AssignmentQuestion(NamedTuple):
             for member in self.members.values()
         )
         cost = len(self.members) + pairs // TOPICS_AT_THE_COST_OF_ONE
-        if cost > QUICK_COST:  # the cost of the topics needn't be known any more
+        if cost > QUICK_COST:  # the result no longer depends on the topics
             return False
         topics = {t.name: t for read in self._by_subscription().values() for t in read}
         partitions = sum(topic.partitions for topic in topics.values())

@@ -34,7 +34,7 @@ from kwire.coordinator.group import Group, GroupRegistry
 from kwire.errors import ErrorCode
 
 RETRY_MS = 1_000
-"""The time after which a group tries again what it couldn't write."""
+"""The time after which a group tries again to write records."""
 
 NOTHING_EPOCH = 1
 """The epoch of the empty target before a group's first assignment: members need an epoch."""

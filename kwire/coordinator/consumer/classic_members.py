@@ -2,8 +2,8 @@
 
 Rules:
 
-- Such a member never leads, because the server assigns. JoinGroup takes the member a step towards
-  its target, and is answered at once. SyncGroup gives the member its assignment.
+- Such a member never leads, because the coordinator assigns. JoinGroup takes the member a step
+  towards its target, and is answered at once. SyncGroup gives the member its assignment.
 - Its generation is its member epoch. A heartbeat asks the member to join again if the target has a
   newer epoch, if the member has to confirm that it gave partitions back, or if a partition that it
   waited for is free.
@@ -85,7 +85,7 @@ class ClassicMembers:
         self._has_joined(draft, member)
         placed = self._groups.changes.finish(draft, group)
         if isinstance(placed, ClassicGroup):
-            # It replaced the last member of the consumer protocol, so all members rebalance.
+            # The last member of the consumer protocol was replaced, so all members rebalance.
             placed.members[member.member_id].joining = waiter
             maybe_complete_join(placed, turn)
         else:

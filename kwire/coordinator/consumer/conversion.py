@@ -81,7 +81,7 @@ def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
 
 
 def _check_assignor(group: ClassicGroup) -> None:
-    """Refuse data of a custom assignor in assignments, because the conversion would lose it."""
+    """Refuse assignments with a custom assignor's data, because the conversion would lose it."""
     if group.protocol in STOCK_ASSIGNORS:
         return
     if any(has_user_data(member.assignment) for member in group.members.values()):

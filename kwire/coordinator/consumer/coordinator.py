@@ -146,7 +146,7 @@ class ConsumerGroups:
     def replace_static(
         self, draft: Draft, in_place: ConsumerMember, member_id: str
     ) -> ConsumerMember:
-        """Put a static member that comes back under another id in the place of its former self."""
+        """Replace a static member's former entry, when the member comes back under another id."""
         draft.note(f"static member {in_place.about.instance_id} is back as {member_id}")
         draft.group.timers.cancel(in_place.member_id)
         return draft.replace(in_place, member_id)
@@ -293,8 +293,9 @@ def _sees_other_topics(
 ) -> bool:
     """Whether a member's new subscription takes its group to the next epoch.
 
-    It does, except for an expression that is new to the group and matches the topics that the
-    member had before. Kafka decides before it knows which topics such an expression matches.
+    A new subscription does, with one exception: an expression that is new to the group and matches
+    the topics that the member had before. Kafka decides before it knows which topics such an
+    expression matches.
     """
     regex = member.about.regex
     if before.about.topics != member.about.topics or not regex or regex in original.regexes:

@@ -1,6 +1,6 @@
 """A consumer group: its members, the target of each member, and the owner of each partition.
 
-States and what leads from one to the next::
+States, and the events that lead from one to the next::
 
     EMPTY → ASSIGNING        a member joins: the group's epoch is ahead of its target's epoch
     ASSIGNING → RECONCILING  the target is computed for the group's epoch
@@ -57,7 +57,7 @@ class ResolvedRegex(NamedTuple):
 
 
 class View(NamedTuple):
-    """What a regular expression may match: what this member, which subscribes by it, may see."""
+    """The topics that a regular expression may match: those that a subscribing member may see."""
 
     member_id: str
     visible: Visible

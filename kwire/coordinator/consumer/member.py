@@ -208,7 +208,10 @@ def _owned_to_record(owned: Owned) -> list[OwnedPartitions]:
 
 
 def _owned_from_record(topics: Iterable[OwnedPartitions]) -> Owned:
-    """The partitions of a record. Before KIP-1251 it had no epochs: then any commit is allowed."""
+    """The partitions of a record.
+
+    A record from before KIP-1251 has no epochs: then any commit is allowed.
+    """
     return {
         topic.topic_id: dict(
             zip(

@@ -2,12 +2,12 @@
 
 Rules:
 
-- Members learn of their tasks from the answers to their heartbeats. After a change in the group,
-  members get short intervals, so that the group settles in moments. The longer ago the last change,
+- Members get their assignments in the answers to their heartbeats. After a change in the group,
+  members get short intervals, so that the group settles quickly. The longer ago the last change,
   the longer the interval, up to the interval of the settings. So a group that never settles causes
   no more work than a settled group.
-- The more members, the longer the shortest interval: the heartbeats of a group have a highest rate,
-  whatever its size.
+- The more members a group has, the longer is their shortest interval. So the heartbeats of a group
+  stay below a fixed rate, whatever its size.
 - Extra heartbeats come out of two budgets, the group's and the broker's. A group that changes all
   the time soon gets the interval of the settings like any other group.
 

@@ -1,11 +1,11 @@
-"""How a member gets from its present partitions to its target.
+"""Moves a member from its present partitions to its target, step by step.
 
 Rules:
 
 - Revocation comes first: a member stays at its epoch, with the partitions that it keeps, until it
   no longer owns the partitions that it has to give back.
 - A member gets a partition only when no member has the partition any more. Until then the member is
-  already at the new epoch, has the free partitions of its target, and waits for the rest.
+  already at the new epoch, has the free partitions of its target, and waits for the others.
 - A member gets no partition of a topic to which it doesn't subscribe (any more), whatever the
   target says, because the target may be older than the subscription.
 

@@ -140,7 +140,7 @@ class OwnedPartitions(Nested):
 
 
 class CurrentMemberAssignmentValue(Schema, versions=(0, 0), flexible=0):
-    """A member's partitions, and those that it still has to give back."""
+    """A member's partitions, and the partitions that it still has to give back."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

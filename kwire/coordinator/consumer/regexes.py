@@ -7,7 +7,7 @@ Rules:
   client can stop the broker with an expression.
 - An expression sees every topic, internal topics too. Each name is matched once: groups share the
   results, and after a change of the topics only new names are matched.
-- The event loop looks up known results. Matching (``answer``) uses nothing but its questions, so a
+- The event loop looks up known results. Matching (``answer``) reads nothing but its questions, so a
   thread may do it.
 
 Source: TopicRegexResolver of Kafka 4.3, which uses RE2/J.
@@ -30,7 +30,7 @@ LONGEST = 10_000
 """The longest expression in characters: it has room for a list of hundreds of names."""
 
 MEMORY_BYTES = 1 << 18
-"""What one automaton takes at most; RE2 refuses an expression that needs more.
+"""The most memory of one automaton; RE2 refuses an expression that needs more.
 
 This bounds the time of an expression too: some milliseconds to compile it, and a few more for each
 name. A listing of ``LONGEST`` characters fits in.

@@ -1,4 +1,4 @@
-"""The settings of a consumer group: the broker's, or the group's own where it has them."""
+"""The settings of a consumer group: the broker's settings, or the group's own if it has any."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class MigrationPolicy(Enum):
 class ConsumerSettings(NamedTuple):
     """Kafka's defaults; times in ms. The names are those of ``group.consumer.*``.
 
-    ``classic_max_size`` is ``group.max.size``, for groups that become classic ones.
+    ``classic_max_size`` is ``group.max.size``, for groups that become classic groups.
     """
 
     session_timeout_ms: int = 45_000

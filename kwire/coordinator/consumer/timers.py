@@ -33,7 +33,7 @@ class Due(NamedTuple):
 
 
 class Assigning(NamedTuple):
-    """An assignment that a job computes: for which epoch, and for which members.
+    """An assignment that a job computes, for an epoch and its members.
 
     ``overtaken`` counts the assignments in a row before it during which the group has changed.
     """
@@ -54,7 +54,7 @@ class GroupTimers:
 
     def __init__(self) -> None:
         self._set: dict[tuple[str, Timer], tuple[int, int]] = {}
-        # Of a timer's entries in the heap, that of ``_queued`` counts; it is never too late.
+        # Of a timer's entries in the heap, the one in ``_queued`` counts. It is never too late.
         self._heap: list[tuple[int, str, str]] = []
         self._queued: dict[tuple[str, Timer], int] = {}
         self.assignment_ms: int | None = None

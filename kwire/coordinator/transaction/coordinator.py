@@ -8,8 +8,8 @@ Rules:
 - A transaction whose end is decided is ``unfinished`` until its markers are written. The driver of
   the coordinator writes them, calls ``markers_written``, and carries out ``complete``.
 - While it is unfinished, all other requests of its producer get CONCURRENT_TRANSACTIONS.
-- The caller provides new producer ids: an operation that needs one and has none raises
-  ``ProducerIdNeeded``, and the caller repeats it with one.
+- The caller provides new producer ids: an operation that needs a new id and has none raises
+  ``ProducerIdNeeded``, and the caller repeats the operation with an id.
 
 Source: TransactionCoordinator, TransactionStateManager of Kafka.
 """

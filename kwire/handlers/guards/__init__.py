@@ -68,7 +68,7 @@ _MODULES = {api: module for module, apis in GUARDS.items() for api in apis}
 
 
 def guard(api_key: int, request: Any, context: RequestContext) -> Any:
-    """The response of an API's guard, or what gives it later; KafkaError for an API without one."""
+    """An API's guarded response, or an object that gives it later; KafkaError without a guard."""
     name = MODULES.get(api_key) or OWN_MODULES[api_key]
     handle = route(api_key, context.api_version).handle
     if name in FOR_EVERYBODY:

@@ -111,7 +111,7 @@ def _creates(request: MetadataRequest, gate: Gate) -> bool:
 
 
 def _hidden(topic: MetadataRequestTopic, name: str, gate: Gate) -> MetadataResponseTopic:
-    """The answer about a topic that the client may not see: what it has sent, and no more."""
+    """The answer about a topic that the client may not see, with the request's own values only."""
     if topic.topic_id == ZERO_UUID:
         return MetadataResponseTopic(error_code=_FAILED, name=name)
     shown = None if gate.context.api_version >= NULL_NAMES_SINCE else ""
@@ -119,7 +119,7 @@ def _hidden(topic: MetadataRequestTopic, name: str, gate: Gate) -> MetadataRespo
 
 
 async def _tell_operations(topics: list[Any], gate: Gate) -> None:
-    """Tell what the client may do to topics."""
+    """Fill in the operations that the client may do to topics."""
     for piece in pieces(topics):
         if len(topics) > 1 and gate.context.work.spend(UNITS * len(piece)):
             await later(gate.context.work.next_slice)
@@ -177,7 +177,7 @@ async def describe_cluster(request: DescribeClusterRequest, gate: Gate) -> Descr
 
 
 def _cluster_operations(told: int, gate: Gate) -> int:
-    """What the client may do to the cluster, if it asked; 0 if it may not even describe it."""
+    """The operations that the client may do to the cluster; 0 if it may not even describe it."""
     if told == NOT_ASKED or not gate.may_on_cluster(AclOperation.DESCRIBE):
         return NOT_ASKED if told == NOT_ASKED else 0
     return gate.operations(ResourceType.CLUSTER, CLUSTER_NAME)

@@ -100,7 +100,7 @@ async def produce(request: ProduceRequest, gate: Gate) -> ProduceResponse | None
     request.topic_data = kept
     response: ProduceResponse | None = await gate.serve(request)
     if others and not request.acks:
-        raise refused(ResourceType.TOPIC)  # without a response, only the end of the connection says
+        raise refused(ResourceType.TOPIC)  # with acks=0, the end of the connection is the error
     if response is not None:
         response.responses += await _unwritten(others, _FAILED, gate)
     return response
@@ -324,13 +324,13 @@ async def delete_topics(request: DeleteTopicsRequest, gate: Gate) -> DeleteTopic
 
 
 async def _deletable(names: list[str], gate: Gate) -> set[str]:
-    """The topics that may be deleted: a name that may not even be seen is none of them."""
+    """The topics that the client may delete, without topics that it may not even describe."""
     allowed = await gate.allowed(AclOperation.DELETE, ResourceType.TOPIC, names)
     return await gate.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, allowed)
 
 
 def _refused(topic: DeleteTopicState, name: str, gate: Gate) -> DeletableTopicResult:
-    """The answer for a topic that may not be deleted: it was named, or has the id of ``name``."""
+    """The answer for a topic that may not be deleted; the request has ``name`` or its id."""
     if topic.name is not None:
         return _not_deleted(topic.name)
     shows = gate.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, tells_denied=False)

@@ -41,7 +41,7 @@ from kwire.record.spans import RecordSpans
 
 
 class KeptBatch(NamedTuple):
-    """What stays of a batch: its bytes, and the numbers that the indexes need."""
+    """The part of a batch that stays: its bytes, and the numbers that the indexes need."""
 
     data: Buffer
     last_offset: int
@@ -52,7 +52,7 @@ def open_spans(batch: RecordBatch, limits: Limits) -> RecordSpans:
     """The records of a batch, held in memory while the batch is compacted.
 
     Raises InvalidRecords if the batch is damaged, and TooLarge if it exceeds the limits. Only a
-    decompression bomb does that, or a batch that Kafka took before the limits were set.
+    decompression bomb exceeds them, or a batch that was appended before the limits were set.
     """
     try:
         return RecordSpans(batch, limits)
@@ -65,7 +65,7 @@ def open_spans(batch: RecordBatch, limits: Limits) -> RecordSpans:
 
 
 class BatchFilter:
-    """Decides what stays, for one clean; counts what it reads and keeps in ``statistics``.
+    """Decides which records stay, for one clean; counts records and bytes in ``statistics``.
 
     ``last_offsets`` is given if the map holds every key of the dirty part.
     """
@@ -94,7 +94,7 @@ class BatchFilter:
         return last_offsets is None or len(last_offsets) > 0
 
     def keep(self, batch: RecordBatch) -> KeptBatch | None:
-        """What stays of the next batch, None if nothing does.
+        """The part of the next batch that stays, None if nothing stays.
 
         Raises InvalidRecords if the batch is damaged.
         """
@@ -128,7 +128,7 @@ class BatchFilter:
     def _last_offsets_in(self, batch: RecordBatch) -> Sequence[int] | None:
         """The offsets in a batch whose records are the last of their keys.
 
-        None if only the keys can tell, as outside the part of the log that the map covers.
+        None if only the keys can tell. That is so outside the part of the log that the map covers.
         """
         if (
             self._last_offsets is None

@@ -108,7 +108,7 @@ class CompactionStatistics:
 
 
 class CompactionResult(NamedTuple):
-    """How far a clean came: the log is clean before ``end_offset``."""
+    """The end of a clean: the log is clean before ``end_offset``."""
 
     end_offset: int
     statistics: CompactionStatistics

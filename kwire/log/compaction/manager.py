@@ -1,4 +1,4 @@
-"""Which log is compacted next, which cleans are running, and how far every log is clean.
+"""Chooses the log that is compacted next, and knows the running cleans and the first dirty offsets.
 
 Rules:
 
@@ -53,7 +53,8 @@ LAST_RETRY_MS = 3_600_000
 class CompactionSettings:
     """The settings of one cleaner; sizes are bytes.
 
-    They are its share of the broker's ``log.cleaner.*`` settings, and the limits of batches.
+    They are the cleaner's share of the broker's ``log.cleaner.*`` settings, and the limits of
+    batches.
     """
 
     map_bytes: int = 128 * 1024 * 1024
@@ -66,7 +67,7 @@ class CompactionSettings:
 
 @dataclass(slots=True)
 class CompactionMetrics:
-    """What compaction has done and still has to do, under the names of Kafka's metrics."""
+    """The work that compaction has done and still has to do, under the names of Kafka's metrics."""
 
     max_dirty_percent: int = 0
     max_compaction_delay_ms: int = 0

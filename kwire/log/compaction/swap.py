@@ -30,7 +30,7 @@ from kwire.log.segments import LogSegments
 def replace_segments(
     log: PartitionLog, old: Sequence[LogSegment], group: CleanedGroup, steady_ms: int, disk: Disk
 ) -> bool:
-    """``begin_swap``, a sync of the directory, ``finish_swap``: for callers that may block."""
+    """Do ``begin_swap``, sync the directory, and do ``finish_swap``; for callers that may block."""
     if not begin_swap(log, old, group, disk):
         return False
     try:

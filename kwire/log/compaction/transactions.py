@@ -24,7 +24,7 @@ class CleanedTransactions:
         self.kept: list[AbortedTransaction] = []
         self._coming: list[tuple[int, AbortedTransaction]] = []
         self._aborted: dict[int, AbortedTransaction] = {}
-        # Producers whose open transaction has data that the clean met, by how it ends.
+        # Producers whose open transaction has data that the clean met, by the transaction's end.
         self._aborted_with_data: set[int] = set()
         self._committed_with_data: set[int] = set()
 
@@ -41,8 +41,8 @@ class CleanedTransactions:
     def pass_batch(self, batch: RecordBatch) -> bool:
         """Go past a batch; returns True if readers of its transaction no longer need the batch.
 
-        They don't need the data of an aborted transaction, nor a marker if the clean met no data
-        of its transaction.
+        Readers don't need the data of an aborted transaction. They don't need a marker either if
+        the clean met no data of its transaction.
         """
         while self._coming and self._coming[0][0] <= batch.last_offset:
             transaction = heappop(self._coming)[1]

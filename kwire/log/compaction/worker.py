@@ -1,7 +1,7 @@
 """The process that runs cleans: ``python -m kwire.log.compaction.worker``, started by a broker.
 
-It is a process of its own because building a map and rewriting segments would block the broker's
-interpreter. It works on files only, and never changes the files of a live log.
+The cleaner has its own process because building a map and rewriting segments would block the
+broker's interpreter. It works on files only, and never changes the files of a live log.
 
 Format: one line of JSON per message. The process reads jobs (``CompactionJob.to_json``). For each
 segment that is ready it writes ``{"group": [base_offset, size_bytes, [replaced…]]}``. At the end of

@@ -101,7 +101,7 @@ _KRAFT: Mapping[int, tuple[str, type[Schema]]] = {
 
 
 def control_record(record: Record) -> Decoded:
-    """A decoded control record; MalformedRequest if it is none."""
+    """A decoded control record; MalformedRequest if the record isn't a control record."""
     if record.key is None or len(record.key) < _KEY.size:
         raise MalformedRequest("a control record without a type")
     kind = _KEY.unpack_from(record.key)[1]

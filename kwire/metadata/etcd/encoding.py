@@ -7,8 +7,8 @@ Format:
 - The parts of a large commit or of a snapshot are slices of one zlib stream, whose text has one
   change as JSON in each line. So a reader parses one change at a time: parsing all in one call
   would hold the interpreter until its end.
-- A value above 4 KiB is compressed with zlib. The first byte tells: JSON begins with ``{``, a zlib
-  stream with 0x78.
+- A value above 4 KiB is compressed with zlib. The first byte shows whether it is compressed: JSON
+  begins with ``{``, a zlib stream with 0x78.
 """
 
 import json
@@ -27,7 +27,7 @@ LARGEST_BYTES = 1 << 30
 
 
 class Written(NamedTuple):
-    """A commit as it is read: its writer, and its changes or the number of its parts."""
+    """A decoded commit: its writer, and its changes or the number of its parts."""
 
     by: str
     changes: Sequence[Change]
@@ -35,7 +35,7 @@ class Written(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """A commit as it is written: the value of its key, and the values of its parts' keys."""
+    """An encoded commit: the value of its key, and the values of its parts' keys."""
 
     value: bytes
     parts: Sequence[bytes]
@@ -51,7 +51,7 @@ def encode_commit(by: str, changes: Sequence[Change]) -> Encoded:
 
 
 def decode_commit(value: bytes) -> Written:
-    """What a commit's value says; ValueError, TypeError, LookupError if it is damaged."""
+    """Decode a commit's value; ValueError, TypeError, LookupError if it is damaged."""
     found = json.loads(_unpack(value))
     if "parts" in found:
         return Written(found["by"], (), found["parts"])

@@ -36,7 +36,7 @@ class EtcdStore:
         keep_every_ms: int,
         threads: Kind | None = None,
     ) -> None:
-        """``writer`` names this process for all time: its node id and its incarnation."""
+        """``writer`` names this process forever: its node id and its incarnation."""
         self._gateway = gateway
         self._random = random
         self._steady_ms = steady_ms
@@ -140,7 +140,7 @@ class EtcdStore:
                 last = sessions
 
     async def hold_controller(self, session: Session) -> Guard | None:
-        """Become the controller; None where another broker is."""
+        """Become the controller; None if another broker is the controller."""
         return await self._leases.hold_controller(session)
 
     async def end(self, guard: Guard) -> None:
@@ -160,14 +160,14 @@ class EtcdStore:
         return sorted((await self._leases.read()).members)
 
     async def delete_cluster(self, revision: int) -> None:
-        """Delete all that etcd has of a stopped cluster, whose newest revision this is.
+        """Delete all keys of a stopped cluster whose newest revision is ``revision``.
 
-        RevisionConflict if it isn't, or a broker has a session.
+        RevisionConflict if the cluster has a newer revision, or if a broker has a session.
         """
         await self._log.delete_cluster(revision)
 
     async def run(self) -> None:
-        """Watch, and keep the session alive, for ever."""
+        """Watch, and keep the session alive, forever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._following.run)
             nursery.start_soon(self._leases.keep)

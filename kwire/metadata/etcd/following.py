@@ -1,11 +1,11 @@
-"""The watch of kwire's keys in etcd, and what was learnt from it.
+"""The watch of kwire's keys in etcd, and the commits that it has brought.
 
 Rules:
 
-- The watch is a hint. It may end, stay silent or miss something. So whoever needs the truth reads
-  the keys; the watch says when, and often brings the next commit along.
-- Everything may have changed after a (re)connect, and when an answer shows a revision of etcd that
-  the watch hasn't reached. Then ``looks`` grows, and everybody reads again.
+- The watch is a hint. It may end, stay silent or miss something. So code that needs the truth reads
+  the keys. The watch says when to read, and often brings the next commit along.
+- After a (re)connect, any key may have changed. The same holds when an answer shows a revision of
+  etcd that the watch hasn't reached. Then ``looks`` grows, and all followers read the keys again.
 - A watch that missed a commit is begun anew, at the next endpoint.
 """
 
@@ -23,11 +23,11 @@ PAUSE_S = 0.2
 
 KEPT_BYTES = 1 << 20
 KEPT_COMMITS = 100
-"""The most commits from the watch that are kept for those who follow the log."""
+"""The most commits from the watch that are kept for the followers of the log."""
 
 
 class Following:
-    """What is known of newer commits and changed sessions; ``run`` has to run."""
+    """Newer commits and changed sessions, as far as they are known; ``run`` has to run."""
 
     def __init__(self, gateway: Gateway, keys: Keys, random: Random) -> None:
         self.looks = 0
@@ -46,15 +46,15 @@ class Following:
 
     @property
     def changed(self) -> trio.Event:
-        """The event of the next change: take it first, then look."""
+        """The event of the next change: get it before you read the keys."""
         return self._changed
 
     def value(self, revision: int) -> bytes | None:
-        """A commit's value, if the watch or an own commit has brought it."""
+        """A commit's value, if the watch has brought it or this process has written it."""
         return self._values.get(revision)
 
     def learn(self, revision: int, value: bytes) -> None:
-        """A commit exists."""
+        """Note that a commit exists."""
         self.newest = max(self.newest, revision)
         if revision in self._values:
             return
@@ -65,17 +65,17 @@ class Following:
         self._tell()
 
     def read(self, revision: int) -> None:
-        """A commit was found in the keys."""
+        """Note that a commit was found in the keys."""
         self.newest = max(self.newest, revision)
 
     def hear(self, store_revision: int) -> None:
-        """An answer to a keepalive shows this revision of etcd's whole store.
+        """Note that an answer to a keepalive shows this revision of etcd's whole store.
 
         A commit that the last call found without the watch, and that the watch hasn't brought
         since, shows that the watch is dead.
         """
         if self._is_fresh:
-            # What was there before the watch, it doesn't bring.
+            # The watch doesn't bring commits from before its begin.
             self._is_fresh, self._brought = False, max(self._brought, self.newest)
         elif self._scope is not None and self._suspected > self._brought:
             self._scope.cancel()
@@ -85,12 +85,12 @@ class Following:
             self.look()
 
     def look(self) -> None:
-        """Have everybody read again."""
+        """Make all followers read the keys again."""
         self.looks += 1
         self._tell()
 
     async def run(self) -> None:
-        """Watch for ever."""
+        """Watch forever."""
         names = (self._keys.log, self._keys.live)
         ranges = [(name, end_of(name)) for name in names]
         ranges.append((self._keys.controller, f"{self._keys.controller}\0"))

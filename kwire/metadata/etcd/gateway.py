@@ -1,11 +1,11 @@
-"""What the store asks of etcd's JSON gateway: ``POST /v3/…``.
+"""The calls of etcd's JSON gateway that the store needs: ``POST /v3/…``.
 
 Rules:
 
-- An answer that didn't come proves nothing: the call may have been done. A call is repeated, at the
-  next endpoint, until its time is over. So it must do no harm to send it twice.
+- A call without an answer may have been done nevertheless. A call is repeated, at the next
+  endpoint, until its time is over. So every call must be harmless when it is sent twice.
 
-``http_gateway`` asks a real etcd, ``kwire.testing.simulated_etcd`` is one in memory.
+``http_gateway`` calls a real etcd. ``kwire.testing.simulated_etcd`` is an etcd in memory.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -16,14 +16,14 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.etcd.transactions import Json
 
 CALL_S = 5.0
-"""So long a call is repeated."""
+"""How long a call is repeated."""
 
 UNAVAILABLE = 14
 """gRPC's code for a cluster without a leader."""
 
 
 class EtcdError(Exception):
-    """etcd refused a call; ``code`` is gRPC's."""
+    """etcd refused a call; ``code`` is a gRPC status code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class Gateway(Protocol):
     def stream(
         self, path: str, messages: Sequence[Json]
     ) -> AbstractAsyncContextManager[AsyncIterator[Json]]:
-        """What etcd sends on a stream after these messages; Unreachable, EtcdError."""
+        """The messages that etcd sends on a stream after these messages; Unreachable, EtcdError."""
         ...
 
     async def close(self) -> None:

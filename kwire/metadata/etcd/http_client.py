@@ -2,8 +2,8 @@
 
 Rules:
 
-- h11 speaks the protocol, trio moves the bytes. A request leaves in one piece: head and body in two
-  would wake etcd twice.
+- h11 speaks the protocol, trio moves the bytes. Head and body of a request are sent in one piece,
+  because two pieces would wake etcd twice.
 - A connection carries one request at a time and is kept for the next request. Before a kept
   connection is used again, the client checks whether etcd has closed it.
 - A call that fails or is cancelled closes its connection.
@@ -56,7 +56,7 @@ class _Connection:
 
     @property
     def is_alive(self) -> bool:
-        """Whether etcd has neither closed the connection nor said what nobody asked for."""
+        """Whether etcd has neither closed the connection nor sent bytes without a request."""
         return not self._socket.is_readable()
 
     @property
@@ -65,7 +65,7 @@ class _Connection:
         return {self._http.our_state, self._http.their_state} == {h11.DONE}
 
     async def send(self, target: str, headers: Headers, content: bytes) -> None:
-        """Send a request, the first one or one after a complete answer."""
+        """Send a request; an earlier answer has to be complete."""
         http = self._http
         if self.is_complete:
             http.start_next_cycle()
@@ -113,7 +113,7 @@ class _Connection:
 
 
 class Lines:
-    """The lines of an answer that may go on for ever."""
+    """The lines of an answer that may go on forever."""
 
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection
@@ -139,7 +139,7 @@ class Lines:
 
 
 class Stream(NamedTuple):
-    """An answer that comes in lines; ``content`` is all of an answer that is an error."""
+    """An answer that comes in lines; ``content`` is the whole answer if it is an error."""
 
     status: int
     content: bytes
@@ -170,7 +170,7 @@ class HttpClient:
     async def stream(
         self, endpoint: str, target: str, headers: Headers, content: bytes
     ) -> AsyncIterator[Stream]:
-        """What etcd sends after a request; HttpError, NotConnected."""
+        """The stream that answers a request; HttpError, NotConnected."""
         connection = await self._connection(endpoint)
         try:
             await connection.send(target, headers, content)
@@ -181,13 +181,13 @@ class HttpClient:
             await trio.aclose_forcefully(connection.stream)
 
     async def drop(self, endpoint: str) -> None:
-        """Close the connections to an endpoint that are kept."""
+        """Close the kept connections to an endpoint."""
         kept = self._kept.pop(endpoint, [])
         while kept:
             await trio.aclose_forcefully(kept.pop().stream)
 
     async def close(self) -> None:
-        """Close all connections that are kept."""
+        """Close all kept connections."""
         for endpoint in list(self._kept):
             await self.drop(endpoint)
 

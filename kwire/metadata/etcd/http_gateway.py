@@ -2,11 +2,12 @@
 
 Rules:
 
-- An endpoint that doesn't answer, or that answers that its cluster has no leader, is left for the
-  next one. The other calls follow it there.
-- A write that was on its way to a leader of etcd's cluster that died is lost without a word: its
-  endpoint would be silent for seconds. So an endpoint that takes long is asked what it knows. If
-  another leader was elected since, the call is sent again; if it doesn't say, it is left.
+- If an endpoint doesn't answer, or answers that its cluster has no leader, the gateway changes to
+  the next endpoint, for all calls.
+- If the leader of etcd's cluster dies, writes on their way to it are lost, and their endpoint is
+  silent for seconds. So the gateway asks a slow endpoint for its status. If another leader was
+  elected since, the call is sent again. If the endpoint doesn't answer, the gateway changes to the
+  next one.
 - A token is fetched with user and password when etcd asks for one. Tokens expire after minutes
   without use, and when users or roles change; then a new one is fetched.
 """
@@ -39,13 +40,13 @@ PAUSE_S = 0.1
 """The mean pause after every endpoint has failed."""
 
 SILENT_S, LOOK_EVERY_S = 0.25, 0.1
-"""An endpoint that hasn't answered for so long is asked who leads, and again and again."""
+"""When a silent endpoint is first asked for the leader's term, and how often it is asked again."""
 
 STATUS_S = 0.5
-"""So long it may take to say that, which it knows by itself."""
+"""How long an endpoint may take to answer that, which it can without its cluster."""
 
 OLDEST = (3, 4)
-"""The oldest version of etcd; older ones have another gateway."""
+"""The oldest version of etcd that works; older versions have another gateway."""
 
 CANCELLED, DEADLINE, DENIED = 1, 4, 7
 _TRY_ELSEWHERE = {CANCELLED, DEADLINE, UNAVAILABLE}
@@ -58,7 +59,7 @@ class _LeaderChanged(Exception):
 
 
 class _Messages:
-    """The messages of a stream; EtcdError for one that is an error."""
+    """The messages of a stream; EtcdError if a message is an error."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
@@ -79,9 +80,9 @@ class HttpGateway:
     """The gateway of a real etcd, over HTTP."""
 
     def __init__(self, address: EtcdAddress, access: Access, random: Random) -> None:
-        """StoreUnusable where a file for TLS can't be used."""
+        """StoreUnusable if a file for TLS can't be used."""
         self._endpoints = list(address.endpoints)
-        random.shuffle(self._endpoints)  # or all brokers would ask the same one
+        random.shuffle(self._endpoints)  # so that brokers use different endpoints
         self._access = access
         self._random = random
         self._token: str | None = None
@@ -134,9 +135,9 @@ class HttpGateway:
     async def stream(
         self, path: str, messages: Sequence[Json]
     ) -> AsyncIterator[AsyncIterator[Json]]:
-        """What etcd sends on a stream after these messages; Unreachable, EtcdError.
+        """The messages that etcd sends on a stream after these messages; Unreachable, EtcdError.
 
-        A stream that has ended, for whatever reason, leaves its endpoint.
+        After the end of a stream, for whatever reason, the gateway changes to the next endpoint.
         """
         endpoint = self._endpoints[0]
         content = "\n".join(map(json.dumps, messages)).encode()
@@ -153,7 +154,7 @@ class HttpGateway:
                 await self._leave(endpoint)
 
     async def _leave(self, endpoint: str) -> None:
-        """Use the next endpoint from now on, unless another call has changed it already."""
+        """Use the next endpoint from now on, unless another call has already changed to it."""
         await self._client.drop(endpoint)
         if self._endpoints[0] == endpoint:
             self._endpoints.append(self._endpoints.pop(0))
@@ -163,7 +164,7 @@ class HttpGateway:
         await self._client.close()
 
     async def _attempt(self, path: str, content: bytes) -> Json:
-        """One attempt at an endpoint that others may replace; also _LeaderChanged."""
+        """One attempt at an endpoint while other endpoints exist; also raises _LeaderChanged."""
         if len(self._endpoints) == 1:
             return await self._authenticated(path, content)
         answer: Json = {}
@@ -181,7 +182,7 @@ class HttpGateway:
         return answer
 
     async def _look_after(self, call: trio.CancelScope, outcomes: list[Exception]) -> None:
-        """End a call whose answer won't come, and add the reason."""
+        """Cancel a call whose answer won't come, and add the reason to its outcomes."""
         endpoint, term = self._endpoints[0], self._term
         await trio.sleep(SILENT_S)
         while True:
@@ -229,7 +230,7 @@ class HttpGateway:
         except EtcdError as error:
             self._token = None
             if _NO_AUTHENTICATION in error.message:
-                self._token = ""  # this etcd lets everybody in, as long as it is so
+                self._token = ""  # this etcd needs no login at the moment
                 return
             if error.code in _TRY_ELSEWHERE:
                 raise
@@ -261,17 +262,17 @@ class HttpGateway:
 
 
 def _term_of(answer: Json) -> int:
-    """The term of etcd's leader when it answered; 0 where the answer doesn't say."""
+    """The term of etcd's leader when it answered; 0 if the answer has none."""
     header = answer.get("header") or answer.get("result", {}).get("header", {})
     return int(header.get("raft_term", 0))
 
 
 def _error(content: bytes) -> EtcdError:
-    """The error in a response, which needn't be etcd's."""
+    """The error in a response, which may come from another program than etcd."""
     try:
         found = json.loads(content)
         error = found["error"]
-        if isinstance(error, dict):  # of a stream
+        if isinstance(error, dict):  # the error of a stream
             return EtcdError(int(error["grpc_code"]), str(error["message"]))
         return EtcdError(int(found["code"]), str(error))
     except (ValueError, LookupError, TypeError):
@@ -300,7 +301,7 @@ def _denied(username: str | None) -> str:
 
 
 def _new_context(access: Access) -> "Callable[[], ssl.SSLContext]":
-    """What gives the TLS of each connection; StoreUnusable."""
+    """The function that makes the TLS context of a connection; StoreUnusable."""
     from kwire.metadata.etcd.tls import EtcdTls
 
     return EtcdTls(access).current

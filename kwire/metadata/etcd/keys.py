@@ -36,11 +36,11 @@ class Keys:
         return int(key.removeprefix(self.live))
 
     def commit_parts(self, revision: int, by: str = "") -> str:
-        """What the keys of a large commit's parts begin with; without ``by`` those of any."""
+        """The beginning of the keys of a large commit's parts; without ``by``, of any commit's."""
         return f"{self.parts}{revision:016x}/" + (f"{by}/" if by else "")
 
     def image_parts(self, revision: int, by: str = "") -> str:
-        """What the keys of a snapshot's parts begin with; without ``by`` those of any."""
+        """The beginning of the keys of a snapshot's parts; without ``by``, of any snapshot's."""
         return f"{self.snapshots}{revision:016x}/" + (f"{by}/" if by else "")
 
 

@@ -2,9 +2,10 @@
 
 Rules:
 
-- etcd may end a lease early, or may keep one alive whose keys are gone (its issues 15247, 14758).
-  So a session is over when its key isn't there with the revision of its creation, whatever the
-  lease does. It is looked at when the watch tells of a change, and after each reconnect.
+- etcd may end a lease early, or may keep a lease alive whose keys are gone (etcd's issues 15247,
+  14758). So a session is over when its key doesn't exist with the revision of its creation,
+  whatever the lease does. The key is checked when the watch reports a change, and after each
+  reconnect.
 - ``kept_ms`` is the time *before* the keepalive was sent.
 """
 
@@ -22,7 +23,7 @@ from kwire.metadata.session_table import CONTROLLER, check_replaceable, live_key
 from kwire.metadata.store import Guard, Member, Session, Sessions
 
 ATTEMPTS = 20
-"""So often a session is begun when others change its key at the same time."""
+"""How often to try to begin a session while others change its key."""
 
 _NO_SUCH_LEASE = 5
 
@@ -41,7 +42,7 @@ class EtcdSession:
         self._leases = leases
 
     async def close(self) -> None:
-        """End the session at once: its key, and the controller's if it holds it."""
+        """End the session at once: delete its key, and the controller's key if it has that."""
         self.is_over = True
         await self._leases.revoke(self.lease)
 
@@ -95,10 +96,10 @@ class Leases:
                 return guard
             check_replaceable(self._member(found), member)
             await self.end(guard)
-        raise RuntimeError("the key of this broker's session never rests")
+        raise RuntimeError("the key of this broker's session changes again and again")
 
     async def revoke(self, lease: str) -> None:
-        """End a lease and what is under it; a lease that etcd doesn't hear of ends by itself."""
+        """End a lease and delete its keys; if etcd doesn't answer, the lease expires by itself."""
         with suppress(EtcdError, Unreachable):
             await self._gateway.call("lease/revoke", {"ID": lease})
 
@@ -145,7 +146,7 @@ class Leases:
         return Member(self._keys.node_id(found.key), incarnation, tuple(locks))
 
     async def keep(self) -> None:
-        """Keep the own session alive, for ever."""
+        """Keep the own session alive, forever."""
         while True:
             await self._begun.wait()
             session = self._own
@@ -183,7 +184,7 @@ class Leases:
             pass
 
     async def _check(self, session: EtcdSession) -> None:
-        """The session is over if its key is gone or was made by somebody else."""
+        """End the session if its key is gone or was made by another process."""
         request = tx.transaction([tx.still(self._keys, session.guard)], ())
         if not tx.succeeded((await self._gateway.call("kv/txn", request)).body):
             session.is_over = True

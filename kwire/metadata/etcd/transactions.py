@@ -1,4 +1,4 @@
-"""The parts of requests to etcd's JSON gateway, and what its answers say.
+"""Builds the parts of requests to etcd's JSON gateway, and reads its answers.
 
 Format: keys and values are base64. Numbers of 64 bits are strings. A field that is 0, false or
 empty is left out of an answer.

@@ -11,8 +11,8 @@ Rules:
   the only replica. After the takeover the node is the only replica and the leader of each
   partition, in a new leader epoch.
 - A feature whose level requests may change keeps it, up to the highest level that kwire supports.
-- SCRAM credentials and client quotas stay what they are. Delegation tokens are counted and not
-  taken over: they live for some days, and jobs ask for new ones.
+- SCRAM credentials and client quotas stay unchanged. Delegation tokens are counted but not taken
+  over, because they live only for some days, and their owners ask for new ones.
 
 Source: MetadataDelta, PartitionRegistration, BatchLoader of Kafka.
 """
@@ -150,7 +150,7 @@ class KraftCluster:
             self._apply_access(fields)
 
     def _apply_access(self, fields: Schema) -> None:
-        """Replay a record of who gets in and who may do what."""
+        """Replay a record of credentials, ACLs, tokens or quotas."""
         if isinstance(fields, AccessControlEntryRecord):
             self.acls[fields.id] = AclBinding(
                 fields.resource_type,

@@ -1,8 +1,8 @@
-"""The metadata store of workers on one machine: their supervisor has it, each worker asks it.
+"""The metadata store of workers on one machine, which belongs to their supervisor.
 
-- ``frames``: the format of what the two say to each other over a Unix socket.
+- ``frames``: the format of their messages over a Unix socket.
 - ``client``: the store of a worker.
-- ``server``: what the supervisor does for one worker, with any other store.
+- ``server``: the supervisor's side for one worker, with any other store.
 
 A worker's connection is its session, so the supervisor knows at once when a worker is dead.
 """

@@ -3,10 +3,10 @@
 Rules:
 
 - ``run`` reads what the supervisor sends; it has to run before the first call.
-- The supervisor ends when its connection ends: then ``run`` raises StoreUnusable, and every call
-  raises KafkaError (REQUEST_TIMED_OUT).
-- A session lasts as long as the connection. A worker that hangs has a connection as well, so it
-  gives signs of life, and the supervisor ends the process of one that gives none.
+- The end of the connection means that the supervisor has ended. Then ``run`` raises StoreUnusable,
+  and every call raises KafkaError (REQUEST_TIMED_OUT).
+- A session lasts as long as the connection. A worker that hangs still has its connection. So each
+  worker sends signs of life, and the supervisor ends the process of a worker that sends none.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -42,7 +42,7 @@ from kwire.metadata.supervised.frames import (
 
 LOST = "the supervisor of this worker has ended"
 INLINE_CHANGES = 200
-"""A thread decodes more changes than these."""
+"""If there are more changes, a thread decodes them."""
 
 _NO_LIMIT = 1 << 30
 _ERRORS = {
@@ -84,7 +84,7 @@ class SupervisedStore:
         self._threads = Kind(1)
 
     async def run(self) -> None:
-        """Read answers and give signs of life, until the connection ends with StoreUnusable."""
+        """Read answers and send signs of life; StoreUnusable when the connection ends."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._live)
             why = await self._read_answers()
@@ -92,16 +92,16 @@ class SupervisedStore:
         raise StoreUnusable(why)
 
     async def _live(self) -> None:
-        """Give signs of life from the first session on; there may be others after it."""
+        """Send signs of life from the first session on; other sessions may follow."""
         await self._begun.wait()
         assert self._session is not None
         while True:
-            with suppress(KafkaError):  # the supervisor is gone, which ``run`` will see
+            with suppress(KafkaError):  # the supervisor is gone, which ``run`` reports
                 await self.call({"call": "live"})
             await trio.sleep(self._session.ttl_ms / 1000 / SIGNS_OF_LIFE)
 
     async def _read_answers(self) -> str:
-        """Read until the connection ends; why it has ended."""
+        """Read until the connection ends; returns the reason of its end."""
         try:
             await self._frames.greet()
             self._greeted.set()
@@ -185,7 +185,7 @@ class SupervisedStore:
                 yield _sessions(*frame["event"])
 
     async def hold_controller(self, session: Session) -> Guard | None:
-        """Become the controller; None where another worker is."""
+        """Become the controller; None if another worker is the controller."""
         found = await self.call({"call": "hold_controller"})
         return None if found["result"] is None else Guard(*found["result"])
 
@@ -194,7 +194,7 @@ class SupervisedStore:
         await self.call({"call": "end", "guard": guard})
 
     async def upkeep(self, image: MetadataImage, guard: Guard) -> None:
-        """Have the supervisor tidy its store."""
+        """Ask the supervisor to tidy its store."""
         await self.call({"call": "upkeep", "guard": guard})
 
     async def close(self) -> None:
@@ -202,7 +202,7 @@ class SupervisedStore:
         await self._frames.close()
 
     async def call(self, fields: Frame) -> Frame:
-        """The one answer to a call; KafkaError (REQUEST_TIMED_OUT) if the supervisor is gone."""
+        """The only answer to a call; KafkaError (REQUEST_TIMED_OUT) if the supervisor is gone."""
         async with self._asked(fields) as answers:
             async for frame in answers:
                 _check(frame)
@@ -213,7 +213,7 @@ class SupervisedStore:
     async def _asked(
         self, fields: Frame, changes: str | None = None
     ) -> AsyncIterator[trio.MemoryReceiveChannel[Frame]]:
-        """What comes as answers to a call; nothing more once the connection has ended."""
+        """The channel of a call's answers; it ends with the connection."""
         await self._greeted.wait()
         self._calls += 1
         number = self._calls
@@ -241,7 +241,7 @@ class SupervisedStore:
 
 
 def _check(frame: Frame) -> None:
-    """Raise the error that an answer tells."""
+    """Raise the error in an answer, if it has one."""
     if "error" in frame:
         name, code, message = frame["error"]
         if name in _ERRORS:

@@ -3,11 +3,11 @@
 Rules:
 
 - The connection is the worker's session: when it ends, the session ends.
-- A worker that has sent nothing for the time to live of its session hangs. Its supervisor ends the
-  process, and with it the connection.
+- If a worker sends nothing for the time to live of its session, it hangs. The supervisor ends the
+  worker's process, and so its connection.
 - Each call is a task of its own, so a watch keeps no other call waiting.
 - A worker whose commits come too late again and again gets the right of way (``turns``).
-- What a worker sends wrongly ends its connection and nothing else.
+- A malformed message of a worker ends its connection and nothing else.
 """
 
 import logging
@@ -43,7 +43,7 @@ from kwire.metadata.supervised.turns import Turns
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 64 << 10
-"""About so many bytes of changes are in one frame of an image."""
+"""About how many bytes of changes one frame of an image has."""
 
 ERRORS = (RevisionConflict, RevisionGone, GuardFailed, NodeIdTaken, StoreUnusable, KafkaError)
 
@@ -56,7 +56,7 @@ async def serve_worker(
 ) -> None:
     """Serve one worker until its connection ends; its session ends then.
 
-    ``turns`` are those of all workers of the store; a worker that is alone needs none. ``hangs`` is
+    ``turns`` are shared by all workers of the store; a single worker needs none. ``hangs`` is
     called when the worker hangs, with the time to live of its session.
     """
     frames = FrameStream(stream)
@@ -72,7 +72,7 @@ async def serve_worker(
     except* FrameError as group:
         log.warning("the connection of a worker ended: %s", group.exceptions[0])
     except* trio.BrokenResourceError:
-        log.debug("a worker has ended while it was told something")
+        log.debug("a worker has ended before it had read a message")
     finally:
         turns.leave(worker)
         with trio.CancelScope(shield=True):
@@ -93,7 +93,7 @@ class _Worker:
     ) -> None:
         self.session: Session | None = None
         self.silent_times = 0
-        """How often in a row it had sent nothing when that was looked at."""
+        """How many checks in a row have found that it had sent nothing."""
         self._hangs = hangs
         self._frames = frames
         self._store = store
@@ -159,10 +159,10 @@ class _Worker:
             nursery.cancel_scope.cancel()
 
     async def _watch_life(self, ttl_ms: int) -> None:
-        """Wait until the worker hangs, and say so.
+        """Wait until the worker hangs, and report that.
 
-        Looks are counted, no time is measured: while this process was stopped itself, nothing was
-        read, and that is one look.
+        This counts checks and measures no time: while this process itself is stopped, it reads
+        nothing, and that counts as one check.
         """
         self.silent_times = 0
         while self.silent_times < SIGNS_OF_LIFE:
@@ -171,7 +171,7 @@ class _Worker:
         self._hangs(ttl_ms)
 
     async def _live(self, frame: Frame) -> None:
-        """A sign of life: nothing but its arrival counts."""
+        """Do nothing: a sign of life counts by its arrival alone."""
 
     async def _sessions(self, frame: Frame) -> None:
         async with aclosing(self._store.sessions()) as found:

@@ -1,14 +1,15 @@
 """The right of way of a worker whose commits come too late again and again.
 
 A worker with many small changes has always just followed its own commit, so it is the first one to
-decide the next. A worker that has to read an image first, as each does that starts, would lose
-every race against it.
+decide the next. A worker that has to read an image first, such as one that starts, would lose every
+race against that worker.
 
 Rules:
 
 - A worker that lost ``CONFLICTS`` times in a row has the right of way: commits of the others wait.
 - The right of way ends with the worker's next commit, with its connection, or after ``LONGEST_S``.
-- One worker has it at a time. The others lose the commits that waited, and then their turn comes.
+- One worker has the right of way at a time. The waiting commits of the others then fail with a
+  conflict, and the others decide again.
 """
 
 from collections import Counter
@@ -34,7 +35,7 @@ class Turns:
         self._ended = trio.Event()
 
     async def commit(self, worker: object, commit: Callable[[], Awaitable[int]]) -> int:
-        """Have a worker's turn come, and commit; errors as in ``MetadataStore.commit``."""
+        """Wait for the worker's turn, and commit; errors as in ``MetadataStore.commit``."""
         await self._wait(worker)
         try:
             revision = await commit()
@@ -45,7 +46,7 @@ class Turns:
         return revision
 
     def leave(self, worker: object) -> None:
-        """Forget what a worker has lost, and end its right of way."""
+        """Forget a worker's lost commits, and end its right of way."""
         del self._conflicts[worker]
         if worker is self._holder:
             self._holder = None

@@ -49,7 +49,7 @@ metadata = ["topic", "partition", "offset", "timestamp"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The file, and what goes into it."""
+    """The arguments: the file and its content."""
     parser.add_argument("file", metavar="FILE", help="the file to write; it must not exist")
     parser.add_argument("--topic", metavar="TOPIC", help="the topic (default: the file's name)")
     add_cluster_options(parser)

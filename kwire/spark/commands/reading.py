@@ -1,4 +1,4 @@
-"""How the actions of ``kwire pipeline`` read a pipeline's file, and tell what is wrong with it."""
+"""Reads a pipeline's file for the actions of ``kwire pipeline``, and reports its mistakes."""
 
 import argparse
 import stat
@@ -44,7 +44,7 @@ def _text(path: str) -> str:
 
 
 def _has_secret(key: str, value: object) -> bool:
-    """Whether a value shows what should be masked; a reference to a provider doesn't."""
+    """Whether a value contains a secret, which a reference to a provider doesn't."""
     if isinstance(value, Mapping):
         return any(_has_secret(name, one) for name, one in value.items())
     return masked(key, value) != value and "${" not in str(value)

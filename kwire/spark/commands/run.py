@@ -21,7 +21,7 @@ DATA_LOST = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The file, and how much is shown."""
+    """The arguments: the file, and how much to show."""
     add_file(parser)
     parser.add_argument(
         "--once", action="store_true", help="read what is there, and end (trigger = once)"

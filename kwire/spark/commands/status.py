@@ -15,7 +15,7 @@ from kwire.spark.settings import PipelineSettings, WrongSetting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The file, and the form of the answer."""
+    """The arguments: the file, and the form of the output."""
     add_file(parser)
     add_json(parser)
     add_examples(
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def status_of(settings: PipelineSettings) -> dict[str, Any]:
-    """What is known of a pipeline; a ClientError or KafkaError if the cluster doesn't answer."""
+    """The known status of a pipeline; ClientError or KafkaError if the cluster doesn't answer."""
     from kwire.spark.broker_view import BrokerView
     from kwire.spark.checkpoint import Checkpoint, Offsets
     from kwire.spark.incarnations import Incarnations

@@ -1,4 +1,4 @@
-"""Records to rows: JSON, Avro, Protobuf, CSV, text, bytes; what can't be decoded has an error.
+"""Records to rows: JSON, Avro, Protobuf, CSV, text, bytes. Undecodable records have an error.
 
 ``decode`` is called for each micro-batch, or by a job of your own::
 
@@ -7,7 +7,8 @@
 
 JSON, CSV, text and bytes are decoded by Spark's own expressions (``in_jvm``), Avro and Protobuf in
 Python workers over Arrow (``in_python``). The columns are those of ``kwire.spark.rows``. No record
-fails a batch: a wrong one has a null row and a line in ``_error``, whose kind ``undecodable`` says.
+fails a batch: a record that can't be decoded has a null row and a line in ``_error``, whose kinds
+``undecodable`` lists.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ _ATOMIC_ONLY = "columns of CSV are no struct, array or map"
 
 
 def check(settings: Decode) -> None:
-    """Raise WrongSetting for what can't work, without Spark and without asking the registry."""
+    """Raise WrongSetting for settings that can't work, without Spark and without the registry."""
     options = options_of(settings)
     if options.format in ("json", "csv"):
         of = given_struct(options)
@@ -44,20 +45,20 @@ def check(settings: Decode) -> None:
 def decode(records: "DataFrame", settings: Decode, topics: Sequence[str] = ()) -> "DataFrame":
     """The rows of records that have the Kafka connector's columns, with headers.
 
-    ``topics`` are those of the batch, which name a registry's subjects; without them they are
-    looked up, which reads the records once more. Raises WrongSetting for settings or schemas that
-    can't work, and RegistryError if a schema is needed that the registry doesn't give.
+    ``topics`` are the topics of the batch, which name a registry's subjects. Without this argument
+    the records are read once more to find their topics. Raises WrongSetting for settings or schemas
+    that can't work, and RegistryError if a schema is needed that the registry doesn't give.
     """
     return decoder(records, settings, topics)(records, True)
 
 
 def decoder(records: "DataFrame", settings: Decode, topics: Sequence[str] = ()) -> "Decoding":
-    """What ``decode`` does, for records that are decoded twice by one schema.
+    """A function that decodes like ``decode``, for records that are decoded twice by one schema.
 
-    It takes the records, and whether errors have reasons.
+    The function takes the records, and whether errors have reasons.
 
-    Without reasons the error of a value of JSON only says that it doesn't fit. Which column is the
-    cause takes expressions for each of them, which Spark plans anew for each batch.
+    Without reasons, the error of a JSON value only says that the value doesn't fit. To find the
+    column that causes it takes expressions for each column, which Spark plans anew for each batch.
     """
     options = options_of(settings)
     plan: Plan | None = None

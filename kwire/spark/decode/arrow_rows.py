@@ -1,4 +1,4 @@
-"""Rows to Arrow arrays; a value that its column can't hold costs its own row only."""
+"""Rows to Arrow arrays; a value that doesn't fit its column makes only its own row null."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def arrow_type(of: SparkType) -> "pa.DataType":
 def to_arrow(
     rows: Sequence[Row | None], of: "pa.DataType"
 ) -> "tuple[pa.Array, dict[int, Exception]]":
-    """The array of all rows, and why some had to become null, by their place."""
+    """The array of all rows, and the errors of rows that became null, by their place."""
     import pyarrow as pa
 
     errors: dict[int, Exception] = {}
@@ -64,7 +64,7 @@ def to_arrow(
 def _parts(
     rows: Sequence[Row | None], of: "pa.DataType", first: int, errors: dict[int, Exception]
 ) -> list[Any]:
-    """Arrays that follow one another; what fails is halved until the wrong row is alone."""
+    """Arrays that follow one another; a failing part is halved until the wrong row is found."""
     import pyarrow as pa
 
     try:

@@ -2,9 +2,9 @@
 
 Rules:
 
-- The writer's schema comes by its id; without a registry it is the reader's.
+- The writer's schema is found by its id; without a registry, the reader's schema is used.
 - Bytes left over are an error: they mean that the value was written with another schema.
-- A writer's schema is checked as the reader's is (``avro_schema``), before a byte is read by it.
+- A writer's schema is checked like the reader's (``avro_schema``), before a value is read with it.
 """
 
 import io
@@ -26,7 +26,7 @@ ANY_TOPIC = ""
 
 @dataclass(frozen=True, slots=True)
 class AvroPlan:
-    """The reader's schema of each topic (as ``avro_schema`` gives it), and where writers' are."""
+    """The reader's schema of each topic (from ``avro_schema``), and the writers' registry."""
 
     row_type: str
     readers: tuple[tuple[str, str], ...]
@@ -38,7 +38,7 @@ class AvroPlan:
 
 
 class _Reader:
-    """The reader's side of a topic."""
+    """The reader's schema of a topic, ready for use."""
 
     def __init__(self, text: str) -> None:
         import fastavro

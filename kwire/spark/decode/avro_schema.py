@@ -4,7 +4,7 @@ Rules:
 
 - A named type stands in full where it is first used, and by its full name afterwards. Types of
   other schemas (a registry's references) are put in at their first use.
-- A recursive schema is refused: Spark's types end somewhere.
+- A recursive schema is refused, because Spark's types can't be recursive.
 - An array of items that take no bytes is refused: nine bytes would stand for 2^60 items.
 """
 
@@ -15,11 +15,11 @@ from typing import Any
 PRIMITIVE = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAMED = frozenset({"record", "error", "enum", "fixed"})
 MAX_NODES = 20_000
-"""Types in a schema, so that no schema takes the memory of an executor."""
+"""The most types in a schema, so that no schema fills the memory of an executor."""
 _MAX_DEPTH = 200
 
 Schema = Any
-"""A text, a list (a union) or an object, as JSON has it."""
+"""A schema as parsed JSON: a text, a list (a union) or an object."""
 
 
 class WrongSchema(ValueError):

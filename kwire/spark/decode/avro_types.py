@@ -51,7 +51,7 @@ _LOGICAL: dict[tuple[str, str], SparkType] = {
 
 
 class Branch(NamedTuple):
-    """A type of a union that is no null: its column, its schema."""
+    """A type of a union other than null: its column and its schema."""
 
     column: str
     schema: Schema
@@ -89,12 +89,12 @@ class Names:
             self._note(schema.get("values"))
 
     def __call__(self, schema: Schema) -> Schema:
-        """The type itself, where a name may stand for it."""
+        """The type itself, if a name stands for it."""
         return self._known.get(schema, schema) if isinstance(schema, str) else schema
 
 
 def branches_of(union: list[Schema], names: Names) -> list[Branch]:
-    """The types of a union beside null; one for int and long, and one for float and double."""
+    """The types of a union except null; int and long give one type, float and double another."""
     plain = {kind_of(one) for one in union if not logical_of(one)}
     found: dict[str, Schema] = {}
     for one in map(names, union):

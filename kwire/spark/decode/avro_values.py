@@ -1,7 +1,7 @@
-"""What fastavro reads, as pyarrow takes it for the Spark types of ``avro_types``.
+"""Converts fastavro's values into values that pyarrow takes for the Spark types of ``avro_types``.
 
-A converter is a function, or None where fastavro's value is right already: most columns cost no
-call of ours.
+A converter is a function, or None if fastavro's value already fits. So most columns need no further
+call.
 """
 
 import datetime
@@ -45,7 +45,7 @@ def row_converter(schema: Schema) -> Converter | None:
 
 
 def has_choices(schema: Schema) -> bool:
-    """Whether a union has several types beside null: fastavro then names the one that it read."""
+    """Whether a union has several types beside null: fastavro then names the type that it read."""
     names = Names(schema)
     seen: set[str] = set()
 

@@ -1,7 +1,7 @@
 """A schema as Spark's DDL writes it, read without Spark: ``id BIGINT NOT NULL, tags ARRAY<INT>``.
 
-So a wrong schema is seen before Spark starts, with its place. ``OBJECT<…>`` is read as a struct:
-``schema_of_variant_agg`` writes it.
+So a wrong schema is found before Spark starts, and the error names the place. ``OBJECT<…>``, which
+``schema_of_variant_agg`` writes, is read as a struct.
 """
 
 import re
@@ -43,7 +43,7 @@ _MAX_DEPTH = 50
 
 
 class WrongDdl(ValueError):
-    """A text that is no schema: what was found and what was expected."""
+    """A text that isn't a schema; the error says what was found and what was expected."""
 
 
 def parse_ddl(text: str) -> SparkType:

@@ -1,4 +1,4 @@
-"""What the Python workers ask of a format: a plan, which is shipped, and a decoder made of it.
+"""The interface between Python workers and a format: a plan, which Spark ships, and its decoder.
 
 A plan is small and hashable: a worker process makes its decoder once and keeps it over tasks.
 """

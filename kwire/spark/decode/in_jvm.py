@@ -4,16 +4,17 @@ Rules:
 
 - ``from_json`` and ``from_csv`` are evaluated once for each record. Spark's optimizer copies a
   projection's expressions into the filters above it (rows without an error, dead letters), which
-  would parse each value again. It doesn't copy what isn't deterministic, and so ``_once`` makes an
-  expression depend on the partition's number.
-- A JSON value is parsed as ``{"r":VALUE,"e":true}``: Spark ignores what follows a complete object,
-  and so would accept ``{"a":1}{"a":2}``. Within another object it is an error. A value that closes
-  that object itself, such as ``{"a":1}}``, leaves no ``e`` in it. What isn't seen is a value that
-  goes on with names of its own, such as ``{"a":1},"b":2``.
-- Why a value is wrong is asked only of those that are. Where no reasons are wanted, what is no text
-  is parsed as ``_NO_JSON``: Spark copies what is needed of each record after ``from_json``, and so
-  the value isn't.
-- ``from_json`` gets a column (``_TEXT``). Spark generates no code for it, nor for what is within.
+  would parse each value again. It doesn't copy expressions that aren't deterministic. So ``_once``
+  makes an expression depend on the partition's number.
+- A JSON value is parsed as ``{"r":VALUE,"e":true}``: Spark ignores text after a complete object,
+  and so would accept ``{"a":1}{"a":2}``. Within another object such text is an error. A value that
+  closes that object itself, such as ``{"a":1}}``, leaves no ``e`` in it. Only a value that
+  continues with names of its own, such as ``{"a":1},"b":2``, isn't noticed.
+- The reason of an error is computed only for wrong values. If no reasons are wanted, a value that
+  isn't text is parsed as ``_NO_JSON``. So the value isn't needed after ``from_json``, and Spark
+  doesn't copy it.
+- ``from_json`` gets a column (``_TEXT``), because Spark generates no code for ``from_json``, nor
+  for expressions within it.
 """
 
 import json
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     _Steps = tuple[tuple[Column, ...], ...]
-    """What is selected, one after the other."""
+    """Selections of columns, to be made one after the other."""
 
 _PARSED = "_kwire_parsed"
 _CORRUPT = "_kwire_corrupt"
@@ -42,7 +43,7 @@ _KEPT = (
     *(rows.KEY, rows.VALUE, rows.HEADERS, rows.TOMBSTONE),
 )
 _MAX_NAMED_COLUMNS = 100
-"""Of wider tables the error doesn't name the column that doesn't fit."""
+"""For wider tables, the error doesn't name the column that doesn't fit."""
 
 
 def decode_json(
@@ -61,10 +62,10 @@ def decode_json(
 def _json_steps(
     of_text: str, has_header: bool, has_reasons: bool, parser: tuple[tuple[str, str], ...]
 ) -> "_Steps":
-    """The steps to the parsed value, what is wrong with it, and its row.
+    """The steps that give the parsed value, its error, and its row.
 
-    Every part of an expression is a call into Spark's JVM: hundreds for a schema. They are made
-    once, not for each batch.
+    Every part of an expression is a call into Spark's JVM, and a schema takes hundreds of them. So
+    the steps are made once, not for each batch.
     """
     from pyspark.sql import functions as f
 
@@ -115,7 +116,7 @@ def decode_csv(records: "DataFrame", of: dict[str, Any], options: Options) -> "D
     }
     ddl = _ddl(whole)
     parsed = f.from_csv(_once(text), f.lit(ddl), how)
-    # Spark takes a line's end for a character. With a quote, it may belong to a column.
+    # Spark treats a line's end as a character. With a quote, it may belong to a column.
     several = text.contains("\n") & ~text.contains(options["quote"])
     wrong = f.lit(f"{VALUE}it doesn't fit the columns {text_of(of)}")
     error = (
@@ -162,7 +163,7 @@ def _with_row(
 
 
 def _steps(parsed: "Column", error: "Column", row: "Column") -> "_Steps":
-    """Parse, then say what is wrong, then make the row of what isn't."""
+    """The steps: parse the value, then find its error, then make the row if there is none."""
     from pyspark.sql import functions as f
 
     kept = columns(*_KEPT)

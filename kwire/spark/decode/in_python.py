@@ -1,4 +1,4 @@
-"""Decoding in Spark's Python workers, over Arrow: one way for both lanes, without further jars.
+"""Decoding in Spark's Python workers, over Arrow, for Avro and Protobuf; it needs no further jars.
 
 ``mapInArrow`` hands over batches of records. All columns but the row and the error pass through as
 they are, without a copy. No exception leaves a batch: each becomes the error of its record.
@@ -44,7 +44,7 @@ def _decoder_of(plan: Plan) -> Decoder:
 
 
 def decoded_batches(batches: "Iterator[pa.RecordBatch]", plan: Plan) -> "Iterator[pa.RecordBatch]":
-    """Each batch with its rows, and with the errors of those that can't be decoded."""
+    """Each batch with its rows, and with the errors of records that can't be decoded."""
     decoder = _decoder_of(plan)
     for batch in batches:
         yield _decoded(batch, decoder, plan)
@@ -63,7 +63,7 @@ def _decoded(batch: "pa.RecordBatch", decoder: Decoder, plan: Plan) -> "pa.Recor
             continue
         try:
             found[place] = decoder.row(topics[place], value)
-        except Exception as error:  # whatever a library makes of garbage
+        except Exception as error:  # a library may raise anything for garbage
             errors[place] = _line(error)
     row, unfit = to_arrow(found, arrow_type_of_text(plan.row_type))
     for place, reason in unfit.items():

@@ -4,12 +4,13 @@ Rules:
 
 - The file (``[decode] inferred_schema``) has the struct as Spark writes types in JSON. It may be
   edited. Without it the first batch's sample makes it.
-- Later batches are sampled again, when the last sample is ``refresh_s`` old. What is new there is
-  added to the file and so to the table. What is known never changes its type: a value that doesn't
-  fit becomes a dead letter.
-- Tables don't tell ``id`` from ``ID``, and rows have columns of their own (``kwire.spark.rows``).
-  Of such names only the first is a column, so that no record can stop the pipeline by a name.
-- A new column that no sample holds is left out until one does: its values before are not read.
+- Later batches are sampled again when the last sample is ``refresh_s`` old. New columns are added
+  to the file and so to the table. A known column never changes its type: a value that doesn't fit
+  becomes a dead letter.
+- Tables don't distinguish ``id`` and ``ID``, and rows have columns of their own
+  (``kwire.spark.rows``). If names collide, only the first one becomes a column, so that no record
+  can stop the pipeline by a name.
+- A new column is left out until a sample has it: its earlier values are not read.
 """
 
 import json
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MAX_SAMPLED_BYTES = 1 << 20
-"""Larger values are no part of a sample."""
+"""Values of more bytes aren't sampled."""
 
 
 def grown(known: SparkType, found: SparkType) -> SparkType:
-    """``known`` with the columns that only ``found`` has; nothing of ``known`` changes."""
+    """``known`` with the columns that only ``found`` has; the columns of ``known`` don't change."""
     if isinstance(known, str) or isinstance(found, str) or kind_of(known) != kind_of(found):
         return known
     if kind_of(known) == "array":
@@ -54,10 +55,10 @@ def grown(known: SparkType, found: SparkType) -> SparkType:
 
 
 def settled(of: SparkType) -> SparkType | None:
-    """A sampled type as a column keeps it; None if the sample doesn't say what it is.
+    """The type that a column gets from a sampled type; None if the sample doesn't show a type.
 
-    Decimals become double: their scale in a sample is that of the values that happened to come.
-    What is of several types is kept as its JSON text.
+    Decimals become double, because their scale in a sample depends on the values that happened to
+    come. A value of several types is kept as JSON text.
     """
     if isinstance(of, str):
         if of == "void":
@@ -76,7 +77,7 @@ def settled(of: SparkType) -> SparkType | None:
 
 
 def _named_once(fields: list[dict[str, Any]], taken: Collection[str] = ()) -> list[dict[str, Any]]:
-    """The columns that have a name which isn't taken, in lower case; of several the first."""
+    """The columns whose names aren't taken, compared in lower case; the first one of each name."""
     first: dict[str, dict[str, Any]] = {}
     for one in fields:
         first.setdefault(one["name"].lower(), one)

@@ -14,8 +14,8 @@ allOf                                its objects' properties together
 other mixtures                       string: the value's JSON text
 ===================================  =====================================================
 
-``$ref`` leads within the document, or to a registry's reference by its name. What JSON Schema says
-beside types (patterns, ranges, ``additionalProperties: false``) isn't checked.
+``$ref`` names a place in the document, or a registry's reference by its name. Other rules of JSON
+Schema than types (patterns, ranges, ``additionalProperties: false``) aren't checked.
 """
 
 import json
@@ -48,7 +48,7 @@ def _parsed(text: str) -> Any:
 
 
 class _Reader:
-    """Reads one document and those that it refers to."""
+    """Reads one document and the documents to which it refers."""
 
     def __init__(self, documents: Mapping[str, Any]) -> None:
         self._documents = documents
@@ -56,7 +56,7 @@ class _Reader:
         self._nodes = 0
 
     def type(self, schema: Any, document: str) -> tuple[SparkType, bool]:
-        """A type, and whether null is among its values; ``document`` is where it stands."""
+        """A type, and whether its values may be null; ``document`` contains the schema."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise WrongSchema(f"it has more than {MAX_NODES} types")
@@ -142,7 +142,7 @@ class _Reader:
 
 
 def _at(document: Any, pointer: str, reference: str) -> Any:
-    """What a JSON pointer leads to."""
+    """The part of a document to which a JSON pointer points."""
     found = document
     for part in pointer.split("/")[1:]:
         part = unquote(part).replace("~1", "/").replace("~0", "~")

@@ -22,7 +22,7 @@ def decode_as(
     *,
     has_reasons: bool = True,
 ) -> "DataFrame":
-    """The rows by columns (JSON, CSV) or a plan (Avro, Protobuf) that is known already.
+    """The rows, by known columns (JSON, CSV) or a known plan (Avro, Protobuf).
 
     ``has_reasons`` says whether the error of a value of JSON names the column that doesn't fit.
     """
@@ -44,13 +44,13 @@ def decode_as(
 
 
 def _without_row(records: "DataFrame", options: Options) -> "DataFrame":
-    """The columns of ``rows`` but ROW; ERROR is what is wrong with the key."""
+    """The columns of ``rows`` except ROW; ERROR has the error of the key."""
     return records.select(*_columns(options.key == "text", "headers" in records.columns))
 
 
 @lru_cache(maxsize=4)
 def _columns(is_text: bool, has_headers: bool) -> "tuple[Column, ...]":
-    """What ``_without_row`` selects; made once, as ``kwire.spark.columns`` says."""
+    """The columns that ``_without_row`` selects; made once, as ``kwire.spark.columns`` says."""
     from pyspark.sql import functions as f
 
     key, error = f.col("key"), f.lit(None).cast("string")

@@ -1,8 +1,9 @@
-"""What a format needs to decode a batch: from its options alone, or from the registry.
+"""The columns or the plan that a format needs to decode, from its options or from the registry.
 
-A registry's newest schema is the reader's. With several topics their columns are merged: a column
-that only some topics have is null for the others. A topic without a subject has no reader: its
-records become dead letters that are worth a retry. It is an error only if no topic has a subject.
+The reader's schema is the newest one in the registry. The columns of several topics are merged: a
+column that only some topics have is null for the others. A topic without a subject has no reader's
+schema, so its records become dead letters that are worth a retry. It is an error only if no topic
+has a subject.
 """
 
 import json
@@ -48,9 +49,9 @@ def given_struct(options: Options) -> Struct | None:
 
 
 def _with_own_names(of: Struct) -> Struct:
-    """The columns; WrongSchema for one that rows have already, or that is there twice.
+    """The columns; WrongSchema for a name that rows already have, or that occurs twice.
 
-    Tables don't tell ``id`` from ``ID``.
+    Tables don't distinguish ``id`` and ``ID``.
     """
     names = [one["name"].lower() for one in of["fields"]]
     for one, name in zip(of["fields"], names, strict=True):
@@ -70,7 +71,7 @@ def _as_struct(of: Any) -> Struct:
 
 @lru_cache(maxsize=32)
 def given_plan(options: Options) -> Plan | None:
-    """The plan for Avro or Protobuf without asking a registry; None if it has to be asked."""
+    """The plan for Avro or Protobuf from the options; None if it needs the registry."""
     if options.format == "avro":
         return _given_avro(options)
     if not options.has("schema_file"):
@@ -122,7 +123,7 @@ def _descriptor(options: Options, reader: ProtobufReader) -> Any:
     except KeyError as error:
         allowed = "the schema has no such message; write its full name, with the package"
         raise WrongSetting("decode.message", reader.message, allowed) from error
-    except Exception as error:  # TypeError, DecodeError: what protobuf makes of a file
+    except Exception as error:  # TypeError, DecodeError: errors of protobuf for a wrong file
         raise WrongSchema(f"it is no set of descriptors: {error}") from error
 
 
@@ -212,7 +213,7 @@ def _protobuf_reader(newest: Newest, options: Options) -> tuple[ProtobufReader, 
 
 
 class _Named:
-    """Names the registry's schema that is wrong."""
+    """Adds the name of a wrong schema of the registry to its error."""
 
     def __init__(self, newest: Newest) -> None:
         self._schema = newest.schema

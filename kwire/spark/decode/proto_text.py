@@ -1,7 +1,7 @@
-"""Which message of a ``.proto`` text a path of indexes names.
+"""Finds the message of a ``.proto`` text that a path of indexes names.
 
-Confluent's wire format names a message by its place in the writer's schema, not by its name. The
-text is read for its messages only, so that executors need no compiler.
+Confluent's wire format names a message by its place in the writer's schema, not by its name. This
+module reads only the messages of the text, so that executors need no compiler.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Protobuf messages as pyarrow takes them for the Spark types of ``protobuf_types``."""
+"""Converts Protobuf messages into values that pyarrow takes for the types of ``protobuf_types``."""
 
 from collections.abc import Callable
 from decimal import Decimal

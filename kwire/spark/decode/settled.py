@@ -1,7 +1,7 @@
-"""How a batch is decoded, with nothing left to look up: it can be kept, and used again later.
+"""How a batch is decoded, without anything left to look up: it can be stored, and used later.
 
 ``schema_file`` may be edited, a registry may get a newer schema, and an inferred schema grows.
-``settled`` has what they said at one time, as JSON, without a registry's address and password.
+``settled`` has their content at one time, as JSON, without a registry's address and password.
 """
 
 from base64 import b64decode, b64encode
@@ -38,7 +38,7 @@ def struct_of(
 
 
 def settled(records: "DataFrame", settings: Decode, topics: Sequence[str]) -> dict[str, Any]:
-    """What ``decode_settled`` needs; of Avro and Protobuf only without a registry."""
+    """The argument for ``decode_settled``; for Avro and Protobuf only without a registry."""
     options = options_of(settings)
     kept = {
         name: value

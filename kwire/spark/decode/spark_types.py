@@ -26,7 +26,7 @@ _WIDER = {
 
 
 class SchemaConflict(ValueError):
-    """Two schemas have types for the same column that no type holds both of."""
+    """Two schemas have types for the same column, and no type can hold the values of both."""
 
 
 def field(name: str, of: SparkType, *, nullable: bool = True) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def map_of(key: SparkType, value: SparkType, *, nullable: bool = True) -> dict[s
 
 
 def decimal(precision: int, scale: int) -> str:
-    """A decimal, or a string where Spark has no decimal of that precision."""
+    """A decimal, or a string if Spark has no decimal of that precision."""
     if not 0 < precision <= MAX_PRECISION or not 0 <= scale <= precision:
         return "string"
     return f"decimal({precision},{scale})"
@@ -78,9 +78,9 @@ def loosened(of: SparkType) -> SparkType:
 
 
 def merged(old: SparkType, new: SparkType, path: str = "") -> SparkType:
-    """A type that holds both: columns of ``old``, then those that only ``new`` has.
+    """A type for the values of both: columns of ``old``, then columns that only ``new`` has.
 
-    A column that one of the two lacks becomes nullable. SchemaConflict for types that don't meet.
+    A column that one of the two lacks becomes nullable. SchemaConflict if no type fits both.
     """
     if old == new:
         return old

@@ -1,7 +1,7 @@
 """Why a record can't be decoded: one line, which becomes the column ``_error``.
 
-Every text begins with its kind. ``registry:`` is worth another try: the registry was away, or
-doesn't know the schema yet. All others stay as wrong as they are.
+Every text begins with its kind. ``registry:`` is worth another try: the registry didn't answer, or
+doesn't know the schema yet. Records with other errors can never be decoded.
 """
 
 REGISTRY = "registry: "
@@ -13,7 +13,7 @@ MAX_CHARS = 500
 
 
 class Undecodable(Exception):
-    """A value that can't be decoded, for good."""
+    """A value that can never be decoded."""
 
     kind = VALUE
 

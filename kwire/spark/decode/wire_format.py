@@ -1,8 +1,8 @@
-"""Confluent's wire format: what stands before a value whose schema is in a registry.
+"""Confluent's wire format: the header of a value whose schema is in a registry.
 
 A zero byte, the schema's id (4 bytes, big-endian), then the value. Protobuf has the message's
-indexes between the two: a zigzag varint for their number, then one for each index; the number 0
-stands for the one index 0, which is the schema's first message.
+indexes between the id and the value: a zigzag varint for their number, then one for each index. The
+number 0 stands for the single index 0, the schema's first message.
 """
 
 from kwire.spark.decode.undecodable import Undecodable
@@ -45,7 +45,7 @@ def _varint(value: bytes, position: int) -> tuple[int, int]:
 
 
 def header(schema: int, indexes: tuple[int, ...] | None = None) -> bytes:
-    """What stands before a value; with ``indexes`` before a Protobuf message."""
+    """The header of a value; with ``indexes``, of a Protobuf message."""
     start = b"\x00" + schema.to_bytes(4, "big")
     if indexes is None:
         return start

@@ -5,11 +5,12 @@ reading the batch twice would cost more than one question for each new schema an
 
 Rules:
 
-- A schema never changes under its id: what was found stays.
-- What wasn't found is asked for again after ``RECHECK_S``: it may be registered meanwhile.
-- Garbage that begins with a zero byte names any id. After ``MAX_MISSES`` ids that nobody knows
-  within ``RECHECK_S`` the registry isn't asked until the time is over.
-- The same holds for a registry that doesn't answer: one time-out, not one for each record.
+- A schema never changes under its id, so a schema that was found stays in the cache.
+- An id that wasn't found is asked for again after ``RECHECK_S``, because it may be registered
+  meanwhile.
+- Garbage that begins with a zero byte may name any id. After ``MAX_MISSES`` unknown ids within
+  ``RECHECK_S``, the registry isn't asked until that time is over.
+- The same holds for a registry that doesn't answer, so that not every record waits for a timeout.
 """
 
 import time
@@ -32,17 +33,17 @@ MAX_SCHEMAS = 10_000
 
 
 class AsksById(Protocol):
-    """What the cache needs of a registry."""
+    """The part of a registry that the cache needs."""
 
     def by_id(self, number: int) -> RegisteredSchema:
         """The schema with an id; RegistryError."""
 
     def referenced(self, schema: RegisteredSchema) -> dict[str, RegisteredSchema]:
-        """The schemas that it uses; RegistryError."""
+        """The schemas that this schema uses; RegistryError."""
 
 
 class SchemaCache:
-    """Schemas by id with those that they use; see the module's rules."""
+    """Schemas by id with the schemas that they use; see the module's rules."""
 
     def __init__(self, registry: AsksById, now_s: Callable[[], float] = time.monotonic) -> None:
         self._registry = registry
@@ -52,7 +53,7 @@ class SchemaCache:
         self._away: tuple[float, RegistryError] | None = None
 
     def schema(self, number: int) -> tuple[RegisteredSchema, dict[str, RegisteredSchema]]:
-        """A schema and those that it uses, by name; RegistryError."""
+        """A schema, and the schemas that it uses by name; RegistryError."""
         found = self._found.get(number)
         if found is None:
             found = self._ask(number)

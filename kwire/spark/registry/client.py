@@ -2,7 +2,7 @@
 
 Rules:
 
-- RegistryAway: no answer, or one that says "later" (429, 5xx), also after the pauses between tries.
+- RegistryAway: no answer, or an answer that means "later" (429, 5xx), even after all tries.
 - NoSuchSchema: the registry answers that it has no such id, subject or version.
 - RegistryRefuses: any other answer, such as a wrong password.
 """
@@ -30,7 +30,7 @@ class RegistryError(Exception):
 
 
 class RegistryAway(RegistryError):
-    """There is no answer for now."""
+    """The registry doesn't answer at the moment."""
 
 
 class NoSuchSchema(RegistryError):
@@ -38,12 +38,12 @@ class NoSuchSchema(RegistryError):
 
 
 class RegistryRefuses(RegistryError):
-    """The registry doesn't do what it was asked for."""
+    """The registry refuses the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """Where a registry is, and how it is asked."""
+    """The address of a registry, and the settings of requests to it."""
 
     url: str
     user: str = ""
@@ -82,7 +82,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema as the registry has it; ``id`` is 0 where the answer doesn't say it."""
+    """A schema of the registry; ``id`` is 0 if the answer doesn't contain it."""
 
     id: int
     type: str

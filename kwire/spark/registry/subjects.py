@@ -1,7 +1,7 @@
-"""The newest schema of subjects, on the driver: asked for again when it is some seconds old.
+"""The newest schema of each subject, for the driver: asked for again after some seconds.
 
-While the registry is away, the last known schema goes on. Without one the batch fails: no row can
-be made without knowing its columns.
+While the registry doesn't answer, the last known schema is used. Without one, the batch fails,
+because no row can be made without knowing its columns.
 """
 
 import logging
@@ -23,20 +23,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """A subject's newest schema and the texts of those that it uses, by name."""
+    """A subject's newest schema, and the texts of the schemas that it uses, by name."""
 
     schema: RegisteredSchema
     used: tuple[tuple[str, str], ...]
 
 
 class AsksForNewest(Protocol):
-    """What is needed of a registry."""
+    """The part of a registry that this module needs."""
 
     def newest(self, subject: str) -> RegisteredSchema:
         """The newest schema of a subject; RegistryError."""
 
     def referenced(self, schema: RegisteredSchema) -> dict[str, RegisteredSchema]:
-        """The schemas that it uses; RegistryError."""
+        """The schemas that this schema uses; RegistryError."""
 
 
 class Subjects:
@@ -74,5 +74,5 @@ def _version(known: tuple[float, Newest]) -> int:
 
 @lru_cache(maxsize=16)
 def subjects_of(settings: RegistrySettings) -> Subjects:
-    """What this process knows of a registry's subjects."""
+    """The known subjects of a registry in this process."""
     return Subjects(Registry(settings))

@@ -1,9 +1,10 @@
 """Reading topics from partition directories, without a broker: ``spark.read.format("kwire")``.
 
-- ``options`` checks what was asked for.
+- ``options`` checks the options of a read.
 - ``files``, ``partitions`` and ``planning`` find segments, bounds and tasks, without numpy.
 - ``batches``, ``varints``, ``columns`` and ``reading`` decode a task's records with numpy.
-- ``source`` and ``stream`` are what Spark sees; ``filters`` turns a query's filters into bounds.
+- ``source`` and ``stream`` are the interface to Spark; ``filters`` turns a query's filters into
+  bounds.
 
 Example::
 

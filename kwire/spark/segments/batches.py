@@ -1,4 +1,4 @@
-"""The batches of a stretch of a segment's bytes, and those of their records that are wanted.
+"""The batches in a stretch of a segment's bytes, and the wanted records in them.
 
 The headers of all batches become one numpy array. Batches that aren't wanted (aborted transactions,
 offsets and timestamps out of bounds) are neither checked nor decompressed.
@@ -47,7 +47,7 @@ HEADER = np.dtype(
 """The header of a batch, as in ``kwire.record.batch``."""
 
 BLOCK_BYTES = 4 * 1024 * 1024
-"""How much is read at a time, unless a single batch is larger."""
+"""How many bytes are read at a time, unless a single batch is larger."""
 
 LARGEST_BATCH_BYTES = 1024 * 1024 * 1024
 """Positions within Arrow's arrays are numbers of 32 bits."""
@@ -93,10 +93,10 @@ class Block:
         return np.flatnonzero(keep)
 
     def check_without_rows(self, offset: int, end: int) -> None:
-        """Raise CorruptSegment unless the batches that give no rows by their header are intact.
+        """Raise CorruptSegment unless batches without rows, as their headers say, are intact.
 
-        Control batches and those that compaction has emptied are small. A large batch with such a
-        header is a damaged one.
+        Control batches, and batches that compaction has emptied, are small. A large batch with such
+        a header is damaged.
         """
         is_without = (self.headers["attributes"] & CONTROL_MASK) != 0
         is_without |= self.headers["count"] == 0
@@ -115,7 +115,7 @@ class Block:
         return int(header["attributes"]) & COMPRESSION_MASK, view[HEADER_BYTES:]
 
     def error(self, index: int, reason: str) -> CorruptSegment:
-        """What to raise for a batch."""
+        """The exception for a batch."""
         first = int(self.headers["base_offset"][index])
         last = int(self.last_offsets()[index])
         position = self.position + int(self.starts[index])
@@ -183,7 +183,7 @@ def _whole_batches(segment: OpenSegment, position: int, data: bytes) -> tuple[li
             if not any(data[at : at + HEADER_BYTES]):
                 return starts, at, 0  # a preallocated file has zeros after its last batch
             if starts:
-                return starts, at, HEADER_BYTES  # what is wrong may not be wanted
+                return starts, at, HEADER_BYTES  # the damaged batch may not be wanted
             raise _no_batch(segment, position + at, magic, length)
         if at + size > len(data):
             is_whole = position + at + size <= segment.size_bytes

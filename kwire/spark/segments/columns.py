@@ -1,10 +1,10 @@
-"""Arrow's columns from the records of many batches, by numpy.
+"""Makes Arrow's columns from the records of many batches, with numpy.
 
 Rules:
 
 - All records of a stretch are decoded together: one step for a field of all of them.
-- Keys and values aren't copied one by one. An Arrow array is laid over the bytes as they are, with
-  the bytes between two values as an element of its own; ``take`` picks the others.
+- Keys and values aren't copied one by one. An Arrow array covers the bytes as they are, and the
+  bytes between two values are an element, too. ``take`` picks the elements with values.
 - InvalidRecords is raised unless each record is exactly filled by its fields.
 - Text that isn't UTF-8 (a header's key) becomes what Java makes of it: U+FFFD for the wrong bytes.
 """
@@ -42,7 +42,7 @@ class Spans:
         self.ends = starts + np.maximum(lengths, 0)
 
     def chosen(self, rows: Any) -> "Spans":
-        """Those at some indexes."""
+        """The spans at these indexes."""
         return Spans(self.lengths[rows], self.starts[rows])
 
     def array(self, data: Any) -> Any:

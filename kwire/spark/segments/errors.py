@@ -1,4 +1,4 @@
-"""What stops a read of segments, each in one line."""
+"""The errors that stop a read of segments; each text is one line."""
 
 
 class SegmentsError(Exception):

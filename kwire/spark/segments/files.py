@@ -7,7 +7,7 @@ Rules:
   for a moment. After retention or compaction has removed it, it is ``N.log.deleted`` for a minute;
   such a file is read only if no segment that exists has the offsets.
 - ``N.log.cleaned`` is incomplete and never read.
-- An open file stays readable, whatever happens to its name.
+- An open file stays readable, even if it is renamed or removed.
 - Indexes are hints. A position from an index counts only if the header there has the index's
   offset.
 
@@ -122,7 +122,7 @@ class Segments(NamedTuple):
 
 
 def list_segments(directory: Path, *, with_deleted: bool = False) -> Segments:
-    """The segments that are there now; FileNotFoundError if the directory isn't."""
+    """The segments that exist now; FileNotFoundError if the directory is missing."""
     found: dict[int, str] = {}
     suffixes = (LOG + _DELETED, LOG + _SWAP, LOG) if with_deleted else (LOG + _SWAP, LOG)
     names = os.listdir(directory)
@@ -178,8 +178,8 @@ def read_beside(directory: Path, base: int, suffix: str) -> bytes:
 def aborted_transactions(segments: Segments, first: int, end: int) -> list[AbortedTransaction]:
     """The aborted transactions with records in the offsets ``first`` to ``end - 1``.
 
-    A transaction stands in the index of the segment that has its marker, so all segments from that
-    of ``first`` on are looked at. Source: LocalLog.collectAbortedTransactions of Kafka.
+    A transaction is in the index of the segment that has its marker, so this reads the indexes of
+    all segments from that of ``first`` on. Source: LocalLog.collectAbortedTransactions of Kafka.
     """
     floor = segments.floor(first)
     return sorted(

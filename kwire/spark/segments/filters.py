@@ -1,8 +1,8 @@
 """A query's filters as bounds of partitions, offsets and timestamps.
 
-PySpark hands over filters from 4.1 on, if ``spark.sql.python.filterPushdown.enabled`` is set. A
-filter that isn't understood bounds nothing. Spark evaluates all filters again, so bounds may be
-wider than the filter, never narrower.
+From version 4.1 on, PySpark passes filters, if ``spark.sql.python.filterPushdown.enabled`` is set.
+An unknown filter gives no bounds. Spark evaluates all filters again, so bounds may be wider than
+the filter, never narrower.
 """
 
 from collections.abc import Iterable

@@ -30,7 +30,7 @@ class LimitedStream(SegmentsStream, SupportsTriggerAvailableNow):  # type: ignor
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Remember what is there now."""
+        """Remember the present end offsets."""
         self.target = self.follower.latest({})
 
     def latestOffset(self, start: Progress, limit: Any) -> Progress:
@@ -43,5 +43,5 @@ class LimitedStream(SegmentsStream, SupportsTriggerAvailableNow):  # type: ignor
         )
 
     def reportLatestOffset(self) -> Progress:
-        """What is there now, for the query's progress."""
+        """The present end offsets, for the query's progress."""
         return self.follower.latest({})

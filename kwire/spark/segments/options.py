@@ -27,7 +27,7 @@ COLUMNS: dict[str, str] = {
 """The connector's columns, in its order, with their types in Spark SQL."""
 
 EARLIEST, LATEST = -2, -1
-"""What the connector writes for these in the JSON of offsets."""
+"""The connector's numbers for these two in the JSON of offsets."""
 
 READ_COMMITTED = "read_committed"
 
@@ -42,7 +42,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Where to start or end: one place for all partitions, or one for each that is named."""
+    """Where to start or end: one place for all partitions, or a place for each named partition."""
 
     everywhere: int
     each: PerPartition = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a read was asked for; times are milliseconds since the epoch, None is no bound."""
+    """The options of a read; times are milliseconds since the epoch, None is no bound."""
 
     path: str
     topics: tuple[str, ...] = ()
@@ -236,4 +236,4 @@ _READERS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "maxRecordsPerTrigger": ("max_records_per_trigger", _number(_INT64_MAX)),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", _number(_INT64_MAX)),
 }
-"""For each option its field in Options, if that has another name, and what reads its value."""
+"""For each option the name of its field in Options (if different), and the reader of its value."""

@@ -77,8 +77,8 @@ def partition_at(directory: Path) -> Partition | None:
 def find_partitions(options: Options, *, may_lack: bool = False) -> list[Partition]:
     """The partitions that the options choose.
 
-    WrongSetting if there are none, or none of a topic that is named. A stream that has read them
-    before ``may_lack`` them: then it is WrongSetting only without the directory itself.
+    WrongSetting if there are no partitions, or none of a named topic. With ``may_lack``, for a
+    stream that has read them before, WrongSetting only if the directory itself is missing.
     """
     path = Path(options.path.removeprefix("file://")).absolute()
     if not path.is_dir():
@@ -160,8 +160,8 @@ def log_end_offset(partition: Partition) -> int:
 def high_watermarks(partitions: list[Partition], *, ignored: bool) -> dict[Partition, int]:
     """The high watermark of each partition.
 
-    A partition that the checkpoint doesn't have counts as empty: either it is so new that nothing
-    is known to be replicated, or it was copied here from elsewhere.
+    A partition that the checkpoint doesn't have counts as empty: either it is so new that none of
+    its records is known to be replicated, or it was copied here from elsewhere.
     """
     found = _known(partitions, ignored=ignored)
     return {part: log_start_offset(part) if end is None else end for part, end in found.items()}
@@ -170,7 +170,7 @@ def high_watermarks(partitions: list[Partition], *, ignored: bool) -> dict[Parti
 def check_known(partitions: list[Partition], *, ignored: bool) -> None:
     """Raise LostRecords for a partition that has records but no high watermark in a checkpoint.
 
-    A batch read would silently return nothing of it.
+    A batch read would silently return none of its records.
     """
     for part, known in _known(partitions, ignored=ignored).items():
         if known is None and log_end_offset(part) > log_start_offset(part):
@@ -181,7 +181,7 @@ def check_known(partitions: list[Partition], *, ignored: bool) -> None:
 
 
 def _known(partitions: list[Partition], *, ignored: bool) -> dict[Partition, int | None]:
-    """The high watermark of each partition, None where a checkpoint doesn't have the partition."""
+    """The high watermark of each partition, None if a checkpoint doesn't have the partition."""
     marks = {}
     for directory in {part.directory.parent for part in partitions}:
         path = directory / HIGH_WATERMARKS

@@ -1,4 +1,4 @@
-"""Which offsets of which partitions a read covers, and the tasks into which Spark divides it.
+"""Plans a read: the offsets of each partition, and the tasks into which Spark divides them.
 
 Rules:
 
@@ -6,7 +6,8 @@ Rules:
   stay right when compaction or a copy moves the bytes; the segment and the position are hints.
 - Ranges are cut where an entry of ``.index`` names a batch, checked against the batch's header.
 - A segment whose largest timestamp, from the last entry of ``.timeindex``, is below a lower bound
-  of timestamps is left out. The active segment's isn't complete, so that one is always read.
+  of timestamps is left out. The ``.timeindex`` of the active segment isn't complete, so that
+  segment is always read.
 """
 
 from bisect import bisect_left
@@ -41,7 +42,7 @@ _END_OF_TIME = 0x7FFF_FFFF_FFFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a query's own filters leave of the rows; ends are exclusive.
+    """The bounds that a query's own filters set for rows; ends are exclusive.
 
     Rows within the bounds may still not match: Spark evaluates its filters again.
     """
@@ -84,7 +85,7 @@ class Task:
 
 
 def ranges(partitions: list[Partition], options: Options) -> dict[Partition, OffsetRange]:
-    """The offsets that a batch read covers; LostRecords if some are gone that were named."""
+    """The offsets that a batch read covers; LostRecords if offsets that were named are gone."""
     marks = high_watermarks(partitions, ignored=options.ignores_high_watermark)
     found = {}
     for part in partitions:
@@ -123,7 +124,7 @@ def _end(part: Partition, options: Options, low: int, high: int) -> int:
 def _asked_for(
     wanted: int, timestamp: int | None, part: Partition, low: int, high: int, options: Options
 ) -> int:
-    """The offset that an option means, which may be outside of what is there."""
+    """The offset that an option means, which may lie outside of the log."""
     if timestamp is not None:
         return offset_at(part, timestamp, low, high, options)
     return {EARLIEST: low, LATEST: high}.get(wanted, wanted)
@@ -234,7 +235,7 @@ def _pieces(
         following = bases[place + 1] if place + 1 < len(bases) else covered.end
         first, end = max(base, covered.first), min(following, covered.end)
         if place == 0:
-            first = covered.first  # the task finds out whether what is before is still there
+            first = covered.first  # the task finds out whether earlier records still exist
         if first >= end:
             continue
         segment = open_at(segments.directory, base)

@@ -1,6 +1,6 @@
-"""Where a stream over segments is: its offsets, and how far the next batch goes.
+"""The position of a stream over segments: its offsets, and the end of the next batch.
 
-Format of an offset, as it stands in Spark's checkpoint::
+Format of an offset in Spark's checkpoint::
 
     {topic: {"id": topic id, "offsets": {partition: next offset}}}
 
@@ -8,11 +8,13 @@ Rules:
 
 - A partition that isn't in the offset yet starts at its log start offset.
 - Offsets never go back, also when a checkpoint of high watermarks does.
-- A topic that was created again has another id, which raises OtherTopic; a topic or partition that
-  is gone, or whose records were deleted before they were read, raises LostRecords. The last two
-  don't with ``failOnDataLoss=false``; the place of what is gone is kept, should it come back.
+- A topic that was created again has another id, which raises OtherTopic. A topic or partition that
+  is gone, or whose records were deleted before they were read, raises LostRecords, unless
+  ``failOnDataLoss=false``. Then the offset of a partition that is gone is kept, in case the
+  partition comes back.
 - ``maxRecordsPerTrigger`` counts offsets and ``maxBytesPerTrigger`` bytes of segments. Each
-  partition gets a share in proportion to what it has, and at least one offset or batch.
+  partition gets a share in proportion to its unread offsets or bytes, and at least one offset or
+  batch.
 """
 
 from typing import Any, TypeAlias
@@ -101,7 +103,7 @@ class Follower:
         return tasks(covered, self._options)
 
     def _there(self, progress: Progress) -> list[Partition]:
-        """The partitions of now; LostRecords if one of ``progress`` isn't there any more."""
+        """The present partitions; LostRecords if one of ``progress`` is missing."""
         found = find_partitions(self._options, may_lack=True)
         there = {(part.topic, str(part.number)) for part in found}
         for topic, entry in progress.items():

@@ -1,13 +1,14 @@
-"""What one task of Spark does: the rows of a range of offsets, as Arrow's RecordBatches.
+"""The work of one task of Spark: the rows of a range of offsets, as Arrow's RecordBatches.
 
 Rules:
 
 - The segment's file is opened once, and stays readable when retention or compaction removes it.
-- Offsets never go back: what a compaction moved meanwhile is neither read twice nor left out.
-- Bytes that aren't what they should be raise CorruptSegment with file, position and offsets.
-  No batch is passed over: a read has every row or ends.
-- Offsets without a record raise LostRecords, unless compaction has been there (``gaps``) or the
-  option ``failOnDataLoss`` is false.
+- Offsets never go back: records that a compaction has moved meanwhile are neither read twice nor
+  left out.
+- Damaged bytes raise CorruptSegment with file, position and offsets. No batch is skipped: a read
+  returns every row or fails.
+- Offsets without a record raise LostRecords, unless compaction has removed the records (``gaps``)
+  or the option ``failOnDataLoss`` is false.
 - Besides the block of the file, one stretch of decompressed records is in memory: ``STRETCH_BYTES``
   and one batch. A batch may decompress to ``maxBatchBytes``.
 """
@@ -66,7 +67,7 @@ def read_task(task: Task, options: Options, bounds: Bounds = ALL) -> Iterator[An
 def _check_gap(
     task: Task, gap: tuple[int, int] | None, compaction: Compaction, options: Options
 ) -> None:
-    """Raise LostRecords for offsets without a record where compaction has not been."""
+    """Raise LostRecords for offsets without a record that compaction has not removed."""
     if gap and options.fails_on_data_loss and not compaction.reached(gap[1]):
         raise LostRecords(
             f"{task.partition.directory} lacks the offsets {gap[0]} to {gap[1] - 1}, and nothing"
@@ -76,7 +77,7 @@ def _check_gap(
 
 
 def _open(task: Task, offset: int, options: Options) -> tuple[OpenSegment | None, bool]:
-    """The segment that has an offset, and whether it is rolled; None if it is lost, if allowed."""
+    """The segment that has an offset, and whether it is rolled; None if it is lost and may be."""
     part = task.partition
     try:
         # A broker trims a segment before the next one is there, so this is listed first.
@@ -137,7 +138,7 @@ def _rows(block: Block, chosen: Any, task: Task, options: Options, bounds: Bound
 
 
 def _decompressed(codec: int, payload: memoryview, max_bytes: int) -> Any:
-    """As ``decompress``; in one call for lz4, where that can't yield more than ``max_bytes``."""
+    """As ``decompress``; in one call for lz4, if that can't yield more than ``max_bytes``."""
     if codec != Compression.LZ4 or len(payload) * MOST_FROM_A_BYTE[codec] > max_bytes:
         return decompress(codec, payload, max_bytes)
     import lz4.frame
@@ -158,7 +159,7 @@ def _decode(
     options: Options,
     bounds: Bounds,
 ) -> Any:
-    """Decode some batches at once; if that fails, one by one, to name the one that is wrong."""
+    """Decode some batches at once; if that fails, one by one, to name the wrong batch."""
     headers = block.headers[indexes]
     if np.all((headers["attributes"] & 7) == Compression.NONE):
         data = np.frombuffer(block.data, np.uint8)

@@ -1,9 +1,9 @@
 """The data source as Spark sees it; registered by ``kwire.spark.segments.register``.
 
-What the versions of PySpark offer: 4.0 lets a reader yield Arrow's RecordBatches and a stream plan
-tasks. From 4.1 on a reader gets the query's filters, from 4.2 on a stream gets the place where a
-batch starts and the limit of the trigger. No version says which columns a query needs: that is the
-option ``columns``.
+The features of PySpark's versions: in 4.0, a reader may yield Arrow's RecordBatches, and a stream
+may plan tasks. From 4.1 on a reader gets the query's filters, from 4.2 on a stream gets the place
+where a batch starts and the limit of the trigger. No version tells a reader which columns a query
+needs. The option ``columns`` does that.
 
 Spark asks for the schema, the plan and the rows in different processes, for every query: each
 imports only what it needs.
@@ -18,14 +18,14 @@ from kwire.spark.segments.options import Options, read_options
 
 
 def can_push_filters() -> bool:
-    """Whether this PySpark hands filters to a data source, if its setting says so."""
+    """Whether this PySpark can pass filters to a data source, if its setting allows that."""
     return hasattr(DataSourceReader, "pushFilters")
 
 
 class PushFilters:
     """The method ``pushFilters`` of a reader, which PySpark refuses while its setting is off.
 
-    PySpark takes a reader for one without pushdown if ``pushFilters.__func__`` is the base class's.
+    PySpark treats a reader as one without pushdown if ``pushFilters.__func__`` is the base class's.
     So a query works with the setting and without it, and Spark calls this only with it.
     """
 

@@ -1,9 +1,9 @@
 """``spark.readStream.format("kwire")``: a micro-batch stream over segments.
 
-PySpark 4.2 and newer asks with ``latestOffset(start, limit)`` where the next batch ends. Before, it
-asks ``latestOffset()``, so that reader has to know where the last batch ended. It knows this from
-the calls of ``initialOffset`` and ``partitions``; Spark plans the last batch of a checkpoint again
-when a query restarts.
+PySpark 4.2 and newer calls ``latestOffset(start, limit)`` for the end of the next batch. Older
+versions call ``latestOffset()``, so that reader has to know the end of the last batch. It learns
+this from the calls of ``initialOffset`` and ``partitions``, because Spark plans the last batch of a
+checkpoint again when a query restarts.
 
 With ``Trigger.AvailableNow`` PySpark before 4.2 asks only once: with a limit, a run is one batch.
 """

@@ -1,4 +1,4 @@
-"""What a stream over segments has in every version of PySpark."""
+"""The part of a stream over segments that is the same in every version of PySpark."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from kwire.spark.segments.progress import Follower, Progress
 
 
 class SegmentsStream(DataSourceStreamReader):  # type: ignore[misc]
-    """Everything but where a batch ends."""
+    """A stream without the method that decides where a batch ends."""
 
     def __init__(self, options: Options) -> None:
         self.options = options

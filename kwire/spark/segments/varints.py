@@ -1,16 +1,16 @@
 """Decoding many varints at once, and finding the records of many batches at once.
 
-Where a record ends is known only from its length, so records have to be found one after the other.
+The end of a record is known only from its length, so records have to be found one after the other.
 A loop in Python takes a third of a microsecond for each. ``find_records`` guesses all of them with
 numpy instead, then checks the guess as a whole:
 
 - A record begins, after its length, with a byte of attributes, which is always 0. So each byte 0 is
   a candidate, and the bytes before it are its length.
-- A candidate stays if another candidate, or the end of its batch, follows where it ends; and if it
-  is the first of its batch, or another candidate ends before it.
+- A candidate stays if another candidate, or the end of the batch, follows directly, and if it is
+  the first of its batch or follows another candidate directly.
 - In a batch, the candidates are its records if the first one begins where the batch's records do,
   each one ends where the next one begins, the last one ends with the batch, and their number is
-  that of the header. This is all that a loop would find out, so a guess that passes is right.
+  that of the header. A loop would check no more than this, so a guess that passes is right.
 - The records of other batches are found by a loop.
 
 Format: see ``kwire.record.records``. Positions are relative to the buffer.
@@ -29,10 +29,10 @@ SMALLEST_RECORD_BYTES = 7
 """Length, attributes, both deltas, two lengths and the number of headers take a byte each."""
 
 MOST_CANDIDATES = 12
-"""With more bytes 0 for each record, as in values full of them, a loop is faster."""
+"""If there are more bytes 0 for each record, as in values full of them, a loop is faster."""
 
 _LENGTH_BYTES = 4
-"""Guesses are made for lengths of so many bytes at most, which is 128 MiB."""
+"""The most bytes of a length for which guesses are made, which is 128 MiB."""
 
 _LARGEST_SHIFT = 63
 
@@ -100,7 +100,7 @@ def _candidates(data: Any, starts: Any, ends: Any, total: int) -> tuple[Any, Any
     last = data[begins - 1]
     begins, last = _those((last & 0x80) == 0, begins, last)
     lengths, sizes = _lengths_before(data, begins, last)
-    # Before a batch's first record is something else, which may look like more of its length.
+    # The bytes before a batch's first record may look like a part of the record's length.
     first_lengths, first_begins = varints(data, starts[ends > starts])
     place = np.searchsorted(begins, first_begins)
     place, first_begins, first_lengths, first_starts = _those(

@@ -17,7 +17,7 @@ KINDS = {
     "delta-rs": "kwire.spark.sinks.delta_rs:DeltaRsSink",
     "pyiceberg": "kwire.spark.sinks.iceberg_py:PyIcebergSink",
 }
-"""``module:class`` of each kind; the class is called with what ``make_sink`` is given."""
+"""``module:class`` of each kind; the class is called with the arguments of ``make_sink``."""
 
 FILE_KINDS = ("parquet", "json")
 """The kinds whose directory only one driver may write to."""

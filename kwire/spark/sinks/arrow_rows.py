@@ -46,7 +46,7 @@ def collect(rows: "DataFrame", max_rows: int) -> Any:
 
 
 def held_in_arrow(table: Any) -> Iterator[Held]:
-    """What a table with topic, partition and offset holds: as ``held_in``."""
+    """The offsets in a table with topic, partition and offset, as ``held_in`` gives them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

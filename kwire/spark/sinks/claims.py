@@ -1,18 +1,18 @@
-"""Which offsets a file sink covers, also where no file says so.
+"""The offsets that a file sink covers, including ranges without a file.
 
 A range whose records are all dead letters, markers of transactions, or dropped by a transform has
-no file. So after each batch the sink notes the batch's ranges in one small file,
-``_kwire/claims``, which is replaced as a whole. Adjacent ranges become one, so it doesn't grow
-with the number of batches. A batch that runs again adds nothing.
+no file. So after each batch the sink notes the batch's ranges in one small file, ``_kwire/claims``,
+which is replaced as a whole. Adjacent ranges become one, so it doesn't grow with the number of
+batches. A batch that runs again adds no range.
 
-``expire`` takes from the file what it removes, so the file is read again for each change, and both
-hold the sink's lock (``_kwire/lock``) alone meanwhile.
+``expire`` removes ranges from the file. So each change reads the file again, under the sink's lock
+(``_kwire/lock``).
 
-The file also names the newest batch. Spark may run that one again, so nobody else may touch the
-files of its ranges: ``compact`` leaves them alone.
+The file also names the newest batch. Spark may run that batch again, so no other command may change
+the files of its ranges. ``compact`` leaves them alone.
 
-A checkpoint that is new begins at the start of its topics, and cuts its batches elsewhere. What the
-directory holds already would be there twice, under other names. So the file has the ids of the
+A new checkpoint begins at the start of its topics, and its batches have other ranges. So rows that
+the directory already holds would be there twice, under other names. So the file has the ids of the
 queries that wrote, and a batch of another query that overlaps what is covered is refused.
 """
 
@@ -30,7 +30,7 @@ _Key = tuple[str, int, int]
 
 
 class CoveredBefore(RuntimeError):
-    """A new checkpoint reads what the directory holds already; the text is one line."""
+    """A new checkpoint reads records that the directory already holds; the text is one line."""
 
 
 class Claims:
@@ -56,7 +56,7 @@ class Claims:
         return self._newest
 
     def ranges(self) -> list[OffsetRange]:
-        """What is covered, in order, adjacent ranges as one."""
+        """The covered ranges, in order, adjacent ranges as one."""
         return [
             OffsetRange(topic, partition, first, end, incarnation)
             for (topic, incarnation, partition), spans in sorted(self._ranges.items())
@@ -90,7 +90,7 @@ class Claims:
         self._save()
 
     def expire(self, ends: Iterable[OffsetRange]) -> None:
-        """Note that nothing before the end of each range is covered any more."""
+        """Note that offsets before the end of each range are no longer covered."""
         for one in ends:
             spans = self._ranges.get(_key(one), [])
             left = ((max(first, one.end), end) for first, end in spans)
@@ -107,7 +107,7 @@ class Claims:
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans in order, those that touch or overlap as one."""
+    """Spans in order; spans that touch or overlap become one."""
     found: list[tuple[int, int]] = []
     for first, end in sorted(spans):
         if found and first <= found[-1][1]:
@@ -118,7 +118,7 @@ def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def without(span: tuple[int, int], spans: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
-    """What of a span none of the others covers."""
+    """The parts of a span that none of the others covers."""
     at, end = span
     for first, last in merged(spans):
         if at < first < end:

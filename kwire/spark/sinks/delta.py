@@ -34,7 +34,7 @@ SPARK_SETTINGS = {
     "spark.sql.extensions": EXTENSION,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-"""What Delta needs of a session, beside its jars."""
+"""The settings of a session that Delta needs, beside its jars."""
 
 
 def application_of(query_id: str) -> str:
@@ -82,7 +82,7 @@ class DeltaSink:
         return found
 
     def write_prepared(self, rows: "DataFrame", batch: Batch) -> None:
-        """Append what ``prepared`` has made."""
+        """Append rows from ``prepared``."""
         writer = rows.write.format("delta").mode("append")
         writer = writer.option("mergeSchema", "true").options(
             **self._settings.options.get("properties", {}),
@@ -91,9 +91,9 @@ class DeltaSink:
         )
         if columns := self._settings.options.get("partition_by"):
             writer = writer.partitionBy(*columns)
-        retried(lambda: writer.save(self._settings.path))  # beside compact, expire and replay
+        retried(lambda: writer.save(self._settings.path))  # compact, expire, replay may interfere
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
-        """What the table holds; OffsetsUnknown if a transform drops the offsets."""
+        """The offsets that the table holds; OffsetsUnknown if a transform drops them."""
         need_delta(spark, self._settings.kind)
         yield from held_in(spark.read.format("delta").load(self._settings.path))

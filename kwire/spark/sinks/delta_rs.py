@@ -1,8 +1,8 @@
 """The kind ``delta-rs``: rows are appended to a Delta table without Java, for small jobs.
 
 The driver collects a batch as Arrow and writes it with the package ``deltalake``. That is quick for
-thousands of rows and works with every version of Spark; ``max_rows`` bounds what the driver's
-memory has to hold.
+thousands of rows and works with every version of Spark. ``max_rows`` limits the rows in the
+driver's memory.
 
 How each batch is there once: as with the kind ``delta``, by Delta's transaction id. Both kinds use
 the same ids, so a pipeline may change from one to the other.
@@ -80,7 +80,7 @@ class DeltaRsSink:
         return DeltaTable(self._settings.path, storage_options=self._storage)
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
-        """What the table holds; OffsetsUnknown if a transform drops the offsets."""
+        """The offsets that the table holds; OffsetsUnknown if a transform drops them."""
         table = self._table()
         if table is None:
             return

@@ -2,24 +2,25 @@
 
 How a batch is written:
 
-1. Spark's own writer writes it aside, into a new directory that readers don't see: below
-   ``.kwire-TABLE`` beside the table's directory, or below ``_kwire/staging`` in it where that is
-   another file system. Rows of one topic partition get into one file, without a sort or shuffle.
+1. Spark's own writer writes the batch aside, into a new directory that readers don't see: below
+   ``.kwire-TABLE`` beside the table's directory, or below ``_kwire/staging`` in it if the directory
+   beside it is on another file system. Rows of one topic partition get into one file, without a
+   sort or shuffle.
 2. Each file is renamed to the name of its offset range.
 3. The ranges are noted in ``_kwire/claims``.
 
-What that promises:
+Promises:
 
 - A name is a range, and ranges don't overlap, so a reader finds each record once: before, during
-  and after a kill at any point. What is aside is never seen; the next start removes it.
+  and after a kill at any point. Files that are aside are never seen, and the next start removes
+  them.
 - A batch that runs again writes the same names. A rename replaces a file as a whole where the file
   system can do that (a local one); elsewhere the old file is deleted first, and its rows are
   missing for a moment.
-- A transform that gives other rows for the same records, when a batch runs again: the new rows
-  replace the old ones. Files of the batch that have no successor are deleted.
-- Where a transform has dropped TOPIC or PARTITION, files can't be named by range: they are called
-  ``batch-QUERY-NUMBER-K``: exact as well, but
-  ``verify`` can't say anything about them.
+- If a batch runs again and a transform gives other rows for the same records, the new rows replace
+  the old ones. Files of the batch without a successor are deleted.
+- If a transform has dropped TOPIC or PARTITION, files can't be named by range. Their names are
+  ``batch-QUERY-NUMBER-K``. Their rows are exactly once, too, but ``verify`` can't check them.
 - The directories ``topic=…/partition=…`` give readers two columns, so rows can't have columns with
   these names.
 - Object stores rename by copying. An object appears as a whole, so the promise holds, at the price
@@ -48,10 +49,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 LOCK = "_kwire/lock"
-"""Held while files get their names and are noted, so that upkeep changes neither of them then."""
+"""The lock while files get their names and are noted: upkeep changes neither meanwhile."""
 
 COMPLETE = "_SUCCESS"
-"""Spark's mark in a directory whose files are all there."""
+"""Spark's mark in a directory that has all its files."""
 
 MARKS = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
@@ -94,7 +95,7 @@ class FilesSink:
                 raise WrongSetting(f"sink.{name}", value, near(str(value), known[name]))
 
     def open(self, spark: "SparkSession") -> None:
-        """Remove what an earlier run has left aside; its marks go first (``_written``)."""
+        """Remove files that an earlier run has left aside, their marks first (``_written``)."""
         self._storage = storage_at(self._settings.path, spark)
         self._aside = storage_at(self._storage.aside(), spark)
         for one in self._aside.names():
@@ -108,7 +109,7 @@ class FilesSink:
         self.write_prepared(self._columns(rows, named), batch)
 
     def write_prepared(self, rows: "DataFrame", batch: Batch) -> None:
-        """Write what ``prepared`` has made."""
+        """Write rows from ``prepared``."""
         aside = uuid.uuid4().hex
         is_by_range = bool({_BY_TOPIC, _BY_NUMBER} & set(rows.columns))
         self._write_aside(rows, aside, is_by_range)
@@ -130,7 +131,7 @@ class FilesSink:
     def prepared(self, rows: "DataFrame", batch: Batch) -> "DataFrame":
         """The columns of the files, then the number of the row's topic partition in the batch.
 
-        By a number Spark finds a row's file in half the time that a topic's name takes it.
+        With a number, Spark finds a row's file in half the time that it takes with a topic's name.
         """
         number = _number(tuple(_first_numbers(batch).items()))
         return self._columns(rows, {_BY_NUMBER: number})
@@ -163,8 +164,8 @@ class FilesSink:
     def _written(self, aside: str) -> list[str]:
         """The files of a batch; RuntimeError if another driver has begun to remove them.
 
-        The mark is looked at after the listing, and a removal begins with the mark. So a mark that
-        is there says that the list is whole. A file that goes after that can't be renamed.
+        The mark is checked after the listing, and a removal begins with the mark. So an existing
+        mark shows that the list is complete. A file that is removed after that can't be renamed.
         """
         found = sorted(one for one in self._aside.files(aside) if _is_data(one))
         if COMPLETE not in self._aside.names(aside):
@@ -177,10 +178,11 @@ class FilesSink:
     def _without_merged(
         self, targets: dict[str, str], batch: Batch, claims: Claims
     ) -> dict[str, str]:
-        """Delete what only the batch's first attempt has written; leave out what was merged since.
+        """Delete files that only the first attempt has written; leave out files merged since.
 
         A file of a longer range has the batch's rows, if ``compact`` ran after the first attempt.
-        Files of a range that the broker no longer has as a whole stay: they may have more of it.
+        Files of a range that the broker no longer has completely stay: they may have more rows of
+        it.
         """
         kept = set(targets.values())
         merged: list[OffsetRange] = []
@@ -209,7 +211,7 @@ class FilesSink:
         }
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
-        """What the files hold, by their names, and the ranges that have no file."""
+        """The ranges that the files hold, by their names, and the ranges without a file."""
         storage = storage_at(self._settings.path, spark)
         by_range: dict[OffsetRange, list[str]] = {}
         for name in visible_files(storage):
@@ -257,7 +259,7 @@ class FilesSink:
 
 @lru_cache(maxsize=8)
 def _number(first: tuple[tuple[str, int], ...]) -> "Column":
-    """The number of a row's topic partition, from those of each topic's partition 0."""
+    """The number of a row's topic partition, from the numbers of each topic's partition 0."""
     from pyspark.sql import functions as f
 
     found = f.lit(None).cast("int")
@@ -267,7 +269,7 @@ def _number(first: tuple[tuple[str, int], ...]) -> "Column":
 
 
 def _no_range(url: str, is_of_batch: bool) -> str:
-    """Why the offsets of a file aren't known."""
+    """The error about a file whose offsets aren't known."""
     if is_of_batch:
         return (
             f"{url} is named by batch: a transform has dropped {names.TOPIC} or {names.PARTITION}, "
@@ -277,7 +279,7 @@ def _no_range(url: str, is_of_batch: bool) -> str:
 
 
 def visible_files(storage: Storage) -> Iterator[str]:
-    """The files that readers see; those of partitions have their directory in their name."""
+    """The files that readers see; the names of files of partitions include their directory."""
     for top in storage.names():
         if top.startswith("topic="):
             yield from storage.files(top)
@@ -286,7 +288,7 @@ def visible_files(storage: Storage) -> Iterator[str]:
 
 
 def range_of(name: FileName) -> OffsetRange:
-    """The range that a file's name says."""
+    """The range in a file's name."""
     return OffsetRange(name.topic, name.partition, name.first, name.end, name.incarnation)
 
 
@@ -304,7 +306,7 @@ def _is_data(name: str) -> bool:
 
 
 def _batch_stem(batch: Batch) -> str:
-    """How the names of a batch's files begin, if they are named by batch."""
+    """The beginning of the names of a batch's files, if they are named by batch."""
     return f"batch-{batch.query_id}-{batch.batch_id:010}"
 
 
@@ -368,7 +370,7 @@ def _by_batch(written: list[str], batch: Batch) -> dict[str, str]:
 
 
 def _without_files(claims: Claims, files: list[OffsetRange]) -> Iterator[Held]:
-    """Ranges that were covered, and of which no row is left."""
+    """The covered ranges of which no row is left."""
     for one in claims.ranges():
         spans = [
             (other.first, other.end)

@@ -1,17 +1,18 @@
 """The kind ``iceberg``: rows are appended to an Iceberg table, one snapshot for each batch.
 
-How each batch is there once: its snapshot says the query and the batch in its summary. Before a
+How each batch is there once: the summary of its snapshot names the query and the batch. Before a
 write the sink goes back through the table's snapshots to the newest one of this query:
 
 - it has this batch or a later one: nothing is written;
-- it has an earlier batch: this one isn't there, because snapshots expire from the oldest on;
-- there is none: the query is new, or all its snapshots have expired while other writers went on.
-  Then the sink looks for rows with the batch's offsets and leaves those out. A new checkpoint cuts
-  its batches elsewhere, so a batch may be there in part.
+- it has an earlier batch: this batch isn't in the table, because snapshots expire from the oldest
+  on;
+- there is none: the query is new, or all its snapshots have expired while others kept writing. Then
+  the sink looks for rows with the batch's offsets and leaves those out. The batches of a new
+  checkpoint have other ranges, so a part of a batch may be in the table.
 
 Iceberg has no transaction ids, so two drivers that run the same batch at the same time could both
-append it. A lock in the checkpoint keeps a second driver from getting that far, and on object
-stores, which have none, Spark's checkpoint.
+append it. A lock in the checkpoint prevents that. On object stores, which have no locks, Spark's
+checkpoint prevents it.
 
 New columns are added to the table. A column that changes its type is an error.
 """
@@ -69,7 +70,7 @@ class IcebergSink:
         writer.option(label, str(batch.batch_id)).append()
 
     def _missing(self, wanted: "DataFrame", batch: Batch) -> "DataFrame":
-        """The rows whose offsets the table hasn't; all of them if one of both has no offsets."""
+        """The rows whose offsets the table lacks; all rows if rows or table have no offsets."""
         from pyspark.sql import functions as f
 
         place = [TOPIC, PARTITION_COLUMN, OFFSET]
@@ -93,5 +94,5 @@ class IcebergSink:
         return wanted.join(renamed, place, "left_anti")
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
-        """What the table holds; OffsetsUnknown if a transform drops the offsets."""
+        """The offsets that the table holds; OffsetsUnknown if a transform drops them."""
         yield from held_in(self._table.read(spark))

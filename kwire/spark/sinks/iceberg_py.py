@@ -1,11 +1,11 @@
 """The kind ``pyiceberg``: rows are appended to an Iceberg table without Java, for small jobs.
 
 The driver collects a batch as Arrow and writes it with the package ``pyiceberg``; ``max_rows``
-bounds what its memory has to hold.
+limits the rows in its memory.
 
 How each batch is there once: the commit that appends it also sets a property of the table, which
-names the query's newest batch. It stays when snapshots expire. Of two drivers that commit at the
-same time, one gets an error (CommitFailedException).
+names the query's newest batch. The property stays when snapshots expire. Of two drivers that commit
+at the same time, one gets an error (CommitFailedException).
 
 Options: ``table``, a name such as ``sales.orders``; ``catalog``, a table with the properties of
 pyiceberg's catalog (``type``, ``uri``, ``warehouse``, …) and its ``name`` (kwire), by which a
@@ -76,7 +76,7 @@ class PyIcebergSink:
         return load_catalog(str(properties.pop("name")), **properties)
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
-        """What the table holds; OffsetsUnknown if a transform drops the offsets."""
+        """The offsets that the table holds; OffsetsUnknown if a transform drops them."""
         catalog = self._catalog()
         if not catalog.table_exists(self._name):
             return

@@ -1,6 +1,6 @@
-"""Writers of one table meet: the later one's commit is refused, and done again.
+"""Conflicts between writers of one table: the later commit is refused, and tried again.
 
-A batch that a sink writes again is known to the table, so it is there once all the same.
+The table knows a batch that a sink writes again, so its rows are there only once.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _CONFLICTS = (
     "ValidationException",
     "CommitFailed",
 )
-"""Parts of the names of the errors of Delta and Iceberg that a later attempt may not meet."""
+"""Parts of the names of errors of Delta and Iceberg after which another attempt may succeed."""
 
 
 def retried(work: Callable[[], Any]) -> Any:

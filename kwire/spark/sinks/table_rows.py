@@ -1,14 +1,14 @@
-"""What all sinks that write tables have in common: their columns, their options, what they hold.
+"""The common part of all sinks that write tables: columns, options, and the offsets they hold.
 
 Rules:
 
 - A table holds topic, partition and offset of each row, whether ``[sink] metadata`` asks for them
-  or not. They cost little (one value a file, or numbers that ascend), and without them nobody could
-  say which record a row came from: ``verify``, ``replay`` and upserts need them.
-- A topic that was created again has other records at the same offsets. Rows of such a topic say in
-  ``INCARNATION`` how often it was. The column is added when the first of them is written; without
-  it, or where it is null, rows are of the first topic.
-- A transform may drop the three. Then ``verify`` says that it can't compare.
+  or not. They take little room (one value a file, or numbers that ascend). ``verify``, ``replay``
+  and upserts need them, because they show the record of a row.
+- A topic that was created again has other records at the same offsets. ``INCARNATION`` says how
+  often the topic of a row was created again. The column is added with the first such row. Without
+  it, or if it is null, rows belong to the first topic.
+- A transform may drop these three columns. Then ``verify`` says that it can't compare.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -63,7 +63,7 @@ def table_columns(
     ranges: Collection[OffsetRange],
     also: Collection[str] = (),
 ) -> Any:
-    """The rows with the columns that the table has: the value's, PLACE, and what is asked for."""
+    """The rows with the table's columns: the value's columns, PLACE, and the requested metadata."""
     kept = {*PLACE, *also, *(f"_{name}" for name in settings.metadata)}
     rows = with_incarnation(rows, ranges)
     found = (quoted(one) for one in rows.columns if one in kept or one not in METADATA)
@@ -85,7 +85,7 @@ def with_incarnation(rows: "DataFrame", ranges: Collection[OffsetRange]) -> "Dat
 
 @contextmanager
 def session_settings(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of a session for the time of a block; what was set before is set again."""
+    """Settings of a session for the time of a block; earlier values are restored."""
     before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)
@@ -106,7 +106,7 @@ def has_class(spark: "SparkSession", name: str) -> bool:
 
 
 def held_in(table: "DataFrame") -> Iterator[Held]:
-    """What a table holds, one Held for each partition of each topic that had the name.
+    """The offsets that a table holds: one Held for each partition of each topic with the name.
 
     Spark finds the runs of offsets, so that only runs come to the driver. OffsetsUnknown if
     the table lacks topic, partition or offset.

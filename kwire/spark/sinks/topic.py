@@ -1,16 +1,16 @@
 """The kind ``topic``: rows become records of another topic, by transactions.
 
-Why transactions, and not a header by which readers drop duplicates: readers need nothing but
-``isolation.level=read_committed``, which every client has. A header would ask every reader to keep
-the offsets it has seen, for ever.
+The reason for transactions: readers only need ``isolation.level=read_committed``, which every
+client has. With a header for dropping duplicates, every reader would have to remember all offsets
+that it has seen, forever.
 
 How each row is there once: the rows of each source partition are written by one task, in one
 transaction, which also commits the offset after them to a consumer group of the sink's own, as
 Kafka Streams does. Before it writes, the task reads that offset. If it isn't below the end of the
-batch's range, the rows are there already. The transactional id names the query and the source
+batch's range, the rows are already written. The transactional id names the query and the source
 partition, so that a task which was given up is fenced as soon as its successor starts.
 
-What that means:
+Consequences:
 
 - A batch isn't atomic: readers may see the rows of one source partition before those of another.
 - Rows of a source partition keep their order. They need topic, partition and offset: a transform
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ONLY_JAVA = ("sasl.jaas.config", "ssl.truststore", "ssl.keystore", "sasl.login", "sasl.client")
-"""How client options begin that librdkafka hasn't, or not in the same sense."""
+"""The beginnings of client options that librdkafka lacks, or that mean something else there."""
 
 NEEDED = (TOPIC, PARTITION, OFFSET)
 
@@ -106,15 +106,15 @@ class TopicSink:
         placed.mapInArrow(partial(send, job=job), "sent long").collect()
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
-        """OffsetsUnknown: records don't say their origin; ``verify`` takes what is committed."""
+        """OffsetsUnknown: records don't name their origin; ``verify`` uses ``committed``."""
         raise OffsetsUnknown("the records of a topic don't say which records they came from")
 
     def committed(
         self, pipeline: str, query_id: str, places: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], int]:
-        """The offset after the rows of each source partition, where there is one.
+        """The offset after the rows of each source partition, if there is one.
 
-        RuntimeError with one line if the target's cluster doesn't say it within a minute.
+        RuntimeError with one line if the target's cluster doesn't answer within a minute.
         """
         from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -139,7 +139,7 @@ class TopicSink:
 
 
 def group_of(batch: Batch) -> str:
-    """How the consumer groups begin that hold which offsets of a source partition a topic has."""
+    """The beginning of the names of the consumer groups with the offsets of source partitions."""
     return f"kwire-topic-{batch.pipeline}-{batch.query_id}"
 
 

@@ -1,4 +1,4 @@
-"""What an executor does for the kind ``topic``: one transaction for each source partition.
+"""An executor's work for the kind ``topic``: one transaction for each source partition.
 
 Rows come sorted by topic, partition and offset, so the rows of a source partition follow each
 other. See ``topic`` for why this writes each row once.
@@ -18,11 +18,11 @@ TIMEOUT_S = 60.0
 TRANSACTION_TIMEOUT_MS = 900_000
 """The most that brokers allow by default (transaction.max.timeout.ms)."""
 ASK_AGAIN_S = 0.1
-"""The pause before the group's offset is asked for again."""
+"""The pause before the group's offset is requested again."""
 
 
 class Job(NamedTuple):
-    """What all tasks of a batch have to know; ``ends`` are the ends of the batch's ranges."""
+    """The data that all tasks of a batch need; ``ends`` are the ends of the batch's ranges."""
 
     group: str
     topic: str
@@ -43,7 +43,7 @@ def send(batches: Iterator[Any], job: Job) -> Iterator[Any]:
 
 
 def _send_partition(job: Job, topic: str, partition: int, rows: Iterator[dict[str, Any]]) -> int:
-    """Send the rows of a source partition in one transaction, unless they are there."""
+    """Send the rows of a source partition in one transaction, unless they are already written."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     end = job.ends[topic, partition]
@@ -92,8 +92,8 @@ def identity_of(group: str, topic: str, partition: int) -> str:
 def committed_offset(consumer: "Consumer", place: "TopicPartition") -> int:
     """A group's offset of a partition, negative if there is none; KafkaException after a minute.
 
-    A group's coordinator may be moving, or reading what it has to know: Apache Kafka creates
-    ``__consumer_offsets`` for the first group of all. librdkafka asks only once.
+    A group's coordinator may be moving or loading. For the first group of a cluster, Apache Kafka
+    first creates ``__consumer_offsets``. librdkafka itself asks only once.
     """
     from confluent_kafka import KafkaError, KafkaException
 

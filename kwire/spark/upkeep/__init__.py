@@ -1,4 +1,4 @@
-"""What keeps the tables of pipelines in order: small files, old rows, ranges written again.
+"""The upkeep of pipelines' tables: merging small files, removing old rows, writing ranges again.
 
 One module for each kind of sink, with a class ``Upkeep(settings)``; the commands ``compact``,
 ``expire`` and ``replay`` find it here.
@@ -26,7 +26,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a command has done, for its line or its JSON."""
+    """The result of a command, for its line or its JSON."""
 
     files_before: int = 0
     files_after: int = 0
@@ -42,7 +42,7 @@ class Cutoff:
     partition: int = -1
     before_offset: int = -1
     incarnation: int = 0
-    """How often the topic was created again: its rows of before that go by time only."""
+    """How often the topic was created again; rows of earlier topics expire by time only."""
 
 
 class Upkeep(Protocol):
@@ -60,10 +60,10 @@ class Upkeep(Protocol):
     def replay(
         self, spark: "SparkSession", rows: "DataFrame", ranges: Sequence[OffsetRange]
     ) -> Done:
-        """Put rows in place of all that the table has of some ranges."""
+        """Replace all rows of these ranges in the table."""
 
     def ranges(self, spark: "SparkSession", wanted: OffsetRange) -> list[OffsetRange]:
-        """What of a range ``replay`` may write: nothing beyond what the table has."""
+        """The parts of a range that ``replay`` may write: only those that the table already has."""
 
 
 def upkeep_of(settings: SinkSettings) -> Upkeep:

@@ -1,15 +1,16 @@
-"""What a fault does to a request: it fails, is late or swallowed, or its connection is cut.
+"""Carries out a fault: a request fails, is late or swallowed, or its connection is cut.
 
 Rules:
 
-- ``Act`` is called in the place of the handler, in the broker's event loop, and returns what a
-  handler may return.
-- A fault *after* the request has the handler carry the request out first: the client can't know
+- ``Act`` is called in place of the handler, in the broker's event loop, and returns the same kinds
+  of results.
+- With a fault *after* the request, the handler carries out the request first: the client can't know
   whether that has happened.
-- A request that is swallowed keeps its connection waiting, as a broker that hangs does. It ends
-  when the client closes the connection, or when the broker stops.
+- A swallowed request keeps its connection waiting, as if the broker hung. The wait ends when the
+  client closes the connection, or when the broker stops.
 - While an error is planned for fetches of some topics, clients get no fetch session (KIP-227), so
-  that each of their requests names its partitions. Kafka does the same when it has too many.
+  that each of their requests names its partitions. Kafka does the same when it has too many
+  sessions.
 """
 
 from collections.abc import Callable
@@ -82,12 +83,12 @@ def _is_meant(call: Call, wanted: Wanted | None) -> bool:
 def _asks_metadata_of(call: Call, wanted: Wanted) -> bool:
     topics = call.request.topics
     if topics is None or (not topics and call.context.api_version == 0):
-        return True  # of all topics
+        return True  # the request names all topics
     return any(wanted.fits_topic(one.name or call.name_of(one.topic_id)) for one in topics)
 
 
 def in_task(call: Call, wanted: Wanted | None, *, after: bool, act: Callable[[Call], Any]) -> Any:
-    """Do what takes time: ``act`` before the request is carried out, or after."""
+    """Do ``act``, which takes time, before or after the request is carried out."""
     renewed = _without_session(call) if wanted is not None else None
     if renewed is not None:
         return renewed
@@ -138,7 +139,7 @@ async def _finished(response: Any) -> Any:
 
 
 async def _turn(unfinished: Unfinished) -> Any:
-    """Do what an unfinished handler waits for, and resume it."""
+    """Wait for the change or the work of an unfinished handler, and resume it."""
     try:
         if not isinstance(unfinished.waits_for, Change):
             return await unfinished.work()
@@ -172,7 +173,7 @@ async def _happened(change: Change) -> None:
 
 
 def fail(call: Call, wanted: Wanted | None, error: ErrorCode) -> Any:
-    """Answer with an error what is wanted, and have the handler serve the rest."""
+    """Answer the wanted parts with an error, and let the handler serve the others."""
     if isinstance(call.request, MetadataRequest):
         return _then(call.carry_out(), lambda told: _fail_metadata(told, call, wanted, error))
     is_general = wanted is None
@@ -204,9 +205,9 @@ def fail(call: Call, wanted: Wanted | None, error: ErrorCode) -> Any:
 
 
 def _without_session(call: Call) -> FetchResponse | None:
-    """Have a fetch name its partitions: end its session, and begin no other.
+    """Make a fetch name its partitions: end its session, and begin no other.
 
-    Returns the response to a fetch that names only what has changed; the client then names all.
+    Returns the response to a fetch that names only changed partitions. The client then names all.
     """
     request = call.request
     if not isinstance(request, FetchRequest) or call.context.api_version < SESSIONS_SINCE:
@@ -241,7 +242,7 @@ def _fail_metadata(
 
 
 def _then(response: Any, change: Callable[[Any], Any]) -> Any:
-    """What a handler returns, with its response changed."""
+    """The result of a handler, with its response changed."""
     if isinstance(response, Unfinished):
         return at_once_or_later(_then_later(response, change))
     if isinstance(response, CoroutineType):

@@ -1,4 +1,4 @@
-"""Requests split by topic and partition, and responses that mirror a request with an error in it.
+"""Splits requests by topic and partition, and builds error responses that mirror a request.
 
 Rules:
 
@@ -53,7 +53,7 @@ OF_ERRORS: dict[str, Any] = {
     "port": -1,
     "records": b"",
 }
-"""Values that Kafka sends with an error, where they aren't the defaults of the protocol."""
+"""Values that Kafka sends with an error, if they aren't the defaults of the protocol."""
 
 
 class Wanted(NamedTuple):
@@ -77,7 +77,7 @@ def _array(message: MessageType, version: int, fits: Callable[[Field], bool]) ->
 
 
 def _asked(message: MessageType, version: int) -> Field | None:
-    """The array with which a request, or an element of one, asks."""
+    """The array of a request, or of an element, that names topics or partitions."""
     return _array(
         message,
         version,
@@ -109,7 +109,7 @@ def _error(message: MessageType, version: int) -> Field | None:
 def split(
     message: Message, version: int, wanted: Wanted, name_of: NameOf, topic: str | None = None
 ) -> tuple[Any, Any]:
-    """The part of a request that is ``wanted``, and the rest; None for a part without elements."""
+    """The part of a request that is ``wanted``, and the other part; None for an empty part."""
     field = _asked(type(message), version)
     elements = getattr(message, field.name) if field is not None else None
     if field is None or not elements:
@@ -164,7 +164,7 @@ def _with(message: Message, name: str, elements: list[Any]) -> Any:
 
 
 def refusal(request: Request, version: int, code: int, *, general: bool, text: str) -> Response:
-    """The response in which everything that a request asks for has failed with an error code.
+    """The response in which every element of a request has failed with an error code.
 
     The response to a request that names nothing may have no place for the error.
     """
@@ -229,7 +229,7 @@ def _copy_names(asked: Any, told: Message, version: int) -> None:
 
 
 def merge(response: Any, refused: Any, version: int) -> None:
-    """Add the elements of an error response to the response for the rest of the request."""
+    """Add the elements of an error response to the response for the other part of the request."""
     field = _told(response.__class__, version)
     if field is None:
         return

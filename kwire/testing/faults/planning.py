@@ -1,4 +1,4 @@
-"""What a test plans: faults by API, topic, partition and client id, and whether they were observed.
+"""The faults that a test plans, by API, topic, partition and client id, and their counts.
 
 Example::
 
@@ -7,13 +7,13 @@ Example::
 
 Rules:
 
-- A fault happens each time that a request fits, or ``times`` times. A request meets at most one
-  fault, the one that was planned first.
+- A fault happens each time that a request fits, or ``times`` times. At most one fault happens to a
+  request, the one that was planned first.
 - ``count`` says how often a fault has happened. The end of a ``with`` block removes its fault, and
   raises AssertionError if the fault never happened.
 - Faults may be planned and removed at any time, from any thread. A request that the broker has in
   hand already, such as a fetch that waits for records, isn't concerned.
-- Requests of the helpers of ``kwire.testing`` meet no faults.
+- No fault happens to requests of the helpers of ``kwire.testing``.
 """
 
 import threading
@@ -53,7 +53,7 @@ WITH_TOPICS = WITH_PARTITIONS | {
 
 
 class NotObserved(AssertionError):
-    """A fault that a test demands didn't happen."""
+    """A fault that a test requires didn't happen."""
 
 
 class Where(NamedTuple):
@@ -98,7 +98,7 @@ class Fault:
         return self.count > 0
 
     def remove(self) -> None:
-        """Have the fault happen no more; ``count`` stays."""
+        """Remove the fault, so that it no longer happens; ``count`` stays."""
         self.is_removed = True
 
     def wait_until_observed(self, times: int = 1, timeout_s: float = 10.0) -> None:
@@ -138,7 +138,7 @@ class Fault:
         return self.where.api in (ANY, api) and self.where.client_id in (None, client_id)
 
     def act(self, route: Route, request: Request, context: RequestContext) -> Any:
-        """What happens to a request in place of its handler; PASSED if it isn't concerned."""
+        """Act on a request in place of its handler; PASSED if the fault doesn't fit it."""
         return self._act(Call(route, request, context, self._take), self._wanted)
 
     def _take(self) -> bool:
@@ -169,7 +169,7 @@ class Faults:
         client_id: str | None = None,
         times: int | None = None,
     ) -> Fault:
-        """Have requests fail with one of Kafka's errors, without being carried out."""
+        """Let requests fail with one of Kafka's errors, without being carried out."""
         code = error if isinstance(error, ErrorCode) else _known(error)
         if api == ANY:
             raise ValueError('an error is planned for one API: name it in place of "*"')
@@ -187,7 +187,7 @@ class Faults:
         client_id: str | None = None,
         times: int | None = None,
     ) -> Fault:
-        """Have requests wait before they are carried out; with ``after`` their responses wait."""
+        """Let requests wait before they are carried out; with ``after`` their responses wait."""
         act = partial(in_task, after=after, act=partial(pause, seconds=seconds))
         return self._plan(Where(api, topic, partition, client_id), act, times, "delay")
 
@@ -201,9 +201,9 @@ class Faults:
         client_id: str | None = None,
         times: int | None = None,
     ) -> Fault:
-        """Have requests get no response, and those behind them on the connection neither.
+        """Give requests no response, nor later requests on the same connection.
 
-        With ``after`` they are carried out first.
+        With ``after`` the requests are carried out first.
         """
         act = partial(in_task, after=after, act=partial(pause, seconds=FOR_EVER_S))
         return self._plan(Where(api, topic, partition, client_id), act, times, "drop")
@@ -218,7 +218,7 @@ class Faults:
         client_id: str | None = None,
         times: int | None = None,
     ) -> Fault:
-        """Have requests end their connections; with ``after`` they are carried out first."""
+        """Let requests end their connections; with ``after`` they are carried out first."""
         act = partial(in_task, after=after, act=cut)
         return self._plan(Where(api, topic, partition, client_id), act, times, "cut")
 

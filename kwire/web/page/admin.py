@@ -2,11 +2,12 @@
 
 Rules:
 
-- Without ``kwire.http.admin.enable`` these routes don't exist, and no address changes anything.
+- Without ``kwire.http.admin.enable`` these routes don't exist, and HTTP requests can't change
+  anything.
 - A session's cookie can't be read by scripts or sent by other sites (HttpOnly, SameSite=Strict).
 - A change is a POST that has the session's cookie and, in the form, the session's CSRF value. If
   the browser says that another site has sent the request, it is refused before that.
-- A wrong token costs ``WRONG_S``.
+- The answer to a wrong token takes ``WRONG_S``.
 """
 
 import hmac
@@ -41,8 +42,8 @@ async def checked_form(admin: Admin, request: Request) -> dict[str, str]:
 async def form(request: Request) -> dict[str, str]:
     """The fields of a form that was sent from this port's own pages; PageError.
 
-    Browsers send the origin as ``null`` under the Referrer-Policy of this port. Sec-Fetch-Site then
-    says where the form comes from.
+    Browsers send the origin as ``null`` under the Referrer-Policy of this port. Then Sec-Fetch-Site
+    shows the origin of the form.
     """
     site = request.headers.get("sec-fetch-site", "same-origin")
     origin = request.headers.get("origin", "null")

@@ -18,7 +18,7 @@ from kwire.web.desk import Observed
 CLIENT_ID = "kwire-http"
 
 PRINCIPAL = Principal("HTTP", "anonymous")
-"""Who a client of the page is behind an authorizer: nobody logs in with this type."""
+"""The principal of the page's requests for an authorizer: no login gives this type."""
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 """The largest response, by the handler's own estimate; AnswerTooLarge beyond it."""
 

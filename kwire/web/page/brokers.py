@@ -35,7 +35,7 @@ _DESCRIBE_VERSION = 4
 
 
 class Facts(NamedTuple):
-    """What the view shows."""
+    """The data that the view shows."""
 
     node_id: int
     cluster_id: str

@@ -1,7 +1,7 @@
 """The changes that an administrator makes over HTTP, each a request to the broker's own handler.
 
-They are: create or delete a topic, set or unset a setting of a topic, delete records, reset the
-offsets of a group without members. There are no others. Each is written to the broker's log.
+The only changes are: create or delete a topic, set or unset a setting of a topic, delete records,
+reset the offsets of a group without members. Each change is written to the broker's log.
 """
 
 import logging
@@ -49,7 +49,7 @@ MAX_NAME_BYTES = 32767
 
 
 class Change(NamedTuple):
-    """One change as it was asked for: its form, and the client that sent it."""
+    """One requested change: its form, and the client that sent it."""
 
     site: Site
     request: Request
@@ -75,7 +75,7 @@ class Change(NamedTuple):
         return int(text)
 
     async def ask(self, request: KafkaRequest, version: int) -> Any:
-        """The broker's response; NotServing if the change takes long, but it goes on."""
+        """The broker's response; NotServing if the change takes long, but the change goes on."""
         return await self.site.desk.ask(_carry_out, request, version, self.host)
 
     def done(self, what: str, address: str, note: str) -> Response:
@@ -88,7 +88,7 @@ class Change(NamedTuple):
 async def _carry_out(
     observed: Observed, request: KafkaRequest, version: int, peer_host: str
 ) -> Any:
-    """``ask_broker`` for a change, which is never left half done."""
+    """Call ``ask_broker`` for a change, and never cancel it halfway."""
     with trio.CancelScope(shield=True):
         return await ask_broker(observed, request, version, peer_host)
 

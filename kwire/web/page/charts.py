@@ -13,7 +13,7 @@ Points = list[tuple[int, float]]
 
 
 class Chart(NamedTuple):
-    """What a chart shows: the paths of its line and of the area below, and its texts."""
+    """The content of a chart: the paths of its line and of the area below, and its texts."""
 
     name: str
     title: str

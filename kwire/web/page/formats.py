@@ -92,7 +92,7 @@ def _below_a_minute(seconds: float) -> str:
 def visible(text: str, most: int = MAX_TEXT) -> str:
     """A client's text, shortened, with a visible sign for every character that isn't printable.
 
-    Invisible characters could hide a text or turn its direction round (Unicode's bidi controls).
+    Invisible characters could hide a text or reverse its direction (Unicode's bidi controls).
     """
     cut = text[:most]
     if not cut.isprintable():

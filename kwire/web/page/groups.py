@@ -32,7 +32,7 @@ _DESCRIBE_CONSUMER_VERSION = 1
 
 
 class Member(NamedTuple):
-    """A member: who it is, and its partitions by topic."""
+    """A member: its ids and client, and its partitions by topic."""
 
     member_id: str
     instance_id: str
@@ -67,7 +67,7 @@ class OffsetRow(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """A group; ``state`` is empty if it is gone and only its events are left."""
+    """A group; ``state`` is empty if the group is gone and only its events are left."""
 
     kind: str
     state: str

@@ -86,7 +86,7 @@ def routes(site: Site) -> list[Route]:
 
 
 def _room(path: str) -> tuple[int, int] | None:
-    """The free and the total bytes of a disk, asked for in this thread: a broken disk may wait."""
+    """The free and the total bytes of a disk, read in this thread: a broken disk may block it."""
     try:
         disk = os.statvfs(path)
     except OSError:

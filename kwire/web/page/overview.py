@@ -26,7 +26,7 @@ _CHARTS = (
 
 
 class Glance(NamedTuple):
-    """What the overview shows beside the looks at the broker."""
+    """The data of the overview besides the samples."""
 
     node_id: int
     cluster_id: str
@@ -66,7 +66,7 @@ def routes(site: Site) -> list[Route]:
 
 
 async def gather(observed: Observed) -> Glance:
-    """What the broker says about itself, in its event loop."""
+    """Gather this data in the broker's event loop."""
     problems = await reasons_against(observed)
     broker = observed.broker
     addresses = [

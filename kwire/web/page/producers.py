@@ -1,7 +1,7 @@
 """``/producers``: transactional ids, open transactions with their age, and producers.
 
-A transaction that is open in a partition, and that no transactional id knows, hangs: its producer's
-coordinator has ended it or forgotten it. It keeps read_committed consumers from reading on.
+A transaction hangs if it is open in a partition and no transactional id knows it: its coordinator
+has ended or forgotten it. A hanging transaction keeps read_committed consumers from reading on.
 """
 
 from typing import NamedTuple
@@ -50,7 +50,7 @@ class ProducerRow(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What the view shows; ``is_cut`` says whether there are more producers than it counts."""
+    """The data that the view shows; ``is_cut`` says whether it lacks some producers."""
 
     now_ms: int
     open: list[OpenRow]

@@ -1,4 +1,4 @@
-"""Reads records of a partition for people: some records from an offset on, or those with a text.
+"""Reads records of a partition for the page: some from an offset on, or records with a text.
 
 Rules:
 
@@ -6,7 +6,7 @@ Rules:
   than ``MAX_BATCH_BYTES`` is not read; the page says so.
 - Batches are opened in the thread of the HTTP port, whose processor time is limited
   (``kwire.web.governor``), one page at a time. No batch is opened beyond ``LIMITS``.
-- A search ends after ``SEARCH_BYTES`` or ``SEARCH_S``. The page then offers to go on from there.
+- A search ends after ``SEARCH_BYTES`` or ``SEARCH_S``. The page then offers to continue from there.
 """
 
 import os
@@ -62,7 +62,7 @@ class Part(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A record, with what its batch says; ``problem`` is set for a batch that can't be opened."""
+    """A record, with fields of its batch; ``problem`` is set for a batch that can't be opened."""
 
     offset: int
     timestamp: int = -1
@@ -78,7 +78,7 @@ class Row(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The records of a page; ``next_offset`` is where to go on.
+    """The records of a page; ``next_offset`` is the offset at which to continue.
 
     ``is_complete`` says whether the end of the partition or the wanted number was reached, and not
     a limit of the search.
@@ -94,7 +94,7 @@ class Found(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What to read: at most so many records from ``offset`` on that contain ``text``.
+    """The wanted records: at most so many from ``offset`` on that contain ``text``.
 
     ``most_bytes`` is how much of a value is kept.
     """
@@ -183,7 +183,7 @@ async def read(desk: Desk, wanted: Wanted) -> Found:
 
 
 class _Reader:
-    """The records of a page so far; ``offset`` is the next one to look at."""
+    """The records of a page so far; ``offset`` is the next one to read."""
 
     def __init__(self, wanted: Wanted, offset: int) -> None:
         self.rows: list[Row] = []
@@ -203,7 +203,7 @@ class _Reader:
         self.rows.append(Row(self.offset, problem=f"{problem}; read it with a consumer"))
 
     async def take(self, content: bytes) -> None:
-        """Look at the batches of these bytes, until the page is full or its time is over."""
+        """Read the batches in these bytes, until the page is full or its time is over."""
         position = 0
         while position + LOG_OVERHEAD_BYTES <= len(content) and not self.is_full:
             size_bytes = int.from_bytes(content[position + 8 : position + 12]) + LOG_OVERHEAD_BYTES
@@ -219,10 +219,10 @@ class _Reader:
                 self.note(error.message or "a damaged batch")
                 self.offset = max(self.offset, batch.next_offset)
             position += size_bytes
-            await trio.lowlevel.checkpoint()  # lets the governor count, and others have their turn
+            await trio.lowlevel.checkpoint()  # lets the governor count, and other tasks run
 
     def _take_batch(self, batch: RecordBatch) -> None:
-        """Look at one batch; InvalidRecords if it is damaged or beyond the limits."""
+        """Read one batch; InvalidRecords if it is damaged or beyond the limits."""
         for record in records(batch, LIMITS, self._check_time):
             if record.offset < self.offset or (self._text and not _holds(record, self._text)):
                 continue

@@ -50,8 +50,8 @@ def shown(start: bytes | None, form: str, size_bytes: int) -> Shown:
 def _frame(content: bytes, form: str) -> int | None:
     """The id of the schema in Confluent's framing, None without one.
 
-    Binary content may begin with a zero byte too. Unless the framing is asked for, an id is
-    believed up to ``MAX_LIKELY_ID``.
+    Binary content may begin with a zero byte too. Unless the user has chosen the framing, only ids
+    up to ``MAX_LIKELY_ID`` count.
     """
     if form not in ("auto", "confluent") or len(content) < FRAME_BYTES or content[0]:
         return None
@@ -60,7 +60,7 @@ def _frame(content: bytes, form: str) -> int | None:
 
 
 def _payload(content: bytes, form: str) -> tuple[str, str]:
-    """The kind of a payload, and its text: JSON, text, or hex, whatever it is or is asked for."""
+    """The kind of a payload, and its text: JSON, text or hex, as detected or as chosen."""
     text = content.decode(errors="replace") if form == "text" else _text(content)
     if form == "hex" or text is None:
         return "hex", hex_rows(content)
@@ -69,7 +69,7 @@ def _payload(content: bytes, form: str) -> tuple[str, str]:
 
 
 def _text(content: bytes) -> str | None:
-    """The bytes as text, None if they are none. The last character may be cut."""
+    """The bytes as text, None if they aren't text. The last character may be cut."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -81,7 +81,7 @@ def _text(content: bytes) -> str | None:
 
 
 def _json(text: str) -> str | None:
-    """JSON with indents, None if it is none, or neither an object nor a list.
+    """JSON with indents, None if the text isn't a JSON object or list.
 
     Indents make a text of deep lists a thousand times as long. JSON that would grow to more than
     ``MAX_GROWTH`` times its length is shown as it is.

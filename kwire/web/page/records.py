@@ -34,7 +34,7 @@ class RecordRow(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What the address asks for; ``offset`` is None for the newest records."""
+    """The query in the address; ``offset`` is None for the newest records."""
 
     topic: str
     partition: int

@@ -1,13 +1,13 @@
-"""Looks at the whole broker from time to time, for the lists and charts of the page.
+"""Samples the whole broker from time to time, for the lists and charts of the page.
 
 Rules:
 
-- A look costs the broker about ``STEP_S`` for each partition, topic, group and offset, in slices.
-  The next look comes after ``EVERY_S``, or after ``SPARE`` times what the look has cost, so that
-  looks take a small part of the broker's time however many partitions there are.
-- Somebody who watches the page causes a look each ``FRESH_S``, or after ``SPARE_WATCHED`` times
-  what the look has cost.
-- Groups beyond ``MAX_GROUPS`` have no lag, and so have those whose offsets are beyond
+- A sample costs the broker about ``STEP_S`` for each partition, topic, group and offset, in slices.
+  The next sample comes after ``EVERY_S``, or after ``SPARE`` times the cost of the last one. So
+  samples take a small part of the broker's time, however many partitions there are.
+- While a user watches the page, a sample is taken each ``FRESH_S``, or after ``SPARE_WATCHED``
+  times the cost of the last one.
+- The lag is missing for groups beyond ``MAX_GROUPS``, and for groups whose offsets are beyond
   ``MAX_OFFSETS`` in all.
 """
 
@@ -75,7 +75,7 @@ class Totals(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What one look has seen, in so many steps."""
+    """The values of one sample, and how many steps it took."""
 
     at_ms: int
     steady_s: float
@@ -106,7 +106,7 @@ class Rates(NamedTuple):
 
 
 class Sampler:
-    """The looks of one HTTP port; only its own thread may use it."""
+    """The sampler of one HTTP port; only the port's own thread may use it."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -118,7 +118,7 @@ class Sampler:
         self.lags: dict[str, deque[tuple[int, int]]] = {}
 
     async def run(self) -> None:
-        """Look from time to time, for ever."""
+        """Take samples from time to time, forever."""
         while True:
             try:
                 await self.latest(EVERY_S / 2)
@@ -127,11 +127,11 @@ class Sampler:
             except Exception as error:
                 import logging
 
-                logging.getLogger(__name__).error("bug in the looks at the broker", exc_info=error)
+                logging.getLogger(__name__).error("bug in sampling the broker", exc_info=error)
             await trio.sleep(max(EVERY_S, self._cost_s * SPARE))
 
     async def latest(self, max_age_s: float | None = None) -> Sample:
-        """What a look has seen that is not older than this, or ``FRESH_S``; NotServing."""
+        """A sample that is not older than this, or than ``FRESH_S``; NotServing."""
         async with self._one_at_a_time:
             now_s = time.monotonic()
             wanted_s = FRESH_S if max_age_s is None else max_age_s
@@ -144,7 +144,7 @@ class Sampler:
             return self._latest
 
     def rates(self, topic: str) -> Rates:
-        """The rates of a topic between the two latest looks; zero before there are two."""
+        """The rates of a topic between the two latest samples; zero before there are two."""
         before, latest = self._before, self._latest
         if before is None or latest is None:
             return Rates()
@@ -192,7 +192,7 @@ class Sampler:
 
 
 async def look(observed: Observed) -> Sample:
-    """Look at the whole broker, in its event loop."""
+    """Sample the whole broker, in its event loop."""
     broker, slices = observed.broker, Slices()
     topics, open_transactions = await _topics(broker, slices)
     groups, offsets = await _groups(broker, slices)
@@ -213,7 +213,7 @@ async def look(observed: Observed) -> Sample:
 
 
 def _produce_times(tally: Tally) -> tuple[int, ...]:
-    """How many requests of Produce took how long, by the buckets of the tally."""
+    """The number of Produce requests by their duration, in the buckets of the tally."""
     fast, other = tally.fast_times[PRODUCE_KEY].counts, tally.requests.get(PRODUCE_KEY)
     if other is None:
         return tuple(fast)
@@ -221,7 +221,7 @@ def _produce_times(tally: Tally) -> tuple[int, ...]:
 
 
 def _slow_s(old: tuple[int, ...], new: tuple[int, ...]) -> float:
-    """The time that 99 % of the requests since the look before didn't reach; 0 without any."""
+    """The time that 99 % of the requests since the last sample didn't reach; 0 without any."""
     counts = [max(0, after - before) for before, after in zip(old, new, strict=True)]
     left = sum(counts) * SLOW
     for bucket, count in enumerate(counts):
@@ -259,7 +259,7 @@ async def _topics(broker: Broker, slices: Slices) -> tuple[dict[str, TopicSample
 
 
 async def _groups(broker: Broker, slices: Slices) -> tuple[list[GroupSample], int]:
-    """Every group, and how many offsets were looked at; none while nobody has asked for a group."""
+    """Every group, and how many offsets were read; none before a client has asked for a group."""
     if "groups" not in vars(broker):
         return [], 0
     groups: list[GroupSample] = []

@@ -60,7 +60,7 @@ class PageError(Exception):
 
 
 class Site:
-    """All that a view needs: the desk, the looks at the broker, the templates, and who may change.
+    """The objects that a view needs: the desk, the sampler, the templates, and the administrators.
 
     ``admin`` is None if the page is read-only.
     """

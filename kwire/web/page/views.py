@@ -23,7 +23,7 @@ VIEWS = (overview, topics, records, groups, producers, brokers, logs)
 
 
 def routes(desk: Desk, sampler: Sampler, token: AdminToken | None) -> list[Route]:
-    """The routes of the page; without a token there is none that changes anything."""
+    """The routes of the page; without a token, no route changes anything."""
     sessions = None if token is None else Admin(token.text)
     site = Site(desk, sampler, sessions)
     found = [route for view in VIEWS for route in view.routes(site)]
