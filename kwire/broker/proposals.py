@@ -199,14 +199,14 @@ class Queue:
         self._floor = max(self._floor, proposal.rank)
 
     def hold(self, proposal: Proposal, logs: int) -> None:
-        """Keep a decision that would create so many logs out of the queue, until ``release``."""
+        """Keep a decision outside of the queue until ``release``; it would create so many logs."""
         proposal.logs = logs
         self._held.append(proposal)
 
     def release(self, room: int) -> bool:
-        """Put as many of the held decisions into the queue as have room together, at their places.
+        """Put as many of the held decisions back into the queue as fit into ``room`` together.
 
-        ``room`` is for so many logs. Returns whether there were any.
+        ``room`` is a number of logs. Returns whether there was a decision that fits.
         """
         held, self._held = sorted(self._held, key=attrgetter("place")), []
         for proposal in held:
