@@ -20,9 +20,12 @@ from setuptools.errors import BaseError, CCompilerError
 # where compiled modules call each other. What isn't here is called seldom, or is mostly coroutines
 # or declarations, which it doesn't speed up.
 COMPILED_MODULES = [
+    "kwire/broker/fetch_link.py",
+    "kwire/broker/follower_partition.py",
     "kwire/broker/followers.py",
     "kwire/broker/leader_partition.py",
     "kwire/broker/partition.py",
+    "kwire/broker/plain_fetching.py",
     "kwire/broker/replica_sessions.py",
     "kwire/connection/connection.py",
     "kwire/connection/inbox.py",
@@ -47,7 +50,9 @@ COMPILED_MODULES = [
     "kwire/handlers/plain_fetch_answer.py",
     "kwire/handlers/plain_produce.py",
     "kwire/handlers/plain_produce_many.py",
+    "kwire/handlers/replica_fetch.py",
     "kwire/log/compaction/offset_map.py",
+    "kwire/log/leader_epochs.py",
     "kwire/log/partition_log.py",
     "kwire/log/plain_append.py",
     "kwire/log/plain_batch.py",

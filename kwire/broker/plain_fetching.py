@@ -19,6 +19,7 @@ from typing import NamedTuple
 from kwire.broker.fetching import FIRST_EPOCH, Fetching, Key, Limits, Position
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.protocol.wire import MalformedRequest, append_unsigned_varint, read_unsigned_varint
+from kwire.record.batch import Buffer
 
 FETCH_KEY, VERSION = 1, 18
 
@@ -64,7 +65,7 @@ class Fetched(NamedTuple):
     """One partition of an answer; ``records`` is a view of the answer."""
 
     partition: FollowerPartition
-    records: memoryview
+    records: Buffer
     high_watermark: int
     log_start_offset: int
 
