@@ -36,10 +36,15 @@ NO_COMPILER = it needs a C compiler and Python.h \
 # The compiled kwire is first on the path, also in processes that tests start.
 COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR)
 COMPILED_PYTEST = $(COMPILED) $(BIN)/pytest $(QUIET) $(AGAIN) -o "pythonpath=build/compiled ."
+# tests/performance counts calls of Python functions, which compiled functions don't show, and the
+# simulation looks into functions of the log and of partitions, which can't be replaced when compiled.
+# The other tests that are left out run no compiled module, or only those that tests/server runs too.
+NOT_COMPILED := $(addprefix --ignore tests/,performance mutants simulation bench parts soak web workers) \
+	--ignore-glob "*/tests/test_*.py"
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
-CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_tools_agree.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_secured.py cluster_from_secure_init.py \
-	group_protocol.py group_rebalances.py \
+CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_tools_agree.py cluster_unregister.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_secured.py cluster_from_secure_init.py \
+	group_protocol.py consumer_group_protocol.py group_rebalances.py \
 	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
 SECURED_COMPAT := $(addprefix compat_tests/test_,clients.py admin.py groups.py consumer_group_protocol.py transactions.py java_tools.py secured_programs.py)
 SHORT_SECURED := $(addprefix compat_tests/test_,clients.py admin.py)
@@ -60,7 +65,7 @@ run: $(VENV)/.core ## serve on 127.0.0.1:9092 with data in ./kwire-data (ARGS="â
 test: $(VENV)/.test bring-etcd ## every test: check, other programs, a short fuzz, stock clients and Java tools, Spark, demo, the page in Chromium, the compiled build (PARTS="check compat": only these)
 	@MAKE="$(MAKE_COMMAND)" $(BIN)/python -m tests.parts $(PARTS)
 
-check: $(VENV)/.test ## format, lint, types, structure and unit tests but for the simulation, in about a minute
+check: $(VENV)/.test ## format, lint, types, structure and unit tests but for the simulation, in a bit more than a minute on two cores
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@echo "$(BIN)/mypy, while the unit tests wait now and then"; \
@@ -117,10 +122,8 @@ compiled-tests: $(VENV)/.test ## unit tests and stock clients on the compiled bu
 	@if $(CAN_COMPILE); then $(MAKE) --no-print-directory compiled-unit compiled-compat; \
 	else echo "tests of the compiled build are skipped: $(NO_COMPILER)"; fi
 
-# tests/performance counts calls of Python functions, which compiled functions don't show, and the
-# simulation looks into functions of the log and of partitions, which can't be replaced when compiled.
 compiled-unit: build/compiled/.built
-	$(COMPILED_PYTEST) $(or $(ARGS),tests --ignore tests/performance --ignore tests/mutants --ignore tests/simulation $(PARALLEL))
+	$(COMPILED_PYTEST) $(or $(ARGS),tests $(NOT_COMPILED) $(PARALLEL))
 
 compiled-compat: build/compiled/.built
 	KWIRE_BOOTSTRAP= $(COMPILED_PYTEST) $(COMPILED_COMPAT) $(PARALLEL)
@@ -196,10 +199,10 @@ short-simulation: ## 200 seeds of the simulation, each a cluster, and the seeded
 short-fuzz: ## run the property tests for about a minute, as CI does, with new examples each time
 	@$(MAKE) --no-print-directory fuzz EXAMPLES=$(or $(EXAMPLES),30)
 
-simulate: $(VENV)/.test ## three brokers in virtual time under faults, all scenarios from many seeds (SEEDS=1-50 ARGS="-k kills"), or one from each (SPREAD=yes); --seed N in ARGS repeats one
+simulate: $(VENV)/.test ## three brokers in virtual time under faults, all scenarios from many seeds (SEEDS=1-50 ARGS="-k kills"), or one from each (SPREAD=yes); SEEDS=42 ONLY=3.1,5.2 repeats one with these faults alone
 	@[[ "$(or $(SEEDS),1)" =~ ^[0-9]+(-[0-9]+)?$$ ]] || { \
 		echo "SEEDS=$(SEEDS): give one seed or a range, as in SEEDS=1-200"; exit 1; }
-	PYTHONHASHSEED=0 KWIRE_SEEDS=$(or $(SEEDS),1-50) KWIRE_SPREAD=$(SPREAD) $(BIN)/pytest $(QUIET) $(AGAIN) tests/simulation $(PARALLEL) $(ARGS)
+	PYTHONHASHSEED=0 KWIRE_SEEDS=$(or $(SEEDS),1-50) KWIRE_SPREAD=$(SPREAD) KWIRE_ONLY=$(ONLY) $(BIN)/pytest $(QUIET) $(AGAIN) tests/simulation $(PARALLEL) $(ARGS)
 
 nightly: $(VENV)/.test ## simulate clusters from new seeds for 24 hours of virtual time, which takes about an hour (HOURS=24 SEED=1000)
 	$(BIN)/python -m tests.simulation.nightly --hours $(or $(HOURS),24) $(if $(SEED),--seed $(SEED))

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median_low
+from statistics import median
 from typing import NamedTuple, TypeAlias
 
 from rich.console import Console
@@ -211,8 +211,8 @@ def wanted(text: str) -> list[Attack]:
 
 
 def median_of(rounds: Sequence[Waits]) -> Waits:
-    """The median of each figure; the smaller one of two in the middle."""
-    return Waits(*(median_low(values) for values in zip(*rounds, strict=True)))
+    """The median of each figure, infinite if one of the rounds in the middle had no answer."""
+    return Waits(*(median(values) for values in zip(*rounds, strict=True)))
 
 
 def measure(
@@ -260,7 +260,7 @@ def main() -> None:
                     progress.advance(task)
     console.print(table_of(results, list(makers)))
     if options.publish:
-        publish_hostile(as_kept(results))
+        publish_hostile(as_kept(results), [attack.name for attack in ATTACKS])
 
 
 if __name__ == "__main__":

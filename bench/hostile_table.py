@@ -1,6 +1,7 @@
 """The waits of well-behaved clients beside hostile ones, as Markdown."""
 
 import math
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from bench.brokers import titles
@@ -22,8 +23,18 @@ Kept: TypeAlias = dict[str, dict[str, dict[str, float]]]
 """By attack and broker, the fields of ``bench.hostile.Waits``; an older run lacks some of them."""
 
 
+def merged(before: Kept, now: Kept, attacks: Sequence[str]) -> Kept:
+    """The newest waits of each of these attacks and each broker, from two runs.
+
+    A run may lack attacks and brokers. ``before`` may have attacks that exist no more.
+    """
+    names = (ALONE, CONTROL, *attacks)
+    rows = {name: before.get(name, {}) | now.get(name, {}) for name in names}
+    return {name: row for name, row in rows.items() if row}
+
+
 def hostile_part(results: Kept) -> str:
-    """The table, and how many attacks keep within the aims of issue 14."""
+    """The table, and how many attacks keep within the aims."""
     names = list(results[ALONE])
     head = ["what the hostile client sends"]
     for title in titles(names).values():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.brokers import KAFKA
 from bench.chart import draw_growth, draw_ratios
-from bench.hostile_table import Kept, hostile_part
+from bench.hostile_table import Kept, hostile_part, merged
 from bench.markdown import facts, growth_tables, legend_text, losses, rows_table, whole_table
 from bench.published import (
     NUMBERS,
@@ -91,12 +91,15 @@ def growth_part(growth: Growth) -> str:
     return f"![growth](performance/{GROWTH_CHART})\n\n{growth_tables(growth)}"
 
 
-def publish_hostile(results: Kept) -> None:
-    """Store these waits with the documents, and rewrite docs/PERFORMANCE.md from them."""
+def publish_hostile(measured: Kept, attacks: Sequence[str]) -> None:
+    """Store these waits with the documents, and rewrite docs/PERFORMANCE.md from them.
+
+    Of these attacks, which are all that exist, those and the brokers that were not measured this
+    time keep their published waits.
+    """
+    results = merged(read_hostile(), measured, attacks)
     write_hostile(results)
-    text = PERFORMANCE.read_text(encoding="utf-8")
-    made = between_markers(text, hostile_part(results), HOSTILE_START, HOSTILE_END)
-    PERFORMANCE.write_text(made, encoding="utf-8")
+    publish_part(hostile_part(results), HOSTILE_START, HOSTILE_END)
 
 
 def write_documents(run: Run) -> None:
@@ -135,4 +138,4 @@ if __name__ == "__main__":
     if read_growth():
         publish_growth({})
     if hostile := read_hostile():
-        publish_hostile(hostile)
+        publish_hostile({}, list(hostile))

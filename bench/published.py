@@ -2,7 +2,8 @@
 
 Format: JSON with a ``run`` and a ``growth`` (see ``bench.report``) and the waits beside hostile
 clients (see ``bench.hostile``), with one line for each row and each curve. Numbers have seven
-digits, which is more than a table shows and more than is repeatable.
+digits, which is more than a table shows and more than is repeatable. Other published numbers have
+files of their own in the same form (``compact``).
 """
 
 import json
@@ -58,7 +59,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _write(file: Path, numbers: dict[str, Any]) -> None:
     file.parent.mkdir(exist_ok=True)
-    file.write_text(compact(numbers) + "\n", encoding="utf-8")
+    file.write_text(compact(_rounded(numbers)) + "\n", encoding="utf-8")
 
 
 def compact(value: Any, depth: int = 0) -> str:
@@ -69,7 +70,7 @@ def compact(value: Any, depth: int = 0) -> str:
             for name, inner in value.items()
         ]
         return "{\n" + ",\n".join(entries) + "\n}"
-    return json.dumps(_rounded(value), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _rounded(value: Any) -> Any:

@@ -184,7 +184,7 @@ def _delete_records(count):
 
 
 def _leader_epochs(count):
-    partitions = [OffsetForLeaderPartition(partition=n, leader_epoch=0) for n in range(count)]
+    partitions = [OffsetForLeaderPartition(partition=n, leader_epoch=0) for n in _indexes(count)]
     topic = OffsetForLeaderTopic(topic="t", partitions=partitions)
     return OffsetForLeaderEpochRequest(topics=[topic])
 

@@ -29,6 +29,7 @@ HOUR_MS = 3_600_000
 
 TOPICS: dict[str, dict[str, str]] = {
     "plain": {},
+    "two-replicas": {"min.insync.replicas": "2"},
     "compacted": {"cleanup.policy": "compact"},
     "stamped": {"message.timestamp.type": "LogAppendTime"},
     "recent": {"message.timestamp.before.max.ms": str(HOUR_MS)},
@@ -143,6 +144,7 @@ FRAMING = [
     Case("ten bytes", "plain", raw(b"\2" * 10), NO_BATCH),
     Case("200 bytes of nothing", "plain", raw(b"\2" * 200), NO_BATCH),
     Case("100 zeros", "plain", raw(bytes(100)), CORRUPT),
+    Case("more replicas in sync than there are", "two-replicas", of(), KEPT),
     Case("two batches", "plain", then(of(), of()), NO_BATCH),
     Case("a broken second batch", "plain", then(of(), of(right_crc=False)), NO_BATCH),
     Case("a byte after the batch", "plain", of(extra=b"\0"), KEPT),

@@ -125,9 +125,10 @@ def test_the_cluster_and_its_health(cli: CommandLine, bootstrap: str) -> None:
     features = {row["feature"]: row for row in cli.ok("cluster", "features", "--json").json}
     assert features["metadata.version"]["level"] >= 1
     health = cli.ok("health", "--json", "--wait", "20s").json
-    assert health["healthy"]
+    assert health["healthy"] is True
     assert [check["check"] for check in health["checks"]] == [
         "brokers",
+        "metadata",
         "leaders",
         "replicas",
         "coordinators",

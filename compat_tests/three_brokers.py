@@ -37,6 +37,8 @@ SETTINGS = {
 AFTER_S = 60
 """How long something may take that follows the end of a broker."""
 
+IS_KAFKA = os.environ.get("KWIRE_CLUSTER") == "kafka"
+
 Cluster = KwireCluster | KafkaCluster
 
 
@@ -48,7 +50,7 @@ def three_brokers(
     if NODES < PARTITIONS or os.environ.get("KWIRE_BOOTSTRAP"):
         pytest.skip("needs three brokers of its own: make compat-cluster")
     both = {**SETTINGS, **(settings or {})}
-    if os.environ.get("KWIRE_CLUSTER") == "kafka":
+    if IS_KAFKA:
         with KafkaCluster(directory, both, nodes) as kafka:
             yield kafka
         return

@@ -4,12 +4,15 @@ Rules:
 
 - Start: connect to the store, read or create the cluster's id, open the data directories, listen,
   register. After that it works like any other server.
+- An etcd that isn't there yet is waited for, ``PATIENCE_S``. What waiting can't mend, such as a
+  wrong password, ends the start at once.
 - Stop: the broker hands over its partitions, and ends its session. Then it stops like any other
   server.
 - A new store gets the metadata that a former single broker has left in the directory.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -44,6 +47,9 @@ from kwire.server import KAFKA_METADATA, Server, StartError
 
 if TYPE_CHECKING:
     from kwire.metadata.etcd.etcd_store import EtcdStore
+
+PATIENCE_S = 15.0
+"""How long the start waits for etcd, so that brokers and etcd can be started in any order."""
 
 
 class ClusterServer(Server):
@@ -113,7 +119,7 @@ class ClusterServer(Server):
         address = self.config.metadata_store()
         assert address is not None
         return await open_etcd(
-            self.config, address, self._incarnation, self._random, self._clock.steady_ms
+            self.config, address, self._incarnation, self._random, self._clock.steady_ms, PATIENCE_S
         )
 
     async def _name_cluster(self) -> str:
@@ -225,7 +231,11 @@ class ClusterServer(Server):
         """
         path = self.config.metadata_directory() / FILE_NAME
         image = await self._store.read()
-        if not path.exists():
+        known = await _metadata_in(path) if path.exists() else None
+        if known is not None and not known.cluster_id:
+            path.unlink()  # a single broker's start was refused before it began a cluster
+            known = None
+        if known is None:
             if manager.logs and not image.brokers:
                 raise StartError(
                     f"{path.parent} has partitions, but neither it nor the metadata store knows "
@@ -239,11 +249,6 @@ class ClusterServer(Server):
             if not path.with_name(MOVED).exists():
                 path.rename(path.with_name(MOVED))  # an earlier start ended just before this
             return
-        alone = EmbeddedStore.open(path)
-        try:
-            known = await alone.read()
-        finally:
-            await alone.close()
         if known.cluster_id != image.cluster_id:
             raise StartError(f"{path} belongs to cluster {known.cluster_id}; remove it")
         await self._starting.run(self._check_takeover, known)
@@ -278,8 +283,12 @@ async def open_etcd(
     incarnation: str,
     random: Random,
     steady_ms: Callable[[], int],
+    patience_s: float,
 ) -> "EtcdStore":
-    """The store of one process on etcd; StoreUnusable, KafkaError."""
+    """The store of one process on etcd, which may take ``patience_s`` to be there.
+
+    StoreUnusable, KafkaError.
+    """
     from kwire.metadata.etcd.etcd_store import EtcdStore
     from kwire.metadata.etcd.gateway import Access
 
@@ -299,7 +308,17 @@ async def open_etcd(
         random=random,
         steady_ms=steady_ms,
         keep_every_ms=config.integer("broker.heartbeat.interval.ms"),
+        patience_s=patience_s,
     )
+
+
+async def _metadata_in(path: Path) -> MetadataImage:
+    """The metadata of a broker that was alone; StoreUnusable."""
+    alone = EmbeddedStore.open(path)
+    try:
+        return await alone.read()
+    finally:
+        await alone.close()
 
 
 def _begun_by_another() -> StartError:

@@ -106,7 +106,7 @@ class Server:
         from kwire.web.port import HttpPort, HttpPortError
 
         try:
-            self.http = HttpPort(self.config)
+            self.http = HttpPort(self.config, self._clock.steady_ms)
         except HttpPortError as error:
             raise StartError(str(error)) from error
         async with self.http.open():
@@ -120,13 +120,14 @@ class Server:
         logs_began_s = perf_counter()
         manager = await self._starting.run(self._open_logs)
         logs_s = perf_counter() - logs_began_s
-        clean, known = False, NOTHING_KNOWN
+        clean, known, is_refused = False, NOTHING_KNOWN, True
         try:
             store = await self._open_store(manager)
             try:
                 clean = True  # no record is written before the broker serves requests
                 self._listen()
                 image = await self._register(store, manager)
+                is_refused = False
                 if self.config["kwire.scram.first.users"] is not None:
                     image = await self._add_first_users(store, image)
                 self.broker = Broker(
@@ -146,6 +147,9 @@ class Server:
         finally:
             if self._metadata_lock >= 0:
                 self._disk.close(self._metadata_lock)
+            for data in manager.data_directories if is_refused else ():
+                if not manager.counts[data.path]:
+                    data.give_back()
             # Without the mark of a clean shutdown the next start recovers the logs.
             manager.close(self._clock.now_ms(), clean=clean, known=known)
 
@@ -241,7 +245,9 @@ class Server:
         from kwire.security.listeners import secured_listeners
 
         try:
-            self._security = secured_listeners(self.config, lambda: self.broker.image)
+            self._security = secured_listeners(
+                self.config, lambda: self.broker.image, self._clock.steady_ms
+            )
         except ConfigError as error:
             raise StartError(str(error)) from error
 

@@ -8,6 +8,7 @@ the example as it was found, unless SHRINK=yes asks for the small one.
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -166,3 +167,11 @@ def _open_files() -> dict[str, str]:
         with suppress(OSError):  # that of the listing itself
             found[fd] = os.readlink(OPEN_FILES / fd)
     return found
+
+
+@pytest.fixture
+def hangups_count() -> Iterator[None]:
+    """SIGHUP ends what a test starts, also where the tests run under ``nohup``."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)

@@ -313,6 +313,7 @@ def test_who_asks_for_the_end_again_changes_nothing(
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.usefixtures("hangups_count")
 def test_a_terminal_that_is_closed_stops_it_cleanly(tmp_path: Path) -> None:
     """SIGHUP is a clean stop, with a word on why."""
     command = [sys.executable, "-m", "kwire", "serve", "--data-dir", str(tmp_path)]
@@ -331,6 +332,7 @@ def test_a_terminal_that_is_closed_stops_it_cleanly(tmp_path: Path) -> None:
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.usefixtures("hangups_count")
 def test_nohup_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that was started to ignore SIGHUP goes on when the terminal is closed."""
     assert signal.SIGHUP in own_process.ending_signals()

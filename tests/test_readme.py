@@ -58,7 +58,7 @@ def test_the_client_of_the_tour_works(tmp_path: Path) -> None:
 
 
 def cluster_commands() -> list[str]:
-    """The blocks of the section about a cluster: one machine, and one of three."""
+    """The blocks of the section about a cluster: one machine, what is done there, one of three."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     [section] = re.findall(r"^## A cluster of three\n(.*?)^## ", f"{readme}\n## ", re.DOTALL | re.M)
     return re.findall(r"```\n(.*?)```", section, re.DOTALL)
@@ -110,7 +110,7 @@ def etcd() -> Iterator[Etcd]:
 
 def test_a_cluster_of_three_in_six_lines(etcd: Etcd, tmp_path: Path) -> None:
     """They work as written, but for the ports and the etcd, and the last one shows all brokers."""
-    commands, _ = cluster_commands()
+    commands, *_ = cluster_commands()
     *others, last = commands.strip().splitlines()
     assert len([*others, last]) == 6
     ports = [str(free_port()) for _ in range(BROKERS)]
@@ -125,9 +125,46 @@ def test_a_cluster_of_three_in_six_lines(etcd: Etcd, tmp_path: Path) -> None:
         )
 
 
+def test_what_is_done_with_the_cluster_and_its_end(etcd: Etcd, tmp_path: Path) -> None:
+    """The topic is made, all is well, and the jobs have the numbers that are ended."""
+    commands, then, _ = cluster_commands()
+    *others, last = commands.strip().splitlines()
+    ports = [str(free_port()) for _ in range(BROKERS)]
+    moved = {f":{9092 + number}": f":{port}" for number, port in enumerate(ports)}
+    lines = [replaced("\n".join(others), moved | {"127.0.0.1:2379": etcd.members[0].endpoint})]
+    lines = [lines[0].replace(ETCD, "tail -f /dev/null &")]
+    ready = f"{last.replace('9094', ports[2])} --json | grep -c '\"id\"'"
+    lines += [
+        f'until [ "$({ready})" = {BROKERS} ]; do :; done',
+        then,
+        "wait %1",
+        "jobs",
+        "echo ended",
+    ]
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(lines)],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "KWIRE_BOOTSTRAP_SERVER": f"127.0.0.1:{ports[0]}",
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert "created orders (3 partitions)\n" in done.stdout, done.stderr
+    assert "\nhealthy\n" in done.stdout
+    assert done.stdout.endswith("\nended\n")
+    assert "Running" not in done.stdout
+    assert done.stderr.count("stopped cleanly") == BROKERS
+
+
 def test_a_cluster_on_three_machines(etcd: Etcd, tmp_path: Path) -> None:
     """The brokers find each other by what they advertise; here all machines are this one."""
-    _, commands = cluster_commands()
+    *_, commands = cluster_commands()
     ports = [str(free_port()) for _ in range(BROKERS)]
     store = "etcd-1:2379,etcd-2:2379,etcd-3:2379"
     lines = []

@@ -33,6 +33,7 @@ from bench.cluster.workers import numbers as workers
 from bench.compiled import NotCompiled, compiled_kwire
 from bench.machine import machine
 from bench.publish import PERFORMANCE, between_markers
+from bench.published import compact
 
 START = "<!-- cluster: made by `make bench-cluster ARGS=--publish` -->\n"
 END = "<!-- end of cluster -->\n"
@@ -160,7 +161,7 @@ def publish(found: Mapping[str, Sequence[Number]]) -> None:
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     kept |= found
     ordered = {part: kept[part] for part in PARTS if part in kept}
-    KEPT.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+    KEPT.write_text(compact(ordered) + "\n", encoding="utf-8")
     numbers = [Number(*row) for part in ordered.values() for row in part]
     text = PERFORMANCE.read_text(encoding="utf-8")
     facts = "; ".join(f"{name}: {value}" for name, value in machine().items() if name != "Java")

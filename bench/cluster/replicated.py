@@ -5,6 +5,8 @@ Rules:
 - Topics have one partition and three replicas, of which two have to be in sync; ``acks=all``.
 - Both clusters run all the time, and each row is measured on both in turn, round after round.
   Ratios are of the medians.
+- Both systems have their defaults for sessions: no fault is measured here, and each heartbeat costs
+  processor time.
 - Processor time and memory are those of all brokers; kwire's memory includes its etcds.
 """
 
@@ -12,6 +14,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -153,7 +156,8 @@ def measure(
     """All rows, with ``rounds`` numbers for each system."""
     directory.mkdir(parents=True)
     measured = Measured(new_generator(directory), seconds)
-    makers = {KWIRE: kwire, KAFKA: kafka} if with_kafka else {KWIRE: kwire}
+    own = partial(kwire, session={})
+    makers = {KWIRE: own, KAFKA: kafka} if with_kafka else {KWIRE: own}
     with ExitStack() as stack:
         trials = [
             stack.enter_context(make(directory / name, package)) for name, make in makers.items()

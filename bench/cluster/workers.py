@@ -2,11 +2,12 @@
 
 Each worker leads one topic of one partition. Half of the connections go to each worker, as those of
 clients that know the leaders do. The load takes a part of the same processors. So beside each ratio
-stands the one that the processors leave room for: if load and broker need x and y seconds for a
-request, P processors can't serve more than P / (x + y) in a second, and a worker no more than
-1 / y. And requests are counted for each second of processor time that all processes of the broker
-have used, the supervisor's too: with a processor for each worker and others for the load, two
-workers do twice as much in a second as one second of processor time does.
+stands the one that the processors leave room for: if the load and two workers need x and y seconds
+for a request, P processors can't serve more than P / (x + y) in a second, and two workers no more
+than 2 / y. That is compared with what one worker has served. And requests are counted for each
+second of processor time that all processes of the broker have used, the supervisor's too: with a
+processor for each worker and others for the load, two workers do twice as much in a second as one
+second of processor time does.
 """
 
 import json
@@ -57,11 +58,9 @@ class Rate(NamedTuple):
     broker_s: float
     load_s: float
 
-    @property
-    def room(self) -> float:
-        """How many times as much two workers could do as one on so many processors, at best."""
-        of_all = len(os.sched_getaffinity(0)) / (self.broker_s + self.load_s)
-        return min(of_all, 2 / self.broker_s) / min(of_all, 1 / self.broker_s)
+    def most_per_s(self, processors: int, workers: int) -> float:
+        """What could be done in a second at these costs, with each processor busy all the time."""
+        return min(processors / (self.broker_s + self.load_s), workers / self.broker_s)
 
 
 class Workers:
@@ -197,7 +196,8 @@ def numbers(directory: Path, package: Path, seconds: float, rounds: int) -> Iter
     further = idle_mb[3] - idle_mb[2]
     yield Number("memory that a further worker adds", further, "MB", MEMORY_BAR_MB)
     for name, rates in found[1].items():
-        yield from _compared(name, _median(rates), _median(found[2][name]))
+        processors = len(os.sched_getaffinity(0))
+        yield from compared(name, _median(rates), _median(found[2][name]), processors)
 
 
 def _rates(
@@ -219,7 +219,7 @@ def _median(rates: list[Rate]) -> Rate:
     return Rate(*map(statistics.median, zip(*rates, strict=True)))
 
 
-def _compared(name: str, one: Rate, two: Rate) -> Iterator[Number]:
+def compared(name: str, one: Rate, two: Rate, processors: int) -> Iterator[Number]:
     """The rows of one load. A bar that the processors leave no room for isn't judged."""
     of_clients = "librdkafka" in name
     unit, bar = ("records", PRODUCER_BAR) if of_clients else ("requests", RATE_BAR)
@@ -227,9 +227,10 @@ def _compared(name: str, one: Rate, two: Rate) -> Iterator[Number]:
         yield Number(f"{name}, {workers}", rate.per_s, f"{unit}/s")
         per_cpu_s = 1 / rate.broker_s
         yield Number(f"{name}, {workers}, by processor time", per_cpu_s, f"{unit}/processor s")
-    bar_here = bar if one.room >= bar else None
+    most = two.most_per_s(processors, 2) / one.per_s
+    bar_here = bar if most >= bar else None
     yield Number(f"{name}, 2 workers / 1 worker", two.per_s / one.per_s, "x", bar_here, True)
-    yield Number(f"{name}, the most that load and processors allow", one.room, "x")
+    yield Number(f"{name}, the most that load and processors allow", most, "x")
     by_processors = 2 * one.broker_s / two.broker_s
     what = f"{name}, 2 workers / 1 worker, with a processor for each worker and others for the load"
     yield Number(what, by_processors, "x", bar, True)

@@ -10,7 +10,7 @@ Rules:
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -197,10 +197,10 @@ class Trial:
 
 
 @contextmanager
-def kwire(directory: Path, package: Path) -> Iterator[Trial]:
+def kwire(directory: Path, package: Path, session: Mapping[str, str] = SESSION) -> Iterator[Trial]:
     """Three kwires on three etcds."""
     with KwireCluster(
-        directory, {**REPLICATED, **SESSION}, package_parent=package, etcd_members=3
+        directory, {**REPLICATED, **session}, package_parent=package, etcd_members=3
     ) as cluster:
         nodes: dict[int, Node] = dict(cluster.brokers.items())
         places = {node_id: node.data_dir for node_id, node in cluster.brokers.items()}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.published import compact
 from bench.reliability.checks import Outcome
 from bench.reliability.scenarios import Seen
 
@@ -53,7 +54,7 @@ class Kept:
                 }
                 for scenario, seen in scenarios.items()
             }
-        file.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        file.write_text(compact(rows) + "\n", encoding="utf-8")
 
 
 def read(file: Path = FILE) -> Kept:

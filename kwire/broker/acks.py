@@ -23,6 +23,15 @@ KEPT = 64
 """A queue may always keep this many entries of requests that have stopped waiting."""
 
 
+UNITS = 3
+"""What the answer to a producer costs, when the poller orders the woken connections.
+
+A consumer that waits for the record costs less, so the poller serves it before the producer. Of
+many such consumers, the poller serves only the first few before the producer, so that the producer
+doesn't wait for all of them.
+"""
+
+
 class Sleeper(Protocol):
     """The code that answers a request when its acknowledgements are complete."""
 
@@ -50,7 +59,7 @@ class Acks:
 
     def __init__(self, deadline_s: float = math.inf) -> None:
         self.deadline_s = deadline_s
-        self.units = 1
+        self.units = UNITS
         self.is_late = False
         self.is_timed = False
         self.sleeper: Sleeper | None = None

@@ -104,8 +104,8 @@ class Broker:
         self.background: trio.Nursery
         self.compaction: Compaction
         self.verified: dict[tuple[str, int, int], Note] = {}
-        self.authorizer = authorizer_of(config, image.acls)
-        self.login_lines = login_lines_of(config)
+        self.authorizer = authorizer_of(config, image.acls, self.clock)
+        self.login_lines = login_lines_of(config, self.clock)
         self.quotas = quotas_of(self, None, image.client_quotas)
         self._commits = Commits(store, image, self.threads.deciding, self.random)
         self._served = ServedPartitions(

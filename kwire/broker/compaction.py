@@ -155,11 +155,11 @@ class Compaction:
                 await self._clean_all()
 
     async def _wait_backoff(self) -> None:
-        """Wait for ``log.cleaner.backoff.ms``, which may change meanwhile."""
-        began_s = trio.current_time()
+        """Wait for ``log.cleaner.backoff.ms``, which may change meanwhile. A suspend counts."""
+        began_ms = self._steady_ms()
         while True:
             backoff_s = max(self._broker.integer("log.cleaner.backoff.ms") / 1000, LEAST_BACKOFF_S)
-            left_s = began_s + backoff_s - trio.current_time()
+            left_s = backoff_s - (self._steady_ms() - began_ms) / 1000
             if left_s <= 0:
                 return
             await trio.sleep(min(left_s, PAUSE_S))

@@ -22,7 +22,7 @@ Rules:
 import os
 import socket
 from struct import Struct
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from trio import Event
 
@@ -47,13 +47,35 @@ _SIZE = Struct(">i")
 _SIZE_BYTES = 4
 
 
+class Timed(Protocol):
+    """A change with a deadline, see ``kwire.connection.deadlines``."""
+
+    deadline_s: float
+    is_timed: bool
+    sleeper: Any
+
+    def time_is_up(self) -> None:
+        """Note that the deadline has passed."""
+
+
+class Hurry(Protocol):
+    """The deadlines of changes, see ``kwire.connection.deadlines``."""
+
+    def hasten(self, change: Timed) -> None:
+        """Tell a change at its ``deadline_s``, which has become sooner."""
+
+
 class Watcher(Protocol):
-    """The poller, as far as links use it."""
+    """The poller, as far as links and the fetches of followers use it."""
 
     now_s: float
     expects_nothing: bool
     """Whether the poller needn't look for the next event before it sleeps: another broker's answer
     comes too late for that."""
+
+    @property
+    def deadlines(self) -> Hurry:
+        """The deadlines of all requests that wait."""
 
     def watch(self, connection: "FetchLink") -> None:
         """Call ``on_readable`` whenever the link's socket is readable."""

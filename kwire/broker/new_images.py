@@ -43,7 +43,7 @@ _BROKERS = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
 """Changes after which other followers may be in sync."""
 
 
-def authorizer_of(config: BrokerConfig, acls: Acls) -> "Authorizer | None":
+def authorizer_of(config: BrokerConfig, acls: Acls, clock: Clock) -> "Authorizer | None":
     """The authorizer that decides by these ACLs; None if every client may do everything."""
     wanted = config.authorizer()
     if wanted is None:
@@ -51,18 +51,18 @@ def authorizer_of(config: BrokerConfig, acls: Acls) -> "Authorizer | None":
     from kwire.security.audit import follow_level
     from kwire.security.authorizer import Authorizer
 
-    authorizer = Authorizer.of(wanted, acls)
+    authorizer = Authorizer.of(wanted, acls, clock.steady_ms)
     follow_level(authorizer)
     return authorizer
 
 
-def login_lines_of(config: BrokerConfig) -> "LoginLines | None":
+def login_lines_of(config: BrokerConfig, clock: Clock) -> "LoginLines | None":
     """The lines of the audit log about logins; None for a broker with PLAINTEXT listeners only."""
     if not config.secured_listeners:
         return None
     from kwire.security.login_lines import LoginLines
 
-    return LoginLines()
+    return LoginLines(clock.steady_ms)
 
 
 async def tell_authorizer(authorizer: "Authorizer", changes: Sequence[Change]) -> None:

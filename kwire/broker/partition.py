@@ -101,8 +101,11 @@ class Partition:
         self._flusher = flusher
 
     def configure(self, config: LogConfig) -> None:
-        """Apply the settings that concern more than the log."""
-        self.min_isr = config.min_insync_replicas
+        """Apply the settings that concern more than the log.
+
+        No more replicas are asked for than there are: Kafka's Partition.effectiveMinIsr.
+        """
+        self.min_isr = min(config.min_insync_replicas, 1)
 
     @property
     def messages_in(self) -> int:

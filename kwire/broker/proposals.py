@@ -95,9 +95,9 @@ class Proposal:
         self.error: Exception | None = None
         self.is_alone = False  # true after a commit with other decisions has failed
         self.is_given_up = False
-        self.logs = 0  # how many it makes, if it is held
+        self.logs = 0  # how many logs a held decision would create
         self.rests_on_others = False
-        self.waits_for_logs = True  # for those of its whole commit
+        self.waits_for_logs = True  # until all logs of its commit are created
         self.scope: trio.CancelScope | None = None
         self.written = trio.Event()
         self.done = trio.Event()

@@ -89,14 +89,26 @@ class QuickFetching:
         self.asking: trio.CancelScope | None = None
         self._broker = broker
         self._client_id = client_id.encode()
+        self._seen: object = None
+        self._limits = limits_of(broker)
+        self._sender = sender_of(broker, self._client_id)
 
     def limits(self) -> Limits:
         """The settings of fetches."""
-        return limits_of(self._broker)
+        self._look_at_image()
+        return self._limits
 
     def sender(self) -> Sender:
         """This broker, as the fetch request names it."""
-        return sender_of(self._broker, self._client_id)
+        self._look_at_image()
+        return self._sender
+
+    def _look_at_image(self) -> None:
+        """Look up again what an image tells, if there is a new one."""
+        if self._broker.image is not self._seen:
+            self._seen = self._broker.image
+            self._limits = limits_of(self._broker)
+            self._sender = sender_of(self._broker, self._client_id)
 
     def now_ms(self) -> int:
         """The time of day."""

@@ -10,6 +10,8 @@ Rules:
   session of a worker has no deadline, and no clock is read for it.
 - The broker is no longer cut off when the store answers again, or when it has a new session.
 - A broker that stops ends its session itself. Then it is cut off too, and the log doesn't warn.
+- The session of a worker ends with its supervisor, or when the supervisor ends the worker. Other
+  lines tell of that, so the log doesn't warn either.
 
 ``IsrUpdates.refuses`` says which appends a broker refuses while it is cut off.
 """
@@ -70,12 +72,13 @@ class Reach:
         if is_out == self.is_out:
             return
         self.is_out = is_out
-        if is_out and not self._is_leaving:
+        is_expected = self._is_leaving or self._deadline_ms == FOR_EVER_MS
+        if is_out and not is_expected:
             log.warning(
                 "the metadata store doesn't answer: other brokers may lead instead of this one, "
                 "which acknowledges only records that its followers have"
             )
-        elif not is_out:
+        elif not is_out and not is_expected:
             log.info("the metadata store answers again")
         self.told(is_out)
 

@@ -17,7 +17,7 @@ Rules:
 from collections.abc import Callable
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Protocol
 
 from kwire.broker.fetch_sessions import MAX_ID, PartitionKey
 from kwire.broker.leader_partition import LeaderPartition
@@ -40,14 +40,17 @@ NOT_TOLD = 0x7FFFFFFFFFFFFFFF
 it."""
 
 
-class Tail(NamedTuple):
+class Tail:
     """The last read position of a follower: ``offset`` and all after it lie at ``position`` in the
     file.
     """
 
-    segment: LogSegment
-    offset: int
-    position: int
+    __slots__ = ("offset", "position", "segment")
+
+    def __init__(self, segment: LogSegment, offset: int, position: int) -> None:
+        self.segment = segment
+        self.offset = offset
+        self.position = position
 
 
 class ReplicaPosition:
@@ -107,8 +110,10 @@ class ReplicaPosition:
         self.session.dirty[self] = None
 
     def told(self, data: PartitionData) -> None:
-        """Store what the response tells the follower. From a diverging epoch it takes only the cut,
-        so it is told everything again.
+        """Store the values that the response sends to the follower.
+
+        A follower that gets a diverging epoch truncates its log and ignores all other values of the
+        response. So the next response sends them again.
         """
         is_cut = data.diverging_epoch is not None
         self.told_high_watermark = UNKNOWN if is_cut else data.high_watermark
@@ -141,13 +146,17 @@ class ReplicaPosition:
         )
 
     def changed(self, is_urgent: bool) -> None:
-        """See ``followers.ReplicaWaiter``. A new high watermark is urgent for followers that report
-        theirs.
+        """See ``followers.ReplicaWaiter``. A new high watermark has to be told soon to followers
+        that report theirs.
         """
         session = self.session
         session.dirty[self] = None
-        if session.change is not None and (is_urgent or self.high_watermark != NOT_TOLD):
+        if session.change is None:
+            return
+        if is_urgent or (session.hastened is None and self.high_watermark != NOT_TOLD):
             session.change.set()
+        elif session.hastened is not None and self.high_watermark != NOT_TOLD:
+            session.hastened.hasten()
 
     def lost(self) -> None:
         """See ``followers.ReplicaWaiter``. The next fetch of the partition gets the error."""
@@ -155,9 +164,17 @@ class ReplicaPosition:
         self.changed(True)
 
 
+class Hastened(Protocol):
+    """A fetch that waits."""
+
+    def hasten(self) -> None:
+        """Answer soon, because there is a new high watermark."""
+
+
 class ReplicaSession:
     """One session of a follower. ``change`` wakes the fetch that waits for news.
 
+    ``hastened`` is the fetch if it needn't be woken to be answered soon.
     ``asked_s`` is the time on trio's clock when the newest fetch arrived.
     """
 
@@ -167,6 +184,7 @@ class ReplicaSession:
         "change",
         "dirty",
         "epoch",
+        "hastened",
         "node_id",
         "positions",
         "session_id",
@@ -183,6 +201,12 @@ class ReplicaSession:
         self.positions: dict[PartitionKey, ReplicaPosition] = {}
         self.dirty: dict[ReplicaPosition, None] = {}
         self.change: Waiter | None = None
+        self.hastened: Hastened | None = None
+
+    def arrives(self, now_s: float, max_wait_ms: int) -> float:
+        """Note that a fetch arrives now; the time at which it has to be answered."""
+        self.asked_s = now_s
+        return now_s + max(max_wait_ms, 0) / 1000
 
     def go_on(self) -> None:
         """Count the session epoch up for the next fetch."""

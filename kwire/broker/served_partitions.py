@@ -11,6 +11,7 @@ Rules:
 - A slice looks at the newest image. So it makes no log of a partition that a later commit has
   deleted. If a new log has the name of a deleted topic's log, the old log is deleted first. One
   slice changes logs at a time.
+- The logs that a job deletes are noted on the disk, so that the next start ends an interrupted job.
 - The broker tries again to open a log that can't be opened, until it succeeds.
 - Threads do the work that waits for the disk.
 """
@@ -90,7 +91,7 @@ class ServedPartitions(ReplicaRoles):
         self._log_manager = log_manager
         self._clock = clock
         self._threads = threads
-        self._changing = trio.Lock()
+        self._changing, self._noting = trio.Lock(), trio.Lock()
         self._jobs: list[LogJob] = []
         self._asked = trio.Event()
         # Replicas out of service whose logs aren't deleted yet.
@@ -103,6 +104,10 @@ class ServedPartitions(ReplicaRoles):
         many: otherwise the clients of all other topics would wait for them.
         """
         self._see(image)
+        if any(data.has_deletions for data in self._log_manager.data_directories):
+            from kwire.log.deletions import finish_deletions
+
+            finish_deletions(self._log_manager, self._own, self._clock.steady_ms())
         missing: list[_Missing] = []
         for topic in image.topics_by_name.values():
             config = self._log_config(topic.name)
@@ -147,6 +152,8 @@ class ServedPartitions(ReplicaRoles):
             return None
         for replica in doomed:
             self._doomed[replica.topic, replica.index] = replica
+        if doomed:
+            await self._note_deletions()
         job = LogJob(doomed[::-1], missing[::-1])
         self._jobs.append(job)
         self._asked.set()
@@ -183,6 +190,16 @@ class ServedPartitions(ReplicaRoles):
         await self._threads.run(self._delete_logs, doomed)
         for replica in doomed:
             del self._doomed[replica.topic, replica.index]
+        if not job.doomed:
+            await self._note_deletions()
+
+    async def _note_deletions(self) -> None:
+        """Note on the disk which logs are still to be deleted; the newest note is the last."""
+        from kwire.log.deletions import note_deletions
+
+        async with self._noting:
+            doomed = {key: replica.topic_id for key, replica in self._doomed.items()}
+            await self._threads.run(note_deletions, self._log_manager, doomed)
 
     def _removed(self, topic: TopicImage, indexes: Iterable[int]) -> list[Hosted]:
         """The replicas here that have been given to other brokers."""
@@ -308,13 +325,16 @@ class ServedPartitions(ReplicaRoles):
         A topic was deleted or a replica moved away while the broker was down, or while the log's
         data directory was offline.
         """
-        own = {
+        self._log_manager.put_strays_aside(self._own())
+
+    def _own(self) -> dict[TopicPartition, bytes]:
+        """The topic ids of the partitions that the image gives to this broker."""
+        return {
             (topic.name, index): topic.topic_id
             for topic in self._image.topics_by_name.values()
             for index, row in enumerate(topic.partitions)
             if self._node_id in row.replicas
         }
-        self._log_manager.put_strays_aside(own)
 
     def _open_log(
         self, topic: TopicImage, index: int, config: LogConfig, *, is_new: bool

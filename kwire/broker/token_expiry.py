@@ -3,6 +3,9 @@
 An expired token is refused at a login, whether or not it is removed yet. The removal makes room for
 new tokens.
 
+The interval goes by the steady clock, so a suspend counts: afterwards an overdue check comes within
+``LOOK_EVERY_S``. The interval may change meanwhile.
+
 Source: QuorumController.maybeScheduleNextExpiredDelegationTokenSweep of Kafka.
 """
 
@@ -22,6 +25,9 @@ log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 1000
 """The most tokens that one commit removes. The next check removes further ones."""
+
+LOOK_EVERY_S = 10.0
+"""The longest time between two looks at the steady clock."""
 
 
 class _Broker(Protocol):
@@ -45,10 +51,21 @@ class _Broker(Protocol):
 async def remove_expired_tokens(broker: _Broker) -> None:
     """Remove expired tokens every ``delegation.token.expiry.check.interval.ms``, forever."""
     while True:
-        await trio.sleep(broker.integer("delegation.token.expiry.check.interval.ms") / 1000)
+        await _wait_interval(broker)
         now_ms = broker.clock.now_ms()
         if broker.controller_id == broker.node_id and _found(broker.image, now_ms):
             await _remove(broker, now_ms)
+
+
+async def _wait_interval(broker: _Broker) -> None:
+    now_ms = began_ms = broker.clock.steady_ms()
+    due_ms = began_ms + broker.integer("delegation.token.expiry.check.interval.ms")
+    while True:
+        await trio.sleep(min(max(due_ms - now_ms, 0) / 1000, LOOK_EVERY_S))
+        now_ms = broker.clock.steady_ms()
+        due_ms = began_ms + broker.integer("delegation.token.expiry.check.interval.ms")
+        if now_ms >= due_ms:
+            return
 
 
 async def _remove(broker: _Broker, now_ms: int) -> None:

@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from kwire.build import version_text
 from kwire.cli.output import drop_output, fail
@@ -51,6 +52,20 @@ NOT_ON_WINDOWS = (
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 INTERRUPTED = 130
 """A shell's exit code for a command that ended with Ctrl-C."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that shows the commands or actions there are when the command line names none.
+
+    The parsers of its commands and actions are of the same class.
+    """
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the command line; exit with 2."""
+        if not actions_of(self):
+            super().error(message)
+        self.print_help(sys.stderr)
+        self.exit(2, f"\n{self.prog}: error: {message}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -122,7 +137,7 @@ def make_parser(
 
     Without the actions of commands it is quick, and good for the help about all commands.
     """
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = Parser(
         prog="kwire", description="Kafka in Python: a broker for tests, laptops and pipelines."
     )
     parser.add_argument("--version", action="version", version=f"kwire {version_text()}")

@@ -62,11 +62,12 @@ def run(options: argparse.Namespace) -> int:
 
         import trio
 
+        from kwire.cli.denials import BENCH_PREFIX
         from kwire.client.leaders import TopicPartition
         from kwire.client.topics import create_topics, delete_topics
         from kwire.errors import KafkaError
 
-        name = f"kwire-bench-{uuid.uuid4().hex[:8]}"
+        name = f"{BENCH_PREFIX}{uuid.uuid4().hex[:8]}"
         created = (await create_topics(cluster, [name], partitions=options.partitions))[name]
         if isinstance(created, KafkaError):
             raise created

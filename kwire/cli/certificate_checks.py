@@ -4,6 +4,7 @@ from pathlib import Path
 
 from kwire.cli.finding import ACT, GOOD, NOTE, Finding
 from kwire.config.broker import BrokerConfig
+from kwire.config.extras import command
 
 DAYS = 30
 """How long before its end a certificate has to be renewed."""
@@ -20,7 +21,7 @@ def check_certificates(config: BrokerConfig | None) -> list[Finding]:
         from kwire.security.renewal import soon_over
     except ImportError:
         what = "certificates: their ends can't be read without the package cryptography"
-        return [Finding(NOTE, what, "clients refuse what has ended", "pip install cryptography")]
+        return [Finding(NOTE, what, "clients refuse what has ended", command("security"))]
     findings = [
         Finding(
             ACT,

@@ -8,8 +8,6 @@ from kwire.cli.options import add_cluster_options, add_json
 if TYPE_CHECKING:
     from kwire.client.cluster import Cluster
 
-_METADATA_TOPIC = "__cluster_metadata"
-
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command, its actions and their options."""
@@ -74,18 +72,12 @@ def run_controller(options: argparse.Namespace) -> int:
 
 async def _quorum(cluster: "Cluster") -> dict[str, Any]:
     """The leader of the metadata quorum, if the broker knows one (KRaft)."""
+    from kwire.cli.broker_checks import quorum_request
     from kwire.client.errors import NotSupported
-    from kwire.protocol.messages.describe_quorum import (
-        DescribeQuorumRequest,
-        DescribeQuorumRequestPartitionData,
-        DescribeQuorumRequestTopicData,
-        DescribeQuorumResponse,
-    )
+    from kwire.protocol.messages.describe_quorum import DescribeQuorumResponse
 
-    partition = DescribeQuorumRequestPartitionData(partition_index=0)
-    topic = DescribeQuorumRequestTopicData(topic_name=_METADATA_TOPIC, partitions=[partition])
     try:
-        answer = await cluster.ask(DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse)
+        answer = await cluster.ask(quorum_request(), DescribeQuorumResponse)
     except NotSupported:
         return {}
     if answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:

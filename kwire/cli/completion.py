@@ -24,7 +24,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError:
-        return fail("shell completion needs shtab: pip install shtab, where kwire is")
+        from kwire.config.extras import needs
+
+        return fail(f"shell completion {needs('cli', 'shtab')}")
     from kwire.cli import COMMANDS, make_parser
 
     parser, _ = make_parser(COMMANDS)

@@ -1,10 +1,16 @@
 """``kwire health``: whether a cluster serves all its partitions and groups.
 
-Exit codes: 0 if everything is well, 1 if not or if no broker answers.
+Exit codes: 0 if everything is well, 1 if not or if no broker answers, 3 if nothing is wrong as far
+as the user may see, but the user has no right to see everything.
+
+A registered broker that is fenced is down, cut off or starting: Metadata leaves it out,
+DescribeCluster (version 2, KIP-1073) names it. Whether a broker reaches the metadata is in its
+answer to DescribeQuorum.
 """
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.cli.options import add_cluster_options, add_json, seconds
 
@@ -12,8 +18,22 @@ if TYPE_CHECKING:
     from kwire.client.cluster import Cluster
     from kwire.protocol.messages.metadata import MetadataResponse
 
+NOT_KNOWN = 3
+"""The exit code if only rights are missing."""
+
 _SHOWN = 5
 _CHECK_GROUP = "kwire-health"
+_NO_CLUSTER = "not known: no right to DESCRIBE the cluster"
+_NO_GROUP = f"not known: no right to DESCRIBE the group {_CHECK_GROUP}"
+
+
+class Check(NamedTuple):
+    """What was looked at; ``ok`` is None if the user may not know."""
+
+    check: str
+    ok: bool | None
+    text: str
+    details: list[str]
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -21,8 +41,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     health = commands.add_parser(
         "health",
         help="check that brokers, partitions and coordinators serve",
-        description="Checks that every broker answers, that every partition has a leader and all "
-        "its replicas in sync, and that groups have a coordinator. The exit code is 1 if not.",
+        description="Checks that every registered broker answers and reaches the metadata (in "
+        "kwire's clusters: etcd), that every partition has a leader and all its replicas in sync, "
+        "and that groups have a coordinator. The exit code is 1 if not, and 3 if that is not known "
+        "because the user has no right to ask.",
     )
     health.add_argument(
         "--wait", metavar="SECONDS", type=seconds, help="try again until all is well"
@@ -52,44 +74,48 @@ def run(options: argparse.Namespace) -> int:
                 if is_last:
                     raise
             else:
-                if is_last or all(check["ok"] for check in checks):
+                if is_last or not any(check.ok is False for check in checks):
                     return _tell(options, checks)
             await trio.sleep(pause_s)
 
     return run_on_cluster(options, work)
 
 
-async def _checks(cluster: "Cluster") -> list[dict[str, Any]]:
+async def _checks(cluster: "Cluster") -> list[Check]:
     import trio
 
-    from kwire.client.errors import ClientError
+    from kwire.cli.broker_checks import fenced_brokers, look_at
     from kwire.errors import ErrorCode, KafkaError
 
     started_s = trio.current_time()
     found = await cluster.metadata(None)
-    silent = []
-    for broker in found.brokers:
-        try:
-            await (await cluster.peer(broker.node_id)).connected()
-        except ClientError as error:
-            silent.append(str(error))
+    views = await look_at(cluster, [broker.node_id for broker in found.brokers])
     took_ms = (trio.current_time() - started_s) * 1000
-    count = len(found.brokers)
-    text = f"{count - len(silent)} of {count} answer ({took_ms:.0f} ms)"
-    checks = [_check("brokers", not silent, text, silent)]
-    checks += _partitions(found)
+    silent = [view.silence for view in views if view.silence]
+    fenced = await fenced_brokers(cluster)
+    count = len(views) + len(fenced)
+    text = f"{len(views) - len(silent)} of {count} answer ({took_ms:.0f} ms)"
+    checks = [Check("brokers", not silent and not fenced, text, silent + fenced)]
+    sees_all = all(view.has_right for view in views)
+    if sees_all:
+        answered, lost = count - len(silent) - len(fenced), [one.loss for one in views if one.loss]
+        text = f"{answered - len(lost)} of {answered} brokers reach it"
+        checks.append(Check("metadata", answered > 0 and not lost, text, lost))
+    else:
+        checks.append(Check("metadata", None, _NO_CLUSTER, []))
+    checks += _partitions(found, sees_all=sees_all)
     try:
         home = await cluster.coordinator(_CHECK_GROUP)
-        checks.append(_check("coordinators", True, f"broker {home} takes groups", []))
+        checks.append(Check("coordinators", True, f"broker {home} takes groups", []))
     except KafkaError as error:
-        text = "groups can't be served"
         if error.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            text = f"not checked: that takes the right DESCRIBE on the group {_CHECK_GROUP}"
-        checks.append(_check("coordinators", False, text, [str(error)]))
+            checks.append(Check("coordinators", None, _NO_GROUP, []))
+        else:
+            checks.append(Check("coordinators", False, "groups can't be served", [str(error)]))
     return checks
 
 
-def _partitions(found: "MetadataResponse") -> list[dict[str, Any]]:
+def _partitions(found: "MetadataResponse", *, sees_all: bool) -> list[Check]:
     rows = [(topic, row) for topic in found.topics for row in topic.partitions]
     offline = [f"{t.name}-{row.partition_index}" for t, row in rows if row.leader_id < 0]
     behind = [
@@ -97,33 +123,35 @@ def _partitions(found: "MetadataResponse") -> list[dict[str, Any]]:
         for t, row in rows
         if row.leader_id >= 0 and len(row.isr_nodes) < len(row.replica_nodes)
     ]
-    topics = len(found.topics)
+    topics = f"{len(found.topics)} topics" + ("" if sees_all else " that this user may describe")
+    have = f"{len(rows) - len(offline)} of {len(rows)} partitions of {topics} have one"
     return [
-        _check(
-            "leaders",
-            not offline,
-            f"{len(rows) - len(offline)} of {len(rows)} partitions of {topics} topics have one",
-            offline,
-        ),
-        _check("replicas", not behind, f"{len(behind)} partitions miss some in sync", behind),
+        Check("leaders", not offline, have, offline),
+        Check("replicas", not behind, f"{len(behind)} partitions miss some in sync", behind),
     ]
 
 
-def _check(name: str, is_ok: bool, text: str, details: list[str]) -> dict[str, Any]:
-    return {"check": name, "ok": is_ok, "text": text, "details": details}
-
-
-def _tell(options: argparse.Namespace, checks: list[dict[str, Any]]) -> int:
+def _tell(options: argparse.Namespace, checks: list[Check]) -> int:
     from kwire.cli.tables import show_json
 
-    is_ok = all(check["ok"] for check in checks)
+    verdict = _verdict(check.ok for check in checks)
     if options.json:
-        show_json({"healthy": is_ok, "checks": checks})
-        return 0 if is_ok else 1
-    for check in checks:
-        details = check["details"]
-        more = f" and {len(details) - _SHOWN} more" if len(details) > _SHOWN else ""
-        shown = f": {', '.join(details[:_SHOWN])}{more}" if details else ""
-        print(f"{'ok ' if check['ok'] else 'BAD'}  {check['check']:<12}  {check['text']}{shown}")
-    print("healthy" if is_ok else "not healthy")
-    return 0 if is_ok else 1
+        show_json({"healthy": verdict, "checks": [check._asdict() for check in checks]})
+    else:
+        marks = {True: "ok ", False: "BAD", None: "?  "}
+        for check in checks:
+            print(f"{marks[check.ok]}  {check.check:<12}  {check.text}{_shown(check.details)}")
+        unknown = [check.text for check in checks if check.ok is None]
+        print("not healthy" if verdict is False else "; ".join(unknown) or "healthy")
+    return NOT_KNOWN if verdict is None else int(not verdict)
+
+
+def _verdict(found: Iterable[bool | None]) -> bool | None:
+    """Whether all is well; None if nothing is wrong, but not everything is known."""
+    states = set(found)
+    return False if False in states else None if None in states else True
+
+
+def _shown(details: list[str]) -> str:
+    more = f" and {len(details) - _SHOWN} more" if len(details) > _SHOWN else ""
+    return f": {', '.join(details[:_SHOWN])}{more}" if details else ""

@@ -19,7 +19,8 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         "--bootstrap-server",
         metavar="HOST:PORT",
         help="a broker of the cluster, or several with commas (default: that of --cluster, of "
-        "KWIRE_BOOTSTRAP_SERVER, of KWIRE_CLUSTER, of the profile file, else 127.0.0.1:9092)",
+        "KWIRE_BOOTSTRAP_SERVER, of KWIRE_CLUSTER, of the profile file, of --command-config, else "
+        "127.0.0.1:9092)",
     )
     group.add_argument("--cluster", metavar="NAME", help="a cluster of the profile file")
     group.add_argument(

@@ -18,6 +18,7 @@ class Outcomes:
     """The results of a command, one for each topic, group or other thing to change."""
 
     def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
         self._as_json: bool = options.json
         self._rows: list[dict[str, Any]] = []
         self._exit_code = 0
@@ -30,7 +31,7 @@ class Outcomes:
 
     def failed(self, name: str, error: "KafkaError") -> None:
         """Report that the thing with this name could not be changed."""
-        text = described(error)
+        text = described(error, self._options, name)
         self._rows.append({"name": name, "ok": False, "text": text, "error": error.code.name})
         self._exit_code = fail(text)
 

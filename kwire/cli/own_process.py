@@ -10,6 +10,8 @@ Rules:
 - A signal ends the start (``start``), and if standard output is closed, the ready line goes to the
   log.
 - After a clean stop the process ends at once (``leave``).
+- ``start_over`` runs the command from its beginning in the same process, for a service whose parts
+  can't go on without it.
 - A broker or a command with keys or passwords leaves no core dump, which would hold them.
 - A broker that a test has started ends with the test: if ``KWIRE_ENDS_WITH_STDIN`` is set, the end
   of standard input has the effect of SIGTERM. The test's process holds the other end of that pipe,
@@ -45,6 +47,12 @@ SWITCH_INTERVAL_S = 0.0001
 """How long a thread may run Python code while the event loop is ready. Python's default of 5 ms
 would be added to every request of every client while a thread decompresses, compiles or imports."""
 ENDS_WITH_STDIN = "KWIRE_ENDS_WITH_STDIN"
+STARTED_OVER = "KWIRE_STARTED_OVER"
+"""The environment's variable with the time of the last ``start_over``, by the steady clock."""
+
+ONCE_IN_S = 30.0
+"""A command that has to start over more often than that has a cause that a start doesn't mend."""
+
 STOP_TIMEOUT_S = 30.0
 """How long a broker without its parent process may take for a clean stop."""
 
@@ -62,7 +70,7 @@ def end_with_parent() -> None:
 
     This starts a thread, so a process that forks calls it afterwards.
     """
-    if not os.environ.pop(ENDS_WITH_STDIN, ""):
+    if not os.environ.get(ENDS_WITH_STDIN):
         return
     import signal
     import threading
@@ -170,6 +178,33 @@ def leave(exit_code: int) -> NoReturn:
             with suppress(OSError):  # the readers have ended
                 stream.flush()
     os._exit(exit_code)
+
+
+def has_started_over() -> bool:
+    """Whether this is not the first run of the command in this process."""
+    return STARTED_OVER in os.environ
+
+
+def may_start_over() -> bool:
+    """Whether the last ``start_over`` is long ago, if there was one."""
+    import time
+
+    return time.monotonic() - float(os.environ.get(STARTED_OVER, "-inf")) >= ONCE_IN_S
+
+
+def start_over() -> NoReturn:
+    """Run the command from its beginning.
+
+    The process keeps its id, environment and standard streams, so its service manager goes on with
+    it. All other files are closed, and threads end.
+    """
+    import time
+
+    os.environ[STARTED_OVER] = str(time.monotonic())
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
 
 async def settle() -> None:

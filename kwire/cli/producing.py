@@ -134,7 +134,9 @@ class LineProducer:
             else:
                 self._written += counts[one.partition]
         if failed is not None:
-            raise CommandError(f"{described(failed)}; {self._written} records written")
+            raise CommandError(
+                f"{described(failed, self._options)}; {self._written} records written"
+            )
         self._progress.advance(self._written)
 
     async def _keep_rate(self) -> None:

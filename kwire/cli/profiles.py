@@ -143,11 +143,16 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
-    """Hosts and ports of ``HOST:PORT,HOST:PORT``; ProfileError."""
+    """Hosts and ports of ``HOST:PORT,HOST:PORT``; ProfileError, also for a URL."""
     return [_address(part.strip()) for part in text.split(",")]
 
 
 def _address(text: str) -> tuple[str, int]:
+    scheme, separator, rest = text.partition("://")
+    if separator:
+        raise ProfileError(
+            f"{text} is a URL: write HOST:PORT without {scheme}://, as in {rest.partition('/')[0]}"
+        )
     host, _, port = text.rpartition(":")
     is_number = port.isascii() and port.isdigit() and len(port) < 6
     if not host or not is_number or not 0 < int(port) <= _LAST_PORT:

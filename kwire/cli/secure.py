@@ -14,10 +14,6 @@ _ADDRESS = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 """An IPv6 address has at least two colons; with one colon, a port follows a name."""
 
 _PATH = re.compile(r"[^\s\"'\\,]+")
-NO_CRYPTOGRAPHY = (
-    "certificates need the package cryptography: pip install -e '.[security]' in a checkout of "
-    "kwire"
-)
 _MOST_BROKERS, _MOST_WORKERS = 100, 64
 _MOST_PORT, _LAST_PORT = 50_000, 65_535
 """Several brokers need further ports above the clients' port."""
@@ -102,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         from kwire.security.first_files import Plan, client_lines, write_files
     except ImportError:
-        return fail(NO_CRYPTOGRAPHY)
+        return _no_cryptography()
     plan = Plan(
         options.directory.absolute(),
         options.host,
@@ -126,6 +122,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _no_cryptography() -> int:
+    from kwire.config.extras import needs
+
+    return fail(f"kwire secure {needs('security', 'cryptography')}")
+
+
 def run_renew(options: argparse.Namespace) -> int:
     """Renew the certificates; returns the exit code."""
     directory: Path = options.directory.absolute()
@@ -134,7 +136,7 @@ def run_renew(options: argparse.Namespace) -> int:
         from kwire.security.first_files import SERVER_DAYS
         from kwire.security.renewal import CannotRenew, renew
     except ImportError:
-        return fail(NO_CRYPTOGRAPHY)
+        return _no_cryptography()
     try:
         renewed = renew(directory, options.ca_key or directory / "ca.key", SERVER_DAYS)
     except CannotRenew as error:

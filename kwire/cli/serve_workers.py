@@ -2,11 +2,15 @@
 
 It prints the same as one broker: one ready line, with the addresses of all workers in the order of
 their numbers, and one line for an error. Its exit codes are the same, too.
+
+If the template ends, no worker can be started again, and this process can't fork another template:
+it has threads and an event loop. So the workers stop, and the command starts over, in the same
+process. It prints the ready line again.
 """
 
 import logging
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +21,16 @@ from kwire.cli import own_process
 from kwire.cli.output import fail, shown
 from kwire.config.broker import BrokerConfig
 from kwire.log.loading import LoadingStopped
-from kwire.workers.directory import WorkersError, lock_directories, open_metadata
+from kwire.workers.directory import (
+    LONG_PATIENCE_S,
+    PATIENCE_S,
+    WorkersError,
+    lock_directories,
+    open_metadata,
+)
 from kwire.workers.messages import Ends, Ways
 from kwire.workers.settings import worker_settings
-from kwire.workers.supervisor import Supervisor
+from kwire.workers.supervisor import Supervisor, TemplateEnded
 from kwire.workers.template import begin, end
 
 log = logging.getLogger(__name__)
@@ -38,7 +48,8 @@ def serve_workers(
     """Serve with so many workers; returns the exit code, or raises ConfigError."""
     configs = worker_settings(config, count)
     try:
-        locks = lock_directories(config)
+        patience_s = LONG_PATIENCE_S if own_process.has_started_over() else PATIENCE_S
+        locks = lock_directories(config, patience_s)
     except WorkersError as error:
         return fail(str(error))
     ways = Ways(begin_log, own_process.start, own_process.settle, stopped, own_process.leave)
@@ -80,20 +91,27 @@ def _supervise(config: BrokerConfig, count: int, ends: Ends, warn_if_open: WarnI
                 nursery.cancel_scope.cancel()
         await store.close()
 
-    reasons: list[str] = []
+    why = _run(supervise)
+    end(ends)
+    if isinstance(why, TemplateEnded) and own_process.may_start_over():
+        log.warning("%s; all workers stop and start again", why)
+        own_process.start_over()
+    return own_process.leave(0) if why is None else fail(str(why))
+
+
+def _run(supervise: Callable[[], Awaitable[None]]) -> BaseException | None:
+    """Run it to its end; returns the WorkersError that has ended it."""
+    reasons: list[BaseException] = []
     try:
         trio.run(supervise)
     except* WorkersError as group:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        reasons.append(str(error))
+        reasons.append(error)
     except* LoadingStopped:
         log.info("stopped before the workers were ready")
-    end(ends)
-    if reasons:
-        return fail(reasons[0])
-    return own_process.leave(0)
+    return reasons[0] if reasons else None
 
 
 def _http(supervisor: Supervisor) -> list[tuple[str, int]]:

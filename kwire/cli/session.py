@@ -28,6 +28,7 @@ HINTS = {
     "smaller records",
     "TRANSACTIONAL_ID_NOT_FOUND": "kwire transactions list shows the transactions",
     "INVALID_REPLICATION_FACTOR": "kwire cluster brokers shows how many brokers there are",
+    "LEADER_NOT_AVAILABLE": "kwire health shows which brokers are missing",
     "NOT_ENOUGH_REPLICAS": "kwire health shows which replicas are missing",
 }
 """What to do after an error of Kafka's."""
@@ -69,6 +70,7 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
         connect_timeout_s=min(options.timeout, ClientSettings().connect_timeout_s),
         request_timeout_s=options.timeout,
         give_up_s=options.timeout,
+        tell=lambda text: fail(f"{text}; waiting, {options.timeout:g} s at most (--timeout)"),
     )
 
     async def whole() -> int:
@@ -79,7 +81,7 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
         return trio.run(whole)
     except BaseException as raised:
         cause = first_error(raised)
-        said = _said(cause, is_secured=profile.command_config is not None)
+        said = _said(cause, options, is_secured=profile.command_config is not None)
         if said is not None:
             return fail(said)
         if cause is raised:
@@ -105,7 +107,7 @@ def _with_command_config(profile: "Profile") -> "tuple[Profile, OpenStream]":
     return profile, found.open_stream
 
 
-def _said(cause: BaseException, *, is_secured: bool) -> str | None:
+def _said(cause: BaseException, options: argparse.Namespace, *, is_secured: bool) -> str | None:
     """The line about an error of a command; None for one that is a bug."""
     from kwire.client.errors import BadAnswer, CannotConnect, ClientError, ConnectionLost, NotLetIn
     from kwire.errors import KafkaError
@@ -120,7 +122,7 @@ def _said(cause: BaseException, *, is_secured: bool) -> str | None:
                 "one with --bootstrap-server HOST:PORT"
             )
         case KafkaError():
-            return described(cause)
+            return described(cause, options)
         case BadAnswer() | ConnectionLost() if not is_secured:
             return (
                 f"{cause}; is it a Kafka broker? If its listener has TLS or a login, name a file "
@@ -133,9 +135,11 @@ def _said(cause: BaseException, *, is_secured: bool) -> str | None:
     return None
 
 
-def described(error: "KafkaError") -> str:
-    """An error of Kafka's with what to do next."""
+def described(error: "KafkaError", options: argparse.Namespace, name: str = "") -> str:
+    """An error of Kafka's with what to do next; ``name`` is what it is about, if that is known."""
+    from kwire.cli.denials import remedy
+
     said = error.message.rstrip(".")
     text = f"{said}: {error.code.name}" if said else error.code.name
-    hint = HINTS.get(error.code.name)
+    hint = HINTS.get(error.code.name) or remedy(error, options, name)
     return f"{text}; {hint}" if hint else text

@@ -21,6 +21,7 @@ import trio
 
 from kwire.client.backoff import Backoff
 from kwire.client.errors import CannotConnect, ClientError, ConnectionLost, NoSuchBroker, NotLetIn
+from kwire.client.patience import Patience
 from kwire.client.peer import OpenStream, Peer, open_tcp
 from kwire.client.settings import ClientSettings
 from kwire.errors import RETRIABLE, ErrorCode, KafkaError
@@ -234,7 +235,7 @@ class Cluster:
     ) -> T:
         """Call ``attempt`` until it raises no error of TRY_AGAIN or ``extra``; the last error."""
         codes = TRY_AGAIN | set(extra)
-        backoff = self.backoff()
+        backoff, patience = self.backoff(), self.patience()
         deadline_s = trio.current_time() + self.settings.give_up_s
         while True:
             try:
@@ -243,11 +244,16 @@ class Cluster:
                 pause_s = backoff.next_s()
                 if error.code not in codes or trio.current_time() + pause_s > deadline_s:
                     raise
+                patience.failed([error])
             await trio.sleep(pause_s)
 
     def backoff(self) -> Backoff:
         """New pauses for an operation that is tried again."""
         return Backoff(self.settings.backoff_s, self.settings.max_backoff_s, self.random)
+
+    def patience(self) -> Patience:
+        """Tells what a new operation waits for, as the settings say."""
+        return Patience(self.settings.tell)
 
     def _peer(self, host: str, port: int, *, coordinates: bool = False) -> Peer:
         peer = self._peers.get((host, port, coordinates))

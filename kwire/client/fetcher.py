@@ -78,13 +78,14 @@ class Fetcher:
 
     async def run(self) -> None:
         """Read until cancelled; KafkaError, or a ClientError if no broker answers for long."""
-        backoff = self._cluster.backoff()
+        backoff, patience = self._cluster.backoff(), self._cluster.patience()
         lost_since_s: float | None = None
         while True:
             try:
                 if await self._follow_leaders():
                     lost_since_s = None
                     backoff.reset()
+                    patience.reset()
             except (CannotConnect, ConnectionLost, KafkaError) as error:
                 if isinstance(error, KafkaError) and error.code not in TRY_AGAIN:
                     raise
@@ -92,6 +93,7 @@ class Fetcher:
                 lost_since_s = now_s if lost_since_s is None else lost_since_s
                 if now_s - lost_since_s > self._cluster.settings.give_up_s:
                     raise
+                patience.failed([error])
             await trio.sleep(backoff.next_s())
 
     async def _follow_leaders(self) -> bool:

@@ -46,13 +46,14 @@ async def ask_leaders(
     """
     results: dict[TopicPartition, W | KafkaError] = {}
     left = dict(wanted)
-    backoff = cluster.backoff()
+    backoff, patience = cluster.backoff(), cluster.patience()
     deadline_s = trio.current_time() + cluster.settings.give_up_s
     codes = TRY_AGAIN | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}  # the known leader may be wrong
     while left:
         outcomes = await _round(cluster, left, ask, repeats_lost)
         pause_s = backoff.next_s()
         is_late = trio.current_time() + pause_s > deadline_s
+        again: list[KafkaError] = []
         for partition, outcome in outcomes.items():
             failure = outcome if isinstance(outcome, KafkaError) else None
             if failure is None or failure.code not in codes or is_late:
@@ -60,8 +61,10 @@ async def ask_leaders(
                 del left[partition]
             else:
                 cluster.known_leaders.pop(partition, None)
+                again.append(failure)
         codes = TRY_AGAIN
         if left:
+            patience.failed(again)
             await trio.sleep(pause_s)
     return {partition: results[partition] for partition in wanted}
 

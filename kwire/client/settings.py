@@ -1,6 +1,11 @@
 """The limits and times of a client, with defaults for people at a terminal."""
 
+from collections.abc import Callable
 from typing import NamedTuple
+
+
+def tell_nobody(text: str) -> None:
+    """Drop what an operation waits for: the default of ``ClientSettings.tell``."""
 
 
 class ClientSettings(NamedTuple):
@@ -18,3 +23,5 @@ class ClientSettings(NamedTuple):
     max_in_flight: int = 100
     """Requests of one connection that may wait for their answers."""
     max_response_bytes: int = 256 * 1024 * 1024
+    tell: Callable[[str], object] = tell_nobody
+    """Takes one line about what an operation waits for, once it has waited for a second."""

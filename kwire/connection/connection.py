@@ -60,7 +60,7 @@ class Connection:
         self._outbox = Outbox(sock, broker.cold_reads)
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
         poller.turns.begin_as(self._work, info.peer_host)
-        self._payer = info.peer_host  # its next connection begins at this cost; see Turns.leave
+        self._payer = info.peer_host  # its next connection takes over the used units
         self._serving = Serving(info, broker, poller, self._outbox, self._work)
         self._scope: trio.CancelScope | None = None
         self._pipeline: Pipeline | None = None

@@ -14,6 +14,10 @@ Rules:
   trio's loop, or a test's clock, would stand still. If kwire can't find trio's epoll instance, it
   takes the slow twin.
 - Trio must not wait for the poller's selector, because then each would watch the other.
+- To ask trio for its next deadline takes as long as a small request. So while no task of trio has
+  run since the last answer, that answer is used again, and ``soonest_s``, the deadline that the
+  poller's own turns move. A turn may set another deadline, too, so the answer is used for
+  ``FRESH_S`` only, and a sleep doesn't last longer.
 """
 
 import math
@@ -23,6 +27,9 @@ from contextlib import suppress
 import trio
 
 LONGEST_S = 3600.0
+FRESH_S = 0.01
+"""How long an answer of trio's is used."""
+
 MANY = 1 << 30
 
 
@@ -34,6 +41,8 @@ class OwnWait(trio.abc.Instrument):
 
     def __init__(self, trio_fd: int) -> None:
         self.others = MANY  # tasks that can run; unknown until trio's loop turns
+        self._has_run = True  # whether a task has run since trio told its next deadline
+        self._next_s = self._stale_s = 0.0
         self.is_trios_turn = False
         self.used_units = 0  # so the poller serves it before all connections
         self._trio_fd = trio_fd
@@ -48,29 +57,39 @@ class OwnWait(trio.abc.Instrument):
 
     def before_io_wait(self, timeout: float) -> None:
         """Count the tasks that can run, because trio's loop turns."""
+        self._has_run = True
         self.others = trio.lowlevel.current_statistics().tasks_runnable
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
         """Count a task that can run now."""
+        self._has_run = True
         self.others += 1
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         """Count a task that runs now as no longer waiting to run."""
+        self._has_run = True
         self.others -= 1
 
-    def wait_s(self) -> float:
+    def wait_s(self, soonest_s: float = math.inf) -> float:
         """How long the calling task may sleep in seconds; 0 if trio has to have its turn.
 
-        The calling task isn't one of the ``others``. The result is also 0 if that task is to be
-        cancelled, because a task learns of that only when it returns to trio.
+        ``soonest_s`` is a deadline that the calling task may have moved. The calling task isn't one
+        of the ``others``. The result is also 0 if that task is to be cancelled, because a task
+        learns of that only when it returns to trio.
         """
+        now_s = trio.current_time()
+        if now_s < self._stale_s and not self._has_run:
+            return max(0.0, min(self._next_s, self._stale_s, soonest_s) - now_s)
         statistics = trio.lowlevel.current_statistics()
         if self.others or statistics.tasks_runnable:
             trio.lowlevel.add_instrument(self)  # trio no longer calls an instrument that has failed
             return 0.0
         if trio.current_effective_deadline() == -math.inf:
             return 0.0
-        return max(0.0, min(statistics.seconds_to_next_deadline, LONGEST_S))
+        left_s = statistics.seconds_to_next_deadline
+        self._next_s, self._stale_s = now_s + left_s, now_s + FRESH_S
+        self._has_run = False
+        return max(0.0, min(left_s, LONGEST_S))
 
 
 def epoll_instances() -> set[int]:

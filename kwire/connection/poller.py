@@ -230,7 +230,7 @@ class Poller:
                 self._is_in_turn = True
                 wait_s = 0.0
                 while not self._take_turn(wait_s) and own is not None and not self._woken:
-                    wait_s = own.wait_s()
+                    wait_s = own.wait_s(self.deadlines.soonest_s)
                     if not wait_s:
                         break
                 self._is_in_turn = False

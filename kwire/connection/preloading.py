@@ -47,6 +47,7 @@ RECORDS = (
 
 OTHERS = (
     *("kwire.connection.pipeline", "kwire.connection.mapped", "kwire.metadata.difference"),
+    "kwire.log.deletions",
     *("kwire.protocol.decoding", "kwire.protocol.encoding"),
 )
 

@@ -6,6 +6,9 @@ elections, and log end and high watermark are the revision of the metadata. All 
 because each of them may become the controller. A broker that isn't fenced has all commits, so it
 counts as caught up. A voter's directory id is that of the broker's first data directory; a single
 broker has none (zero).
+
+A broker that doesn't reach its store answers REQUEST_TIMED_OUT, as a broker of Kafka that doesn't
+reach a controller.
 """
 
 from kwire.errors import ErrorCode
@@ -27,6 +30,7 @@ from kwire.protocol.types import ZERO_UUID, uuid_from_str
 METADATA_TOPIC = "__cluster_metadata"
 UNITS = 3
 NODES_SINCE = 2
+STORE_IS_SILENT = "the metadata store (kwire.metadata.store) doesn't answer"
 
 
 def handle(
@@ -40,6 +44,10 @@ def handle(
     if asked != [(METADATA_TOPIC, [0])]:
         return at_once_or_later(_refused(request, context))
     broker = context.broker
+    if broker.reach is not None and broker.reach.is_out:
+        return DescribeQuorumResponse(
+            error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=STORE_IS_SILENT
+        )
     image, now_ms = broker.image, broker.now_ms()
     partition = DescribeQuorumResponsePartitionData(
         partition_index=0,

@@ -93,7 +93,8 @@ async def fetch_by_replica(
     is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
     wish = Wish(request.max_wait_ms, request.min_bytes, request.max_bytes, is_full)
     try:
-        answer = await when_due(session, wish, context.broker, context.work)
+        deadline_s = session.arrives(trio.current_time(), wish.max_wait_ms)
+        answer = await when_due(session, wish, context.broker, context.work, deadline_s)
         is_over = session.session_id != NO_SESSION and session.session_id not in sessions
         if is_over:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -153,7 +154,7 @@ async def _take_wishes(
 
 
 async def when_due(
-    session: ReplicaSession, wish: Wish, broker: Broker, work: Work | None
+    session: ReplicaSession, wish: Wish, broker: Broker, work: Work | None, deadline_s: float
 ) -> Answer:
     """The answer, when there are enough bytes, urgent news, or no time left.
 
@@ -162,9 +163,7 @@ async def when_due(
     """
     max_bytes = min(wish.max_bytes, broker.integer("fetch.max.bytes"))
     min_bytes = min(wish.min_bytes, max_bytes)
-    session.asked_s = trio.current_time()
-    deadline_s = session.asked_s + max(wish.max_wait_ms, 0) / 1000
-    is_late = False
+    is_late = deadline_s <= trio.current_time()
     while True:
         session.change = change = Change(deadline_s)
         is_whole = work is not None or len(session.dirty) <= MOST_AT_ONCE
@@ -247,7 +246,7 @@ def _look_at(
             _note(partition, position)
             records = None
             if broker.throttles is None or not _is_held_back(partition, position, broker):
-                records = _read(position, log, min(left, position.max_bytes), first, hurry)
+                records = read_to_end(position, log, min(left, position.max_bytes), first, hurry)
                 _count(partition, records, broker)
     except KafkaError as error:
         is_outside = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None
@@ -288,7 +287,7 @@ def _count(partition: LeaderPartition, records: FileSlice | None, broker: Broker
             throttle.record(records.size_bytes, trio.current_time())
 
 
-def _read(
+def read_to_end(
     position: ReplicaPosition, log: PartitionLog, max_bytes: int, first: bool, hurry: bool
 ) -> FileSlice | None:
     """Batches up to the log's end; KafkaError, ColdPages.

@@ -92,6 +92,19 @@ def happens(change: Change) -> Generator[Wait, None, bool]:
 _NOTHING: frozenset[Any] = frozenset()
 
 
+class Begun(Protocol):
+    """A handler's coroutine, or an object that is resumed like one."""
+
+    def send(self, result: Any, /) -> Wait:
+        """Go on; what to wait for next. Raises StopIteration with the response at the end."""
+
+    def throw(self, error: BaseException, /) -> Wait:
+        """Go on with an error of the work that was waited for; otherwise like ``send``."""
+
+    def close(self) -> None:
+        """Drop the handler."""
+
+
 class Unfinished:
     """A handler's coroutine, and what it waits for.
 
@@ -100,7 +113,7 @@ class Unfinished:
 
     __slots__ = ("_begun", "demands", "waits_for")
 
-    def __init__(self, begun: Coroutine[Wait, Any, Any], waits_for: Wait) -> None:
+    def __init__(self, begun: Begun, waits_for: Wait) -> None:
         self._begun = begun
         self.waits_for = waits_for
         self.demands: frozenset[Any] = _NOTHING

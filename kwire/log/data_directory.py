@@ -10,6 +10,8 @@ Rules:
 - A disk error takes the directory offline, at the start and later. A directory that belongs to
   another broker or cluster, or that another process has locked, is the operator's mistake and stops
   the start.
+- A start that is refused gives back the directories that it was the first to claim: it may have
+  claimed them with a wrong ``node.id``, which would refuse the next start.
 """
 
 import logging
@@ -39,7 +41,7 @@ from kwire.log.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from kwire.log.stop_marks import NO_EPOCH, StopMarks
+from kwire.log.stop_marks import BOOT_FILE, CLEAN_SHUTDOWN_FILE, NO_EPOCH, StopMarks
 
 if TYPE_CHECKING:
     from kwire.log.partition_log import PartitionLog
@@ -50,6 +52,18 @@ Offsets: TypeAlias = Mapping[TopicPartition, int]
 
 ROOM_TO_START_BYTES = 16 << 20
 """Enough for the indexes and snapshots that a start may have to rebuild."""
+
+_OF_EVERY_START = {
+    LOCK_FILE,
+    META_FILE,
+    CLEAN_SHUTDOWN_FILE,
+    BOOT_FILE,
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+}
+"""The files in a directory that has never had a partition."""
 
 WORKER_DIRECTORY = re.compile(r"worker\.\d+")
 """The names of the workers' directories (``kwire serve --workers``) in the first worker's
@@ -64,6 +78,7 @@ class DataDirectory:
     """A data directory, open or offline.
 
     ``arriving`` has copies of logs that move here, ``unfinished`` has moves of an earlier process.
+    ``has_deletions`` says that such a process has noted deletions (``kwire.log.deletions``).
     """
 
     def __init__(self, path: Path, disk: Disk) -> None:
@@ -85,6 +100,7 @@ class DataDirectory:
         self._checkpointing = threading.Lock()
         self._disk = disk
         self._lock = -1
+        self._is_claimed_now = self.has_deletions = False
         try:
             self._open()
         except (OSError, ValueError) as error:
@@ -140,28 +156,48 @@ class DataDirectory:
         self._checkpoints[RECOVERY_POINTS] = self.recovery_points
         self._checkpoints[LOG_START_OFFSETS] = self.log_start_offsets
 
-    def identify(self, node_id: int, cluster_id: str) -> None:
-        """Check that the directory belongs to this broker, or claim it; LogDirectoryError."""
+    def check_identity(self, node_id: int, cluster_id: str) -> None:
+        """Check that the directory belongs to this broker or to none; LogDirectoryError."""
         meta = self.meta
         if meta is not None and meta.node_id != node_id:
             raise LogDirectoryError(
                 f"the data directory {self.path} belongs to node.id {meta.node_id}, not {node_id}; "
-                f"start with -o node.id={meta.node_id}"
+                f"start with -o node.id={meta.node_id}{self.or_remove_identity()}"
             )
         if meta is not None and meta.cluster_id != cluster_id:
             raise LogDirectoryError(
-                f"the data directory {self.path} belongs to cluster {meta.cluster_id}, "
-                f"the other data directories to cluster {cluster_id}"
+                f"the data directory {self.path} belongs to cluster {meta.cluster_id}, the other "
+                f"data directories to cluster {cluster_id}; take it out of log.dirs"
+                f"{self.or_remove_identity()}"
             )
-        if meta is not None and meta.directory_id:
+
+    def or_remove_identity(self) -> str:
+        """A second remedy, for a directory that an earlier start has claimed and never used."""
+        if not _OF_EVERY_START.issuperset(self._disk.names(self.path)):
+            return ""
+        return f", or remove {self.path / META_FILE}: the directory has no data"
+
+    def claim(self, node_id: int, cluster_id: str) -> None:
+        """Give the directory its identity, if it has none."""
+        if self.meta is not None and self.meta.directory_id:
             return
-        if meta is None:
+        if self.meta is None:
             self._warn_of_kafkas_below()
+            self._is_claimed_now = True
         self.meta = MetaProperties(cluster_id, node_id, random_id())
         try:
             write_meta_properties(self.path, self.meta, self._disk)
         except OSError as error:
             self.health.fail("cannot write meta.properties", error)
+
+    def give_back(self) -> None:
+        """Remove the identity that this process has given the directory; it has no partition."""
+        if self._is_claimed_now and self.is_online:
+            self._is_claimed_now = False
+            try:
+                self._disk.remove(self.path / META_FILE)
+            except OSError as error:
+                log.warning("cannot remove %s: %s", self.path / META_FILE, error)
 
     def _warn_of_kafkas_below(self) -> None:
         """Warn if a new directory contains a broker's: ``log.dirs`` may be one level too high."""
@@ -267,10 +303,12 @@ def open_directories(
                 raise LogDirectoryError(f"{path} is named twice in log.dirs")
             opened.append(DataDirectory(path, disk))
         cluster_id = _cluster_of(opened, cluster_id)
-        for data in opened:
-            if data.is_online:
-                data.identify(node_id, cluster_id)
+        online = [data for data in opened if data.is_online]
+        for data in online:
+            data.check_identity(node_id, cluster_id)
         _check_ids(opened)
+        for data in online:
+            data.claim(node_id, cluster_id)
         if not any(data.is_online for data in opened):
             raise all_failed(opened)
         for data in opened:
@@ -285,12 +323,13 @@ def open_directories(
 
 def _cluster_of(opened: list[DataDirectory], cluster_id: str | None) -> str:
     """The cluster's id: the expected one, that of the directories, or a new one."""
-    known = next((data.meta.cluster_id for data in opened if data.meta is not None), None)
-    if None not in (cluster_id, known) and known != cluster_id:
+    first = next((data for data in opened if data.meta is not None), None)
+    known = first.meta.cluster_id if first is not None and first.meta is not None else None
+    if first is not None and None not in (cluster_id, known) and known != cluster_id:
         raise LogDirectoryError(
-            f"the data directory {opened[0].path} belongs to cluster {known}, the metadata store "
+            f"the data directory {first.path} belongs to cluster {known}, the metadata store "
             f"to cluster {cluster_id}; start with another directory, or with another prefix in "
-            "kwire.metadata.store"
+            f"kwire.metadata.store{first.or_remove_identity()}"
         )
     return cluster_id or known or random_id()
 
@@ -299,7 +338,7 @@ def _check_ids(opened: list[DataDirectory]) -> None:
     """Raise LogDirectoryError if two directories have one id: one is a copy of the other."""
     by_id: dict[str, Path] = {}
     for data in opened:
-        if data.meta is None:
+        if data.meta is None or not data.meta.directory_id:  # Kafka before 3.7 gave none
             continue
         other = by_id.setdefault(data.meta.directory_id, data.path)
         if other != data.path:

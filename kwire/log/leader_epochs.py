@@ -8,13 +8,15 @@ Rules:
   the batches, and because the file is saved before the recovery point passes a batch whose epoch it
   lacks.
 - When the log start offset moves, the file may keep earlier epochs until it is next replaced: the
-  log start offset has a checkpoint of its own.
+  log start offset has a checkpoint of its own. If a crash undoes the move, the file may also lack
+  the first epochs; then recovery finds them in the batches (``prepend``).
 
 Source: LeaderEpochFileCache of Kafka, KIP-101.
 """
 
 import logging
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from kwire.log.checkpoints import read_lines, write_lines
@@ -65,6 +67,10 @@ class LeaderEpochs:
         if earlier:
             later.insert(0, (earlier[-1][0], start_offset))
         self.entries = later
+
+    def prepend(self, first: Sequence[tuple[int, int]]) -> None:
+        """Put the epochs of the first records before the known ones; (epoch, start offset)."""
+        self.entries = [*first, *(entry for entry in self.entries if entry[0] > first[-1][0])]
 
     def clear(self) -> None:
         """Forget all epochs: the log begins anew."""

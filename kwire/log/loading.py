@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kwire.log.checkpoints import TopicPartition
+from kwire.log.checkpoints import DELETIONS, TopicPartition
 from kwire.log.data_directory import DataDirectory, LogDirectoryError, all_failed
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
@@ -239,7 +239,9 @@ def _suspect_bytes(
 def _partition_directories(data: DataDirectory, disk: Disk) -> list[tuple[Path, TopicPartition]]:
     """The partitions' directories, after unfinished deletions have been finished."""
     found = []
-    for name in sorted(disk.names(data.path)):
+    names = disk.names(data.path)
+    data.has_deletions = DELETIONS in names
+    for name in sorted(names):
         path = data.path / name
         if _DELETED_DIRECTORY.fullmatch(name):
             disk.remove_tree(path)

@@ -13,6 +13,7 @@ Rules:
   A warning names the missing offsets, because nothing else shows them. After a power cut,
   ``gap_at`` is the first missing offset: a follower truncates its log there, and fetches the
   missing records again.
+- Leader epochs that ``leader-epoch-checkpoint`` lacks are found in the batches.
 - Recovered records are in the page cache but not necessarily on the disk, so the recovery point
   doesn't move until the next flush.
 - The producer state is built from the newest usable snapshot and the batches after it.
@@ -30,7 +31,7 @@ from typing import TypeAlias
 from kwire.log.directory_health import DirectoryHealth
 from kwire.log.disk import Disk
 from kwire.log.index_checks import index_problem
-from kwire.log.leader_epochs import LeaderEpochs
+from kwire.log.leader_epochs import UNDEFINED, LeaderEpochs
 from kwire.log.leftovers import finish_leftovers
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
@@ -39,6 +40,8 @@ from kwire.log.producer_recovery import rebuild_producers
 from kwire.log.segment import LOG_SUFFIX, LogSegment
 from kwire.log.segment_scan import SegmentScan
 from kwire.log.segments import LogSegments
+from kwire.record.batch import LOG_OVERHEAD_BYTES, MAGIC
+from kwire.record.batch_scan import BatchHeader
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +105,7 @@ def open_log(
     # An epoch that starts at the log end offset is kept: it exists but has written nothing yet.
     opened.leader_epochs.truncate_from_end(opened.log_end_offset + 1)
     opened.leader_epochs.truncate_from_start(opened.log_start_offset)
+    _find_first_epochs(opened, progress)
     opened.producers = rebuild_producers(
         directory,
         opened.segments,
@@ -124,6 +128,40 @@ def _start_anew(opened: PartitionLog, offset: int, now_ms: int, disk: Disk) -> N
     opened.roll(now_ms)
     if offset:  # only the name of the new segment's file says where the log starts
         disk.sync_directory(opened.directory)
+
+
+def _find_first_epochs(opened: PartitionLog, progress: Progress) -> None:
+    """Find the epochs of the first records if the file begins later.
+
+    The log start offset was moved, the file was written, and a crash came before the checkpoint.
+    A log whose first record has no epoch isn't read: the file is right to begin later.
+    """
+    start, known = opened.log_start_offset, opened.leader_epochs.entries
+    end = known[0][1] if known else opened.log_end_offset
+    if start >= end:
+        return
+    found: list[tuple[int, int]] = []
+    for segment in opened.segments:
+        if segment.base_offset >= end:
+            break
+        progress(0)
+        for header in segment.headers(segment.position_before(start)):
+            if header.base_offset >= end:
+                break
+            if not found and not _has_epoch(segment, header):
+                return
+            is_new = not found or header.leader_epoch > found[-1][0]
+            if is_new and header.last_offset >= start:
+                found.append((header.leader_epoch, max(header.base_offset, start)))
+        segment.close()
+    if found:
+        opened.leader_epochs.prepend(found)
+
+
+def _has_epoch(segment: LogSegment, header: BatchHeader) -> bool:
+    """Whether a batch has a leader epoch; message formats before 2 have other fields there."""
+    start = segment.file().pread(LOG_OVERHEAD_BYTES + 5, header.position)  # magic is the last
+    return start[-1] == MAGIC and header.leader_epoch != UNDEFINED
 
 
 def segment_offsets(directory: Path, disk: Disk) -> list[int]:

@@ -11,8 +11,7 @@ Rules:
 - An index entry is added for every ``index.interval.bytes`` of log. It holds the last offset and
   the position of the batch that follows those bytes.
 - The offsets and positions of the batches since the last index entry are also in memory, so that
-  reads near the end of the log need no index. Of all methods, only ``sync`` may run in another
-  thread.
+  reads near the end of the log need no index. Only ``sync`` may run in another thread.
 - A batch within ``room_bytes``, ``room_offset`` and ``room_timestamp`` needs no further check that
   it fits into the segment (``kwire.log.rolling``). ``room_bytes`` is -1 if the limits aren't known.
 
@@ -113,8 +112,7 @@ class LogSegment:
 
     def load(self) -> bool:
         """Take sizes and timestamps from the files; False if an index needs rebuilding."""
-        file = self.file()
-        self.size_bytes = file.size()
+        self.size_bytes = self.file().size()
         sound = self.offset_index.load() and self.time_index.load()
         sound = sound and (self.offset_index.last[1] < max(self.size_bytes, 1))
         if sound and self.time_index.entries:
@@ -171,33 +169,39 @@ class LogSegment:
         """
         position = self.size_bytes
         if not is_written:
-            file = self._file.get()
-            file.pwrite_all(records, position)
+            self._file.get().pwrite_all(records, position)
         if position == 0:
             self._first_timestamp = max_timestamp
-        if max_timestamp > self.max_timestamp:
+        if self._bytes_since_index > self.index_interval_bytes:
+            self._note_place(last_offset, position, max_timestamp, max_timestamp_offset)
+        elif max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = max_timestamp_offset
-        if self._bytes_since_index > self.index_interval_bytes:
-            self._note_place(last_offset, position)
         tail = self._tail_offsets
         if len(tail) >= _MAX_TAIL_BATCHES:
             self._forget_tail()
         tail.append(last_offset)
         self._tail_positions.append(position)
-        size_bytes = len(records)
-        self._bytes_since_index += size_bytes
-        self.size_bytes = position + size_bytes
+        self._bytes_since_index += len(records)
+        self.size_bytes = position + len(records)
 
-    def _note_place(self, last_offset: int, position: int) -> None:
-        """Add index entries for the batch at ``position``."""
-        if not self.offset_index.is_full:
-            self.offset_index.append(last_offset - self.base_offset, position)
-            if not self.time_index.is_full:
-                self.note_time()
+    def _note_place(self, last_offset: int, position: int, newest_ms: int, newest_at: int) -> None:
+        """Add index entries for the batch at ``position``; an OSError changes nothing."""
+        offsets = self.offset_index
+        before = offsets.entries, offsets.last, self.max_timestamp, self.max_timestamp_offset
+        if newest_ms > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = newest_ms, newest_at
+        try:
+            if not offsets.is_full:
+                offsets.append(last_offset - self.base_offset, position)
+                if not self.time_index.is_full:
+                    self.note_time()
+        except OSError:
+            offsets.entries, offsets.last, self.max_timestamp, self.max_timestamp_offset = before
+            raise
         self._bytes_since_index = 0
         self._forget_tail()
-        if self.offset_index.is_full or self.time_index.is_full:
+        if offsets.is_full or self.time_index.is_full:
             self.room_bytes = -1
 
     def _forget_tail(self) -> None:
@@ -281,8 +285,7 @@ class LogSegment:
 
     def cut(self, position: int, offset: int) -> None:
         """Cut the file at ``position``, where the batch with ``offset`` starts."""
-        file = self.file()
-        file.truncate(position)
+        self.file().truncate(position)
         self.size_bytes = position
         self.room_bytes = -1
         self._tail_offsets.clear()
@@ -317,8 +320,7 @@ class LogSegment:
     def rebuild(self, scan: SegmentScan) -> None:
         """Keep the sound batches that a scan found, cut the rest, and rebuild the indexes."""
         if scan.size_bytes < self.size_bytes:
-            file = self.file()
-            file.truncate(scan.size_bytes)
+            self.file().truncate(scan.size_bytes)
         self.offset_index.replace(scan.offset_entries)
         self.time_index.replace(scan.time_entries)
         self.transaction_index.truncate_to(0)

@@ -5,7 +5,7 @@ Rules:
 - A broker is alive while the store has a session of its registered process.
 - If a session that this controller has seen is gone, the broker is fenced at once.
 - A new controller waits a whole session time for the session of every broker, because it doesn't
-  know the time since which the session is missing a session is missing. After an outage of the
+  know how long a session has been missing. After an outage of the
   store, all brokers begin new sessions. A broker whose process is proven dead doesn't get this
   time.
 - A worker whose process ends is started again at once, and its port stays open meanwhile. If no

@@ -10,7 +10,8 @@ Rules:
   registers the broker removes these replicas from the ISRs (``lost_replicas``), so that it never
   leads with an empty log.
 - After a power cut, a broker's replicas may lack records that they had. The commit that registers
-  it takes them out of the eligible leader replicas, too (KIP-966).
+  it takes them out of the eligible leader replicas, too (KIP-966). The same holds for a broker that
+  was unregistered: nothing tells whether the process with its node id has the disks of that time.
 - A decision of a process is refused if another process is registered by now: the node id has
   another incarnation.
 
@@ -41,15 +42,16 @@ def register(
 ) -> list[Change]:
     """The changes that register a broker, fenced; ``held`` gives the replicas of a new process.
 
-    ``is_unclean`` says that its replicas may lack records that they had before it stopped. Raises
-    KafkaError (UNSUPPORTED_VERSION) if the broker doesn't support a finalised feature level.
+    ``is_unclean`` says that its replicas may lack records that they had before it stopped. An
+    unregistered broker counts as unclean. Raises KafkaError (UNSUPPORTED_VERSION) if the broker
+    doesn't support a finalised feature level.
     """
     check_features(image, broker)
     node_id = broker.node_id
     registered = broker._replace(epoch=image.revision + 1, is_fenced=True, is_shutting_down=False)
     changes: list[Change] = [BrokerRegistered(registered)]
-    if node_id in image.brokers:
-        changes += without_brokers(image, frozenset({node_id}), are_doubtful=is_unclean)
+    are_doubtful = is_unclean or node_id not in image.brokers
+    changes += without_brokers(image, frozenset({node_id}), are_doubtful=are_doubtful)
     if held is not None:
         registering = apply(image, changes, image.revision)
         changes += lost_or_found(registering, image.brokers.get(node_id), broker, held)

@@ -17,8 +17,9 @@ Rules:
 """
 
 import logging
-import time
 from collections.abc import Callable
+
+from kwire.clock import steady_clock_ms
 
 log = logging.getLogger("kwire.authorizer")
 
@@ -46,20 +47,20 @@ class AuditLimits:
 
     The logger ``told_by`` logs how many answers were left out.
 
-    ``now_s`` is a clock in seconds that never goes back.
+    ``steady_ms`` is the broker's steady clock.
     """
 
     def __init__(
         self,
         kind: str,
         level: int = logging.INFO,
-        now_s: Callable[[], float] = time.monotonic,
+        steady_ms: Callable[[], int] = steady_clock_ms,
         told_by: logging.Logger = log,
     ) -> None:
         self._kind = kind
         self._level = level
         self._log = told_by
-        self._now_s = now_s
+        self._steady_ms = steady_ms
         self._windows: dict[tuple[str, str], _Window] = {}  # the oldest window first
         self._second = -1
         self._lines = self._unsaid = 0  # in this second, of all clients
@@ -72,7 +73,7 @@ class AuditLimits:
             who = OTHERS
         window = self._windows.get(who)
         if window is None:
-            window = self._windows[who] = _Window(self._now_s() + WINDOW_S)
+            window = self._windows[who] = _Window(self._steady_ms() / 1000 + WINDOW_S)
         if window.lines >= MOST_LINES:
             window.unsaid += 1
             return False
@@ -85,7 +86,7 @@ class AuditLimits:
 
     def tell(self) -> None:
         """Close the second and the windows that have ended; log how many answers each left out."""
-        now_s = self._now_s()
+        now_s = self._steady_ms() / 1000
         if int(now_s) != self._second:
             self._second = int(now_s)
             self._tell_second()

@@ -17,9 +17,10 @@ Source: StandardAuthorizerData, Authorizer.authorizeByResourceType of Kafka.
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeAlias
 
+from kwire.clock import steady_clock_ms
 from kwire.config.authorizer import AuthorizerSettings
 from kwire.metadata.acls import (
     CLUSTER_NAME,
@@ -136,6 +137,7 @@ class Authorizer:
         acls: Iterable[AclBinding] = (),
         *,
         allows_without_acl: bool = False,
+        steady_ms: Callable[[], int] = steady_clock_ms,
     ) -> None:
         self._super_users = frozenset(super_users)
         self._without_acl = DEFAULT_ALLOW if allows_without_acl else DEFAULT_DENY
@@ -144,16 +146,22 @@ class Authorizer:
         self._prefix_lengths: defaultdict[int, Counter[int]] = defaultdict(Counter)
         self._answers: dict[tuple[Principal, str], dict[_Question, Rule]] = {}
         self._count = 0
-        self.denials = AuditLimits("denials")
-        self.permissions = AuditLimits("permissions", logging.DEBUG)
+        self.denials = AuditLimits("denials", steady_ms=steady_ms)
+        self.permissions = AuditLimits("permissions", logging.DEBUG, steady_ms)
         self.notes_allowed = False
         for acl in acls:
             self._add(acl)
 
     @classmethod
-    def of(cls, wanted: AuthorizerSettings, acls: Iterable[AclBinding]) -> "Authorizer":
+    def of(
+        cls,
+        wanted: AuthorizerSettings,
+        acls: Iterable[AclBinding],
+        steady_ms: Callable[[], int] = steady_clock_ms,
+    ) -> "Authorizer":
         """Make the authorizer for these settings and ACLs."""
-        return cls(wanted.super_users, acls, allows_without_acl=wanted.allows_without_acl)
+        allows = wanted.allows_without_acl
+        return cls(wanted.super_users, acls, allows_without_acl=allows, steady_ms=steady_ms)
 
     def apply(self, change: AclsCreated | AclsDeleted) -> list[dict[_Question, Rule]]:
         """Add or remove ACLs; all later answers take the change into account.

@@ -4,7 +4,8 @@ Rules:
 
 - A thread reads the keys when the broker starts, and again every
   ``sasl.oauthbearer.jwks.endpoint.refresh.ms``. The old keys stay in use until the new ones are
-  complete, also if reading fails.
+  complete, also if reading fails. The age of the keys goes by the steady clock, so after a suspend
+  the first login starts a reading if the keys are too old.
 - A token with an unknown key id starts a new reading, at most one per ``AGAIN_S`` seconds, because
   the issuer may have a new key. This login still fails; the client's next attempt finds the key.
 - Keys that come over plain HTTP would be anybody's, so such a URL is refused, and so is an answer
@@ -18,7 +19,6 @@ Source: RefreshingHttpsJwks of Kafka. There, ConfigurationUtils.validateUrl lets
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable
 from http.client import HTTPException
 from typing import Any
@@ -26,6 +26,8 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from jwt import PyJWKSet, PyJWTError
+
+from kwire.clock import steady_clock_ms
 
 log = logging.getLogger(__name__)
 
@@ -89,20 +91,20 @@ class Jwks:
         url: str,
         refresh_s: float,
         read: Callable[[str], dict[str | None, object]] = read_keys,
-        now_s: Callable[[], float] = time.monotonic,
+        steady_ms: Callable[[], int] = steady_clock_ms,
     ) -> None:
         self._url = url
         self._refresh_s = refresh_s
         self._read = read
-        self._now_s = now_s
+        self._steady_ms = steady_ms
         self._keys = read(url)
-        self._read_s = now_s()
+        self._read_ms = steady_ms()
         self._reading: threading.Thread | None = None
 
     def key(self, key_id: str | None) -> object | None:
         """The key with this id, or None."""
         key = self._keys.get(key_id)
-        age_s = self._now_s() - self._read_s
+        age_s = (self._steady_ms() - self._read_ms) / 1000
         if age_s >= (self._refresh_s if key is not None else min(AGAIN_S, self._refresh_s)):
             self._read_again()
         return key
@@ -110,7 +112,7 @@ class Jwks:
     def _read_again(self) -> None:
         if self._reading is not None and self._reading.is_alive():
             return
-        self._read_s = self._now_s()
+        self._read_ms = self._steady_ms()
         self._reading = threading.Thread(target=self._replace, name="jwks", daemon=True)
         self._reading.start()
 

@@ -17,6 +17,7 @@ Source: GssKrb5Server of the JDK, SaslServerCallbackHandler, KerberosLogin of Ka
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias
 
+from kwire.config.extras import needs
 from kwire.config.listener_settings import ListenerSettings
 from kwire.config.secret_files import UnsafeFile, read_secret
 from kwire.security.jaas_settings import JAAS, jaas_line
@@ -144,9 +145,7 @@ def kerberos_exchanges(settings: ListenerSettings) -> NewExchange:
     try:
         acceptor = Acceptor(options)
     except ImportError:
-        problem = (
-            "GSSAPI needs the package gssapi: pip install -e '.[gssapi]' in a checkout of kwire"
-        )
+        problem = f"GSSAPI {needs('gssapi', 'gssapi')}"
         raise own.error("sasl.enabled.mechanisms", "GSSAPI", problem) from None
     except ValueError as error:
         raise own.error(JAAS, "(hidden)", str(error)) from None

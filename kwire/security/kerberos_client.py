@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 from kwire.client.errors import SecurityFailure
 from kwire.client.secured import Credentials, Messages
+from kwire.config.extras import needs
 from kwire.config.listener_settings import ListenerSettings
 from kwire.config.secret_files import UnsafeFile, read_secret
 from kwire.security.jaas_settings import JAAS, jaas_line
@@ -88,9 +89,7 @@ def kerberos_login(settings: ListenerSettings) -> Credentials:
     try:
         initiator = Initiator(options, service)
     except ImportError:
-        problem = (
-            "GSSAPI needs the package gssapi: pip install -e '.[gssapi]' in a checkout of kwire"
-        )
+        problem = f"GSSAPI {needs('gssapi', 'gssapi')}"
         raise own.error("sasl.mechanism", "GSSAPI", problem) from None
     return Credentials("GSSAPI", messages=initiator.messages)
 

@@ -14,7 +14,9 @@ from functools import partial
 from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING
 
+from kwire.clock import steady_clock_ms
 from kwire.config.broker import BrokerConfig
+from kwire.config.extras import needs
 from kwire.config.listener_settings import (
     SCRAM,
     UNSECURED_VALIDATOR,
@@ -42,11 +44,18 @@ REAUTHENTICATION = "connections.max.reauth.ms"
 class ListenerSecurity:
     """The protection of one listener of ``config``. ``image`` returns the current metadata."""
 
-    def __init__(self, name: str, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: BrokerConfig,
+        image: Callable[[], MetadataImage],
+        steady_ms: Callable[[], int] = steady_clock_ms,
+    ) -> None:
         self._name = name
         self._config = config
         self.settings = settings = config.of_listener(name)
         self._image = image
+        self._steady_ms = steady_ms
         self._keys: OwnKeys[Tls] | None = self._read_keys() if settings.is_tls else None
         self._secret = token_bytes(32)
         self._unknown: dict[str, tuple[Credentials, Unknown]] = {}
@@ -103,7 +112,7 @@ class ListenerSecurity:
         from kwire.security.oauth import OauthExchange
 
         settings = self.settings.of_mechanism(mechanism)
-        return partial(OauthExchange, _verify(settings), _token_rules(settings))
+        return partial(OauthExchange, _verify(settings, self._steady_ms), _token_rules(settings))
 
     def _scram(self, mechanism: str) -> Exchange:
         from kwire.security.scram import ScramExchange, Unknown
@@ -131,7 +140,7 @@ class ListenerSecurity:
         return TokenLogins(secret_key, lambda: self._image().tokens)
 
 
-def _verify(settings: ListenerSettings) -> "Verify":
+def _verify(settings: ListenerSettings, steady_ms: Callable[[], int]) -> "Verify":
     """Return the function that verifies OAuth tokens; ConfigError."""
     from kwire.security.oauth import signed, unsecured
 
@@ -146,14 +155,11 @@ def _verify(settings: ListenerSettings) -> "Verify":
     try:
         from kwire.security.jwks import Jwks, KeysUnreadable
     except ImportError:
-        problem = (
-            "needs the packages PyJWT and cryptography: pip install -e '.[security]' in a checkout "
-            "of kwire"
-        )
+        problem = needs("security", "PyJWT", "cryptography")
         raise settings.error(name, url, problem) from None
     refresh_s = settings.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms") / 1000
     try:
-        return signed(Jwks(url, refresh_s).key)
+        return signed(Jwks(url, refresh_s, steady_ms=steady_ms).key)
     except KeysUnreadable as error:
         raise settings.error(name, url, str(error)) from None
 
@@ -179,7 +185,10 @@ def _no_line(settings: ListenerSettings, mechanism: str) -> ConfigError:
 
 
 def secured_listeners(
-    config: BrokerConfig, image: Callable[[], MetadataImage]
+    config: BrokerConfig,
+    image: Callable[[], MetadataImage],
+    steady_ms: Callable[[], int] = steady_clock_ms,
 ) -> dict[str, ListenerSecurity]:
     """The protection of every listener that isn't PLAINTEXT; ConfigError."""
-    return {name: ListenerSecurity(name, config, image) for name in config.secured_listeners}
+    names = config.secured_listeners
+    return {name: ListenerSecurity(name, config, image, steady_ms) for name in names}

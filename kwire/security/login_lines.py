@@ -12,8 +12,10 @@ Rules:
 """
 
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
+from kwire.clock import steady_clock_ms
 from kwire.security.audit_limits import AuditLimits, shown
 from kwire.security.principal import ANONYMOUS, Principal
 
@@ -42,9 +44,9 @@ class Connected(Protocol):
 class LoginLines:
     """The lines about the logins at one broker."""
 
-    def __init__(self) -> None:
-        self._logins = AuditLimits("logins", told_by=log)
-        self._failures = AuditLimits("failed logins", told_by=log)
+    def __init__(self, steady_ms: Callable[[], int] = steady_clock_ms) -> None:
+        self._logins = AuditLimits("logins", steady_ms=steady_ms, told_by=log)
+        self._failures = AuditLimits("failed logins", steady_ms=steady_ms, told_by=log)
 
     def note(self, client: Connected, mechanism: str) -> None:
         """Log that a client has logged in by a SASL mechanism, or by ``CERTIFICATE``."""

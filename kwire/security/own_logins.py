@@ -16,10 +16,10 @@ import json
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from functools import partial
-from time import time
 from urllib.parse import unquote, urlsplit
 
 from kwire.client.secured import Credentials
+from kwire.clock import wall_clock_ms
 from kwire.config.listener_settings import ListenerSettings
 from kwire.config.secret_files import UnsafeFile, read_secret
 from kwire.security.jaas import JaasLine
@@ -72,7 +72,7 @@ def token_of(path: str, line: JaasLine | None) -> str:
         for name, text in line.options.items()
         if name.startswith(_CLAIM)
     }
-    now_s = int(time())
+    now_s = wall_clock_ms() // 1000
     claims |= {"iat": now_s, "exp": now_s + _UNSECURED_S}
     return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
 

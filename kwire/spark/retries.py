@@ -89,7 +89,10 @@ class RetryWork:
         self._positions: dict[TopicPartition, int] = {}
 
     async def move_due(self) -> int:
-        """Send back what is due; how many records. KafkaError or ClientError."""
+        """Send the records whose time has come back to their topics.
+
+        Returns how many. Raises KafkaError or ClientError.
+        """
         if not self._positions:
             known = await committed_offsets(self._cluster, self._group, self._partitions)
             self._positions = {one: known.get(one, 0) for one in self._partitions}

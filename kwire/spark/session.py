@@ -28,6 +28,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kwire.config.extras import needs
 from kwire.spark.java import java_home
 from kwire.spark.masking import masked
 from kwire.spark.settings import PipelineSettings
@@ -73,9 +74,7 @@ def open_session(settings: PipelineSettings) -> "SparkSession":
         import pyspark
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise NoSpark(
-            "PySpark isn't installed: pip install -e '.[spark]' in a checkout of kwire"
-        ) from error
+        raise NoSpark(f"a pipeline {needs('spark', 'pyspark')}") from error
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not is_submitted and SparkSession.getActiveSession() is None:
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

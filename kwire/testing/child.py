@@ -21,7 +21,7 @@ def die_with_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    die_with_parent(int(os.environ.pop(PARENT)))
+    die_with_parent(int(os.environ[PARENT]))
     from kwire.cli import main
 
     sys.exit(main())

@@ -84,9 +84,15 @@ class _Answer(Generic[_T]):
 
 
 class Desk:
-    """Asks the broker. Made in the broker's loop, whose ``nursery`` runs the questions."""
+    """Asks the broker. Made in the broker's loop, whose ``nursery`` runs the questions.
 
-    def __init__(self, observed: Observed, nursery: trio.Nursery) -> None:
+    ``steady_ms`` is the broker's steady clock, for the HTTP port's own durations.
+    """
+
+    def __init__(
+        self, observed: Observed, nursery: trio.Nursery, steady_ms: Callable[[], int]
+    ) -> None:
+        self.steady_ms = steady_ms
         self._observed = observed
         self._nursery = nursery
         self._broker_token = trio.lowlevel.current_trio_token()

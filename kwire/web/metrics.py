@@ -3,8 +3,8 @@
 Rule: the metrics are gathered at most once in ``FRESH_S``, however many clients ask.
 """
 
+import math
 import os
-import time
 
 import trio
 from starlette.requests import Request
@@ -25,7 +25,7 @@ class _Metrics:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._one_at_a_time = trio.Lock()
-        self._gathered_s = -FRESH_S
+        self._gathered_ms = -math.inf
         self._samples = Samples()
         self._written: dict[bool, tuple[bytes, str]] = {}
 
@@ -34,10 +34,10 @@ class _Metrics:
         accept = request.headers.get("accept", "")
         is_open = "application/openmetrics-text" in accept
         async with self._one_at_a_time:
-            if time.monotonic() - self._gathered_s >= FRESH_S:
+            if self._desk.steady_ms() - self._gathered_ms >= FRESH_S * 1000:
                 self._samples = await self._desk.ask(_gather)
                 self._samples += _room(self._samples)
-                self._gathered_s = time.monotonic()
+                self._gathered_ms = self._desk.steady_ms()
                 self._written.clear()
             if is_open not in self._written:
                 accept = "application/openmetrics-text; version=1.0.0" if is_open else ""

@@ -6,14 +6,14 @@ So during a long start ``/healthz`` already answers, and ``/readyz`` says what t
 import importlib.util
 import logging
 import socket
-import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import trio
 
 from kwire.config.broker import BrokerConfig
+from kwire.config.extras import needs
 from kwire.web.desk import Desk, Observed
 from kwire.web.token import TokenError, admin_token
 
@@ -31,12 +31,14 @@ class HttpPortError(Exception):
 class HttpPort:
     """The HTTP port of one server.
 
-    ``observed`` has what the server shows the port. ``token`` is the secret of administrators, None
+    ``steady_ms`` is the broker's steady clock, which any thread may read. ``observed`` has what the
+    server shows the port. ``token`` is the secret of administrators, None
     if nobody may change anything by HTTP.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, steady_ms: Callable[[], int]) -> None:
         self.observed = Observed()
+        self._steady_ms = steady_ms
         self._config = config
         try:
             self.token = admin_token(config)
@@ -55,7 +57,7 @@ class HttpPort:
         """Serve HTTP during the block."""
         ended = trio.Event()
         async with trio.open_nursery() as nursery:
-            desk = Desk(self.observed, nursery)
+            desk = Desk(self.observed, nursery, self._steady_ms)
             token = trio.lowlevel.current_trio_token()
 
             def run() -> None:
@@ -120,11 +122,7 @@ def _bind(config: BrokerConfig) -> socket.socket:
     assert address is not None
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        raise HttpPortError(
-            f"HTTP (--http, kwire.http.listen) needs packages that are not installed, "
-            f"{', '.join(missing)}; in a checkout of kwire: {sys.executable} -m pip install "
-            "-e '.[web]'"
-        )
+        raise HttpPortError(f"HTTP (--http, kwire.http.listen) {needs('web', *missing)}")
     host, port = address
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 PATIENCE_S = 5.0
 """How long a start waits for a lock."""
 
+LONG_PATIENCE_S = 180.0
+"""How long, if workers are known to stop, which takes the time that the disk needs."""
+
 LOOK_EVERY_S = 0.02
 
 _PARTITION = re.compile(r".+-\d+")
@@ -58,16 +61,16 @@ class InheritedLocks(Disk):
         return super().lock(path) if held is None else os.dup(held)
 
 
-def lock_directories(config: BrokerConfig) -> dict[Path, int]:
+def lock_directories(config: BrokerConfig, patience_s: float = PATIENCE_S) -> dict[Path, int]:
     """Lock the directories that belong to all workers; WorkersError."""
     directories = dict.fromkeys([config.data_directories()[0], config.metadata_directory()])
-    return {path / LOCK_FILE: lock_directory(path) for path in directories}
+    return {path / LOCK_FILE: lock_directory(path, patience_s) for path in directories}
 
 
-def lock_directory(directory: Path) -> int:
+def lock_directory(directory: Path, patience_s: float = PATIENCE_S) -> int:
     """Lock a directory, which is made if it is missing; WorkersError."""
     disk = Disk()
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + patience_s
     is_told = False
     try:
         disk.make_directory(directory)

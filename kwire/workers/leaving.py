@@ -36,6 +36,7 @@ from kwire.log.stop_marks import StopMarks
 from kwire.metadata.changes import apply, snapshot
 from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
 from kwire.metadata.etcd.etcd_store import EtcdStore
+from kwire.metadata.etcd.gateway import CALL_S
 from kwire.metadata.fewer_brokers import ReplicasElsewhere, gather
 from kwire.metadata.image import BrokerImage, MetadataImage
 from kwire.metadata.store import RevisionConflict, StoreUnusable
@@ -91,7 +92,8 @@ async def leave_store(config: BrokerConfig, random: Random) -> Left:
             for path in dict.fromkeys([directory, *paths]):
                 locks.callback(os.close, lock_directory(path))
             parsed = parse_store(address)
-            store = await open_etcd(config, parsed, str(uuid4()), random, steady_clock_ms)
+            name = str(uuid4())
+            store = await open_etcd(config, parsed, name, random, steady_clock_ms, CALL_S)
             try:
                 return await _leave(directory, paths, store, address)
             finally:

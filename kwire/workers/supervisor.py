@@ -8,6 +8,8 @@ Rules:
   supervisor stops all workers. It gives the reason in one line.
 - A worker that gives no sign of life for ``broker.session.timeout.ms`` is ended by SIGKILL, and
   started again like any that has ended.
+- If the template ends, no worker can be started again. The supervisor ends then, and its workers
+  stop with it. The command starts over, if all workers have served (``TemplateEnded``).
 - A stop waits for every worker, however long it takes.
 """
 
@@ -38,6 +40,10 @@ FIRST_PAUSE_S = 0.1
 
 SHORT_LIFE_S = 5.0
 """A worker that has lived for longer is started at once: its start didn't cause its end."""
+
+
+class TemplateEnded(WorkersError):
+    """The process that starts workers has ended while the workers served: a new start helps."""
 
 
 class SupervisedWorker:
@@ -73,6 +79,7 @@ class Supervisor:
         self._turns = Turns()
         self._is_ready = False
         self._is_stopping = False
+        self._can_start_over = False
         self._ended = trio.Event()
         self._nursery: trio.Nursery
         self._status: trio.TaskStatus[None]
@@ -81,7 +88,7 @@ class Supervisor:
         """Supervise until ``stop``; ``task_status.started`` is called when all workers are ready.
 
         A cancelled task has the effect of ``stop``: it ends when every worker has ended.
-        Raises WorkersError when a worker keeps ending or can't start.
+        Raises WorkersError when a worker keeps ending or can't start, and TemplateEnded.
         """
         self._status = task_status
         async with trio.open_nursery() as outer:
@@ -90,7 +97,7 @@ class Supervisor:
                 await self._supervise()
             outer.cancel_scope.cancel()
         if self.failure:
-            raise WorkersError(self.failure)
+            raise (TemplateEnded if self._can_start_over else WorkersError)(self.failure)
 
     async def _stop_when_cancelled(self) -> None:
         try:
@@ -131,14 +138,12 @@ class Supervisor:
             self._ended.set()
 
     async def _watch_template(self) -> None:
-        """Wait for the end of the template.
-
-        Without it, no worker can start again, so all of them end.
-        """
+        """Wait for the end of the template, without which no worker can start again."""
         stream = _stream(self._ends.life)
         with suppress(trio.BrokenResourceError):
             await stream.receive_some(1)
         self.failure = "the process that starts workers has ended"
+        self._can_start_over = self._is_ready and not self._is_stopping
         self._ended.set()
 
     async def _listen(self) -> None:

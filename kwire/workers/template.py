@@ -27,6 +27,7 @@ import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -209,6 +210,7 @@ def _load(*, with_http: bool) -> None:
     of its own, and so get its own copy of the pages around them.
     """
     preload()
+    import_module("encodings.idna")  # Python imports it for the first address, a megabyte with it
     if with_http:
         with suppress(ImportError):  # a worker that needs such a module reports that it is missing
             import kwire.web.app

@@ -1,5 +1,6 @@
 """The published charts are small, and say what the numbers say."""
 
+import json
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -51,9 +52,17 @@ def test_published_numbers_are_kept_beside_each_other(tmp_path: Path) -> None:
     assert read_growth(file) == {"groups": {"points": {}, "restart_s": {"kwire": 0.5}}}
 
 
-def test_the_file_has_a_line_for_each_row_and_seven_digits() -> None:
+def test_the_file_has_a_line_for_each_row_and_seven_digits(tmp_path: Path) -> None:
     """A diff of it can be read."""
-    text = compact({"run": {"rows": {"mix": {"kwire": [1234567.89, 2], "pure": []}}}})
+    file = tmp_path / "numbers.json"
+    write_run({"rows": {"mix": {"kwire": [1234567.89, 2], "pure": []}}}, file)
     row = '"mix":{"kwire":[1234568.0,2],"pure":[]}'
-    assert text == f'{{\n"run":{{\n"rows":{{\n{row}\n}}\n}}\n}}'
+    assert file.read_text() == f'{{\n"run":{{\n"rows":{{\n{row}\n}}\n}}\n}}\n'
     assert len(NUMBERS.read_text(encoding="utf-8").splitlines()) < 300
+
+
+def test_all_published_numbers_are_compact() -> None:
+    """Each file is as its program writes it, with a line for each row or each part."""
+    for file in NUMBERS.parent.glob("*.json"):
+        text = file.read_text(encoding="utf-8")
+        assert text == compact(json.loads(text)) + "\n", file

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from kwire.broker.acks import KEPT, AckQueue, Acks
+from kwire.broker.acks import KEPT, UNITS, AckQueue, Acks
 from kwire.errors import ErrorCode
 
 
@@ -16,7 +16,8 @@ class Sleeper:
 
     def wake(self, units):
         """It is woken."""
-        self.times += units
+        assert units == UNITS
+        self.times += 1
 
 
 def waiting(*places):

@@ -226,7 +226,7 @@ async def test_settings_are_worked_out_once_for_each_topic(tmp_path: Path, monke
         assert asked == ["t", "t", "u", "v"]
         assert server.broker.partition("t", 4).log.config.retention_ms == 1000
         assert server.broker.partition("v", 4).log.config.retention_ms == 3000
-        assert server.broker.partition("v", 0).min_isr == 2
+        assert server.broker.partition("v", 0).log.config.min_insync_replicas == 2
 
 
 async def test_a_partition_that_is_opened_twice_is_served_once(tmp_path: Path) -> None:

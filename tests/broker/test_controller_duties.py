@@ -28,6 +28,7 @@ from kwire.metadata.liveness import RETURN_MS
 from kwire.metadata.store import Guard, Member, Sessions
 
 WATCHDOG_S = 20
+HOUR_MS = 3_600_000
 GUARD = Guard("controller", 7)
 SETTINGS = {
     "leader.imbalance.check.interval.seconds": 300,
@@ -41,7 +42,7 @@ class Cluster:
     """Brokers 1 and 2, of which 1 may become the controller; the time is ``now_ms``."""
 
     def __init__(self, *partitions):
-        self.now_ms = 0
+        self.now_ms = self.date_ms = 0
         self.settings = dict(SETTINGS)
         self.sessions = Sessions(
             {node: (Member(node, "a"), Guard("live", node)) for node in (1, 2)}, (1, GUARD)
@@ -52,7 +53,7 @@ class Cluster:
         brokers = [BrokerRegistered(BrokerImage(node, None, (), "a", node)) for node in (1, 2)]
         topic = TopicCreated(TopicImage("t", bytes(16), partitions, len(partitions)))
         self.image = apply(MetadataImage(), [*brokers, topic], 1)
-        self.duties = ControllerDuties(self, Clock(lambda: 0, lambda: self.now_ms), 6000)
+        self.duties = ControllerDuties(self, Clock(lambda: self.date_ms, lambda: self.now_ms), 6000)
 
     async def hold_controller(self, session):
         return session
@@ -101,6 +102,22 @@ async def test_preferred_leaders_are_elected_at_intervals(cluster):
     assert await cluster.perform(10_000) == 50_000
     assert cluster.leaders == [2]
     await cluster.perform(300_000)
+    assert cluster.leaders == [1]
+
+
+@pytest.mark.parametrize("step_ms", [-HOUR_MS, 7 * 24 * HOUR_MS], ids=["back", "ahead"])
+async def test_a_new_date_makes_no_election_early_or_late(cluster, step_ms):
+    """The intervals go by the steady clock."""
+    cluster.date_ms += step_ms
+    await cluster.perform(299_999)
+    assert cluster.leaders == [2]
+    await cluster.perform(300_000)
+    assert cluster.leaders == [1]
+
+
+async def test_after_a_suspend_the_next_look_elects_at_once(cluster):
+    """A suspend counts, and only one election makes up for all that were missed."""
+    assert await cluster.perform(7 * 24 * HOUR_MS) == 60_000
     assert cluster.leaders == [1]
 
 

@@ -79,6 +79,19 @@ def test_a_broker_that_stops_says_nothing_of_its_own_end(reach, caplog):
     assert caplog.messages == []
 
 
+def test_a_worker_says_nothing_of_the_end_of_its_supervisor(reach, caplog):
+    """Its store has said so; no other worker leads in its place."""
+    caplog.set_level("INFO")
+    session = Kept(float("inf"))
+    reach.begin(session)
+    session.is_over = True
+    reach.look()
+    assert reach.is_out
+    reach.begin(Kept(float("inf")))
+    assert not reach.is_out
+    assert caplog.messages == []
+
+
 def test_a_session_that_is_over_ends_it_at_once(reach):
     """Until the broker has registered with a new one."""
     session = Kept()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.cli import COMMANDS, INTERRUPTED, main, make_parser
+from kwire.cli import COMMANDS, INTERRUPTED, actions_of, main, make_parser
 from kwire.testing.in_process import running_server
 
 KWIRE = [sys.executable, "-m", "kwire"]
@@ -195,6 +195,20 @@ def test_a_wrong_command_line_is_exit_code_2(arguments: list[str], capsys):
     assert "usage: kwire" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["topics", "groups", "configs", "transactions", "cluster"])
+def test_a_command_without_an_action_shows_the_actions(command: str, capsys):
+    """Each with its help text; so does an action that does not exist."""
+    _, commands = make_parser([command])
+    (actions,) = actions_of(commands.choices[command])
+    for arguments in ([command], [command, "nonsense"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        said = " ".join(capsys.readouterr().err.split())
+        for one in actions._choices_actions:
+            assert f"{one.dest} {one.help}" in said
+
+
 def test_an_unknown_option_of_an_action_shows_those_of_the_action(capsys):
     """Not those of the command around it."""
     with pytest.raises(SystemExit) as ended:
@@ -218,6 +232,7 @@ def test_an_unknown_option_of_an_action_shows_those_of_the_action(capsys):
         (["produce", "t", "--rate", "0"], "--rate 0 must be more than 0"),
         (["produce", "t", "--rate", "nan"], "--rate nan must be more than 0"),
         (["topics", "list", "-b", "here"], "--bootstrap-server: here is not HOST:PORT"),
+        (["topics", "list", "-b", "http://x:1"], "http://x:1 is a URL: write HOST:PORT"),
         (["topics", "list", "-b", "x:1", "--cluster", "y"], "exclude each other"),
         (["consume", "t", "-g", ""], "--group must not be empty"),
         (["consume", "t", "--value", "a{99999999999}"], "a{99999999999}: "),
@@ -238,7 +253,10 @@ def test_completion_is_a_script(capsys, monkeypatch):
         assert "add-partitions" in capsys.readouterr().out
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 1
-    assert "pip install shtab" in capsys.readouterr().err
+    assert (
+        "needs the package shtab, which isn't installed: pip install -e '.[cli]'"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")

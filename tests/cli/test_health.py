@@ -1,33 +1,125 @@
 """``kwire health`` says what is wrong, and what it could not look at."""
 
+import json
 from functools import partial
+from random import Random
 
 import trio
 
+from kwire.broker.reach import Reach
 from kwire.cli import main
+from kwire.cli.broker_checks import fenced_brokers, look_at
+from kwire.cli.health import NOT_KNOWN
+from kwire.client.cluster import open_cluster
+from kwire.client.settings import ClientSettings
+from kwire.errors import ErrorCode
+from kwire.metadata.changes import BrokerRegistered
+from kwire.metadata.image import BrokerImage
+from kwire.protocol.messages.describe_cluster import DescribeClusterRequest
+from kwire.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from kwire.protocol.messages.describe_quorum import (
+    DescribeQuorumResponsePartitionData as Partition,
+)
+from kwire.protocol.messages.describe_quorum import DescribeQuorumResponseTopicData as Topic
 from kwire.testing.in_process import running_server
+from tests.client.conftest import ScriptedBrokers
 
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 }
 
 
-async def _health(running):
+async def _health(running, *options):
     bootstrap = f"127.0.0.1:{running.server.addresses[0][1]}"
-    return await trio.to_thread.run_sync(partial(main, ["health", "-b", bootstrap]))
+    return await trio.to_thread.run_sync(partial(main, ["health", "-b", bootstrap, *options]))
 
 
 async def test_a_broker_that_serves_is_healthy(tmp_path, capsys):
-    """It has no topic, and takes groups."""
+    """It has no topic, reaches its store, and takes groups."""
     async with running_server(tmp_path) as running:
         assert await _health(running) == 0
-    assert "broker 1 takes groups" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "ok   metadata      1 of 1 brokers reach it\n" in said
+    assert "broker 1 takes groups" in said
+    assert said.endswith("\nhealthy\n")
 
 
-async def test_who_may_not_ask_for_groups_is_told_which_right_is_missing(tmp_path, capsys):
-    """That isn't an outage, but nothing is known either: the exit code is 1."""
+async def test_who_has_no_rights_is_told_which_are_missing(tmp_path, capsys):
+    """That isn't an outage, but little is known either: the exit code is neither 0 nor 1."""
     async with running_server(tmp_path, AUTHORIZER) as running:
+        assert await _health(running) == NOT_KNOWN
+        said = capsys.readouterr().out
+        assert await _health(running, "--json") == NOT_KNOWN
+        document = json.loads(capsys.readouterr().out)
+    cluster = "not known: no right to DESCRIBE the cluster"
+    group = "not known: no right to DESCRIBE the group kwire-health"
+    assert f"?    metadata      {cluster}\n" in said
+    assert "0 topics that this user may describe" in said
+    assert said.endswith(f"\n{cluster}; {group}\n")
+    assert document["healthy"] is None
+    assert [row["text"] for row in document["checks"] if row["ok"] is None] == [cluster, group]
+
+
+async def test_what_is_wrong_counts_more_than_what_is_not_known(tmp_path, capsys):
+    """A missing right hides no outage."""
+    async with running_server(tmp_path, AUTHORIZER) as running:
+        await running.broker.commit(lambda _: [BrokerRegistered(_missing(2))])
+        assert await _health(running) == 1
+    assert capsys.readouterr().out.endswith("\nnot healthy\n")
+
+
+def _missing(node_id: int) -> BrokerImage:
+    return BrokerImage(node_id, None, (("PLAINTEXT", "127.0.0.1", 9093),), is_fenced=True)
+
+
+async def test_a_registered_broker_that_is_not_there_is_named(tmp_path, capsys):
+    """Metadata leaves it out; its number and its address are what an operator needs."""
+    async with running_server(tmp_path) as running:
+        await running.broker.commit(lambda _: [BrokerRegistered(_missing(2))])
         assert await _health(running) == 1
     said = capsys.readouterr().out
-    assert "not checked: that takes the right DESCRIBE on the group kwire-health" in said
-    assert "can't be served" not in said
+    assert "BAD  brokers       1 of 2 answer" in said
+    assert (
+        "broker 2 at 127.0.0.1:9093 is registered but fenced (down, cut off, or starting)" in said
+    )
+    assert "ok   metadata      1 of 1 brokers reach it\n" in said
+
+
+async def test_a_broker_that_does_not_reach_its_store_says_so(tmp_path, capsys):
+    """Clients are served meanwhile, so nothing else tells it."""
+    async with running_server(tmp_path) as running:
+        running.broker.reach = Reach(lambda: 0)
+        running.broker.reach.is_out = True
+        assert await _health(running) == 1
+        running.broker.reach.is_out = False
+        assert await _health(running) == 0
+    said = capsys.readouterr().out
+    silent = "broker 1: the metadata store (kwire.metadata.store) doesn't answer"
+    assert f"BAD  metadata      0 of 1 brokers reach it: {silent}\n" in said
+
+
+async def test_brokers_of_other_versions(nursery, autojump_clock):
+    """Before KIP-1073 and KRaft nobody tells these things; an error of the quorum counts."""
+    brokers = ScriptedBrokers(nursery)
+    settings = ClientSettings(connect_timeout_s=1)
+    async with open_cluster([("h", 1)], settings, brokers.open, Random(1)) as cluster:
+        assert [any(view[:2]) for view in await look_at(cluster, [1, 2])] == [False, False]
+        brokers.ranges[DescribeClusterRequest.API_KEY] = (0, 1)
+        assert await fenced_brokers(cluster) == []
+    brokers.ranges[DescribeQuorumRequest.API_KEY] = (0, 2)
+    brokers.refused.add(2)
+
+    def answer(port, request, version):
+        if not isinstance(request, DescribeQuorumRequest):
+            return brokers.default(port, request, version)
+        row = Partition(partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return DescribeQuorumResponse(topics=[Topic(topic_name="", partitions=[row])])
+
+    brokers.answer = answer
+    async with open_cluster([("h", 1)], settings, brokers.open, Random(1)) as cluster:
+        first, second = await look_at(cluster, [1, 2])
+        assert first.loss == "broker 1: NOT_LEADER_OR_FOLLOWER"
+        assert "connection refused" in second.silence
+        brokers.gate, brokers.gated = trio.Event(), DescribeQuorumRequest
+        (first,) = await look_at(cluster, [1])
+    assert first == ("", "broker 1: no answer to DescribeQuorum within 30 s", True)

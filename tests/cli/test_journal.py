@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kwire.cli.journal import PriorityFormatter
 from kwire.cli.log_lines import LineFormatter
 
@@ -40,6 +42,7 @@ def _logged(tmp_path: Path, *, in_journal: bool) -> list[str]:
     return lines
 
 
+@pytest.mark.usefixtures("hangups_count")
 def test_the_journal_gets_priorities(tmp_path: Path) -> None:
     """`journalctl -p warning` finds the warning, and leaves out the line of a clean stop."""
     warning, end = _logged(tmp_path, in_journal=True)
@@ -49,6 +52,7 @@ def test_the_journal_gets_priorities(tmp_path: Path) -> None:
     assert "stopped cleanly" in end
 
 
+@pytest.mark.usefixtures("hangups_count")
 def test_other_readers_of_standard_error_see_no_priorities(tmp_path: Path) -> None:
     """A broker may inherit the variable from a service that runs it with another output."""
     lines = _logged(tmp_path, in_journal=False)

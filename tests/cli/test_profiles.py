@@ -115,3 +115,10 @@ def test_a_value_of_the_wrong_type_is_named(tmp_path: Path, content: str, said: 
     with pytest.raises(ProfileError, match=said) as raised:
         find_profile(None, name, None, {"KWIRE_CONFIG": str(path)})
     assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["http://h:8080", "http://h:8080/topics", "PLAINTEXT://h:8080"])
+def test_a_url_is_no_bootstrap_server(text: str) -> None:
+    """The line says what to write: the host and the port alone."""
+    with pytest.raises(ProfileError, match=r"is a URL: write HOST:PORT without .*, as in h:8080$"):
+        find_profile(text, None)

@@ -177,3 +177,22 @@ def test_a_command_with_client_properties_leaves_no_dump(
     assert not called
     assert main([*command, "--command-config", str(file)]) == 1
     assert called
+
+
+def test_a_command_starts_over_but_not_at_once_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same interpreter and arguments, and an environment that says so."""
+    calls: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(os, "environ", {})
+    monkeypatch.setattr(os, "execv", lambda *call: calls.append(call))
+    monkeypatch.setattr(sys, "orig_argv", ["python3", "-P", "-m", "kwire", "serve"])
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    now_s = 100.0
+    assert own_process.may_start_over()
+    assert not own_process.has_started_over()
+    own_process.start_over()
+    assert calls == [(sys.executable, [sys.executable, "-P", "-m", "kwire", "serve"])]
+    assert own_process.has_started_over()
+    now_s = 129.0
+    assert not own_process.may_start_over()
+    now_s = 131.0
+    assert own_process.may_start_over()

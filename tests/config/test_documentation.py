@@ -78,5 +78,5 @@ def test_a_bad_value_is_told_what_the_setting_is_for():
         settings(TOPIC)["retention.ms"].parse("-5")
     assert str(caught.value) == (
         "Invalid value -5 for configuration retention.ms: must be at least -1 "
-        "(How many ms records are kept, if the policy has delete; -1 means for ever.)"
+        "(How many ms records are kept, if the policy has delete; -1 means without limit.)"
     )

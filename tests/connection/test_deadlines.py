@@ -117,3 +117,52 @@ async def test_who_waits_on_is_noted_once(deadlines, mock_clock):
     assert not len(deadlines)
     deadlines.add(waits[0])
     assert len(deadlines) == 1
+
+
+def hasten(deadlines, change, deadline_s):
+    """Its deadline becomes sooner."""
+    change.deadline_s = deadline_s
+    deadlines.hasten(change)
+
+
+async def test_what_becomes_sooner_is_told_once_then(deadlines, mock_clock):
+    change = change_at(deadlines, trio.current_time() + 500)
+    await pass_s(mock_clock, 1)
+    hasten(deadlines, change, trio.current_time() + 5)
+    await pass_s(mock_clock, 5)
+    assert change.sleeper.woken_s == [trio.current_time()]
+    await pass_s(mock_clock, 500)
+    assert len(change.sleeper.woken_s) == 1
+    assert not len(deadlines)
+
+
+async def test_what_becomes_sooner_before_it_is_added_is_told_then(deadlines, mock_clock):
+    change = Change(trio.current_time() + 500)
+    hasten(deadlines, change, trio.current_time() + 5)
+    assert not len(deadlines)
+    change.sleeper = Sleeper()
+    deadlines.add(change)
+    await pass_s(mock_clock, 5)
+    assert change.sleeper.woken_s == [trio.current_time()]
+
+
+async def test_fetches_that_become_sooner_do_not_pile_up(deadlines, mock_clock):
+    """As with followers that are told of a new high watermark by the next records."""
+    stays = change_at(deadlines, trio.current_time() + 1000)
+    for _ in range(10_000):
+        change = change_at(deadlines, trio.current_time() + 500)
+        hasten(deadlines, change, trio.current_time() + 5)
+        deadlines.discard(change)
+        assert not change.is_late
+    assert len(deadlines) <= KEPT + 4
+    again = change_at(deadlines, trio.current_time() + 500)
+    hasten(deadlines, again, trio.current_time() + 5)
+    sleeper = again.sleeper
+    deadlines.discard(again)
+    again.sleeper = sleeper
+    deadlines.add(again)
+    await pass_s(mock_clock, 5)
+    assert len(sleeper.woken_s) == 1
+    await pass_s(mock_clock, 995)
+    assert stays.is_late
+    assert not len(deadlines)

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from kwire.handlers import plain_replica_fetch
-from kwire.protocol.frame import encode_request
+from kwire.handlers import plain_replica_fetch, replica_fetch
+from kwire.protocol.frame import RequestHeader, encode_request
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest
 from tests.handlers.followers import TOPIC, VERSION, Leader, at, leading
 
@@ -62,7 +62,7 @@ class Script:
         return named
 
 
-async def _answers(directory: Path, seed: int) -> list[bytes]:
+async def _answers(directory: Path, seed: int, *, quick: bool) -> list[bytes]:
     """The answers to a script, as bytes."""
     answers = []
     async with leading(directory, partitions=PARTITIONS) as leader:
@@ -73,6 +73,7 @@ async def _answers(directory: Path, seed: int) -> list[bytes]:
         follower.session_epoch = 0
         for step in range(STEPS):
             await script.change()
+            leader.broker.has_followers = quick  # else the fast path isn't tried
             request: FetchRequest = follower.request(*script.wanted(is_first=not step))
             request.max_bytes = script.random.choice((1, 4000, 10**7))
             frame = encode_request(request, VERSION, step, "broker-2-fetcher-0")
@@ -92,19 +93,18 @@ async def test_both_ways_answer_the_same(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records, errors, diverging epochs, watermarks, and nothing at all."""
-    plain = plain_replica_fetch.answer
-    taken = []
+    slow_twin = replica_fetch.fetch_by_replica
+    left = []
 
     def counted(*arguments):
-        answer = plain(*arguments)
-        taken.append(answer is not None)
-        return answer
+        left.append(1)
+        return slow_twin(*arguments)
 
-    monkeypatch.setattr(plain_replica_fetch, "answer", counted)
-    quick = await _answers(tmp_path / "quick", seed)
-    assert sum(taken) == STEPS - 1, "the fast path took all but the first"
-    monkeypatch.setattr(plain_replica_fetch, "answer", lambda *_: None)
-    assert await _answers(tmp_path / "slow", seed) == quick
+    monkeypatch.setattr(replica_fetch, "fetch_by_replica", counted)
+    quick = await _answers(tmp_path / "quick", seed, quick=True)
+    assert len(left) == 1, "the fast path took all but the first"
+    assert await _answers(tmp_path / "slow", seed, quick=False) == quick
+    assert len(left) == 1 + STEPS
 
 
 async def test_what_is_uncommon_is_left_alone(tmp_path: Path) -> None:
@@ -119,12 +119,9 @@ async def test_what_is_uncommon_is_left_alone(tmp_path: Path) -> None:
         good = follower.request(at(1, high_watermark=0))
         body = plain_body(good)
 
-        class Header:
-            api_version = VERSION
-            correlation_id = 1
-
+        header = RequestHeader(1, VERSION, 1)
         for size in range(len(body)):
-            assert plain_replica_fetch.answer(body[:size], 0, Header, leader.broker) is None
+            assert plain_replica_fetch.answer(body[:size], 0, header, leader.broker) is None
         other = [
             follower.request(at(1), forgotten=(0,)),
             follower.request(at(1, 7)),
@@ -140,7 +137,7 @@ async def test_what_is_uncommon_is_left_alone(tmp_path: Path) -> None:
         other.append(follower.request(at(1)))
         for request in other:
             body = plain_body(request)
-            assert plain_replica_fetch.answer(body, 0, Header, leader.broker) is None
+            assert plain_replica_fetch.answer(body, 0, header, leader.broker) is None
         assert session.epoch == 1
         assert leader.partition().followers[2].end_offset == 0
 

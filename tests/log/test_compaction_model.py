@@ -18,7 +18,7 @@ from kwire.log.compaction.local import run_clean
 from kwire.log.compaction.manager import CompactionManager, CompactionSettings
 from kwire.log.log_config import LogConfig
 from tests.log.conftest import LogTools
-from tests.log.history import Batch, Sequence
+from tests.log.history import Batch
 from tests.log.logs_on_machine import COMMON, LogsOnMachine
 
 KEY = ("c", 0)
@@ -60,11 +60,7 @@ class CompactionModel(RuleBasedStateMachine):
             self.records += 1
             value = b"%d" % self.records + b"v" * 60
             rows.append((self.logs.now_ms + self.records % 7, b"%d" % key, value))
-        sequence = None
-        if idempotent:
-            last = self.history.last_of(1)
-            following = last.producer.sequence + len(last.rows) if last else 0
-            sequence = Sequence(1, 0, following)
+        sequence = self.history.following(1, self.log) if idempotent else None
         data = self.tools.batch_of(rows, 0, sequence, False)
         self.logs.write(KEY, data, Batch(self.history.end, rows, 0, sequence))
 

@@ -128,6 +128,60 @@ def test_an_id_that_is_missing_is_given_once(tmp_path):
     assert found[0] == found[1]
 
 
+def test_two_directories_without_an_id_are_no_copies(tmp_path):
+    """A JBOD of a Kafka before 3.7, which gave no directory.id."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
+    open_both(tmp_path).close(0)
+    ids = {(tmp_path / name / "meta.properties").read_text() for name in ("a", "b")}
+    assert len(ids) == 2
+
+
+def test_a_refused_start_claims_nothing(tmp_path):
+    """Else the node.id that was wrong would refuse the start with the right one."""
+    LogManager.open([tmp_path / "old"], node_id=1, now_ms=0).close(0)
+    both = [tmp_path / "new", tmp_path / "old"]
+    with pytest.raises(LogDirectoryError, match=r"old belongs to node\.id 1, not 2"):
+        LogManager.open(both, node_id=2, now_ms=0)
+    LogManager.open(both, node_id=1, now_ms=0).close(0)
+
+
+def test_what_was_claimed_is_given_back_until_it_is_used(tmp_path):
+    """The identity goes that this start has given; an earlier one and its directory.id stay."""
+    for node_id in (1, 2):
+        manager = LogManager.open([tmp_path], node_id=node_id, now_ms=0)
+        (data,) = manager.data_directories
+        data.give_back()
+        manager.close(0)
+    LogManager.open([tmp_path], node_id=3, now_ms=0).close(0)
+    kept = (tmp_path / "meta.properties").read_bytes()
+    manager = LogManager.open([tmp_path], node_id=3, now_ms=0)
+    (data,) = manager.data_directories
+    data.give_back()
+    manager.close(0)
+    assert (tmp_path / "meta.properties").read_bytes() == kept
+
+
+def test_who_claimed_an_empty_directory_may_be_forgotten(tmp_path):
+    """A start that was killed couldn't give it back; the message names the file to remove."""
+    remedy = f"or remove {tmp_path / 'meta.properties'}: the directory has no data"
+    manager = LogManager.open([tmp_path], node_id=1, now_ms=0)
+    cluster_id = manager.cluster_id
+    manager.close(0)
+    for node_id, cluster in ((2, cluster_id), (1, "another")):
+        with pytest.raises(LogDirectoryError) as refused:
+            LogManager.open([tmp_path], node_id=node_id, now_ms=0, cluster_id=cluster)
+        assert str(refused.value).endswith(remedy)
+    manager = LogManager.open([tmp_path], node_id=1, now_ms=0)
+    manager.get_or_create("t", 0, bytes([1] * 16), LogConfig(), 0)
+    manager.close(0)
+    for node_id, cluster in ((2, cluster_id), (1, "another")):
+        with pytest.raises(LogDirectoryError) as refused:
+            LogManager.open([tmp_path], node_id=node_id, now_ms=0, cluster_id=cluster)
+        assert "remove" not in str(refused.value)
+
+
 def test_what_was_put_aside_stays_aside(tmp_path, caplog):
     """-future is left alone and named, -stray counted; -delete is removed."""
     directory = tmp_path / "a"

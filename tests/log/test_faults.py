@@ -201,3 +201,29 @@ def test_half_a_batch_is_cut_before_anything_else_is_written(
         else:
             log.close(one.now_ms)
         assert first.path(".log").stat().st_size == whole_bytes * (1 + (what == "append"))
+
+
+def test_an_append_that_cannot_be_indexed_leaves_no_trace(make_tools, tmp_path):
+    """Not even while its bytes can't be cut: the largest timestamp is that of a record."""
+    calls = 0
+    for call in range(20):
+        tools = make_tools(tmp_path / str(call))
+        log = tools.open(index_interval_bytes=1)
+        for later_ms in (0, 1, 2):
+            tools.append(log, b"v", timestamp=tools.now_ms + later_ms)
+        active = log.active
+
+        def known(segment=active):
+            indexes = segment.offset_index, segment.time_index
+            times = segment.max_timestamp, segment.max_timestamp_offset
+            return times, [(index.entries, index.last) for index in indexes]
+
+        before = known()
+        tools.disk.calls, tools.disk.fail_at, tools.disk.failures = 0, call, 2
+        try:
+            tools.append(log, b"refused", timestamp=tools.now_ms + 9)
+        except KafkaError:
+            calls += 1
+            assert known() == before
+        tools.disk.fail_at = -1
+    assert calls >= 3

@@ -68,16 +68,7 @@ class LogModel(RuleBasedStateMachine):
         if found is None:
             return
         log, history = found
-        sequence = None
-        if producer is not None:
-            last = history.last_of(producer)
-            if last is None:
-                sequence = Sequence(producer, 0, 0)
-            elif last.first < log.segments[0].base_offset:  # the log may have forgotten it
-                sequence = Sequence(producer, last.producer.epoch + 1, 0)
-            else:
-                following = last.producer.sequence + len(last.rows)
-                sequence = Sequence(producer, last.producer.epoch, following)
+        sequence = None if producer is None else history.following(producer, log)
         data = self.tools.batch_of(rows, codec, sequence, transactional)
         batch = Batch(history.end, rows, history.leader_epoch, sequence, transactional)
         self.logs.write(key, data, batch)
@@ -105,9 +96,8 @@ class LogModel(RuleBasedStateMachine):
         found = self.logs.there(key)
         if found is None:
             return
-        history = found[1]
-        last = history.last_of(producer)
-        epoch = last.producer.epoch if last else 0
+        log, history = found
+        epoch = max(history.epoch_of(producer, log), 0)
         rows = [(self.tools.now_ms, None, None)]
         sequence = Sequence(producer, epoch, -1)
         batch = Batch(history.end, rows, history.leader_epoch, sequence, True, commit)
@@ -120,6 +110,8 @@ class LogModel(RuleBasedStateMachine):
         history = self.logs.histories.get(key)
         last = history and history.last_of(producer)
         if not last or last.first < self.logs.manager.logs[key].segments[0].base_offset:
+            return
+        if producer in history.unsure:
             return
         data = self.tools.batch_of(last.rows, 0, last.producer, last.transactional)
         info = self.logs.attempt(

@@ -200,6 +200,57 @@ def test_a_tail_lost_between_two_batches_is_told(tools, compact, caplog):
     assert told is not compact
 
 
+def test_epochs_are_found_again_when_a_crash_undoes_a_new_log_start(tools):
+    """The file of the epochs was written, the checkpoint of the log start offset was not."""
+    log = tools.open()
+    for epoch in (0, 0, 2, 3):
+        log.append(tools.batch(b"x"), leader_epoch=epoch, now_ms=tools.now_ms)
+        log.roll(tools.now_ms)
+    log.advance_log_start_offset(3)
+    log.leader_epochs.save()
+    crash(log)
+    for clean in (True, False):
+        for start, known in (
+            (0, [(0, 0), (2, 2), (3, 3)]),
+            (1, [(0, 1), (2, 2), (3, 3)]),
+            (2, [(2, 2), (3, 3)]),
+            (3, [(3, 3)]),
+        ):
+            again = tools.open(clean=clean, recovery_point=4, log_start_offset=start)
+            assert again.leader_epochs.entries == known
+            crash(again)
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_log_without_epochs_is_not_read_for_them(tools, magic, monkeypatch):
+    """Kafka's older message formats have none; the start reads one header at most."""
+    log = tools.open()
+    for _ in range(3):
+        log.append(tools.batch(b"x"), leader_epoch=-1 if magic == 2 else 7, now_ms=tools.now_ms)
+        log.append(tools.batch(b"y"), leader_epoch=-1 if magic == 2 else 8, now_ms=tools.now_ms)
+        log.roll(tools.now_ms)
+    for segment in log.segments:
+        with segment.path(".log").open("r+b") as file:
+            for header in list(segment.headers()) if magic == 1 else ():
+                file.seek(header.position + 16)
+                file.write(bytes([magic]))
+    log.leader_epochs.clear()
+    log.leader_epochs.assign(9, 6)
+    log.close(tools.now_ms)
+    seen = []
+    headers = LogSegment.headers
+
+    def counted(self, *where):
+        for header in headers(self, *where):
+            seen.append(header)
+            yield header
+
+    monkeypatch.setattr(LogSegment, "headers", counted)
+    again = tools.open(clean=True, recovery_point=6, log_start_offset=0)
+    assert again.leader_epochs.entries == [(9, 6)]
+    assert len(seen) == 6 + 1  # the check of the indexes reads the tails of the segments
+
+
 def test_a_log_that_ends_before_its_start_begins_anew(tools):
     """DeleteRecords was checkpointed, the records were not yet on the disk."""
     log = tools.open()

@@ -8,7 +8,7 @@ import pytest
 
 from kwire.metadata.changes import BrokerRegistered, ClusterNamed, apply
 from kwire.metadata.image import BrokerImage, MetadataImage
-from kwire.testing.etcd import Etcd
+from tests.metadata.real_etcd import KINDS, Running
 
 
 @pytest.fixture
@@ -35,14 +35,15 @@ def _registered(node_id: int) -> BrokerRegistered:
 
 
 @pytest.fixture(scope="session")
-def etcd() -> Iterator[Callable[[], Etcd]]:
-    """Starts one etcd when the first test needs it; all tests of this process share it."""
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Running]]:
+    """Starts an etcd of a kind when the first test needs it; all tests of this process share it."""
     with ExitStack() as stack:
-        started: list[Etcd] = []
+        started: dict[str, Running] = {}
 
-        def start() -> Etcd:
-            if not started:
-                started.append(stack.enter_context(Etcd()))
-            return started[0]
+        def start(kind: str) -> Running:
+            if kind not in started:
+                opened = KINDS[kind](tmp_path_factory.mktemp("etcd"))
+                started[kind] = stack.enter_context(opened)
+            return started[kind]
 
         yield start

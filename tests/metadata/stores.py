@@ -1,12 +1,13 @@
-"""The four stores, each made so that several brokers share one truth.
+"""The four stores, with three ways into etcd; several brokers share one truth in each of them.
 
 ``OPENERS`` has a context manager for each. What it yields gives every broker its own store, whose
-tasks run already. An etcd is started once for all tests of a process.
+tasks run already. An etcd of each kind is started once for all tests of a process.
 """
 
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -19,13 +20,14 @@ from kwire.clock import steady_clock_ms
 from kwire.config.metadata_store import parse_store
 from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
 from kwire.metadata.etcd.etcd_store import EtcdStore
-from kwire.metadata.etcd.gateway import Access
+from kwire.metadata.etcd.gateway import CALL_S, Access
 from kwire.metadata.store import MetadataStore
 from kwire.metadata.supervised.client import SupervisedStore
 from kwire.metadata.supervised.server import serve_worker
 from kwire.metadata.supervised.turns import Turns
-from kwire.testing.etcd import MISSING, Etcd, find_etcd
+from kwire.testing.etcd import MISSING, START_TIMEOUT_S, find_etcd
 from kwire.testing.simulated_etcd import SimulatedEtcd, simulated_store
+from tests.metadata.real_etcd import KINDS, PREFIX, Running
 
 KEEP_EVERY_MS = 500
 
@@ -86,14 +88,15 @@ async def simulated(tmp_path: Path, etcd: object) -> AsyncIterator[Open]:
 
 
 @asynccontextmanager
-async def real(tmp_path: Path, etcd: Callable[[], Etcd]) -> AsyncIterator[Open]:
+async def real(tmp_path: Path, etcd: Callable[[str], Running], kind: str) -> AsyncIterator[Open]:
     """A real etcd; each test has a prefix of its own."""
-    address = parse_store(f"{etcd().url}/{uuid4()}")
+    running = etcd(kind)
+    address = parse_store(f"{running.etcd.url}/{PREFIX}/{uuid4()}")
     stores = []
     async with trio.open_nursery() as nursery:
 
         async def open_store(node_id: int) -> MetadataStore:
-            store = await open_etcd(address, node_id)
+            store = await open_etcd(address, node_id, running.access, START_TIMEOUT_S)
             stores.append(store)
             nursery.start_soon(store.run)
             return store
@@ -104,8 +107,10 @@ async def real(tmp_path: Path, etcd: Callable[[], Etcd]) -> AsyncIterator[Open]:
         await store.close()
 
 
-async def open_etcd(address, node_id: int, access: Access | None = None) -> EtcdStore:
-    """A broker's store on a real etcd."""
+async def open_etcd(
+    address, node_id: int, access: Access | None = None, patience_s: float = CALL_S
+) -> EtcdStore:
+    """A broker's store on a real etcd, which may take ``patience_s`` to be there."""
     return await EtcdStore.open(
         address,
         access or Access(),
@@ -113,10 +118,12 @@ async def open_etcd(address, node_id: int, access: Access | None = None) -> Etcd
         random=Random(node_id),
         steady_ms=steady_clock_ms,
         keep_every_ms=KEEP_EVERY_MS,
+        patience_s=patience_s,
     )
 
 
-OPENERS = {"embedded": embedded, "supervised": supervised, "etcd": real, "simulated": simulated}
+OPENERS = {"embedded": embedded, "supervised": supervised, "simulated": simulated}
+OPENERS |= {kind: partial(real, kind=kind) for kind in KINDS}
 
 
 def need_etcd() -> None:

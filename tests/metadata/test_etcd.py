@@ -1,10 +1,6 @@
 """The store on real etcds: one that dies or hangs, passwords, TLS, and addresses that are wrong."""
 
-import json
-import subprocess
-import urllib.request
 from contextlib import aclosing
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -17,6 +13,7 @@ from kwire.metadata.etcd.gateway import Access
 from kwire.metadata.store import Member, OutcomeUnknown, StoreUnusable
 from kwire.testing.etcd import Etcd
 from kwire.testing.ports import free_port
+from tests.metadata.real_etcd import PREFIX, allow, post, with_certificates
 from tests.metadata.stores import need_etcd, open_etcd
 from tests.metadata.test_http_client import Server, serving
 
@@ -86,16 +83,6 @@ async def test_nobody_answers():
     assert all(endpoint in refused.value.message for endpoint in address.endpoints)
 
 
-def _post(etcd: Etcd, path: str, body: dict, token: str = "") -> dict:
-    request = urllib.request.Request(
-        f"http://{etcd.members[0].endpoint}/v3/{path}",
-        json.dumps(body).encode(),
-        {"Authorization": token} if token else {},
-    )
-    with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
-        return json.load(answer)
-
-
 async def _read(address, access: Access) -> None:
     store = await open_etcd(address, 3, access)
     try:
@@ -108,17 +95,14 @@ async def test_users_and_passwords():
     """A token that is too old is fetched anew; a wrong password is one line."""
     need_etcd()
     with Etcd() as etcd:
-        _post(etcd, "auth/role/add", {"name": "root"})
-        for name in ("root", "kwire"):
-            _post(etcd, "auth/user/add", {"name": name, "password": "secret"})
-            _post(etcd, "auth/user/grant", {"user": name, "role": "root"})
-        address = _address(etcd)
+        allow(etcd)
+        address = parse_store(f"{etcd.url}/{PREFIX}/{uuid4()}")
         early = await open_etcd(address, 1, Access("kwire", "secret"))
         assert await early.commit(0, [ProducerIdsAllocated(1)]) == 1
-        _post(etcd, "auth/enable", {})
+        post(etcd, "auth/enable", {})
         assert await early.commit(1, [ProducerIdsAllocated(2)]) == 2
-        token = _post(etcd, "auth/authenticate", {"name": "root", "password": "secret"})["token"]
-        _post(etcd, "auth/user/add", {"name": "other", "password": "secret"}, token)
+        token = post(etcd, "auth/authenticate", {"name": "root", "password": "secret"})["token"]
+        post(etcd, "auth/user/add", {"name": "other", "password": "secret"}, token)
         assert await early.commit(2, [ProducerIdsAllocated(3)]) == 3
         store = await open_etcd(address, 2, Access("kwire", "secret"))
         async with trio.open_nursery() as nursery:
@@ -136,38 +120,36 @@ async def test_users_and_passwords():
                 await _read(address, access)
 
 
-def _certificates(directory: Path) -> None:
-    """A certificate for 127.0.0.1 that is its own CA."""
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    command += ["-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=etcd"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(command, cwd=directory, check=True, capture_output=True)
-
-
 async def test_tls(tmp_path):
-    """etcd shows a certificate and asks for one."""
+    """etcd shows a certificate and asks for one; what doesn't fit is one line."""
     need_etcd()
-    _certificates(tmp_path)
-    certificate, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
-    port = free_port()
-    with Etcd(port=port, tls=(certificate, key)) as etcd:
+    with with_certificates(tmp_path) as (etcd, access):
         address = parse_store(etcd.url)
         assert address.is_tls
-        access = Access(None, None, certificate, certificate, key)
-        with trio.fail_after(WAIT_S):
-            while True:
-                try:
-                    store = await open_etcd(address, 1, access)
-                    break
-                except KafkaError:
-                    continue  # it starts
+        store = await open_etcd(address, 1, access, WAIT_S)
         assert await store.commit(0, [ProducerIdsAllocated(1)]) == 1
         await store.close()
-        with pytest.raises(StoreUnusable, match=r"a certificate that isn't trusted.*tls\.ca\.file"):
-            await open_etcd(address, 1, Access())
+        only_ca = Access(ca_file=access.ca_file)
+        for wrong, says in (
+            (Access(), r"a certificate that isn't trusted.*tls\.ca\.file"),
+            (only_ca, r"refuses this broker's certificate, or that .*tls\.certificate\.file"),
+        ):
+            with pytest.raises(StoreUnusable, match=says):
+                await open_etcd(address, 1, wrong)
+        with pytest.raises(KafkaError, match="if etcd speaks TLS, write etcds:// instead of etcd"):
+            await open_etcd(address._replace(is_tls=False), 1, patience_s=0.5)
     missing = str(tmp_path / "missing.pem")
     with pytest.raises(StoreUnusable, match=r"tls\.ca\.file=.*missing\.pem: .* does not exist"):
         await open_etcd(address, 1, Access(None, None, missing))
+
+
+async def test_tls_towards_an_etcd_without():
+    """It closes the connection without a word, as one that stops: it is waited for, with a hint."""
+    need_etcd()
+    with Etcd() as etcd:
+        address = _address(etcd)._replace(is_tls=True)
+        with pytest.raises(KafkaError, match="if etcd speaks no TLS, write etcd:// instead of"):
+            await open_etcd(address, 1, patience_s=0.5)
 
 
 async def test_an_answer_that_is_not_etcds():
@@ -178,5 +160,5 @@ async def test_an_answer_that_is_not_etcds():
             await stream.send_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno")
 
     async with serving(serve) as (server, _):
-        with pytest.raises(KafkaError, match="no answer of etcd's gateway: b'no'"):
+        with pytest.raises(StoreUnusable, match="HTTP 404 'no' is no answer of etcd's gateway"):
             await open_etcd(parse_store(f"etcd://{server.endpoint}"), 1)

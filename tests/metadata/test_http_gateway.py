@@ -1,23 +1,27 @@
-"""The gateway of an etcd: which versions it accepts, and calls that get no answer."""
+"""The gateway of an etcd: which versions it accepts, what it waits for, calls without answers."""
 
 import json
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 import pytest
 import trio
 
 from kwire.config.metadata_store import EtcdAddress
-from kwire.metadata.etcd.gateway import Access
+from kwire.metadata.etcd import http_gateway
+from kwire.metadata.etcd.gateway import Access, Unreachable
 from kwire.metadata.etcd.http_gateway import HttpGateway
 from kwire.metadata.store import StoreUnusable
+from kwire.testing.certificates import Authority
 from kwire.testing.ports import free_port
 from tests.metadata.test_http_client import Server, serving
 
 
 def _telling(version: str):
     """Answers every request with the status of an etcd of this version."""
-    body = json.dumps({"version": version}).encode()
-    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    answer = _answer(version=version, leader="1")
 
     async def serve(server: Server, stream) -> None:
         while await server.receive(stream):
@@ -47,9 +51,146 @@ async def test_newer_ones_are_accepted(version: str):
         await gateway.close()
 
 
+def _http(status: str, content: bytes) -> bytes:
+    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (
+        status.encode(),
+        len(content),
+        content,
+    )
+
+
 def _answer(**body: object) -> bytes:
-    content = json.dumps(body).encode()
-    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(content), content)
+    return _http("200 OK", json.dumps(body).encode())
+
+
+def _giving(*answers: bytes, is_ready: Callable[[], object] = lambda: True):
+    """Gives these answers, one for each request, and the last one again and again.
+
+    The first answer is given until ``is_ready``.
+    """
+    left = list(answers)
+
+    async def serve(server: Server, stream) -> None:
+        with suppress(trio.BrokenResourceError):  # the client has given up a request
+            while await server.receive(stream):
+                await stream.send_all(left[0])
+                if len(left) > 1 and is_ready():
+                    left.pop(0)
+
+    return serve
+
+
+READY = _answer(version="3.5.1", leader="1")
+PROXY = _http("502 Bad Gateway", b"<html>")
+
+
+async def _open(*endpoints: str, patience_s: float = 15, is_tls: bool = False) -> None:
+    """Open a gateway that asks the endpoints in this order."""
+    gateway = HttpGateway(EtcdAddress(endpoints, "p", is_tls), Access(), Random(1))
+    gateway._endpoints = list(endpoints)
+    try:
+        await gateway.open(patience_s)
+    finally:
+        await gateway.close()
+
+
+@pytest.mark.parametrize("first", [PROXY, _answer(version="3.5.1"), _http("503 Busy", b"")])
+async def test_what_may_pass_is_waited_for(first: bytes, caplog, monkeypatch):
+    """A proxy whose etcd isn't there yet, a cluster that elects its first leader; one line."""
+    monkeypatch.setattr(http_gateway, "PAUSE_S", 0.001)
+    monkeypatch.setattr(http_gateway, "TELL_AFTER_S", 0.1)
+    caplog.set_level("INFO")
+    serve = _giving(first, READY, is_ready=lambda: caplog.messages)
+    async with serving(serve) as (server, _):
+        await _open(server.endpoint)
+    (line,) = caplog.messages
+    assert line.startswith(f"waiting up to 15 s for etcd: no answer from etcd at {server.endpoint}")
+
+
+async def test_nothing_is_said_of_an_etcd_that_answers(caplog):
+    """The usual start has no line about etcd."""
+    caplog.set_level("INFO")
+    async with serving(_giving(READY)) as (server, _):
+        await _open(server.endpoint)
+    assert not caplog.messages
+
+
+async def test_the_wait_ends():
+    """The error has the last reason; a proxy's is what it has answered."""
+    async with serving(_giving(PROXY)) as (server, _):
+        with pytest.raises(Unreachable, match="HTTP 502 '<html>' is no answer of etcd's gateway"):
+            await _open(server.endpoint, patience_s=0.2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (_http("404 Not Found", b"no"), "no etcd answers .* name etcd's client port in"),
+        (_http("200 OK", b"<html>"), "no etcd answers .*enable-grpc-gateway: true"),
+        (_http("200 OK", b"[]"), r"no etcd answers .*: HTTP 200 '\[\]' is no answer of etcd"),
+        (b"220 mail.example.com ESMTP\r\n\r\n", "no etcd answers .*: it doesn't speak HTTP"),
+        (_http("401 Unauthorized", b""), "a proxy at .* wants a login of its own: HTTP 401"),
+        (
+            _http("400 Bad Request", b"Client sent an HTTP request to an HTTPS server.\n"),
+            "speaks TLS: write etcds:// instead of etcd://",
+        ),
+    ],
+)
+async def test_what_does_not_pass_ends_the_start_at_once(answer: bytes, says: str, caplog):
+    """With one line that says what to do, unless another endpoint is an etcd."""
+    caplog.set_level("INFO")
+    async with serving(_giving(answer)) as (wrong, _), serving(_giving(READY)) as (right, _):
+        with pytest.raises(StoreUnusable, match=says) as refused:
+            await _open(wrong.endpoint)
+        assert wrong.endpoint in str(refused.value)
+        with pytest.raises(StoreUnusable, match=says):
+            await _open(f"127.0.0.1:{free_port()}", wrong.endpoint)
+        await _open(wrong.endpoint, right.endpoint)
+    assert "\n" not in str(refused.value)
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("name", "days", "says"),
+    [
+        (
+            "127.0.0.1",
+            None,
+            r"other names: .* has 127\.0\.0\.1 among its subject alternative names",
+        ),
+        ("etcd", -1, "shows a certificate that has expired; give etcd a new one"),
+    ],
+)
+async def test_certificates_that_do_not_fit(tmp_path, name: str, days: int | None, says: str):
+    """One that has only a common name, and one of yesterday: one line says what to do."""
+    authority = Authority(name)
+    shown = authority if days is None else authority.sign(name, days=days)
+    ca = tmp_path / "ca.pem"
+    ca.write_text(authority.certificate_pem)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(shown.write_pem(tmp_path / "shown.pem"))
+
+    async def refuse(server: Server, stream) -> None:
+        with suppress(trio.BrokenResourceError):
+            await trio.SSLStream(stream, context, server_side=True).do_handshake()
+
+    async with serving(refuse) as (server, _):
+        address = EtcdAddress((server.endpoint,), "p", True)
+        gateway = HttpGateway(address, Access(ca_file=str(ca)), Random(1))
+        with pytest.raises(StoreUnusable, match=says):
+            await gateway.open()
+        await gateway.close()
+
+
+async def test_an_endpoint_that_turns_wrong_later_is_only_left():
+    """A broker goes on with the others, or waits for them, as when etcd is away."""
+    wrong = _http("404 Not Found", b"")
+    async with serving(_giving(READY, wrong)) as (server, _):
+        gateway = HttpGateway(EtcdAddress((server.endpoint,), "p", False), Access(), Random(1))
+        await gateway.open()
+        with pytest.raises(Unreachable, match="no etcd answers at"):
+            await gateway.call("kv/range", {}, 0.5)
+        await gateway.close()
 
 
 def _member(*, writes: list[int], term: int, says: str):

@@ -14,6 +14,7 @@ from kwire.metadata.changes import (
     to_json,
 )
 from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from kwire.metadata.lost_replicas import Replica
 from kwire.metadata.registration import (
     elect_controller,
     fence,
@@ -184,6 +185,22 @@ def test_a_broker_leaves_for_good(cluster):
     assert refused.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
+def test_a_broker_that_comes_back_after_it_has_left_is_not_eligible(cluster):
+    """Its node id may have an old disk or an empty one now, and nothing in the image tells."""
+    cluster.start(1, 2)
+    cluster.add_topic((1, 2))
+    cluster.do(fence, frozenset({1, 2}))
+    assert cluster.eligible == [(1, 2)]
+    cluster.do(unregister, 2)
+    old = Replica("another directory", 0)
+    cluster.do(lambda image: register(image, _broker(2, "b"), lambda *_: old))
+    assert cluster.eligible == [(1,)]
+    cluster.do(unfence, 2, "b")
+    assert [(leader, isr) for leader, _, isr, _ in cluster.states] == [(-1, ())]
+    cluster.start(1, incarnation="b")
+    assert [(leader, isr) for leader, _, isr, _ in cluster.states] == [(1, (1,))]
+
+
 def test_a_broker_that_lacks_a_feature_level_is_refused(cluster):
     """The text says which, and what to do."""
     cluster.do(lambda image: [FeatureLevelChanged("metadata.version", 30)])
@@ -242,7 +259,7 @@ def test_whatever_happens_leaders_are_in_sync_and_epochs_grow(replicas, events):
             continue
         image = cluster.image
         for old, new in zip(before, image.topics_by_name["t"].partitions, strict=True):
-            assert new.isr or new.elr
+            assert new.isr or new.elr or new.last_known_elr
             assert set(new.isr) | set(new.elr) <= set(new.replicas)
             assert not set(new.isr) & set(new.elr)
             assert all(map(image.is_active, new.isr))

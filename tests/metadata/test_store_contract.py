@@ -1,4 +1,4 @@
-"""What every metadata store promises; the four stores pass the same tests.
+"""What every metadata store promises; the four stores pass the same tests, etcd with each login.
 
 Several brokers share one truth. ``open_store`` gives each its store.
 """
@@ -24,6 +24,7 @@ from kwire.metadata.store import (
     RevisionGone,
     Sessions,
 )
+from tests.metadata.real_etcd import KINDS
 from tests.metadata.stores import OPENERS, Open, need_etcd
 
 TTL_MS = 6000
@@ -32,13 +33,13 @@ WAIT_S = 20
 
 @pytest.fixture(
     params=[
-        pytest.param(name, marks=[pytest.mark.processes] if name == "etcd" else [])
+        pytest.param(name, marks=[pytest.mark.processes] if name in KINDS else [])
         for name in OPENERS
     ]
 )
 async def open_store(request, tmp_path, etcd) -> AsyncIterator[Open]:
     """Gives a broker its store."""
-    if request.param == "etcd":
+    if request.param in KINDS:
         need_etcd()
     async with OPENERS[request.param](tmp_path, etcd) as opened:
         yield opened
@@ -312,4 +313,4 @@ async def test_a_hold_is_ended_without_its_session(open_store):
 
 def test_all_four_are_tested() -> None:
     """The stores that there are."""
-    assert set(OPENERS) == {"embedded", "supervised", "etcd", "simulated"}
+    assert set(OPENERS) == {"embedded", "supervised", "simulated", *KINDS}

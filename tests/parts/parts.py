@@ -106,8 +106,9 @@ def run_part(command: Sequence[str], write: Callable[[bytes], object]) -> tuple[
 def plan(parts: Sequence[Part]) -> Table:
     """What will be done."""
     table = Table(title="make test", title_justify="left")
-    for name in ("part", "what", "usually takes", "downloads once"):
-        table.add_column(name)
+    table.add_column("part", no_wrap=True)  # a name in two pieces can't be copied
+    for name in ("what", "usually takes", "downloads once"):
+        table.add_column(name, overflow="fold")
     for part in parts:
         table.add_row(part.target, part.what, part.usual, part.downloads or "nothing more")
     return table
@@ -122,10 +123,10 @@ def duration(seconds: float) -> str:
 def summary(results: Sequence[Result], parts: Sequence[Part]) -> Table:
     """What ran, and what didn't since the run was interrupted."""
     table = Table(title="what ran", title_justify="left")
-    table.add_column("part")
-    table.add_column("result")
+    table.add_column("part", no_wrap=True)
+    table.add_column("result", overflow="fold")
     for name in ("passed", "skipped", "failed", "run again", "time"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for part, status, seconds, tests in results:
         bad = tests["failed"] + tests["error"]
         result = "[green]ok[/]" if status == 0 else f"[red]failed ({status})[/]"
@@ -149,7 +150,8 @@ def run_all(
     results: list[Result] = []
     is_interrupted = False
     for number, part in enumerate(parts, 1):
-        console.rule(f"{number} of {len(parts)}: {part.target} ({part.what}; {part.usual})")
+        console.rule(f"{number} of {len(parts)}: {part.target}")
+        console.print(f"{part.what}; {part.usual}", justify="center", overflow="fold")
         started = time.monotonic()
         try:
             status, tests = run_part(command(part), write)

@@ -95,6 +95,19 @@ def test_all_well_is_status_0_and_the_plan_comes_first() -> None:
     assert "30 MB of jars" in first
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_nothing_is_cut(width: int) -> None:
+    """A narrow terminal folds what doesn't fit, and leaves the names of the parts in one piece."""
+    tables = io.StringIO()
+    run_all(PARTS, lambda part: say("1 passed in 0.1s"), Console(file=tables, width=width), bytes)
+    printed = tables.getvalue()
+    assert "…" not in printed
+    assert max(map(len, printed.splitlines())) <= width
+    for part in PARTS:
+        assert printed.count(f"│ {part.target} ") == 2
+        assert f": {part.target} " in printed
+
+
 def test_an_interrupted_run_shows_what_ran() -> None:
     """And what did not."""
 

@@ -20,7 +20,7 @@ class Time:
     now_s = 100.0
 
     def __call__(self):
-        return self.now_s
+        return int(self.now_s * 1000)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def audited(caplog):
 
 def test_a_client_has_only_so_many_lines(time, caplog):
     """What it is denied beyond that is one line, when its time is over."""
-    denials = AuditLimits("denials", now_s=time)
+    denials = AuditLimits("denials", steady_ms=time)
     lines = [denials.has_line("User:eve", "10.0.0.9") for _ in range(MOST_LINES + 7)]
     assert lines == [True] * MOST_LINES + [False] * 7
     denials.tell()
@@ -54,7 +54,7 @@ def test_a_client_has_only_so_many_lines(time, caplog):
 
 def test_all_clients_together_have_only_so_many_lines(time, caplog):
     """What is left out of a second is told, although each client is within its own limit."""
-    denials = AuditLimits("denials", now_s=time)
+    denials = AuditLimits("denials", steady_ms=time)
     clients = [f"User:u{n % 50}" for n in range(MOST_PER_SECOND + 300)]
     lines = [denials.has_line(name, "10.0.0.9") for name in clients]
     assert sum(lines) == MOST_PER_SECOND
@@ -68,7 +68,7 @@ def test_all_clients_together_have_only_so_many_lines(time, caplog):
 
 def test_a_flood_takes_no_line_from_another_client(time):
     """Each principal at each address has lines of its own."""
-    denials = AuditLimits("denials", now_s=time)
+    denials = AuditLimits("denials", steady_ms=time)
     for _ in range(10 * MOST_LINES):
         denials.has_line("User:eve", "10.0.0.9")
     assert denials.has_line("User:eve", "10.0.0.1")
@@ -77,7 +77,7 @@ def test_a_flood_takes_no_line_from_another_client(time):
 
 def test_who_stays_within_the_limit_is_told_of_nothing(time, caplog):
     """The next seconds begin at zero."""
-    denials = AuditLimits("denials", now_s=time)
+    denials = AuditLimits("denials", steady_ms=time)
     for _ in range(3):
         assert all(denials.has_line("User:eve", "h") for _ in range(MOST_LINES))
         time.now_s += WINDOW_S
@@ -87,7 +87,7 @@ def test_who_stays_within_the_limit_is_told_of_nothing(time, caplog):
 
 def test_clients_beyond_a_number_share_their_lines(time, caplog):
     """A client with many addresses doesn't fill the log or the memory."""
-    denials = AuditLimits("denials", now_s=time)
+    denials = AuditLimits("denials", steady_ms=time)
     lines = 0
     for n in range(MOST_CLIENTS + 8 * MOST_LINES):  # just less than a second's limit, for 9.5 s
         time.now_s += 1 / (MOST_PER_SECOND - 10)

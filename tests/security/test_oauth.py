@@ -162,18 +162,18 @@ def test_unsecured_tokens_where_they_are_asked_for():
 
 def test_keys_are_read_again(keys):
     """After their time, and for an unknown key; what can't be read changes nothing."""
-    now_s = 0.0
-    known = Jwks(keys.as_uri(), 60, now_s=lambda: now_s)
+    now_s = 0
+    known = Jwks(keys.as_uri(), 60, steady_ms=lambda: now_s * 1000)
     assert known.key("r1") is not None
     keys.write_text(_jwks(("r2", OTHER)))
     assert known.key("r2") is None
-    now_s = 11.0
+    now_s = 11
     assert known.key("r2") is None
     known.wait_read()
     assert known.key("r2") is not None
     assert known.key(None) is not None
     keys.write_text("nonsense")
-    now_s = 72.0
+    now_s = 72
     known.key("r2")
     known.wait_read()
     assert known.key("r2") is not None

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from kwire.broker.elsewhere import MOVED, NOTE
+from kwire.cli import main
 from kwire.config.metadata_store import parse_store
 from kwire.metadata.changes import FeatureLevelChanged
 from kwire.metadata.embedded import FILE_NAME
@@ -158,6 +159,16 @@ def test_who_cannot_join_says_why(start, tmp_path):
         start(8, listen="0.0.0.0:0")
 
 
+def test_a_refused_start_leaves_nothing_that_refuses_the_next(start, tmp_path):
+    """The directory is as good as new: with another node.id, and after a start without a store."""
+    taken = start(1)
+    with pytest.raises(BrokerFailed, match=r"node\.id 1 is in use by another broker"):
+        start(1, "b2", **{"broker.session.timeout.ms": "300"})
+    with pytest.raises(BrokerFailed, match="cannot listen on"):
+        BrokerProcess(tmp_path / "b2", {"node.id": "7"}, listen=taken.bootstrap).start()
+    assert start(2).cluster_id == taken.cluster_id
+
+
 def test_a_broker_of_an_older_version_cannot_join(start):
     """It lacks a feature level of the cluster; the line says which, and what to start."""
     address = parse_store(str(start(1).settings["kwire.metadata.store"]))
@@ -176,3 +187,29 @@ def test_a_broker_of_an_older_version_cannot_join(start):
     lacks = r"broker 2 supports of\.the\.future from 0 to 0, but the cluster has level 3; start the"
     with pytest.raises(BrokerFailed, match=lacks):
         start(2)
+
+
+def test_health_names_a_missing_broker_and_a_silent_store(start, etcd, capsys):
+    """Each is wrong for as long as it lasts."""
+    first, second = start(1), start(2)
+    asks = ["health", "-b", first.bootstrap, "--timeout", "5"]
+    assert main([*asks, "--wait", "10"]) == 0
+    second.kill()
+
+    def said() -> str:
+        main(asks)
+        return str(capsys.readouterr().out)
+
+    missing = f"broker 2 at {second.bootstrap} is registered but fenced"
+    wait_until(lambda: missing in said(), timeout_s=10, what="the fenced broker")
+    second.restart()
+    assert main([*asks, "--wait", "10"]) == 0
+    for member in etcd.members:
+        member.pause()
+    try:
+        silent = "0 of 2 brokers reach it: broker 1: the metadata store"
+        wait_until(lambda: silent in said(), timeout_s=10, what="the silent store")
+    finally:
+        for member in etcd.members:
+            member.resume()
+    assert main([*asks, "--wait", "20"]) == 0

@@ -267,6 +267,17 @@ def wiped_disks_stay_in_sync(patch: Any) -> None:
     patch.setattr(registration, "without_brokers", lambda image, lost, **_: take_out(image, lost))
 
 
+def who_left_is_eligible(patch: Any) -> None:
+    """A broker that was unregistered comes back with all rights of its replicas."""
+    take_out = registration.without_brokers
+
+    def known_only(image: Any, lost: Any, *, are_doubtful: bool = False) -> Any:
+        are_known = lost <= image.brokers.keys()
+        return take_out(image, lost, are_doubtful=are_doubtful and are_known)
+
+    patch.setattr(registration, "without_brokers", known_only)
+
+
 def quiet_partitions_keep_their_epoch(patch: Any) -> None:
     """A session tells a broker's new epoch only for partitions that it names."""
 
@@ -328,6 +339,7 @@ BUGS = [
     Bug(proposals_are_forgotten, failures.isr_flap, "as maximal ISR"),
     Bug(cuts_forget_the_watermark, failures.leader_dies_with_tail, "follows to .*, after"),
     Bug(wiped_disks_stay_in_sync, failures.wiped_while_all_are_away, "is replicated|leads with"),
+    Bug(who_left_is_eligible, failures.one_leaves_and_comes_back, "is replicated|leads with"),
     Bug(
         quiet_partitions_keep_their_epoch,
         failures.session_ends_in_silence,

@@ -39,14 +39,14 @@ class Checks:
         self.images: dict[int, MetadataImage] = {}
         self.deleted: set[bytes] = set()
         self._leaders: dict[tuple[bytes, int, int], int] = {}
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
         self._failed = trio.Event()
 
     async def run(self) -> None:
         """Fail when a check has failed in code that may have handled the error."""
         await self._failed.wait()
-        assert self._failure is not None
-        raise self._failure
+        assert self.failure is not None
+        raise self.failure
 
     def _check(self, is_so: object, what: str) -> None:
         if not is_so:
@@ -54,8 +54,8 @@ class Checks:
 
     def _fail(self, what: str) -> NoReturn:
         error = AssertionError(what)
-        if self._failure is None:
-            self._failure = error
+        if self.failure is None:
+            self.failure = error
             self._failed.set()
         raise error
 

@@ -1,12 +1,15 @@
 """The seeds of the simulation: one by default, ``--seed N`` one, ``KWIRE_SEEDS=A-B`` many.
 
 With ``KWIRE_SPREAD`` each of the seeds runs one scenario, in turn, instead of all. So 200 seeds are
-200 clusters.
+200 clusters. A test that fails in a run is run again with fewer faults, see ``replay``.
 """
 
 import os
+from collections.abc import Iterator
 
 import pytest
+
+from tests.simulation.replay import explained
 
 SHORT = range(1, 2)
 
@@ -35,6 +38,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if is_kept else left_out).append(item)
     config.hook.pytest_deselected(items=left_out)
     items[:] = kept
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Say which faults a failed run needs to fail."""
+    if call.when == "call" and call.excinfo is not None:
+        note = explained(call.excinfo.value)
+        if note:
+            call.excinfo.value.add_note(note)
+    return (yield)
 
 
 def _params(item: pytest.Item) -> dict[str, object]:

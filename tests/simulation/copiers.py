@@ -23,7 +23,7 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
 )
 from kwire.record.records import BatchBuilder, ProducerState
-from tests.simulation.network import pass_s
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import FAILURES, PARTITIONS, Workload, read_all
 from tests.simulation.world import DATE_MS, World
 

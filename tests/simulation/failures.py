@@ -7,11 +7,16 @@ from collections.abc import Iterable
 
 from kwire.broker.homes import partition_for
 from kwire.client.topics import create_topics
+from kwire.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 from tests.simulation.copiers import Copier
 from tests.simulation.members import Member
-from tests.simulation.network import pass_s
+from tests.simulation.network import USUAL_DELAY_S
 from tests.simulation.readers import Careless, EndWatcher, ReplicaReader
 from tests.simulation.scenarios import TOPICS, Fault, finish
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import IdempotentProducer, OffsetCommitter, Workload
 from tests.simulation.world import Node, World
 
@@ -46,7 +51,8 @@ async def replicated(world: World, fault: Fault) -> None:
         workload.pause_s = BUSY_S
         world.nursery.start_soon(workload.run)
     await pass_s(1)
-    await fault(world)
+    with world.faults.numbered():
+        await fault(world)
     await finish(world, workloads)
 
 
@@ -64,15 +70,15 @@ def others_of(world: World, node: Node) -> list[Node]:
 def cut_off(world: World, node: Node) -> None:
     """Cut a node from one of the others, or from both."""
     others = world.random.sample(others_of(world, node), world.random.choice((1, 1, 2)))
-    world.note(f"cut {node.node_id} from {[other.node_id for other in others]}")
     for other in others:
         world.network.cut(node.node_id, other.node_id)
 
 
 def silence(world: World, names: Iterable[str] = (*WRITERS, *OTHERS)) -> None:
     """Let nothing pass to and from these clients until the network heals."""
-    for name in names:
-        world.network.pause(name)
+    if world.happens("some clients are silent"):
+        for name in names:
+            world.network.pause(name)
 
 
 async def back(world: World, node: Node) -> None:
@@ -84,7 +90,7 @@ async def back(world: World, node: Node) -> None:
 
 async def leader_dies_with_tail(world: World) -> None:
     """S1: records that only the leader has, and then it dies."""
-    for _ in range(3):
+    for _ in world.rounds(3):
         node = leader_of(world)
         cut_off(world, node)
         await pass_s(world.random.random() * 2)
@@ -96,7 +102,7 @@ async def leader_dies_with_tail(world: World) -> None:
 
 async def fast_double_election(world: World) -> None:
     """S2: leaders change within one fetch interval (KIP-279)."""
-    for _ in range(4):
+    for _ in world.rounds(4):
         for _ in range(3):
             node = leader_of(world, index=world.random.randrange(6))
             node.kill()
@@ -117,10 +123,9 @@ async def epochs_without_records(world: World) -> None:
 async def zombie_leader(world: World) -> None:
     """S4: a leader is cut from the store and from the others, not from clients."""
     node = leader_of(world)
-    world.note(f"zombie {node.node_id}")
     for other in others_of(world, node):
         world.network.cut(node.node_id, other.node_id)
-    node.gateway.is_cut = True
+    node.leave_the_store()
     await pass_s(20)
 
 
@@ -132,8 +137,7 @@ async def session_ends_in_silence(world: World) -> None:
     silence(world)
     await pass_s(3)
     for node in world.random.sample(list(world.nodes.values()), 2):
-        world.note(f"the session of {node.node_id} ends")
-        node.gateway.is_cut = True
+        node.leave_the_store()
         await pass_s(20)
         node.gateway.is_cut = False
         await world.all_ready(20)
@@ -142,7 +146,7 @@ async def session_ends_in_silence(world: World) -> None:
 async def isr_flap(world: World) -> None:
     """S10: a follower comes and goes around the lag limit."""
     node = world.random.choice(others_of(world, leader_of(world)))
-    for _ in range(4):
+    for _ in world.rounds(4):
         for other in others_of(world, node):
             world.network.cut(node.node_id, other.node_id)
         await pass_s(LAG_S * world.random.uniform(0.5, 1.7))
@@ -152,7 +156,7 @@ async def isr_flap(world: World) -> None:
 
 async def expand_races_restart(world: World) -> None:
     """S11: a follower restarts without its data while its leader adds it (KIP-903)."""
-    for _ in range(4):
+    for _ in world.rounds(4):
         node = world.random.choice(list(world.nodes.values()))
         node.kill()
         await pass_s(world.random.random())
@@ -180,6 +184,35 @@ async def last_replica_standing(world: World) -> None:
     first.start()
     await pass_s(2)
     await back(world, last)
+
+
+async def one_leaves_and_comes_back(world: World) -> None:
+    """A broker loses power, is unregistered, and comes back first, without its last pages."""
+    last = leader_of(world)
+    first, second = others_of(world, last)
+    first.kill()
+    await pass_s(3 + world.random.random())
+    second.lose_power()
+    await pass_s(3 + world.random.random())
+    await unregister(world, second)
+    last.kill()
+    await pass_s(1)
+    second.start()
+    await pass_s(15)
+    first.start()
+    await pass_s(2)
+    await back(world, last)
+
+
+async def unregister(world: World, node: Node) -> None:
+    """Let a dead broker leave the cluster, as an operator does; a live one may not."""
+    answer = await world.client("operator").ask_controller(
+        UnregisterBrokerRequest(broker_id=node.node_id),
+        UnregisterBrokerResponse,
+        lambda answer: [answer.error_code],
+    )
+    left = node.node_id not in world.checks.image.brokers
+    assert left or (answer.error_code and node.is_wanted), answer
 
 
 async def wiped_while_all_are_away(world: World) -> None:
@@ -215,8 +248,8 @@ async def the_stale_return_first(world: World) -> None:
 
 async def markers_die_young(world: World) -> None:
     """S19: the next leader of a partition lacks markers, whose coordinator goes on elsewhere."""
-    world.network.delay_s = 0.03  # transactions are mostly under way
-    for number in range(6):
+    world.network.slow_down(0.03)  # transactions are mostly under way
+    for number in world.rounds(6):
         topics = world.checks.image.topics_by_name
         silence(world, {*WRITERS, *OTHERS} - {"copier", "bumper"})
         transactional_id = ("copier", "bumper")[number % 2]
@@ -226,19 +259,18 @@ async def markers_die_young(world: World) -> None:
             [one for one in topics[TOPICS[1]].partitions if one.leader != coordinator]
         )
         [heir] = set(row.replicas) - {row.leader, coordinator}
-        world.note(f"cut {row.leader} from {heir}")
         world.network.cut(row.leader, heir)
         await pass_s(0.5 + world.random.random())
         world.nodes[row.leader].kill()
         world.network.heal()
         await pass_s(3)
         await back(world, world.nodes[row.leader])
-    world.network.delay_s = 0.001
+    world.network.delay_s = USUAL_DELAY_S
 
 
 async def kill_all_same_boot(world: World) -> None:
     """S14: all processes die, the machines stay: nothing is lost."""
-    for _ in range(2):
+    for _ in world.rounds(2):
         for node in world.nodes.values():
             node.kill()
             await pass_s(world.random.choice((0, 0, 0.5)) * world.random.random())
@@ -251,7 +283,7 @@ async def kill_all_same_boot(world: World) -> None:
 
 async def power_cuts(world: World) -> None:
     """S13 of one machine at a time: what others count on is taken back by no lost page."""
-    for _ in range(5):
+    for _ in world.rounds(5):
         node = world.random.choice(list(world.nodes.values()))
         node.lose_power()
         await pass_s(world.random.random() * world.random.choice((0.2, 3.0)))
@@ -261,8 +293,8 @@ async def power_cuts(world: World) -> None:
 
 async def leaders_die_young(world: World) -> None:
     """S15: a follower leads before it knew the watermark, and dies again."""
-    world.network.delay_s = 0.05
-    for _ in range(6):
+    world.network.slow_down(0.05)
+    for _ in world.rounds(6):
         node = leader_of(world, index=world.random.randrange(6))
         world.network.cut(*(other.node_id for other in others_of(world, node)))
         node.kill()
@@ -270,12 +302,12 @@ async def leaders_die_young(world: World) -> None:
         world.network.heal()
         node.start()
         await pass_s(1 + world.random.random())
-    world.network.delay_s = 0.001
+    world.network.delay_s = USUAL_DELAY_S
 
 
 async def coordinators_move(world: World) -> None:
     """S22, S23: leaders of the coordinators' topics are cut off, and die with what they told."""
-    for _ in range(4):
+    for _ in world.rounds(4):
         topic = world.random.choice(("__consumer_offsets", "__transaction_state"))
         if topic not in world.checks.image.topics_by_name:
             await pass_s(1)
@@ -291,12 +323,11 @@ async def coordinators_move(world: World) -> None:
 
 async def one_way(world: World) -> None:
     """What a broker sends doesn't arrive at another one, but what it is sent does."""
-    for _ in range(4):
+    for _ in world.rounds(4):
         node = world.random.choice((leader_of(world), *world.nodes.values()))
         for other in world.random.sample(others_of(world, node), world.random.choice((1, 2))):
             pair = [node.node_id, other.node_id]
             world.random.shuffle(pair)
-            world.note(f"nothing passes from {pair[0]} to {pair[1]}")
             world.network.cut_one_way(*pair)
         if world.random.random() < 0.4:
             world.network.cut_one_way(node.node_id, world.random.choice(WRITERS))
@@ -312,7 +343,7 @@ async def one_way(world: World) -> None:
 async def connections_break(world: World) -> None:
     """Connections are reset at any moment, between brokers and with clients."""
     places = (*world.nodes, *WRITERS)
-    for _ in range(60):
+    for _ in world.rounds(60):
         one, other = world.random.sample(places, 2)
         world.network.reset(one, other)
         await pass_s(world.random.random() * 0.3)
@@ -331,6 +362,7 @@ SCENARIOS = [
     last_replica_standing,
     the_stale_return_first,
     wiped_while_all_are_away,
+    one_leaves_and_comes_back,
     kill_all_same_boot,
     power_cuts,
     leaders_die_young,

@@ -14,9 +14,9 @@ from tests.simulation.failures import (
     others_of,
 )
 from tests.simulation.groups import GROUP, mates
-from tests.simulation.network import pass_s
 from tests.simulation.readers import ReplicaReader
 from tests.simulation.scenarios import TOPICS, Fault
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import Workload
 from tests.simulation.world import World
 
@@ -56,7 +56,7 @@ async def late_ends(world: World) -> None:
 
 async def _coordinator_moves(world: World, group: str) -> None:
     """Six times the coordinator of a group is cut off, dies with what only it has, and is back."""
-    for _ in range(6):
+    for _ in world.rounds(6):
         await pass_s(world.random.random() * 2)
         node = leader_of(world, "__consumer_offsets", partition_for(group, 3))
         for other in others_of(world, node):

@@ -18,13 +18,9 @@ from random import Random
 import trio
 
 from kwire.client.peer import OpenStream
+from tests.simulation.virtual_time import Waiter, pass_s, virtual_clock
 
-
-async def pass_s(seconds: float) -> None:
-    """Let virtual time pass."""
-    with trio.move_on_after(seconds):
-        await trio.sleep_forever()
-
+USUAL_DELAY_S = 0.001
 
 Accept = Callable[["SimulatedStream"], None]
 
@@ -32,8 +28,9 @@ Accept = Callable[["SimulatedStream"], None]
 class Network:
     """All streams; ``places`` are node ids, or names of clients."""
 
-    def __init__(self, random: Random) -> None:
-        self.delay_s = 0.001
+    def __init__(self, random: Random, happens: Callable[[str], bool]) -> None:
+        self.delay_s = USUAL_DELAY_S
+        self._happens = happens
         self.changed = trio.Event()
         self._random = random
         self._cuts: set[frozenset[object]] = set()
@@ -92,17 +89,27 @@ class Network:
 
     def cut(self, one: object, other: object) -> None:
         """Let nothing pass between two places."""
-        self._cuts.add(frozenset((one, other)))
+        if self._happens(f"cut {one} and {other}"):
+            self._cuts.add(frozenset((one, other)))
 
     def cut_one_way(self, sender: object, receiver: object) -> None:
         """Let nothing pass from one place to another; the other direction works."""
-        self._one_way.add((sender, receiver))
+        if self._happens(f"nothing passes from {sender} to {receiver}"):
+            self._one_way.add((sender, receiver))
 
-    def reset(self, one: object, other: object) -> None:
-        """Break all connections between two places; new ones can be opened at once."""
-        for stream in [*self._streams.get(one, []), *self._streams.get(other, [])]:
-            if {stream.place, stream.other} == {one, other}:
-                stream.reset()
+    def slow_down(self, delay_s: float) -> None:
+        """Let each message take up to this time."""
+        if self._happens(f"messages take up to {delay_s:g} s"):
+            self.delay_s = delay_s
+
+    def reset(self, one: object, *others: object) -> None:
+        """Break all connections of a place with others; new ones can be opened at once."""
+        if not self._happens(f"connections of {one} with {', '.join(map(str, others))} break"):
+            return
+        for other in others:
+            for stream in [*self._streams.get(one, []), *self._streams.get(other, [])]:
+                if {stream.place, stream.other} == {one, other}:
+                    stream.reset()
 
     def pause(self, place: object) -> None:
         """Let nothing pass to and from a place: its process is frozen, or its machine is away."""
@@ -145,7 +152,7 @@ class SimulatedStream(trio.abc.Stream):
         self._network = network
         self._arriving: deque[tuple[float, bytes]] = deque()
         self._last_s = -math.inf
-        self._changed = trio.Event()
+        self._receiver = Waiter()
         self._is_closed = False
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
@@ -163,28 +170,34 @@ class SimulatedStream(trio.abc.Stream):
         """Bytes are on their way to this end; no bytes are the end of the stream."""
         self._last_s = max(self._last_s, at_s)
         self._arriving.append((self._last_s, data))
-        self._tell()
+        if len(self._arriving) == 1:
+            virtual_clock().wake_at(self._last_s, self._receiver)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """The next bytes; none at the end of the stream."""
-        while True:
+        if self._has_arrived():
             await trio.lowlevel.checkpoint()
-            if self._is_closed:
-                raise trio.ClosedResourceError
-            changed = self._changed
-            if not self._arriving:
-                await changed.wait()
-                continue
-            at_s, data = self._arriving[0]
-            if trio.current_time() < at_s:
-                with trio.move_on_at(at_s):
-                    await changed.wait()
+        while not self._is_closed:
+            if not self._has_arrived():
+                await self._wait()
             elif self._network.is_cut(self.other, self.place):
                 await self._network.changed.wait()
             else:
+                _, data = self._arriving[0]
                 if data:
                     self._arriving.popleft()
                 return data
+        raise trio.ClosedResourceError
+
+    def _has_arrived(self) -> bool:
+        return bool(self._arriving) and self._arriving[0][0] <= trio.current_time()
+
+    async def _wait(self) -> None:
+        """Wait until the next bytes are there, or this end is closed."""
+        self._receiver = Waiter()
+        if self._arriving:
+            virtual_clock().wake_at(self._arriving[0][0], self._receiver)
+        await self._receiver.wait()
 
     async def wait_send_all_might_not_block(self) -> None:
         """It never blocks."""
@@ -206,8 +219,4 @@ class SimulatedStream(trio.abc.Stream):
             self._is_closed = True
             self._send(b"")
             self._network.forget(self)
-            self._tell()
-
-    def _tell(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+            self._receiver.wake()

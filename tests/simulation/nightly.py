@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from random import SystemRandom
 
-from tests.simulation.world import TIMES_VARIABLE
+from tests.simulation.run import TIMES_VARIABLE
 
 BATCH = 100
 SEEDS = 1_000_000

@@ -13,7 +13,7 @@ from kwire.protocol.messages.fetch import (
 )
 from kwire.record.batch import complete_batches
 from kwire.record.records import BatchBuilder
-from tests.simulation.network import pass_s
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import FAILURES, PARTITIONS, Workload
 from tests.simulation.world import DATE_MS, World
 

@@ -57,6 +57,8 @@ class ReplicaChecks(Checks):
         self.truths: dict[Key, Truth] = {}
         self._watermarks: dict[tuple[Key, int], int] = {}
         self._followed: dict[tuple[Key, int], tuple[PartitionLog, int]] = {}
+        self._compared: dict[tuple[bytes, int, int], tuple[PartitionLog, int]] = {}
+        """What was compared last: it can't change but by a cut, and is then compared again."""
         self._were_alone: set[Key] = set()
         self._may_lose: set[Key] = set()
         self.lost: list[tuple[str, int, int]] = []
@@ -99,7 +101,7 @@ class ReplicaChecks(Checks):
     # What is looked at
 
     def _node_of(self, log: PartitionLog) -> int:
-        return int(log.directory.parent.parent.name.removeprefix("broker-"))
+        return int(str(log.directory).rsplit("/", 3)[1].removeprefix("broker-"))
 
     def _runs(self, log: PartitionLog) -> bool:
         """Whether the log belongs to a process that lives."""
@@ -182,7 +184,10 @@ class ReplicaChecks(Checks):
             reached <= truth.end_offset,
             f"{where} follows to {reached}, but replicated is {truth.end_offset}",
         )
-        self._compare(one.log, truth, max(0, reached - 1), reached, where)
+        key = one.topic_id, one.index, self._node_of(one.log)
+        if self._compared.get(key) != (one.log, reached):
+            self._compare(one.log, truth, max(0, reached - 1), reached, where)
+            self._compared[key] = one.log, reached
 
     def _follows_on(self, one: FollowerPartition) -> None:
         """Compare a follower's watermark with the one before, of the same open log."""
@@ -197,6 +202,7 @@ class ReplicaChecks(Checks):
     def _was_cut(self, one: FollowerPartition) -> None:
         self._follows_on(one)
         key = one.topic_id, one.index
+        self._compared.pop((*key, self._node_of(one.log)), None)
         row, truth = self._row(key), self.truths.setdefault(key, Truth())
         node_id, end_offset = self._node_of(one.log), one.log.log_end_offset
         if row is not None and node_id in row.isr and node_id != row.leader:

@@ -11,7 +11,8 @@ import trio
 
 from kwire.client.topics import create_topics
 from tests.simulation.copiers import Copier
-from tests.simulation.network import pass_s
+from tests.simulation.network import USUAL_DELAY_S
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import (
     Admin,
     IdempotentProducer,
@@ -19,7 +20,7 @@ from tests.simulation.workloads import (
     OffsetCommitter,
     Workload,
 )
-from tests.simulation.world import IN_SYNC_S, KEEP_MS, Node, World
+from tests.simulation.world import IN_SYNC_S, KEEP_MS, STORE_DELAY_S, Node, World
 
 FAULTS_S = 12.0
 TOPICS = ("plain", "moved")
@@ -46,7 +47,8 @@ async def under(world: World, fault: Fault, *, transactions: bool = True) -> Non
     for workload in workloads:
         world.nursery.start_soon(workload.run)
     await pass_s(1)
-    await fault(world)
+    with world.faults.numbered():
+        await fault(world)
     await finish(world, workloads)
 
 
@@ -75,10 +77,34 @@ async def finish(world: World, workloads: Sequence[Workload]) -> None:
         await workload.check()
 
 
+def stop_the_store(world: World) -> None:
+    """Let the store answer nobody."""
+    if world.happens("the store is down"):
+        world.etcd.faults.is_down = True
+
+
+def slow_the_store_down(world: World, delay_s: float) -> None:
+    """Let each message of the store take up to this time."""
+    if world.happens(f"messages of the store take up to {delay_s:g} s"):
+        world.etcd.faults.delay_s = delay_s
+
+
+def lose_answers(world: World, answers: float, calls: float) -> None:
+    """Lose a part of the store's answers, and of the calls."""
+    if world.happens(f"{answers:.0%} of the store's answers are lost, and {calls:.0%} of calls"):
+        world.etcd.faults.lost_answers, world.etcd.faults.lost_calls = answers, calls
+
+
+def revoke_leases(world: World) -> None:
+    """End all sessions."""
+    if world.happens("all leases are revoked"):
+        world.etcd.revoke_all()
+
+
 async def store_down(world: World) -> None:
     """S5: the store answers nobody for longer than sessions last."""
     registered = world.checks.image.brokers
-    world.etcd.faults.is_down = True
+    stop_the_store(world)
     await pass_s(60)
     world.etcd.faults.is_down = False
     await world.all_ready(30)
@@ -89,9 +115,10 @@ async def store_down(world: World) -> None:
 async def lost_answers(world: World) -> None:
     """S6: calls and answers of the store are lost, and late."""
     faults = world.etcd.faults
-    faults.lost_answers, faults.lost_calls, faults.delay_s = 0.2, 0.05, 0.05
+    lose_answers(world, 0.2, 0.05)
+    slow_the_store_down(world, 0.05)
     await pass_s(FAULTS_S)
-    faults.delay_s = 0.002
+    faults.delay_s = STORE_DELAY_S
 
 
 async def stale_controller(world: World) -> None:
@@ -99,40 +126,40 @@ async def stale_controller(world: World) -> None:
 
     The store is slow, so that commits of the controller are on their way when it is frozen.
     """
-    world.etcd.faults.delay_s = 0.1
-    for _ in range(3):
+    slow_the_store_down(world, 0.1)
+    for _ in world.rounds(3):
         node = world.nodes[world.checks.image.controller_id]
-        node.freeze()
-        await world.until(
-            lambda node=node: world.checks.image.controller_id != node.node_id,
-            60,
-            "another controller is elected",
-        )
+        if node.freeze():
+            await world.until(
+                lambda node=node: world.checks.image.controller_id != node.node_id,
+                60,
+                "another controller is elected",
+            )
         await pass_s(world.random.random())
         world.note(f"resume {node.node_id}")
         node.gateway.release()
         world.network.heal()
         await pass_s(world.random.random() * 3)
-    world.etcd.faults.delay_s = 0.002
+    world.etcd.faults.delay_s = STORE_DELAY_S
 
 
 async def leases(world: World) -> None:
     """S8: leases are revoked early, and end early and late."""
     faults, random = world.etcd.faults, world.random
-    for _ in range(10):
-        faults.lease_factor = random.choice((0.2, 0.5, 1.0, 3.0))
+    for _ in world.rounds(10):
+        factor = random.choice((0.2, 0.5, 1.0, 3.0))
+        if world.happens(f"leases end after {factor:g} times their time"):
+            faults.lease_factor = factor
         if random.random() < 0.4:
-            world.note("all leases are revoked")
-            world.etcd.revoke_all()
+            revoke_leases(world)
         await pass_s(random.random() * 5)
 
 
 async def dead_watch(world: World) -> None:
     """S9: watches stay silent; a broker has caught up within one keepalive interval."""
-    for _ in range(5):
+    for _ in world.rounds(5):
         node = world.random.choice(list(world.nodes.values()))
-        world.note(f"the watch of {node.node_id} is silent")
-        node.gateway.silence()
+        node.silence_the_watch()
         await pass_s(world.random.random())
         revision = world.checks.image.revision
         await world.until(
@@ -145,7 +172,7 @@ async def dead_watch(world: World) -> None:
 async def kills(world: World) -> None:
     """S19, S24: brokers die at any moment, and come back."""
     random = world.random
-    for _ in range(6):
+    for _ in world.rounds(6):
         node = random.choice(list(world.nodes.values()))
         if not node.is_down:
             stop = node.stop if random.random() < 0.3 else node.kill
@@ -158,45 +185,45 @@ async def kills(world: World) -> None:
 
 async def slow_network(world: World) -> None:
     """S20: messages between all take very different times, so that they overtake each other."""
-    world.network.delay_s = 0.3
-    world.etcd.faults.delay_s = 0.1
+    world.network.slow_down(0.3)
+    slow_the_store_down(world, 0.1)
     await pass_s(FAULTS_S)
-    world.network.delay_s, world.etcd.faults.delay_s = 0.001, 0.002
+    world.network.delay_s, world.etcd.faults.delay_s = USUAL_DELAY_S, STORE_DELAY_S
 
 
 async def drifting_clocks(world: World) -> None:
     """S27: clocks run 1 % fast or slow, and dates jump by hours."""
     random = world.random
     for node in world.nodes.values():
-        node.drift = random.uniform(0.99, 1.01)
-    for _ in range(6):
+        node.drift_by(random.uniform(0.99, 1.01))
+    for _ in world.rounds(6):
         node = random.choice(list(world.nodes.values()))
-        node.jump_ms = random.randint(-8, 8) * 3_600_000
+        node.jump_by(random.randint(-8, 8))
         await pass_s(random.random() * 10)
 
 
 async def everything(world: World) -> None:
     """S28 at replication factor 1: all faults, mixed."""
     random, faults = world.random, world.etcd.faults
-    for _ in range(12):
+    for _ in world.rounds(12):
         node = random.choice(list(world.nodes.values()))
         match random.randrange(9):
             case 0 | 1 | 2 if not node.is_down:
                 (node.stop if random.random() < 0.3 else node.kill)()
             case 3:
-                faults.lost_answers, faults.lost_calls = 0.3 * random.random(), 0.1
+                lose_answers(world, 0.3 * random.random(), 0.1)
             case 4:
-                world.note("all leases are revoked")
-                world.etcd.revoke_all()
+                revoke_leases(world)
             case 5:
-                node.gateway.silence()
+                node.silence_the_watch()
             case 6:
                 node.freeze()
             case 7:
                 _cut(world, random, node)
             case _:
-                faults.is_down = random.random() < 0.5
-                world.note(f"the store is down: {faults.is_down}")
+                faults.is_down = False
+                if random.random() < 0.5:
+                    stop_the_store(world)
         await pass_s(random.random() * random.choice((0.1, 2, 8)))
         if random.random() < 0.5:
             _ease(world, random)
@@ -204,9 +231,10 @@ async def everything(world: World) -> None:
 
 def _cut(world: World, random: Random, node: Node) -> None:
     other = random.choice([one for one in (*world.nodes, "producer") if one != node.node_id])
-    world.note(f"cut {node.node_id} from {other}, and perhaps from the store")
     world.network.cut(node.node_id, other)
-    node.gateway.is_cut = random.random() < 0.5
+    node.gateway.is_cut = False
+    if random.random() < 0.5:
+        node.leave_the_store()
 
 
 def _ease(world: World, random: Random) -> None:

@@ -35,6 +35,7 @@ from kwire.metadata.etcd.etcd_store import EtcdStore
 from kwire.server import Server
 from kwire.testing.simulated_etcd import SimulatedGateway, simulated_store
 from tests.simulation.network import Network, SimulatedStream
+from tests.simulation.virtual_time import Waiter, virtual_clock
 
 ELEMENTS = 1 << 20
 RECEIVE_BYTES = 1 << 16
@@ -180,11 +181,11 @@ class _Sleeper:
     """Wakes a task when a change has happened, or its time is up."""
 
     def __init__(self) -> None:
-        self.woken = trio.Event()
+        self.waiter = Waiter()
 
     def wake(self, units: int) -> None:
         """The change has happened."""
-        self.woken.set()
+        self.waiter.wake()
 
 
 async def _wait_for(change: Any) -> None:
@@ -192,10 +193,10 @@ async def _wait_for(change: Any) -> None:
     change.sleeper = sleeper
     if change.is_set:
         return
-    with trio.move_on_at(change.deadline_s):
-        await sleeper.woken.wait()
-        return
-    change.time_is_up()
+    virtual_clock().wake_at(change.deadline_s, sleeper.waiter)
+    await sleeper.waiter.wait()
+    if not change.is_set:
+        change.time_is_up()
 
 
 async def _receive_frame(stream: SimulatedStream) -> bytes | None:

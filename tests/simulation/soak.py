@@ -12,11 +12,11 @@ from collections.abc import Callable
 from tests.simulation.failures import TOPIC, WRITERS
 from tests.simulation.groups import mates
 from tests.simulation.more_clients import MATES, with_workloads
-from tests.simulation.network import pass_s
+from tests.simulation.scenarios import lose_answers, revoke_leases, stop_the_store
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.world import Node, World
 
 STEPS = 16
-HOUR_MS = 3_600_000
 
 
 def _kill(world: World, node: Node) -> None:
@@ -35,42 +35,35 @@ def _cut(world: World, node: Node) -> None:
     other = world.random.choice([one for one in (*world.nodes, *WRITERS) if one != node.node_id])
     cut = world.network.cut if world.random.random() < 0.5 else world.network.cut_one_way
     pair = (node.node_id, other) if world.random.random() < 0.5 else (other, node.node_id)
-    world.note(f"{cut.__name__} of {pair[0]} and {pair[1]}")
     cut(*pair)
 
 
 def _reset(world: World, node: Node) -> None:
-    for other in (*world.nodes, *WRITERS):
-        world.network.reset(node.node_id, other)
+    world.network.reset(node.node_id, *world.nodes, *WRITERS)
 
 
 def _leave_the_store(world: World, node: Node) -> None:
-    world.note(f"{node.node_id} is cut from the store")
-    node.gateway.is_cut = True
+    node.leave_the_store()
 
 
 def _silence_the_watch(world: World, node: Node) -> None:
-    world.note(f"the watch of {node.node_id} is silent")
-    node.gateway.silence()
+    node.silence_the_watch()
 
 
 def _stop_the_store(world: World, node: Node) -> None:
-    world.note("the store is down")
-    world.etcd.faults.is_down = True
+    stop_the_store(world)
 
 
 def _lose_answers(world: World, node: Node) -> None:
-    world.etcd.faults.lost_answers = 0.3 * world.random.random()
-    world.etcd.faults.lost_calls = 0.1
+    lose_answers(world, 0.3 * world.random.random(), 0.1)
 
 
 def _revoke_leases(world: World, node: Node) -> None:
-    world.note("all leases are revoked")
-    world.etcd.revoke_all()
+    revoke_leases(world)
 
 
 def _jump(world: World, node: Node) -> None:
-    node.jump_ms = world.random.randint(-8, 8) * HOUR_MS
+    node.jump_by(world.random.randint(-8, 8))
 
 
 def _lose_power(world: World, node: Node) -> None:
@@ -86,8 +79,9 @@ def _lose_disk(world: World, node: Node) -> None:
 
 def _fail_disk(world: World, node: Node) -> None:
     if world.is_whole():
-        world.note(f"the disk of {node.node_id} fails")
-        node.disk.fail(world.random.randrange(10))
+        calls = world.random.randrange(10)
+        if world.happens(f"the disk of {node.node_id} fails after {calls} calls"):
+            node.disk.fail(calls)
 
 
 FAULTS: tuple[Callable[[World, Node], None], ...] = (
@@ -99,13 +93,13 @@ FAULTS: tuple[Callable[[World, Node], None], ...] = (
 async def everything(world: World) -> None:
     """S28: clients of every kind work under all faults."""
     for node in world.nodes.values():
-        node.drift = world.random.uniform(0.99, 1.01)
+        node.drift_by(world.random.uniform(0.99, 1.01))
     await with_workloads(world, _mixed, *mates(world, TOPIC, MATES))
 
 
 async def _mixed(world: World) -> None:
     random = world.random
-    for _ in range(STEPS):
+    for _ in world.rounds(STEPS):
         node = random.choice([one for one in world.nodes.values() if one.is_wanted] or [None])
         if node is not None:
             random.choice(FAULTS)(world, node)

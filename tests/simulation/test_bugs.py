@@ -7,7 +7,8 @@ import pytest
 
 from tests.simulation import failures
 from tests.simulation.bugs import BUGS, Bug
-from tests.simulation.world import World, simulate
+from tests.simulation.run import simulate
+from tests.simulation.world import World
 
 SEEDS = range(1, 13)
 LEAST = 20

@@ -9,8 +9,9 @@ from kwire.broker import remote_verification
 from kwire.metadata import registration
 from kwire.metadata.etcd.log import Log
 from tests.simulation import scenarios
+from tests.simulation.run import simulate
 from tests.simulation.scenarios import Fault, under
-from tests.simulation.world import World, simulate
+from tests.simulation.world import World
 
 
 def _fails(fault: Fault, seeds: range, root: Path, *, match: str) -> None:

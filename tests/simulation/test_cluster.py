@@ -9,10 +9,11 @@ from kwire.client.topics import create_topics, delete_topics
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import FeatureLevelChanged
 from kwire.metadata.features import CHANGES_VERSION
-from tests.simulation.network import pass_s
+from tests.simulation.run import simulate
 from tests.simulation.scenarios import everything, under
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import IdempotentProducer, read_all
-from tests.simulation.world import KEEP_MS, World, simulate
+from tests.simulation.world import KEEP_MS, World
 
 
 def test_a_seed_repeats_its_run(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from kwire.errors import KafkaError
 from kwire.log.partition_log import PartitionLog
 from kwire.record.records import BatchBuilder
 from kwire.testing.log_scan import check_log, log_batches
-from tests.simulation.network import pass_s
+from tests.simulation.run import simulate
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import PARTITIONS, IdempotentProducer
-from tests.simulation.world import DATE_MS, Node, World, simulate
+from tests.simulation.world import DATE_MS, Node, World
 
 TOPIC = "t"
 
@@ -230,15 +231,16 @@ def test_whatever_happens_all_replicas_are_equal_in_the_end(seed: int, tmp_path:
     async def scenario(world: World) -> None:
         producer = await _replicated(world, {"min.insync.replicas": "2"})
         world.nursery.start_soon(producer.run)
-        for _ in range(6):
-            for what in world.random.sample(EVENTS, world.random.choice((1, 2, 3))):
-                node = world.random.choice(list(world.nodes.values()))
-                if node.broker is not None:
-                    what(world, node)
-                await pass_s(world.random.random() * 3)
-            world.heal()
-            await world.all_ready(60)
-            await world.until(lambda: _is_in_sync(world), 60, "all replicas are in sync")
+        with world.faults.numbered():
+            for _ in world.rounds(6):
+                for what in world.random.sample(EVENTS, world.random.choice((1, 2, 3))):
+                    node = world.random.choice(list(world.nodes.values()))
+                    if node.broker is not None:
+                        what(world, node)
+                    await pass_s(world.random.random() * 3)
+                world.heal()
+                await world.all_ready(60)
+                await world.until(lambda: _is_in_sync(world), 60, "all replicas are in sync")
         producer.stops = True
         with trio.fail_after(60):
             await producer.has_ended.wait()

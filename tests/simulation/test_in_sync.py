@@ -11,9 +11,10 @@ from kwire.client.topics import create_topics
 from kwire.errors import KafkaError
 from kwire.metadata.image import PartitionImage
 from kwire.record.records import BatchBuilder
-from tests.simulation.network import pass_s
+from tests.simulation.run import simulate
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import PARTITIONS
-from tests.simulation.world import DATE_MS, World, simulate
+from tests.simulation.world import DATE_MS, World
 
 TOPIC = "t"
 BACK_WITHIN_S = 3.0

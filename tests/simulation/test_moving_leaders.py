@@ -9,9 +9,10 @@ from kwire.client.errors import ClientError
 from kwire.config.broker import BrokerConfig
 from kwire.errors import KafkaError
 from tests.simulation.moves import TOPIC, ask_to_move, check_places, move, new_producer, rows_of
-from tests.simulation.network import pass_s
+from tests.simulation.run import simulate
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import PARTITIONS, IdempotentProducer
-from tests.simulation.world import World, simulate
+from tests.simulation.world import World
 
 LONGEST_PAUSE_S = 0.5
 FAILED_WITHIN_S = 1.0
@@ -172,27 +173,28 @@ async def _use_two_directories(world: World) -> None:
 
 
 def test_replicas_move_while_brokers_die(seed: int, tmp_path: Path) -> None:
-    """Moves begin, are changed and cancelled; whoever dies, nothing acknowledged is lost."""
+    """S18: moves begin, are changed and cancelled; whoever dies, nothing acknowledged is lost."""
 
     async def scenario(world: World) -> None:
         producer = await new_producer(world, factor=2, min_insync_replicas="2")
         world.nursery.start_soon(producer.run)
         admin, random = world.client("admin"), world.random
-        for _ in range(12):
-            replicas = random.sample([1, 2, 3], random.choice((2, 2, 3)))
-            wanted = replicas if random.random() < 0.8 else None
-            with suppress(KafkaError, ClientError):
-                await ask_to_move(admin, {random.randrange(PARTITIONS): wanted})
-            await pass_s(random.random())
-            node = random.choice(list(world.nodes.values()))
-            match random.randrange(4):
-                case 0 if all(one.is_wanted for one in world.nodes.values()):
-                    node.kill()
-                case 1 if all(one.is_wanted for one in world.nodes.values()):
-                    node.stop()
-                case 2:
-                    world.start_all()
-            await pass_s(random.random() * 3)
+        with world.faults.numbered():
+            for _ in world.rounds(12):
+                replicas = random.sample([1, 2, 3], random.choice((2, 2, 3)))
+                wanted = replicas if random.random() < 0.8 else None
+                with suppress(KafkaError, ClientError):
+                    await ask_to_move(admin, {random.randrange(PARTITIONS): wanted})
+                await pass_s(random.random())
+                node = random.choice(list(world.nodes.values()))
+                match random.randrange(4):
+                    case 0 if all(one.is_wanted for one in world.nodes.values()):
+                        node.kill()
+                    case 1 if all(one.is_wanted for one in world.nodes.values()):
+                        node.stop()
+                    case 2:
+                        world.start_all()
+                await pass_s(random.random() * 3)
         world.heal()
         await world.all_ready(90)
         await world.until(

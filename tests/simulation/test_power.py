@@ -8,11 +8,12 @@ import pytest
 from kwire.client.topics import create_topics
 from kwire.errors import KafkaError
 from tests.simulation import failures
-from tests.simulation.network import pass_s
 from tests.simulation.readers import Careless
+from tests.simulation.run import simulate
 from tests.simulation.scenarios import finish
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import FAILURES, IdempotentProducer, Workload
-from tests.simulation.world import World, simulate
+from tests.simulation.world import World
 
 TOPIC = "t"
 FLUSHED = {"log.flush.interval.messages": "1"}
@@ -20,7 +21,7 @@ FLUSHED = {"log.flush.interval.messages": "1"}
 
 async def all_lose_power(world: World) -> None:
     """S13: in any order, within a moment; the machines come back in any order."""
-    for _ in range(3):
+    for _ in world.rounds(3):
         nodes = world.random.sample(list(world.nodes.values()), 3)
         for node in nodes:
             node.lose_power()
@@ -35,7 +36,7 @@ async def all_lose_power(world: World) -> None:
 
 async def one_of_all_loses_power(world: World) -> None:
     """S13: all processes end, in any order, and one of their machines."""
-    for _ in range(3):
+    for _ in world.rounds(3):
         nodes = world.random.sample(list(world.nodes.values()), 3)
         unlucky = world.random.choice(nodes)
         for node in nodes:

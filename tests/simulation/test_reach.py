@@ -9,10 +9,11 @@ from kwire.client.topics import create_topics
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import BatchBuilder
 from tests.broker.leading import NotedAcks
-from tests.simulation.network import pass_s
+from tests.simulation.run import simulate
 from tests.simulation.test_in_sync import BACK_WITHIN_S, TOPIC, _led, _made, _rows
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import IdempotentProducer
-from tests.simulation.world import DATE_MS, KEEP_MS, SESSION_MS, Node, World, simulate
+from tests.simulation.world import DATE_MS, KEEP_MS, SESSION_MS, Node, World
 
 LOOK_S = 0.1
 OUTAGE_S = 60

@@ -4,10 +4,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from kwire.client.topics import create_topics, delete_topics
-from tests.simulation.network import pass_s
 from tests.simulation.readers import Careless
+from tests.simulation.run import simulate
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import FAILURES, PARTITIONS, IdempotentProducer, read_all
-from tests.simulation.world import Node, World, simulate
+from tests.simulation.world import Node, World
 
 TOPIC = "again"
 STEPS = 12
@@ -46,8 +47,7 @@ def _leave(world: World, node: Node) -> None:
         case 2:
             node.lose_power()
         case _:
-            world.note(f"{node.node_id} is cut off, but not from who writes")
-            node.gateway.is_cut = True
+            node.leave_the_store()
             for other in (*world.nodes, *ADMINS):
                 if other != node.node_id:
                     world.network.cut(node.node_id, other)

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import failures, more_clients, scenarios
+from tests.simulation.run import simulate
 from tests.simulation.scenarios import under
 from tests.simulation.soak import everything
-from tests.simulation.world import World, simulate
+from tests.simulation.world import World
 
 FAULTS = [
     scenarios.store_down,

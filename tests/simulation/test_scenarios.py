@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import scenarios
+from tests.simulation.run import simulate
 from tests.simulation.scenarios import under
-from tests.simulation.world import World, simulate
+from tests.simulation.world import World
 
 FAULTS = [
     scenarios.store_down,

@@ -10,10 +10,11 @@ from kwire.client.leaders import TopicPartition
 from kwire.client.producer import produce
 from kwire.record.records import BatchBuilder
 from tests.simulation.moves import TOPIC, check_places, move, new_producer, rows_of
-from tests.simulation.network import pass_s
 from tests.simulation.replicas import MIN_ISR
+from tests.simulation.run import simulate
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import PARTITIONS
-from tests.simulation.world import DATE_MS, World, simulate
+from tests.simulation.world import DATE_MS, World
 
 SIX = range(1, 7)
 MOVED_WITHIN_S = 120
@@ -47,8 +48,9 @@ def test_all_replicas_move_under_faults(seed: int, tmp_path: Path) -> None:
         wanted = _elsewhere(world)
         await pass_s(1)
         await move(world, wanted)
-        for _ in _faults(world):
-            await pass_s(world.random.random() * world.random.choice((0.2, 2, 8)))
+        with world.faults.numbered():
+            for _ in _faults(world):
+                await pass_s(world.random.random() * world.random.choice((0.2, 2, 8)))
         world.heal()
         await world.all_ready(60)
         await world.until(lambda: _has_moved(world, wanted), MOVED_WITHIN_S, "all have moved")
@@ -95,7 +97,7 @@ def test_a_replica_moves_away_while_its_broker_is_down(seed: int, tmp_path: Path
 def _faults(world: World) -> Iterator[None]:
     """One fault after the other, each at one broker at a time."""
     random = world.random
-    for _ in range(6):
+    for _ in world.rounds(6):
         node = random.choice(list(world.nodes.values()))
         match random.randrange(4):
             case 0:
@@ -104,11 +106,9 @@ def _faults(world: World) -> Iterator[None]:
                 node.stop()
             case 2:
                 other = random.choice([one for one in SIX if one != node.node_id])
-                world.note(f"cut {node.node_id} from {other}")
                 world.network.cut(node.node_id, other)
             case _:
-                world.note(f"{node.node_id} is cut from the store")
-                node.gateway.is_cut = True
+                node.leave_the_store()
         yield
         world.heal()
         yield

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.moves import TOPIC, new_producer, rows_of
-from tests.simulation.network import pass_s
-from tests.simulation.world import Node, World, simulate
+from tests.simulation.run import simulate
+from tests.simulation.virtual_time import pass_s
+from tests.simulation.world import Node, World
 
 WITHIN_S = 1.0
 """From the moment in which the replica's broker serves."""

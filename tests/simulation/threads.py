@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from tests.simulation.network import pass_s
+from tests.simulation.virtual_time import pass_s
 
 LATE_S = 0.02
 HOW_OFTEN = (0.0, 0.05, 0.3)

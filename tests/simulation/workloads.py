@@ -21,7 +21,7 @@ from kwire.client.topics import create_topics, delete_topics
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kwire.record.records import BatchBuilder, ProducerState
-from tests.simulation.network import pass_s
+from tests.simulation.virtual_time import pass_s
 from tests.simulation.world import DATE_MS, World
 
 FAILURES = (KafkaError, ClientError)

@@ -10,21 +10,15 @@ Rules:
 - ``Checks`` looks at every step: each commit, and each image that a broker takes.
 """
 
-import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from shutil import rmtree
 from types import MappingProxyType
 from typing import Any
 
-import pytest
 import trio
-from trio._core import _run as trio_scheduler
-from trio.testing import MockClock
 
-from kwire.budget.kind import Kind
 from kwire.client.cluster import Cluster
 from kwire.client.settings import ClientSettings
 from kwire.clock import Clock
@@ -33,12 +27,14 @@ from kwire.housekeeping import StorageLost
 from kwire.server import StartError
 from kwire.testing.machine import Died, Machine, MachineDisk
 from tests.simulation.checks import WatchedEtcd
-from tests.simulation.network import Network, pass_s
+from tests.simulation.faults import Faults
+from tests.simulation.network import Network
 from tests.simulation.replicas import ReplicaChecks
 from tests.simulation.serving import SimulatedServer
-from tests.simulation.threads import Threads
+from tests.simulation.virtual_time import pass_s
 
 NODES = (1, 2, 3)
+HOUR_MS = 3_600_000
 DATE_MS = 1_800_000_000_000
 SESSION_MS = 6000
 KEEP_MS = 1000
@@ -67,13 +63,20 @@ REPLICATED = {
 
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
+STORE_DELAY_S = 0.002
+"""So long a message of the store takes at the most, without faults."""
+
 IN_SYNC_S = 30.0
 """So long after all faults are over, every replica is in sync again."""
 
-TIMES_VARIABLE = "KWIRE_VIRTUAL_TIMES"
-"""The environment variable that names the file to which each run appends its seconds."""
-
 CLIENT = ClientSettings(connect_timeout_s=2.0, request_timeout_s=5.0, give_up_s=5.0)
+
+
+class TooLate(AssertionError):
+    """Something that has to become true hasn't; the second argument says what."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class _Started:
@@ -105,6 +108,7 @@ class Node:
         self._life = 0
         self.is_wanted = False
         self.gateway = world.etcd.gateway()
+        self._random = Random(f"{world.seed} node {node_id}")
 
     @property
     def disk(self) -> MachineDisk:
@@ -117,7 +121,12 @@ class Node:
         return self.server.broker if self.server is not None and self.is_ready else None
 
     def start(self) -> None:
-        """Start the process, and again while it can't start; one that stops ends before that."""
+        """Start the process, and again while it can't start; one that stops ends before that.
+
+        Nothing happens if it runs, because its end was left out.
+        """
+        if self.is_wanted:
+            return
         is_stopping = self.server is not None and not self.is_wanted
         self.is_wanted = True
         if is_stopping:
@@ -139,7 +148,7 @@ class Node:
         world = self._world
         clock = Clock(self._now_ms, self._steady_ms)
         config = world.config(self.node_id, self.data)
-        random = Random(world.random.getrandbits(32))
+        random = Random(self._random.getrandbits(32))
         self.server = server = SimulatedServer(
             config, clock, self._machine.disk, random, self.gateway, world.network
         )
@@ -163,7 +172,10 @@ class Node:
 
     def kill(self) -> None:
         """End the process at once; its files stay."""
-        self._world.note(f"kill {self.node_id}")
+        if self._world.happens(f"kill {self.node_id}"):
+            self._end()
+
+    def _end(self) -> None:
         self.is_wanted = False
         self._life += 1
         self.gateway.is_cut = True
@@ -174,24 +186,25 @@ class Node:
 
     def lose_power(self) -> None:
         """End the machine: files keep what was synced, and any part of the rest."""
-        self._world.note(f"power of {self.node_id}")
-        self.kill()
-        self._machine.lose_power(self._world.random)
+        if self._world.happens(f"power of {self.node_id}"):
+            self._end()
+            self._machine.lose_power(self._random)
 
     def wipe(self) -> None:
         """Remove all files of a dead process: its disk was replaced."""
-        self._world.note(f"wipe {self.node_id}")
-        rmtree(self.data, ignore_errors=True)
-        self._machine = Machine(self._root)
+        if self._world.happens(f"wipe {self.node_id}") and not self.is_wanted:
+            rmtree(self.data, ignore_errors=True)
+            self._machine = Machine(self._root)
 
     def stop(self) -> None:
         """Stop the process as SIGTERM does."""
+        if not self._world.happens(f"stop {self.node_id}"):
+            return
         self.is_wanted = False
         if self.server is not None and self.is_ready:
-            self._world.note(f"stop {self.node_id}")
             self.server.stop()
         else:
-            self.kill()
+            self._end()
 
     def close(self) -> None:
         """Close the files of the process."""
@@ -202,11 +215,33 @@ class Node:
         """Whether no process runs."""
         return not self.is_wanted and self.server is None
 
-    def freeze(self) -> None:
-        """Keep everything that it sends or is sent on its way, as SIGSTOP does."""
-        self._world.note(f"freeze {self.node_id}")
-        self.gateway.hold()
-        self._world.network.pause(self.node_id)
+    def freeze(self) -> bool:
+        """Keep everything that it sends or is sent on its way, as SIGSTOP does; unless left out."""
+        is_frozen = self._world.happens(f"freeze {self.node_id}")
+        if is_frozen:
+            self.gateway.hold()
+            self._world.network.pause(self.node_id)
+        return is_frozen
+
+    def leave_the_store(self) -> None:
+        """Cut the process from the store."""
+        if self._world.happens(f"{self.node_id} is cut from the store"):
+            self.gateway.is_cut = True
+
+    def silence_the_watch(self) -> None:
+        """Let no change of the store reach the process through its watch."""
+        if self._world.happens(f"the watch of {self.node_id} is silent"):
+            self.gateway.silence()
+
+    def drift_by(self, factor: float) -> None:
+        """Let the clocks run this much faster."""
+        if self._world.happens(f"the clock of {self.node_id} runs by {factor:.3f}"):
+            self.drift = factor
+
+    def jump_by(self, hours: int) -> None:
+        """Set the date this much ahead, or back."""
+        if self._world.happens(f"the date of {self.node_id} jumps by {hours} hours"):
+            self.jump_ms = hours * HOUR_MS
 
 
 class World:
@@ -222,17 +257,20 @@ class World:
         replicated: bool = False,
         settings: Mapping[str, str] = NO_SETTINGS,
         nodes: Sequence[int] = NODES,
+        only: Collection[str] | None = None,
     ) -> None:
         self.seed = seed
         self.root = root
         self.replicated = replicated
         self._settings = {**SETTINGS, **(REPLICATED if replicated else {}), **settings}
-        self.random = Random(seed)
-        self.network = Network(Random(seed + 1))
+        self.notes: list[str] = []
+        self.faults = Faults(seed, self.note, only)
+        self.random, self.rounds = self.faults.random, self.faults.rounds
+        self.happens = self.faults.happens
+        self.network = Network(Random(seed + 1), self.happens)
         self.checks = ReplicaChecks()
         self.etcd = WatchedEtcd(Random(seed + 2), self.checks)
-        self.etcd.faults.delay_s = 0.002
-        self.notes: list[str] = []
+        self.etcd.faults.delay_s = STORE_DELAY_S
         self.producer_ids: set[int] = set()
         self.nodes = {node_id: Node(self, node_id) for node_id in nodes}
         self.checks.nodes = self.nodes
@@ -246,9 +284,10 @@ class World:
         }
         return BrokerConfig.load(self._settings | own)
 
-    def note(self, what: str) -> None:
-        """Note what happens, for the report of a failure."""
+    def note(self, what: str) -> str:
+        """Note what happens, for the report of a failure; the note."""
         self.notes.append(f"{trio.current_time():9.3f} {what}")
+        return self.notes[-1]
 
     def client(self, name: str, **settings: float) -> Cluster:
         """A client that knows all brokers."""
@@ -267,7 +306,8 @@ class World:
         """Wait in virtual time; AssertionError when it takes too long."""
         deadline_s = trio.current_time() + within_s
         while not is_so():
-            assert trio.current_time() < deadline_s, f"not within {within_s:g} s: {what}"
+            if trio.current_time() >= deadline_s:
+                raise TooLate(f"not within {within_s:g} s: {what}", what)
             await pass_s(0.02)
 
     async def all_ready(self, within_s: float = 30.0) -> None:
@@ -308,81 +348,3 @@ class World:
         """Close all brokers' files when the run is over: an error's frames keep these alive."""
         for node in self.nodes.values():
             node.close()
-
-
-Scenario = Callable[[World], Awaitable[None]]
-
-
-def simulate(
-    seed: int,
-    root: Path,
-    scenario: Scenario,
-    limit_s: float = 900.0,
-    *,
-    replicated: bool = False,
-    settings: Mapping[str, str] = NO_SETTINGS,
-    nodes: Sequence[int] = NODES,
-) -> list[str]:
-    """Run a scenario from a seed; what happened. An error names the seed in its notes.
-
-    Each partition has one replica, or three. ``settings`` are those of all brokers.
-    """
-    world = World(seed, root, replicated=replicated, settings=settings, nodes=nodes)
-
-    async def run() -> None:
-        with trio.fail_after(limit_s):
-            async with trio.open_nursery() as world.nursery:
-                world.nursery.start_soon(world.etcd.run)
-                world.nursery.start_soon(world.checks.run)
-                world.start_all()
-                await world.all_ready()
-                await scenario(world)
-                _note_time()
-                world.nursery.cancel_scope.cancel()
-
-    try:
-        with _deterministic(seed) as patch:
-            world.checks.patch(patch)
-            trio.run(run, clock=MockClock(autojump_threshold=0), strict_exception_groups=True)
-    except BaseException as error:
-        tail = "\n".join(world.notes[-60:])
-        error.add_note(f"{tail}\nto repeat this run: {_again(seed)}")
-        raise
-    finally:
-        world.close()
-    return world.notes
-
-
-def _again(seed: int) -> str:
-    """The command that repeats this run, of this test."""
-    test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" (")[0]
-    hashes = os.environ.get("PYTHONHASHSEED", "random")
-    return f"PYTHONHASHSEED={hashes} pytest '{test}' --seed {seed}"
-
-
-def _note_time() -> None:
-    """Append how much virtual time a run took, where somebody wants to know."""
-    if path := os.environ.get(TIMES_VARIABLE):
-        with open(path, "a") as file:
-            file.write(f"{trio.current_time():.3f}\n")
-
-
-@contextmanager
-def _deterministic(seed: int) -> Iterator[pytest.MonkeyPatch]:
-    """Let a seed decide the order of tasks, and how late the work of threads is done."""
-    threads = Threads(Random(seed + 3))
-
-    async def run(
-        self: Kind, function: Callable[..., Any], *args: Any, abandon: bool = False
-    ) -> Any:
-        return await threads.run(function, *args, abandon=abandon)
-
-    before = trio_scheduler._r.getstate()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trio_scheduler, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
-        patch.setattr(Kind, "run", run)
-        trio_scheduler._r.seed(seed)
-        try:
-            yield patch
-        finally:
-            trio_scheduler._r.setstate(before)

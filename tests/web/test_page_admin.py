@@ -12,6 +12,7 @@ import httpx
 import pytest
 import trio
 
+from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.metadata.image import ConfigResourceType
@@ -27,7 +28,7 @@ TOKEN = "a token of the tests"
 
 @asynccontextmanager
 async def administered(
-    tmp_path: Path,
+    tmp_path: Path, clock: Clock | None = None
 ) -> AsyncIterator[tuple[RunningServer, httpx.AsyncClient, str]]:
     """A broker with a logged-in administrator: the server, the browser, and its CSRF value."""
     token_file = tmp_path / "token"
@@ -37,7 +38,7 @@ async def administered(
         "kwire.http.admin.enable": "true",
         "kwire.http.admin.token.file": str(token_file),
     }
-    async with http_server(tmp_path / "data", settings) as (running, http):
+    async with http_server(tmp_path / "data", settings, clock) as (running, http):
         answer = await http.post("/admin/login", data={"token": TOKEN})
         assert answer.status_code == 303
         yield running, http, await csrf_of(http)

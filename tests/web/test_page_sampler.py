@@ -20,7 +20,7 @@ class FakeDesk:
         self.lag = 5
         self.steps = 1
         self.refusals = 0
-        self._clock = clock
+        self.steady_ms = clock.steady_ms
 
     async def ask(self, _: Callable[..., Awaitable[Any]]) -> Sample:
         """A sample, after ``steps`` steps."""
@@ -32,8 +32,8 @@ class FakeDesk:
         topics = {"orders": TopicSample(1, 0, count * 10, count, count * 10, 0)}
         totals = Totals(count, count * 10, 0, count, 0, 1, 0, (0,) * 9 + (count * 99, count))
         groups = [GroupSample("billing", "classic", "Stable", 1, self.lag, ("orders",))]
-        now_s = self._clock.now_s
-        return Sample(int(now_s * 1000), now_s, self.steps, totals, topics, groups)
+        now_ms = self.steady_ms()
+        return Sample(now_ms, now_ms, self.steps, totals, topics, groups)
 
 
 class Clock:
@@ -42,17 +42,15 @@ class Clock:
     def __init__(self) -> None:
         self.now_s = 1_000.0
 
-    def monotonic(self) -> float:
+    def steady_ms(self) -> int:
         """The time."""
-        return self.now_s
+        return int(self.now_s * 1000)
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock() -> Clock:
     """A clock that the test moves."""
-    made = Clock()
-    monkeypatch.setattr(sampler, "time", made)
-    return made
+    return Clock()
 
 
 async def test_all_who_watch_share_a_look(clock: Clock) -> None:

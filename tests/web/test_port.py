@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from kwire.budget.slices import Slices
+from kwire.clock import steady_clock_ms
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.errors import ErrorCode, KafkaError
@@ -29,7 +30,7 @@ async def test_a_broker_that_serves_is_healthy_and_ready(tmp_path: Path) -> None
 
 async def test_a_broker_that_starts_is_healthy_but_not_ready() -> None:
     """A recovery may take long: a supervisor must not end it, a balancer must wait."""
-    port = HttpPort(BrokerConfig.load(HTTP))
+    port = HttpPort(BrokerConfig.load(HTTP), steady_clock_ms)
     host, number = port.address
     async with port.open(), httpx.AsyncClient(base_url=f"http://{host}:{number}") as http:
         assert (await http.get("/healthz")).status_code == 200
@@ -141,7 +142,7 @@ async def test_a_missing_package_is_one_line_that_says_what_to_install(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "hypercorn" else found(name)
     )
-    with pytest.raises(StartError, match=r"hypercorn; in a checkout .* -e '\.\[web\]'"):
+    with pytest.raises(StartError, match=r"hypercorn, which .*: pip install -e '\.\[web\]'"):
         await Server(BrokerConfig.load(HTTP | {"log.dirs": str(tmp_path)})).serve()
 
 

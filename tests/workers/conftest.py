@@ -41,8 +41,17 @@ class Workers:
 
     def pids(self) -> list[int]:
         """The process ids of the workers; those that were started first come first."""
+        return _children(self._template())
+
+    def _template(self) -> int:
         (template,) = _children(self.process.pid)
-        return _children(template)
+        return template
+
+    def kill_template(self) -> None:
+        """End the process that starts workers with SIGKILL, and wait until these have ended."""
+        pids = self.pids()
+        os.kill(self._template(), signal.SIGKILL)
+        wait_until(lambda: not any(map(_is_alive, pids)), what="the end of the workers")
 
     def kill_worker(self, number: int) -> None:
         """End a worker that was never started again, with SIGKILL."""
@@ -55,6 +64,11 @@ class Workers:
         self._ended = True
         self.process.kill()
         wait_until(lambda: not any(map(_is_alive, pids)), what="the end of the workers")
+
+    def wait_for_end(self) -> int:
+        """Wait until the supervisor has ended by itself; returns the exit code."""
+        wait_until(lambda: not _is_alive(self.process.pid), what="the end of the supervisor")
+        return self.stop()
 
     def stop(self) -> int:
         """Stop all; returns the exit code."""

@@ -107,6 +107,28 @@ def test_workers_end_with_their_supervisor(start):
     assert stored(workers.bootstrap, "t", PARTITIONS, len(values)) == values
 
 
+def test_all_start_again_when_the_template_has_ended(start):
+    """In the same process and at the same ports; a second time at once, the command ends."""
+    port = free_port()
+    workers = start(2, f"127.0.0.1:{port}")
+    _make_topic(workers)
+    values = produce(workers.bootstrap, "t", PARTITIONS, "a")
+    before = workers.pids()
+    workers.kill_template()
+    assert stored(workers.bootstrap, "t", PARTITIONS, len(values)) == values
+    assert len(workers.pids()) == 2
+    assert not set(workers.pids()).intersection(before)
+    log = workers.process.log()
+    assert log.count("starts workers has ended; all workers stop and start again") == 1
+    assert "was not closed cleanly" not in log
+    assert "other brokers may lead" not in log
+    workers.kill_template()
+    assert workers.wait_for_end() == 1
+    log = workers.process.log()
+    assert log.count("all workers stop and start again") == 1
+    assert "kwire: the process that starts workers has ended\n" in log
+
+
 @pytest.fixture
 def service_manager(monkeypatch):
     """The socket of a service manager. Its path is short, because such paths have 108 bytes."""

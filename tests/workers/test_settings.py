@@ -9,7 +9,6 @@ from kwire.cli import serve
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.log.disk import Disk
-from kwire.workers import directory
 from kwire.workers.directory import InheritedLocks, WorkersError, lock_directories, open_metadata
 from kwire.workers.settings import worker_settings
 
@@ -75,9 +74,8 @@ def test_etcd_and_workers_exclude_each_other():
         BrokerConfig.load({"kwire.workers": "2", "kwire.metadata.store": "etcd://h"})
 
 
-def test_a_lock_is_free_when_all_that_inherited_it_have_ended(tmp_path, monkeypatch):
+def test_a_lock_is_free_when_all_that_inherited_it_have_ended(tmp_path):
     """Also the lock of a separate directory of the metadata."""
-    monkeypatch.setattr(directory, "PATIENCE_S", 0.0)
     given = {"log.dirs": str(tmp_path / "a"), "metadata.log.dir": str(tmp_path / "m")}
     config = BrokerConfig.load(given)
     locks = lock_directories(config)
@@ -88,7 +86,7 @@ def test_a_lock_is_free_when_all_that_inherited_it_have_ended(tmp_path, monkeypa
         disk.name_of_lock(fd) for fd in locks.values()
     ]
     with pytest.raises(WorkersError, match=r"/a is in use by another process"):
-        lock_directories(config)
+        lock_directories(config, patience_s=0)
     for fd in (*locks.values(), *inherited):
         os.close(fd)
     for fd in lock_directories(config).values():

@@ -26,6 +26,7 @@ from kwire.workers.supervisor import (
     MOST_DEATHS,
     SHORT_LIFE_S,
     Supervisor,
+    TemplateEnded,
 )
 from kwire.workers.template import Template
 
@@ -282,15 +283,19 @@ def test_a_worker_that_ends_badly_at_the_stop_is_told():
     assert _reason(raised.value) == "worker 1: it was ended by SIGKILL"
 
 
-def test_all_end_with_the_template():
-    """Nobody could start a worker again."""
+@pytest.mark.parametrize("is_stopping", [False, True])
+def test_all_end_with_the_template(is_stopping):
+    """Nobody could start a worker again; a new start of the command can, if it isn't stopping."""
 
     async def end(supervisor, template):
+        if is_stopping:
+            supervisor._is_stopping = True
         template.life.close()
 
     with pytest.raises(BaseExceptionGroup) as raised:
         _play(_well, end)
     assert _reason(raised.value) == "the process that starts workers has ended"
+    assert (raised.group_contains(TemplateEnded)) is not is_stopping
 
 
 @pytest.mark.parametrize("has_bind", [False, True])
@@ -313,6 +318,7 @@ def test_a_template_that_is_killed_at_once_is_a_line(has_bind):
     finally:
         template.close()
     assert _reason(raised.value) == "the process that starts workers has ended"
+    assert not raised.group_contains(TemplateEnded), "the next one could end like this as well"
 
 
 def test_a_template_ends_with_its_supervisor(monkeypatch):

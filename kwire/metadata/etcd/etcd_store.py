@@ -6,11 +6,12 @@ from random import Random
 import trio
 
 from kwire.budget.threads import Kind
+from kwire.config.extras import needs
 from kwire.config.metadata_store import SETTING, EtcdAddress
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change
 from kwire.metadata.etcd.following import Following
-from kwire.metadata.etcd.gateway import Access, EtcdError, Gateway, Unreachable
+from kwire.metadata.etcd.gateway import CALL_S, Access, EtcdError, Gateway, Unreachable
 from kwire.metadata.etcd.images import Images
 from kwire.metadata.etcd.keys import Keys
 from kwire.metadata.etcd.leases import Leases
@@ -57,18 +58,19 @@ class EtcdStore:
         random: Random,
         steady_ms: Callable[[], int],
         keep_every_ms: int,
+        patience_s: float = CALL_S,
     ) -> "EtcdStore":
-        """Connect to a real etcd; StoreUnusable, or KafkaError (REQUEST_TIMED_OUT)."""
+        """Connect to a real etcd, which may take ``patience_s`` to be there.
+
+        StoreUnusable, or KafkaError (REQUEST_TIMED_OUT).
+        """
         try:
             from kwire.metadata.etcd.http_gateway import HttpGateway
         except ImportError as error:
-            raise StoreUnusable(
-                f"{SETTING} needs h11, which isn't installed: pip install -e '.[cluster]' in "
-                "a checkout of kwire"
-            ) from error
+            raise StoreUnusable(f"{SETTING} {needs('cluster', 'h11')}") from error
         gateway = HttpGateway(address, access, random)
         try:
-            await gateway.open()
+            await gateway.open(patience_s)
         except BaseException:
             await gateway.close()
             raise

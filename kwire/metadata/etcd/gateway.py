@@ -31,6 +31,17 @@ class EtcdError(Exception):
         self.message = message
 
 
+class NotEtcd(EtcdError):
+    """An HTTP answer that no etcd gives: from a proxy before it, or from another server."""
+
+    def __init__(self, status: int, content: bytes) -> None:
+        text = content[:100].decode(errors="replace").strip()
+        message = f"HTTP {status} {text!r} is no answer of etcd's gateway"
+        super().__init__(UNAVAILABLE, message)
+        self.status = status
+        self.content = content
+
+
 class Unreachable(KafkaError):
     """No endpoint answered in time. ``may_be_done`` says whether one may have got the call."""
 

@@ -39,6 +39,10 @@ class NotConnected(HttpError):
     """There is no connection, so nothing was sent."""
 
 
+class NotHttp(HttpError):
+    """The answer isn't HTTP."""
+
+
 class Answer(NamedTuple):
     """A whole answer."""
 
@@ -105,7 +109,12 @@ class _Connection:
                 with trio.fail_after(within_s):
                     self._http.receive_data(bytes(await self.stream.receive_some(_RECEIVE_BYTES)))
         except h11.RemoteProtocolError as error:
-            raise HttpError(f"the connection was closed, or this isn't HTTP: {error}") from error
+            _, is_closed = self._http.trailing_data
+            if is_closed:
+                is_tls = isinstance(self.stream, trio.SSLStream)
+                hint = "" if is_tls else "; if etcd speaks TLS, write etcds:// instead of etcd://"
+                raise HttpError(f"the connection was closed{hint}") from error
+            raise NotHttp(f"it doesn't speak HTTP: {error}") from error
         except trio.BrokenResourceError as error:
             raise HttpError("the connection was lost") from error
         except trio.TooSlowError as error:
@@ -220,7 +229,10 @@ class HttpClient:
         except BaseException as error:
             await trio.aclose_forcefully(plain)
             if isinstance(error, trio.BrokenResourceError):
-                raise NotConnected(f"the TLS handshake failed: {error.__cause__}") from error
+                raise NotConnected(
+                    f"the TLS handshake failed: {error.__cause__}; if etcd speaks no TLS, write "
+                    "etcd:// instead of etcds://"
+                ) from error
             raise
         return _Connection(secure, plain.socket)
 

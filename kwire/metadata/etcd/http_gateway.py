@@ -10,9 +10,13 @@ Rules:
   next one.
 - A token is fetched with user and password when etcd asks for one. Tokens expire after minutes
   without use, and when users or roles change; then a new one is fetched.
+- At the start the gateway waits until an etcd answers whose cluster has a leader. What waiting
+  can't mend ends the start at once, as soon as no endpoint does better (``advice``). Later it is
+  one of the reasons why no endpoint answers.
 """
 
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
@@ -21,12 +25,14 @@ from typing import TYPE_CHECKING
 import trio
 
 from kwire.config.metadata_store import SETTING, EtcdAddress
+from kwire.metadata.etcd.advice import advice
 from kwire.metadata.etcd.gateway import (
     CALL_S,
     UNAVAILABLE,
     Access,
     Answered,
     EtcdError,
+    NotEtcd,
     Unreachable,
 )
 from kwire.metadata.etcd.http_client import Headers, HttpClient, HttpError, Lines, NotConnected
@@ -36,8 +42,13 @@ from kwire.metadata.store import StoreUnusable
 if TYPE_CHECKING:
     import ssl
 
+log = logging.getLogger(__name__)
+
 PAUSE_S = 0.1
 """The mean pause after every endpoint has failed."""
+
+TELL_AFTER_S = 0.5
+"""After which wait for the first answer the log says for what the start waits."""
 
 SILENT_S, LOOK_EVERY_S = 0.25, 0.1
 """When a silent endpoint is first asked for the leader's term, and how often it is asked again."""
@@ -71,7 +82,7 @@ class _Messages:
         line = await anext(self._lines)
         found = json.loads(line)
         if "error" in found:
-            raise _error(line)
+            raise _error(200, line)
         message: Json = found["result"]
         return message
 
@@ -87,22 +98,38 @@ class HttpGateway:
         self._random = random
         self._token: str | None = None
         self._term = 0
+        self._is_open = False
         self._client = HttpClient(_new_context(access) if address.is_tls else None)
 
-    async def open(self) -> None:
-        """Check that etcd answers and isn't too old; StoreUnusable, Unreachable."""
-        answer = await self.call("maintenance/status", {})
-        version = str(answer.body.get("version", "0.0"))
-        if tuple(int(number) for number in version.split(".")[:2]) < OLDEST:
-            raise StoreUnusable(
-                f"etcd at {self._endpoints[0]} has version {version}; kwire needs 3.4 or newer"
-            )
+    async def open(self, patience_s: float = CALL_S) -> None:
+        """Wait for an etcd that isn't too old and has a leader; StoreUnusable, Unreachable."""
+        deadline = trio.current_time() + patience_s
+        within_s, is_told = min(TELL_AFTER_S, patience_s), False
+        while not self._is_open:
+            try:
+                answer = await self.call("maintenance/status", {}, within_s)
+                endpoint = self._endpoints[0]
+                _check_version(answer.body, endpoint)
+                self._is_open = bool(int(answer.body.get("leader", 0)))
+                if not self._is_open:
+                    await self._leave(endpoint)
+                    reason = "its cluster has no leader"
+                    raise Unreachable([endpoint], reason, may_be_done=False)
+            except Unreachable as error:
+                within_s = deadline - trio.current_time()
+                if within_s <= PAUSE_S:
+                    raise
+                if not is_told:
+                    log.info("waiting up to %g s for etcd: %s", patience_s, error.message)
+                is_told = True
+                await trio.sleep(PAUSE_S)
 
     async def call(self, path: str, body: Json, within_s: float = CALL_S) -> Answered:
         """The answer to a call; Unreachable, EtcdError, StoreUnusable."""
         deadline = trio.current_time() + within_s
         content = json.dumps(body).encode()
         may_be_done, failures = False, 0
+        reason, advised = "no answer in time", list[str]()
         while True:
             endpoint, left_s = self._endpoints[0], deadline - trio.current_time()
             try:
@@ -111,21 +138,19 @@ class HttpGateway:
             except _LeaderChanged:
                 may_be_done = True
                 continue
-            except NotConnected as error:
-                _check_certificate(error, endpoint)
-                reason = str(error)
-            except HttpError as error:
-                reason, may_be_done = str(error), True
-            except trio.TooSlowError:
-                reason, may_be_done = "no answer in time", True
-            except EtcdError as error:
-                if error.code not in _TRY_ELSEWHERE:
+            except (HttpError, EtcdError, trio.TooSlowError) as error:
+                if isinstance(error, EtcdError) and error.code not in _TRY_ELSEWHERE:
                     raise
-                reason, may_be_done = error.message, True
+                may_be_done = may_be_done or not isinstance(error, NotConnected)
+                found = advice(error, endpoint)
+                reason = found or str(error) or reason
+                advised += [found] if found is not None else []
             await self._leave(endpoint)
             failures += 1
             pause_s = 0.0
             if failures % len(self._endpoints) == 0:
+                if advised and not self._is_open:
+                    raise StoreUnusable(advised[0])
                 pause_s = self._random.uniform(0.5, 1.5) * PAUSE_S
             if trio.current_time() + pause_s >= deadline:
                 raise Unreachable(sorted(self._endpoints), reason, may_be_done=may_be_done)
@@ -145,7 +170,7 @@ class HttpGateway:
             sent = self._client.stream(endpoint, f"/v3/{path}", self._headers(endpoint), content)
             async with sent as answer:
                 if answer.status != 200:
-                    raise _error(answer.content)
+                    raise _error(answer.status, answer.content)
                 yield _Messages(answer.lines)
         except HttpError as error:
             raise Unreachable(self._endpoints, str(error), may_be_done=True) from error
@@ -244,14 +269,12 @@ class HttpGateway:
         endpoint = self._endpoints[0]
         headers = self._headers(endpoint)
         answer = await self._client.post(endpoint, f"/v3/{path}", headers, content)
-        if answer.status != 200:
-            raise _error(answer.content)
         try:
             found: Json = json.loads(answer.content)
         except ValueError:
-            raise _error(answer.content) from None
-        if "error" in found:
-            raise _error(answer.content)
+            raise NotEtcd(answer.status, answer.content) from None
+        if answer.status != 200 or not isinstance(found, dict) or "error" in found:
+            raise _error(answer.status, answer.content)
         return found
 
     def _headers(self, endpoint: str) -> Headers:
@@ -267,7 +290,7 @@ def _term_of(answer: Json) -> int:
     return int(header.get("raft_term", 0))
 
 
-def _error(content: bytes) -> EtcdError:
+def _error(status: int, content: bytes) -> EtcdError:
     """The error in a response, which may come from another program than etcd."""
     try:
         found = json.loads(content)
@@ -276,21 +299,14 @@ def _error(content: bytes) -> EtcdError:
             return EtcdError(int(error["grpc_code"]), str(error["message"]))
         return EtcdError(int(found["code"]), str(error))
     except (ValueError, LookupError, TypeError):
-        return EtcdError(UNAVAILABLE, f"no answer of etcd's gateway: {content[:100]!r}")
+        return NotEtcd(status, content)
 
 
-def _check_certificate(error: BaseException, endpoint: str) -> None:
-    """StoreUnusable if an error comes from a certificate that isn't trusted."""
-    import ssl
-
-    found: BaseException | None = error
-    while found is not None:
-        if isinstance(found, ssl.SSLCertVerificationError):
-            raise StoreUnusable(
-                f"etcd at {endpoint} shows a certificate that isn't trusted: "
-                f"{found.verify_message}; set {SETTING}.tls.ca.file to the CA's certificate"
-            ) from error
-        found = found.__cause__ or found.__context__
+def _check_version(status: Json, endpoint: str) -> None:
+    """StoreUnusable if the etcd with this status is too old."""
+    version = str(status.get("version", "0.0"))
+    if tuple(int(number) for number in version.split(".")[:2]) < OLDEST:
+        raise StoreUnusable(f"etcd at {endpoint} has version {version}; kwire needs 3.4 or newer")
 
 
 def _denied(username: str | None) -> str:

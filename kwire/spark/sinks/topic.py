@@ -29,6 +29,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kwire.config.extras import needs
 from kwire.spark.batch import Batch
 from kwire.spark.rows import HEADERS, KEY, METADATA, OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, TOPIC
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
@@ -82,7 +83,7 @@ class TopicSink:
             raise WrongSetting(
                 "sink.kind",
                 self._settings.kind,
-                "it needs the package confluent-kafka, here and on the executors: pip install it",
+                f"it {needs('spark', 'confluent-kafka')}; executors need it, too",
             ) from None
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:

@@ -11,7 +11,6 @@ Rules:
   ``MAX_OFFSETS`` in all.
 """
 
-import time
 from collections import deque
 from typing import NamedTuple
 
@@ -78,7 +77,7 @@ class Sample(NamedTuple):
     """The values of one sample, and how many steps it took."""
 
     at_ms: int
-    steady_s: float
+    steady_ms: int
     steps: int
     totals: Totals
     topics: dict[str, TopicSample]
@@ -133,10 +132,10 @@ class Sampler:
     async def latest(self, max_age_s: float | None = None) -> Sample:
         """A sample that is not older than this, or than ``FRESH_S``; NotServing."""
         async with self._one_at_a_time:
-            now_s = time.monotonic()
+            now_ms = self._desk.steady_ms()
             wanted_s = FRESH_S if max_age_s is None else max_age_s
             max_age_s = max(wanted_s, self._cost_s * SPARE_WATCHED)
-            if self._latest is None or now_s - self._latest.steady_s >= max_age_s:
+            if self._latest is None or now_ms - self._latest.steady_ms >= max_age_s * 1000:
                 sample = await self._desk.ask(look)
                 self._cost_s = sample.steps * STEP_S
                 self._take(sample)
@@ -151,7 +150,7 @@ class Sampler:
         old, new = before.topics.get(topic), latest.topics.get(topic)
         if old is None or new is None:
             return Rates()
-        span_s = max(latest.steady_s - before.steady_s, 0.001)
+        span_s = _span_s(before, latest)
         return Rates(
             max(0, new.messages_in - old.messages_in) / span_s,
             max(0, new.bytes_in - old.bytes_in) / span_s,
@@ -163,7 +162,7 @@ class Sampler:
         self._note_lags(sample)
         if before is None:
             return
-        span_s = max(sample.steady_s - before.steady_s, 0.001)
+        span_s = _span_s(before, sample)
         old, new = before.totals, sample.totals
         self.points.append(
             Point(
@@ -191,6 +190,11 @@ class Sampler:
         self.lags = kept
 
 
+def _span_s(before: Sample, after: Sample) -> float:
+    """The time between two samples, a suspend of the machine included."""
+    return max(after.steady_ms - before.steady_ms, 1) / 1000
+
+
 async def look(observed: Observed) -> Sample:
     """Sample the whole broker, in its event loop."""
     broker, slices = observed.broker, Slices()
@@ -209,7 +213,7 @@ async def look(observed: Observed) -> Sample:
     )
     partitions = sum(topic.partitions for topic in topics.values())
     steps = partitions + len(topics) + len(groups) + offsets
-    return Sample(broker.now_ms(), time.monotonic(), steps, totals, topics, groups)
+    return Sample(broker.now_ms(), broker.clock.steady_ms(), steps, totals, topics, groups)
 
 
 def _produce_times(tally: Tally) -> tuple[int, ...]:

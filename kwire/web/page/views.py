@@ -24,7 +24,7 @@ VIEWS = (overview, topics, records, groups, producers, brokers, logs)
 
 def routes(desk: Desk, sampler: Sampler, token: AdminToken | None) -> list[Route]:
     """The routes of the page; without a token, no route changes anything."""
-    sessions = None if token is None else Admin(token.text)
+    sessions = None if token is None else Admin(token.text, desk.steady_ms)
     site = Site(desk, sampler, sessions)
     found = [route for view in VIEWS for route in view.routes(site)]
     if sessions is not None:

@@ -1,0 +1,164 @@
+"""Who follows the line about a denial may do it afterwards."""
+
+import argparse
+import shlex
+from functools import partial
+
+import pytest
+import trio
+
+from kwire.cli import COMMANDS, actions_of, main, make_parser
+from kwire.cli.denials import NEVER_DENIED, RIGHTS
+from kwire.config.authorizer import STANDARD_AUTHORIZER
+from kwire.metadata.acls import (
+    CLUSTER_NAME,
+    AclBinding,
+    AclOperation,
+    AclsCreated,
+    AclsDeleted,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from kwire.testing.in_process import running_server
+
+MOST_DENIALS = 3
+"""A command may be denied the topic, the group and the cluster, one after the other."""
+
+EVERYTHING = [
+    AclBinding(kind, name, PatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.ALL, 3)
+    for kind, name in (
+        (ResourceType.TOPIC, "*"),
+        (ResourceType.GROUP, "*"),
+        (ResourceType.TRANSACTIONAL_ID, "*"),
+        (ResourceType.CLUSTER, CLUSTER_NAME),
+    )
+]
+KINDS = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional_id": ResourceType.TRANSACTIONAL_ID,
+}
+
+
+def _granted(line: str) -> list[AclBinding]:
+    """The ACLs that the command in a line would create, as Kafka's tool reads its options."""
+    _, _, command = line.partition("kafka-acls.sh ")
+    tool = argparse.ArgumentParser(exit_on_error=False)
+    tool.add_argument("--bootstrap-server", required=True)
+    tool.add_argument("--add", action="store_true", required=True)
+    tool.add_argument("--allow-principal", required=True)
+    tool.add_argument("--operation", action="append", required=True)
+    tool.add_argument("--resource-pattern-type", choices=["literal", "prefixed"], default="literal")
+    tool.add_argument("--cluster", action="store_true")
+    for kind in KINDS:
+        tool.add_argument(f"--{kind.replace('_', '-')}", action="append", default=[])
+    given = tool.parse_args(shlex.split(command))
+    resources = [(kind, name) for option, kind in KINDS.items() for name in getattr(given, option)]
+    resources += [(ResourceType.CLUSTER, CLUSTER_NAME)] if given.cluster else []
+    operations = {one.name.title().replace("_", ""): one for one in AclOperation}
+    pattern = PatternType[given.resource_pattern_type.upper()]
+    return [
+        AclBinding(kind, name, pattern, "User:ANONYMOUS", "*", operations[one], Permission.ALLOW)
+        for kind, name in resources
+        for one in given.operation
+    ]
+
+
+@pytest.fixture
+async def denying(tmp_path, capsys):
+    """A broker with a topic and a group, on which nobody has rights any more."""
+    async with running_server(tmp_path, {"authorizer.class.name": STANDARD_AUTHORIZER}) as running:
+        await running.broker.commit(lambda _: [AclsCreated(tuple(EVERYTHING))])
+        (tmp_path / "lines").write_text("one\ntwo\n", encoding="utf-8")
+        for line in ("topics create a-1", f"produce a-1 {tmp_path}/lines"):
+            assert await _run(running, line) == 0
+        assert await _run(running, "consume a-1 --group g --from-beginning --exit") == 0
+        await running.broker.commit(lambda _: [AclsDeleted(tuple(EVERYTHING))])
+        capsys.readouterr()
+        yield running
+
+
+async def _run(running, line: str) -> int:
+    arguments = [*shlex.split(line), "-b", f"{running.host}:{running.port}"]
+    return await trio.to_thread.run_sync(partial(main, arguments))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topics create b",
+        "topics delete a-1",
+        "topics describe a-1",
+        "topics alter a-1 --set retention.ms=1000",
+        "topics add-partitions a-1 --to 3",
+        "produce a-1 /etc/hostname",
+        "consume a-1 --from-beginning --exit",
+        "consume a-1 --from-beginning --exit --group h",
+        "groups describe g",
+        "groups delete g",
+        "groups explain g",
+        "groups reset g --topic a-1 --to-beginning --execute",
+        "groups delete-offsets g --topic a-1",
+        "configs describe topic a-1",
+        "configs describe group g",
+        "configs describe broker 1",
+        "configs set topic a-1 retention.ms=1000",
+        "configs set group g consumer.session.timeout.ms=50000",
+        "configs set broker 1 log.cleaner.threads=2",
+        "configs unset topic a-1 retention.ms",
+        "records delete a-1 --before-offset 1",
+        "transactions open a-1",
+        "bench --records 10 --size 10",
+    ],
+)
+async def test_the_line_about_a_denial_grants_what_is_missing(denying, capsys, line: str):
+    """After as many lines as the command has resources; the line names right and resource."""
+    assert await _run(denying, line) == 1
+    for _ in range(MOST_DENIALS):
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert "_AUTHORIZATION_FAILED; it needs " in said
+        acls = _granted(said)
+        assert all(acl.operation for acl in acls)
+        await denying.broker.commit(lambda _, acls=acls: [AclsCreated(tuple(acls))])
+        if await _run(denying, line) == 0:
+            break
+    else:
+        pytest.fail(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("line", ["transactions describe t", "transactions abort t"])
+async def test_a_transaction_that_is_denied(denying, capsys, line: str):
+    """There is none, but nobody is told so without the right."""
+    await _run(denying, line)
+    acls = _granted(capsys.readouterr().err)
+    await denying.broker.commit(lambda _: [AclsCreated(tuple(acls))])
+    await _run(denying, line)
+    assert "TRANSACTIONAL_ID_NOT_FOUND" in capsys.readouterr().err
+
+
+async def test_only_the_denied_of_several_is_named(denying, capsys):
+    """A user who may read one topic needs the right on the other."""
+    everything_on_a = EVERYTHING[0]._replace(name="a-1")
+    await denying.broker.commit(lambda _: [AclsCreated((everything_on_a,))])
+    await _run(denying, "topics describe a-1 b")
+    assert {acl.name for acl in _granted(capsys.readouterr().err)} == {"b"}
+    await _run(denying, "consume a-1 'b' --exit")
+    assert {acl.name for acl in _granted(capsys.readouterr().err)} == {"b"}
+
+
+def test_every_command_that_asks_a_cluster_is_in_the_table() -> None:
+    """A new command, too."""
+    _, commands = make_parser(COMMANDS)
+    asking = set()
+    for name, parser in commands.choices.items():
+        inner = actions_of(parser)
+        leaves = inner[0].choices if inner else {"": parser}
+        if name == "pipeline":
+            continue  # only writes the addresses into a file
+        for action, leaf in leaves.items():
+            if any(one.dest == "bootstrap_server" for one in leaf._actions):
+                asking.add((name, action))
+    assert asking == {*RIGHTS, *NEVER_DENIED}
+    assert not {*RIGHTS} & NEVER_DENIED
