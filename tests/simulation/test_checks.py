@@ -48,7 +48,7 @@ def test_commits_without_a_guard_are_seen(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_fenced_leader_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fencing forgets to take the broker out of leaderships."""
-    monkeypatch.setattr(registration, "without_brokers", lambda image, lost: [])
+    monkeypatch.setattr(registration, "without_brokers", lambda image, lost, **_more: [])
     _fails(scenarios.kills, range(1, 9), tmp_path, match="a fenced broker leads")
 
 
