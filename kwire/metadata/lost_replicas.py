@@ -11,6 +11,8 @@ Rules:
 - A replica in a directory that the broker had at its last registration is the right one. A replica
   in another directory may be older, because its disk was missing for some time. It is the right one
   only if its log knows the last leader epoch of the partition.
+- An election onto an empty disk begins a partition anew. If the broker dies before it has made the
+  log, its replica looks lost once more, and has to be elected once more. No record is lost by that.
 - If a lost replica is found and is the right one, it joins the ISR again.
 - The rules above are for partitions with one replica. If a partition has several replicas, a
   replica outside of the last registration's directories is lost, too: it may not be elected, and

@@ -48,6 +48,8 @@ def test_a_wiped_disk_never_leads_silently(start, tmp_path):
     assert leaders(second, "t")[lost] == -1
     assert _elect(first, "t", 0, 1) == [84 if at != lost else 0 for at in (0, 1)]
     wait_until(lambda: leaders(second, "t") == kept, what="the election")
+    # A leader that is killed before it has made its log would look like one that has lost it.
+    wait_until((tmp_path / "b2" / f"t-{lost}").is_dir, what="the new leader's log")
     second.kill()
     second.restart()
     wait_until(lambda: leaders(second, "t") == kept, what="a leader with its disk")
