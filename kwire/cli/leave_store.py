@@ -15,7 +15,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="take the metadata of a stopped cluster back from etcd",
         description="Takes the metadata of a stopped cluster from etcd into the data directory of "
         "its broker, which then goes on alone, or with --workers if worker.2, … are in the "
-        "directory. All partitions must be here. The metadata in etcd is deleted.",
+        "directory. All partitions must be here. etcd has to run, and all brokers have to be "
+        "stopped. The metadata in etcd is deleted.",
     )
     leave.add_argument(
         "--data-dir",

@@ -173,6 +173,11 @@ def test_replicas_of_others_are_left_behind(start, on_etcd, tmp_path, capsys):
     assert _leave("--data-dir", data) == 0
     with pytest.raises(BrokerFailed, match=r"cluster whose metadata is no longer in"):
         second.start()
+    capsys.readouterr()
+    said = _refused(capsys, "--data-dir", tmp_path / "other")
+    assert f"used with another directory, serve that one, which has {FILE_NAME}; other" in said
+    with pytest.raises(BrokerFailed, match=f"serve the other one, which has {FILE_NAME}: the rep"):
+        BrokerProcess(tmp_path / "other", {**FEW, "node.id": "2"}).start()
     alone = start(None)
     assert stored(alone.bootstrap, "made", 1, len(values + more)) == sorted(values + more)
     told = [one for one in metadata(At(alone.bootstrap)).topics if one.name == "made"]
@@ -200,7 +205,7 @@ def test_after_a_crash_in_between_no_broker_starts_and_the_command_goes_on(
 
     monkeypatch.setattr(EtcdStore, "delete_cluster", delete_and_lose_the_answer)
     said = _refused(capsys, "--data-dir", data)
-    assert "no answer from etcd; mend that and give the command again" in said
+    assert "no answer from etcd; the metadata is taken from etcd, so etcd has to run" in said
     monkeypatch.undo()
     assert (data / PENDING).exists()
     with pytest.raises(BrokerFailed, match="kwire leave-store"):
@@ -211,7 +216,10 @@ def test_after_a_crash_in_between_no_broker_starts_and_the_command_goes_on(
     store = f"kwire.metadata.store={broker.settings['kwire.metadata.store']}"
     assert _leave("--data-dir", data, "-o", store) == 0  # a second time changes nothing
     capsys.readouterr()
-    assert "has its metadata already: go on with" in _refused(capsys, "--data-dir", data)
+    said = "has its metadata already: go on with kwire serve, without kwire.metadata.store"
+    assert said in _refused(capsys, "--data-dir", data)
+    nowhere = "kwire.metadata.store=etcd://127.0.0.1:1/kwire"
+    assert said in _refused(capsys, "--data-dir", data, "-o", nowhere)
     alone = start(None)
     assert stored(alone.bootstrap, "t", 2, len(values)) == values
 
