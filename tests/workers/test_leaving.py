@@ -88,7 +88,7 @@ def test_one_broker_goes_to_etcd_and_back_and_there_again(start, on_etcd, tmp_pa
     assert _leave("--data-dir", data) == 0
     assert capsys.readouterr().out == (
         f"the metadata of cluster {cluster_id} is in {data / FILE_NAME}, and no longer in {store}; "
-        "go on with kwire serve, without kwire.metadata.store\n"
+        f"go on with kwire serve --data-dir {data}, without kwire.metadata.store\n"
     )
     assert not (data / NOTE).exists()
     assert not (data / MOVED).exists()
@@ -119,7 +119,8 @@ def test_brokers_on_etcd_become_workers(start, on_etcd, tmp_path, capsys):
         values = produce(first.bootstrap, "t", 4, "a")
         assert _group_reads(first.bootstrap, "t", len(values)) == values
     assert _leave("--data-dir", data) == 0
-    assert "go on with kwire serve --workers 2, without" in capsys.readouterr().out
+    said = f"go on with kwire serve --data-dir {data} --workers 2, without"
+    assert said in capsys.readouterr().out
     with pytest.raises(BrokerFailed, match=r"are on node\.id 2, .*: start with .* --workers 2"):
         start(None)
     workers = start(2)
