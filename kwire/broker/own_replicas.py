@@ -16,6 +16,7 @@ import logging
 from kwire.errors import KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
+from kwire.log.partition_log import PartitionLog
 from kwire.log.recovery import NO_TOPIC_ID
 from kwire.metadata.image import BrokerImage, MetadataImage
 from kwire.metadata.lost_replicas import NEVER_MADE, OFFLINE, Held, Replica, lost_partitions
@@ -45,19 +46,27 @@ def replicas_of(manager: LogManager) -> Held:
     ids = {data.path: data.meta.directory_id for data in manager.data_directories if data.meta}
 
     def held(topic: str, index: int, topic_id: bytes) -> Replica | None:
-        for found in (manager.logs.get((topic, index)), *manager.rivals):
-            if (
-                found is not None
-                and (found.topic, found.partition) == (topic, index)
-                and found.topic_id in (topic_id, NO_TOPIC_ID)
-            ):
-                return Replica(ids[found.directory.parent], found.leader_epochs.latest)
+        found = _log_of(manager, topic, index, topic_id)
+        if found is not None:
+            return Replica(ids[found.directory.parent], found.leader_epochs.latest)
         if manager.failures:
             return OFFLINE
         known = (data.high_watermarks.get((topic, index), 0) for data in manager.data_directories)
         return None if any(known) else NEVER_MADE
 
     return held
+
+
+def _log_of(manager: LogManager, topic: str, index: int, topic_id: bytes) -> PartitionLog | None:
+    """The log of a partition on the disks; a log of another topic of the same name is none."""
+    for found in (manager.logs.get((topic, index)), *manager.rivals):
+        if (
+            found is not None
+            and (found.topic, found.partition) == (topic, index)
+            and found.topic_id in (topic_id, NO_TOPIC_ID)
+        ):
+            return found
+    return None
 
 
 def may_lack_records(manager: LogManager, before: BrokerImage | None) -> bool:
@@ -91,7 +100,8 @@ def make_new_logs(
 
 def say_what_is_copied(manager: LogManager, image: MetadataImage, node_id: int) -> None:
     """Log the partitions whose replica isn't here, and is copied from the other replicas."""
-    held = replicas_of(manager)
+    if manager.failures:
+        return  # the replicas may be in a directory that is offline
     copied = [
         f"{topic.name}-{index}"
         for topic in image.topics_by_name.values()
@@ -99,7 +109,7 @@ def say_what_is_copied(manager: LogManager, image: MetadataImage, node_id: int) 
         if node_id in partition.replicas
         and partition.isr
         and node_id not in partition.isr
-        and held(topic.name, index, topic.topic_id) in (None, NEVER_MADE)
+        and _log_of(manager, topic.name, index, topic.topic_id) is None
     ]
     if copied:
         log.warning(
