@@ -27,6 +27,7 @@ from kwire.broker.own_replicas import (
     make_new_logs,
     may_lack_records,
     replicas_of,
+    say_what_is_copied,
     say_what_is_lost,
 )
 from kwire.broker.peers import Peers
@@ -204,6 +205,7 @@ class ClusterServer(Server):
             ),
         )
         say_what_is_lost(image, node_id)
+        say_what_is_copied(manager, image, node_id)
         await self._starting.run(self._note_store)
         return image
 

@@ -34,7 +34,8 @@ def kept_elsewhere(directory: Path) -> str | None:
     return (
         f"{directory} belongs to a cluster, whose metadata is in {store or 'etcd'}: "
         f"start with {SETTING}={store or EXAMPLE}, as before, or take the metadata back with "
-        f"kwire leave-store --data-dir {directory}"
+        f"kwire leave-store --data-dir {directory}; if that was done with another directory, serve "
+        f"the other one, which has {FILE_NAME}: the replicas in this one were left behind"
     )
 
 
@@ -52,8 +53,9 @@ def why_not_new(directory: Path, address: str) -> str | None:
         return None
     return (
         f"{directory} belongs to a cluster whose metadata is no longer in {address}: if kwire "
-        f"leave-store was used, first start the broker whose directory has {FILE_NAME}; otherwise "
-        f"restore etcd; or remove {directory / NOTE} to begin a new cluster"
+        f"leave-store was used, serve the directory that has {FILE_NAME}, without {SETTING}, or "
+        "with it and before this one if the cluster is to be on etcd again; otherwise restore "
+        f"etcd; or remove {directory / NOTE} to begin a new cluster"
     )
 
 

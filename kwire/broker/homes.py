@@ -11,19 +11,25 @@ Rules:
 - The first request for a coordinator creates the topic. Workers of one machine wait until all
   workers serve, so that the partitions are spread over all of them.
 - A partition that is offline, or that couldn't be loaded, has no coordinator.
+- If the cluster has fewer brokers than the topic shall have replicas, the topic can't be created,
+  and clients only see that they wait. So the log says it, once for each number of brokers.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from struct import unpack
 from typing import TYPE_CHECKING
 
 from kwire.broker.partition import Partition
-from kwire.broker.topics import create_if_missing
+from kwire.broker.topics import FACTORS, create_if_missing, replicas
 from kwire.broker.view import BrokerView
 from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.image import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from kwire.broker.basis import Basis
+
+log = logging.getLogger(__name__)
 
 _NO_ABSOLUTE_VALUE = 1 << 31
 
@@ -54,6 +60,8 @@ class Homes:
         self.topic = topic
         self._broker = broker
         self._damaged: dict[int, Partition] = {}
+        self._told_of = -1
+        """The number of brokers in the last warning that there are too few of them."""
 
     @property
     def exist(self) -> bool:
@@ -75,9 +83,30 @@ class Homes:
         try:
             await create_if_missing(self._broker, self.topic)
         except KafkaError as error:
+            if error.code == ErrorCode.INVALID_REPLICATION_FACTOR:
+                self._tell_of_too_few_brokers()
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"cannot create {self.topic}: {error}"
             ) from error
+
+    def _tell_of_too_few_brokers(self) -> None:
+        setting, brokers = FACTORS[self.topic], len(self._broker.image.brokers)
+        factor = replicas(self._broker, setting)
+        if factor <= brokers or brokers == self._told_of:
+            return
+        self._told_of = brokers
+        log.warning(
+            "%s can't be created with fewer brokers than replicas: %s is %d, and the cluster has "
+            "%d broker(s). Until then no broker serves %s: start more brokers, or set %s=%d for "
+            "each broker, and restart it",
+            self.topic,
+            setting,
+            factor,
+            brokers,
+            "transactions" if self.topic == TRANSACTIONS_TOPIC else "groups",
+            setting,
+            brokers,
+        )
 
     def index_of(self, key: str) -> int:
         """The partition of a key; KafkaError (NOT_COORDINATOR) if the topic doesn't exist."""

@@ -7,7 +7,8 @@ Rules:
   that once had a leader is missing, its records are lost.
 - If the last stop wasn't clean and the machine has restarted, all replicas may lack records at the
   end.
-- At each start, the log names the partitions whose only replica is lost, and says what to do.
+- At each start, the log names the partitions whose only replica is lost, and says what to do. It
+  also names the partitions whose replica is copied anew, because the directories don't have it.
 """
 
 import logging
@@ -15,6 +16,7 @@ import logging
 from kwire.errors import KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
+from kwire.log.partition_log import PartitionLog
 from kwire.log.recovery import NO_TOPIC_ID
 from kwire.metadata.image import BrokerImage, MetadataImage
 from kwire.metadata.lost_replicas import NEVER_MADE, OFFLINE, Held, Replica, lost_partitions
@@ -22,7 +24,7 @@ from kwire.metadata.lost_replicas import NEVER_MADE, OFFLINE, Held, Replica, los
 log = logging.getLogger(__name__)
 
 SHOWN = 20
-"""How many lost partitions one line of the log names."""
+"""How many partitions one line of the log names."""
 
 
 def locks(manager: LogManager) -> tuple[str, ...]:
@@ -44,19 +46,27 @@ def replicas_of(manager: LogManager) -> Held:
     ids = {data.path: data.meta.directory_id for data in manager.data_directories if data.meta}
 
     def held(topic: str, index: int, topic_id: bytes) -> Replica | None:
-        for found in (manager.logs.get((topic, index)), *manager.rivals):
-            if (
-                found is not None
-                and (found.topic, found.partition) == (topic, index)
-                and found.topic_id in (topic_id, NO_TOPIC_ID)
-            ):
-                return Replica(ids[found.directory.parent], found.leader_epochs.latest)
+        found = _log_of(manager, topic, index, topic_id)
+        if found is not None:
+            return Replica(ids[found.directory.parent], found.leader_epochs.latest)
         if manager.failures:
             return OFFLINE
         known = (data.high_watermarks.get((topic, index), 0) for data in manager.data_directories)
         return None if any(known) else NEVER_MADE
 
     return held
+
+
+def _log_of(manager: LogManager, topic: str, index: int, topic_id: bytes) -> PartitionLog | None:
+    """The log of a partition on the disks; a log of another topic of the same name is none."""
+    for found in (manager.logs.get((topic, index)), *manager.rivals):
+        if (
+            found is not None
+            and (found.topic, found.partition) == (topic, index)
+            and found.topic_id in (topic_id, NO_TOPIC_ID)
+        ):
+            return found
+    return None
 
 
 def may_lack_records(manager: LogManager, before: BrokerImage | None) -> bool:
@@ -88,17 +98,46 @@ def make_new_logs(
                     log.warning("cannot make the log of %s-%d: %s", topic.name, index, error)
 
 
+def say_what_is_copied(manager: LogManager, image: MetadataImage, node_id: int) -> None:
+    """Log the partitions whose replica isn't here, and is copied from the other replicas."""
+    if manager.failures:
+        return  # the replicas may be in a directory that is offline
+    copied = [
+        f"{topic.name}-{index}"
+        for topic in image.topics_by_name.values()
+        for index, partition in enumerate(topic.partitions)
+        if node_id in partition.replicas
+        and partition.isr
+        and node_id not in partition.isr
+        and _log_of(manager, topic.name, index, topic.topic_id) is None
+    ]
+    if copied:
+        log.warning(
+            "this broker's data directories don't have its replicas of %d partition(s), and it "
+            "copies them from the other replicas: %s",
+            len(copied),
+            _shown(copied),
+        )
+
+
 def say_what_is_lost(image: MetadataImage, node_id: int) -> None:
     """Log the partitions that no broker can lead, because this broker has lost their records."""
     lost = lost_partitions(image, node_id)
     if lost:
-        more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
+        topic, _, index = lost[0].rpartition("-")
         log.error(
             "this broker's data directories don't have the only replica of %d partition(s), which "
-            "stay without a leader: %s%s; start the broker with the disk that has them (log.dirs), "
-            "or, if their records are gone for good, let the partitions begin anew, empty: "
-            "kafka-leader-election.sh --election-type unclean",
+            "stay without a leader: %s; start the broker with the disk that has them (log.dirs), "
+            "or, if their records are gone for good, let each of the partitions begin anew, empty: "
+            "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean "
+            "--topic %s --partition %s",
             len(lost),
-            ", ".join(lost[:SHOWN]),
-            more,
+            _shown(lost),
+            topic,
+            index,
         )
+
+
+def _shown(partitions: list[str]) -> str:
+    more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
+    return f"{', '.join(partitions[:SHOWN])}{more}"

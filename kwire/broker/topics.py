@@ -28,6 +28,12 @@ from kwire.metadata.controller import (
 from kwire.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, MetadataImage
 from kwire.metadata.placement import at_once
 
+FACTORS = {
+    OFFSETS_TOPIC: "offsets.topic.replication.factor",
+    TRANSACTIONS_TOPIC: "transaction.state.log.replication.factor",
+}
+"""The settings that say how many replicas the internal topics get."""
+
 
 def replicas(broker: TopicMaker, setting: str = "default.replication.factor") -> int:
     """The number of replicas, by ``setting``, of a topic whose creator gives no number."""
@@ -40,7 +46,7 @@ def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
         return NewTopic(
             name,
             broker.integer("offsets.topic.num.partitions"),
-            replicas(broker, "offsets.topic.replication.factor"),
+            replicas(broker, FACTORS[name]),
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
@@ -51,7 +57,7 @@ def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
         return NewTopic(
             name,
             broker.integer("transaction.state.log.num.partitions"),
-            replicas(broker, "transaction.state.log.replication.factor"),
+            replicas(broker, FACTORS[name]),
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",

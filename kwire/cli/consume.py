@@ -4,7 +4,8 @@ Rules:
 
 - Without a place to start it begins at the end; ``--tail`` begins before the end, and stops there
   unless ``--follow`` is given.
-- ``--exit`` stops at the offsets that were the ends when it started.
+- ``--exit`` stops at the offsets that were the ends when it started. Partitions without a leader
+  come last, and are an error if they get none.
 - In a group, the offsets of printed records are committed: every five seconds, when partitions move
   to another member, and at the end. Then the member leaves.
 """
@@ -177,12 +178,18 @@ async def _consume(
             f"there is no partition {min(missing)} in {', '.join(options.topics)}; "
             "kwire topics describe shows them"
         )
-    positions = await start_positions(cluster, partitions, start)
     reader = reading.Reader(cluster, printer, read_committed=options.read_committed)
+    if options.exit and options.tail is None:
+        from kwire.cli.to_the_end import read_to_the_end
+
+        await read_to_the_end(cluster, reader, partitions, start)
+        sys.stdout.flush()
+        return 0
+    positions = await start_positions(cluster, partitions, start)
     if options.tail is not None:
         positions = await reading.print_tail(reader, positions, options.tail)
         if not options.follow:
             return 0
-    await reader.read(positions, ends=await reader.ends(positions) if options.exit else None)
+    await reader.read(positions)
     sys.stdout.flush()
     return 0

@@ -21,10 +21,17 @@ if TYPE_CHECKING:
 NOT_KNOWN = 3
 """The exit code if only rights are missing."""
 
+OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+_HOMES = {OFFSETS, TRANSACTIONS}
 _SHOWN = 5
 _CHECK_GROUP = "kwire-health"
 _NO_CLUSTER = "not known: no right to DESCRIBE the cluster"
 _NO_GROUP = f"not known: no right to DESCRIBE the group {_CHECK_GROUP}"
+_START_BROKERS = (
+    "start the brokers of their replicas, which kwire topics describe TOPIC names; if all run, the "
+    "log of one names the partitions whose records it has lost, and says what to do"
+)
+_MORE_BROKERS = "start more brokers, or lower the setting of each broker and restart it"
 
 
 class Check(NamedTuple):
@@ -34,6 +41,8 @@ class Check(NamedTuple):
     ok: bool | None
     text: str
     details: list[str]
+    remedy: str = ""
+    """What to do if it isn't ok."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -43,7 +52,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="check that brokers, partitions and coordinators serve",
         description="Checks that every registered broker answers and reaches the metadata (in "
         "kwire's clusters: etcd), that every partition has a leader and all its replicas in sync, "
-        "and that groups have a coordinator. The exit code is 1 if not, and 3 if that is not known "
+        "that groups have a coordinator, and that there are enough brokers for the internal topic "
+        "of transactions. The exit code is 1 if not, and 3 if that is not known "
         "because the user has no right to ask.",
     )
     health.add_argument(
@@ -85,7 +95,6 @@ async def _checks(cluster: "Cluster") -> list[Check]:
     import trio
 
     from kwire.cli.broker_checks import fenced_brokers, look_at
-    from kwire.errors import ErrorCode, KafkaError
 
     started_s = trio.current_time()
     found = await cluster.metadata(None)
@@ -104,15 +113,31 @@ async def _checks(cluster: "Cluster") -> list[Check]:
     else:
         checks.append(Check("metadata", None, _NO_CLUSTER, []))
     checks += _partitions(found, sees_all=sees_all)
+    checks += await _coordinators(cluster, found, count)
+    return checks
+
+
+async def _coordinators(cluster: "Cluster", found: "MetadataResponse", brokers: int) -> list[Check]:
+    from kwire.cli.internal_topics import too_few_brokers
+    from kwire.errors import ErrorCode, KafkaError
+
     try:
         home = await cluster.coordinator(_CHECK_GROUP)
-        checks.append(Check("coordinators", True, f"broker {home} takes groups", []))
+        check = Check("coordinators", True, f"broker {home} takes groups", [])
     except KafkaError as error:
         if error.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            checks.append(Check("coordinators", None, _NO_GROUP, []))
+            check = Check("coordinators", None, _NO_GROUP, [])
         else:
-            checks.append(Check("coordinators", False, "groups can't be served", [str(error)]))
-    return checks
+            check = Check("coordinators", False, "groups can't be served", [str(error)])
+    lacking: dict[str, str] = {}
+    if found.brokers and not {topic.name for topic in found.topics} >= _HOMES:
+        lacking = await too_few_brokers(cluster, found.brokers[0].node_id, brokers)
+    if check.ok is False and OFFSETS in lacking:
+        check = check._replace(details=[lacking[OFFSETS]], remedy=_MORE_BROKERS)
+    if TRANSACTIONS not in lacking:
+        return [check]
+    text = "no transactions can be served"
+    return [check, Check("transactions", False, text, [lacking[TRANSACTIONS]], _MORE_BROKERS)]
 
 
 def _partitions(found: "MetadataResponse", *, sees_all: bool) -> list[Check]:
@@ -126,7 +151,7 @@ def _partitions(found: "MetadataResponse", *, sees_all: bool) -> list[Check]:
     topics = f"{len(found.topics)} topics" + ("" if sees_all else " that this user may describe")
     have = f"{len(rows) - len(offline)} of {len(rows)} partitions of {topics} have one"
     return [
-        Check("leaders", not offline, have, offline),
+        Check("leaders", not offline, have, offline, _START_BROKERS if offline else ""),
         Check("replicas", not behind, f"{len(behind)} partitions miss some in sync", behind),
     ]
 
@@ -140,7 +165,8 @@ def _tell(options: argparse.Namespace, checks: list[Check]) -> int:
     else:
         marks = {True: "ok ", False: "BAD", None: "?  "}
         for check in checks:
-            print(f"{marks[check.ok]}  {check.check:<12}  {check.text}{_shown(check.details)}")
+            line = f"{marks[check.ok]}  {check.check:<12}  {check.text}{_shown(check.details)}"
+            print(f"{line}; {check.remedy}" if check.remedy else line)
         unknown = [check.text for check in checks if check.ok is None]
         print("not healthy" if verdict is False else "; ".join(unknown) or "healthy")
     return NOT_KNOWN if verdict is None else int(not verdict)

@@ -4,6 +4,7 @@ Exit codes: 0 if the metadata is in the directory now, 1 if it can't be, 2 for a
 """
 
 import argparse
+import shlex
 
 from kwire.cli.output import CommandError, fail, wrong
 
@@ -15,7 +16,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="take the metadata of a stopped cluster back from etcd",
         description="Takes the metadata of a stopped cluster from etcd into the data directory of "
         "its broker, which then goes on alone, or with --workers if worker.2, … are in the "
-        "directory. All partitions must be here. The metadata in etcd is deleted.",
+        "directory. All partitions must be here. etcd has to run, and all brokers have to be "
+        "stopped. The metadata in etcd is deleted.",
     )
     leave.add_argument(
         "--data-dir",
@@ -65,9 +67,17 @@ def run(options: argparse.Namespace) -> int:
         return fail(str(error))
     except UsageError as error:
         return wrong(str(error))
-    workers = f" --workers {left.workers}" if left.workers > 1 else ""
     print(
         f"the metadata of cluster {left.cluster_id} is in {left.file}, and no longer in "
-        f"{left.store}; go on with kwire serve{workers}, without kwire.metadata.store"
+        f"{left.store}; go on with {_serve(options, left.workers)}, without kwire.metadata.store"
     )
     return 0
+
+
+def _serve(options: argparse.Namespace, workers: int) -> str:
+    """The command that serves the same directories."""
+    words = ["kwire", "serve"]
+    for option, values in (("--config", options.config), ("--data-dir", options.data_dir)):
+        for value in values:
+            words += [option, value]
+    return shlex.join(words + (["--workers", str(workers)] if workers > 1 else []))

@@ -28,7 +28,7 @@ HINTS = {
     "smaller records",
     "TRANSACTIONAL_ID_NOT_FOUND": "kwire transactions list shows the transactions",
     "INVALID_REPLICATION_FACTOR": "kwire cluster brokers shows how many brokers there are",
-    "LEADER_NOT_AVAILABLE": "kwire health shows which brokers are missing",
+    "LEADER_NOT_AVAILABLE": "kwire health says which brokers or disks are missing, and what to do",
     "NOT_ENOUGH_REPLICAS": "kwire health shows which replicas are missing",
 }
 """What to do after an error of Kafka's."""

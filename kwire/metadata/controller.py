@@ -150,8 +150,9 @@ def check_level(image: MetadataImage, most_replicas: int) -> None:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"A replication factor of {most_replicas} needs level {REPLICATION_LEVEL} of "
-            f"{CHANGES_VERSION}. When all brokers are up to date: kafka-features.sh upgrade "
-            f"--feature {CHANGES_VERSION}={REPLICATION_LEVEL}",
+            f"{CHANGES_VERSION}. When all brokers are up to date: "
+            "kafka-features.sh --bootstrap-server HOST:PORT upgrade --feature "
+            f"{CHANGES_VERSION}={REPLICATION_LEVEL}",
         )
 
 

@@ -62,7 +62,7 @@ def lost_or_found(
     new broker.
     """
     directories = frozenset(before.directories if before is not None else ())
-    has_same = directories <= frozenset(broker.directories)
+    has_same = before is not None and directories <= frozenset(broker.directories)
     configs, active = TopicTerms(image), active_brokers(image)
     changes: list[Change] = []
     for topic in image.topics_by_name.values():

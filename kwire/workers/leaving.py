@@ -101,15 +101,29 @@ async def leave_store(config: BrokerConfig, random: Random) -> Left:
     except (WorkersError, ReplicasElsewhere, StoreUnusable, ConfigError) as error:
         raise LeavingError(str(error)) from error
     except KafkaError as error:
-        raise LeavingError(f"{error.message}; mend that and give the command again") from error
+        raise LeavingError(_store_away(directory, error)) from error
     except (OSError, ValueError) as error:
         raise LeavingError(f"cannot use {directory}: {error}") from error
+
+
+def _store_away(directory: Path, error: KafkaError) -> str:
+    """What to do when the store doesn't answer; a directory may have its metadata all the same."""
+    if (directory / FILE_NAME).exists() and not noted_store(directory):
+        return _already_left(directory)
+    return (
+        f"{error.message}; the metadata is taken from etcd, so etcd has to run: mend that and give "
+        "the command again"
+    )
+
+
+def _already_left(directory: Path) -> str:
+    return f"{directory} has its metadata already: go on with kwire serve, without {SETTING}"
 
 
 def _no_address(directory: Path) -> NoReturn:
     """Raise LeavingError, because neither the directory nor the options name the store."""
     if (directory / FILE_NAME).exists():
-        raise LeavingError(f"{directory} has its metadata already: go on with kwire serve")
+        raise LeavingError(_already_left(directory))
     raise LeavingError(
         f"{directory} doesn't say which store its cluster has: add -o {SETTING}={EXAMPLE}"
     )
@@ -142,8 +156,10 @@ async def _leave(directory: Path, paths: list[Path], store: EtcdStore, address: 
             raise LeavingError("a broker has started meanwhile: stop it and try again") from None
     elif noted_store(directory) not in ("", address) or not (pending.exists() or file.exists()):
         raise LeavingError(
-            f"{address} has no metadata of cluster {cluster_id}, to which {paths[0]} belongs: name "
-            f"the right one with -o {SETTING}={EXAMPLE}, unless another directory has taken them"
+            f"{address} has no metadata of cluster {cluster_id}, to which {paths[0]} belongs: if "
+            f"kwire leave-store was used with another directory, serve that one, which has "
+            f"{FILE_NAME}; otherwise name the right store with -o {SETTING}={EXAMPLE}, or restore "
+            "etcd"
         )
     if pending.exists():
         _remove(file)

@@ -1,5 +1,6 @@
 """How a broker becomes a member of a cluster, on a simulated etcd, in virtual time."""
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -14,7 +15,7 @@ from kwire.broker.proposals import Decide
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.changes import ClusterNamed
+from kwire.metadata.changes import BrokerRegistered, ClusterNamed
 from kwire.metadata.etcd.etcd_store import EtcdStore
 from kwire.metadata.features import initial_features, own_features
 from kwire.metadata.image import BrokerImage, MetadataImage
@@ -56,6 +57,33 @@ async def test_a_session_that_ends_during_the_start_is_begun_anew(autojump_clock
         assert len(set(sessions)) == 2
         assert await store.commit(image.revision, [ClusterNamed("c")], membership.session.guard)
         nursery.cancel_scope.cancel()
+
+
+async def test_a_start_says_that_it_waits_for_the_end_of_an_old_session(autojump_clock, caplog):
+    """At once, and once: without the line nobody knows why the broker doesn't serve yet."""
+    caplog.set_level(logging.INFO, "kwire.broker.membership")
+    etcd = SimulatedEtcd(Random(1))
+    old = simulated_store(etcd.gateway(), "1:a", Random(1))
+    store = simulated_store(etcd.gateway(), "1:b", Random(1))
+    endpoint = ("PLAINTEXT", "kafka-1", 9092)
+    broker = BrokerImage(1, None, (endpoint,), "b", features=own_features())
+    membership = Membership(store, Member(1, "b"), broker, Clock(), 6000, 1000)
+
+    async def prepare(image: MetadataImage) -> None:
+        pass
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(etcd.run)
+        nursery.start_soon(store.run)
+        before = BrokerRegistered(broker._replace(incarnation="a"))
+        await store.commit(0, [ClusterNamed("c"), *initial_features(), before])
+        await old.begin_session(Member(1, "a"), 6000)
+        image = await store.read()
+        await membership.join(image, lambda *_: None, lambda before: False, prepare)
+        nursery.cancel_scope.cancel()
+    [line] = caplog.messages
+    assert line.startswith("node.id 1 still has a session, of a broker at kafka-1:9092 that may")
+    assert line.endswith("waits for the end of that session, 7 s at most")
 
 
 class Inline:

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
-from kwire.broker.own_replicas import replicas_of
+import pytest
+
+from kwire.broker.own_replicas import SHOWN, replicas_of, say_what_is_copied, say_what_is_lost
 from kwire.log.checkpoints import HIGH_WATERMARKS, write_offsets
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
+from kwire.metadata.changes import TopicCreated, apply
+from kwire.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kwire.metadata.lost_replicas import NEVER_MADE, Replica
 
 TOPIC_ID = bytes(range(16))
@@ -27,3 +31,43 @@ def test_a_log_that_had_a_high_watermark_is_lost_and_another_was_never_made(tmp_
         assert held("t", 2, TOPIC_ID) == Replica(data.meta.directory_id, -1)
     finally:
         manager.close(0)
+
+
+def _image(*partitions: PartitionImage) -> MetadataImage:
+    return apply(MetadataImage(), [TopicCreated(TopicImage("t", TOPIC_ID, partitions, 1))], 1)
+
+
+def test_replicas_that_are_copied_anew_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An emptied directory fills again without an error, so that only this line tells of it."""
+    tmp_path.joinpath("data").mkdir()
+    follows = PartitionImage(2, 3, (1, 2), (2,))
+    nobody_has_it = PartitionImage(-1, 3, (1, 2), ())
+    elsewhere, in_sync = PartitionImage(2, 3, (2, 3), (2,)), PartitionImage(2, 3, (1, 2), (1, 2))
+    image = _image(follows, follows, nobody_has_it, elsewhere, in_sync)
+    manager = LogManager.open([tmp_path / "data"], node_id=1, now_ms=0)
+    try:
+        manager.get_or_create("t", 1, TOPIC_ID, LogConfig(), 0)
+        say_what_is_copied(manager, image, 1)
+        [line] = caplog.messages
+        assert line.endswith("of 1 partition(s), and it copies them from the other replicas: t-0")
+        manager.get_or_create("t", 0, TOPIC_ID, LogConfig(), 0)
+        say_what_is_copied(manager, image, 1)
+        assert len(caplog.messages) == 1
+    finally:
+        manager.close(0)
+
+
+def test_lost_partitions_are_named_with_a_command_that_is_complete(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Kafka's tool takes one partition, so the command has the first one's name."""
+    lost = PartitionImage(-1, 3, (1,), ())
+    say_what_is_lost(_image(*[lost] * (SHOWN + 2)), 1)
+    [line] = caplog.messages
+    assert f"t-{SHOWN - 1} and 2 more; start the broker with the disk" in line
+    assert line.endswith(
+        "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean "
+        "--topic t --partition 0"
+    )

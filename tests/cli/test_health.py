@@ -10,20 +10,29 @@ from kwire.broker.reach import Reach
 from kwire.cli import main
 from kwire.cli.broker_checks import fenced_brokers, look_at
 from kwire.cli.health import NOT_KNOWN
+from kwire.cli.internal_topics import FACTORS, STORE, too_few_brokers
 from kwire.client.cluster import open_cluster
 from kwire.client.settings import ClientSettings
 from kwire.errors import ErrorCode
-from kwire.metadata.changes import BrokerRegistered
-from kwire.metadata.image import BrokerImage
+from kwire.metadata.changes import BrokerRegistered, TopicCreated
+from kwire.metadata.image import BrokerImage, PartitionImage, TopicImage
 from kwire.protocol.messages.describe_cluster import DescribeClusterRequest
+from kwire.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from kwire.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kwire.protocol.messages.describe_quorum import (
     DescribeQuorumResponsePartitionData as Partition,
 )
 from kwire.protocol.messages.describe_quorum import DescribeQuorumResponseTopicData as Topic
+from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponseTopic
 from kwire.testing.in_process import running_server
 from tests.client.conftest import ScriptedBrokers
 
+NO_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 }
@@ -83,6 +92,60 @@ async def test_a_registered_broker_that_is_not_there_is_named(tmp_path, capsys):
         "broker 2 at 127.0.0.1:9093 is registered but fenced (down, cut off, or starting)" in said
     )
     assert "ok   metadata      1 of 1 brokers reach it\n" in said
+
+
+async def test_partitions_without_a_leader_are_named_with_what_to_do(tmp_path, capsys):
+    """The brokers of their replicas have to be started."""
+    async with running_server(tmp_path) as running:
+        topic = TopicImage("t", bytes(16), (PartitionImage(-1, 3, (2,), (2,)),), 1)
+        await running.broker.commit(lambda _: [TopicCreated(topic)])
+        assert await _health(running) == 1
+    said = capsys.readouterr().out
+    assert "partitions of 1 topics have one: t-0; start the brokers of their replicas" in said
+
+
+async def test_a_broker_alone_needs_no_more_brokers_for_its_internal_topics(tmp_path, capsys):
+    """Its settings may be those of a cluster: without a store they don't count."""
+    async with running_server(tmp_path, dict.fromkeys(FACTORS.values(), "3")) as running:
+        assert await _health(running) == 0
+    assert "transactions" not in capsys.readouterr().out
+
+
+async def test_internal_topics_that_need_more_brokers(nursery, autojump_clock):
+    """As long as the topic is missing; who may not see it or the settings is told nothing."""
+    brokers, errors = ScriptedBrokers(nursery), dict.fromkeys(FACTORS, NO_TOPIC)
+    values = dict.fromkeys(FACTORS.values(), "3") | {STORE: "etcd://h/kwire"}
+    code = ErrorCode.NONE
+    brokers.ranges[DescribeConfigsRequest.API_KEY] = DescribeConfigsRequest.VERSIONS
+
+    def answer(port, request, version):
+        if isinstance(request, MetadataRequest) and request.topics:
+            met = brokers.default(port, MetadataRequest(topics=[]), version)
+            met.topics = [MetadataResponseTopic(name=n, error_code=c) for n, c in errors.items()]
+            return met
+        if isinstance(request, DescribeConfigsRequest):
+            rows = [DescribeConfigsResourceResult(name=n, value=v) for n, v in values.items()]
+            told = DescribeConfigsResult(error_code=code, configs=rows)
+            return DescribeConfigsResponse(results=[told])
+        return brokers.default(port, request, version)
+
+    brokers.answer = answer
+    async with open_cluster([("h", 1)], ClientSettings(), brokers.open, Random(1)) as cluster:
+        assert await too_few_brokers(cluster, 1, 3) == {}
+        assert await too_few_brokers(cluster, 1, 2) == {
+            name: f"{name} can't be created: {setting} is 3, and the cluster has 2 broker(s)"
+            for name, setting in FACTORS.items()
+        }
+        errors["__consumer_offsets"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert list(await too_few_brokers(cluster, 1, 2)) == ["__transaction_state"]
+        values[STORE] = None
+        assert await too_few_brokers(cluster, 1, 2) == {}
+        del values[STORE]  # Apache Kafka
+        assert list(await too_few_brokers(cluster, 1, 2)) == ["__transaction_state"]
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert await too_few_brokers(cluster, 1, 2) == {}
+        code, errors["__transaction_state"] = ErrorCode.NONE, ErrorCode.NONE
+        assert await too_few_brokers(cluster, 1, 2) == {}
 
 
 async def test_a_broker_that_does_not_reach_its_store_says_so(tmp_path, capsys):

@@ -12,7 +12,7 @@ from kwire.metadata.image import (
 )
 from kwire.metadata.lost_replicas import NEVER_MADE, OFFLINE, Replica, lost_partitions
 from kwire.metadata.partition_change import Terms, active_brokers, elected
-from kwire.metadata.registration import fence, register, unfence
+from kwire.metadata.registration import fence, register, unfence, unregister
 
 
 def _broker(*directories: str) -> BrokerImage:
@@ -63,6 +63,28 @@ def test_a_wiped_disk_leaves_the_partition_without_a_leader():
         cluster.start(None, "new")
         assert (cluster.partition.leader, cluster.partition.isr) == (-1, ())
         assert lost_partitions(cluster.image, 1) == ["t-0"]
+    cluster.start(Replica("d1", 0), "d1")
+    assert (cluster.partition.leader, cluster.partition.isr) == (1, (1,))
+
+
+@pytest.mark.parametrize("replica", [None, NEVER_MADE])
+def test_an_unregistered_broker_with_an_empty_disk_has_lost_its_replica(replica):
+    """Its first leadership may have had records: nobody knows any more on which disks."""
+    cluster = Cluster("d1")
+    cluster.do(fence(cluster.image, frozenset({1})))
+    cluster.do(unregister(cluster.image, 1))
+    assert cluster.partition.leader_epoch == 1
+    cluster.start(replica, "new")
+    assert (cluster.partition.leader, cluster.partition.isr) == (-1, ())
+    assert lost_partitions(cluster.image, 1) == ["t-0"]
+    cluster.accept_the_loss()
+    assert cluster.partition.leader == 1
+
+
+def test_an_unregistered_broker_that_comes_back_with_its_disk_leads():
+    """It has the records."""
+    cluster = Cluster("d1")
+    cluster.do(unregister(cluster.image, 1))
     cluster.start(Replica("d1", 0), "d1")
     assert (cluster.partition.leader, cluster.partition.isr) == (1, (1,))
 

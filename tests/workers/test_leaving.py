@@ -88,7 +88,7 @@ def test_one_broker_goes_to_etcd_and_back_and_there_again(start, on_etcd, tmp_pa
     assert _leave("--data-dir", data) == 0
     assert capsys.readouterr().out == (
         f"the metadata of cluster {cluster_id} is in {data / FILE_NAME}, and no longer in {store}; "
-        "go on with kwire serve, without kwire.metadata.store\n"
+        f"go on with kwire serve --data-dir {data}, without kwire.metadata.store\n"
     )
     assert not (data / NOTE).exists()
     assert not (data / MOVED).exists()
@@ -119,7 +119,8 @@ def test_brokers_on_etcd_become_workers(start, on_etcd, tmp_path, capsys):
         values = produce(first.bootstrap, "t", 4, "a")
         assert _group_reads(first.bootstrap, "t", len(values)) == values
     assert _leave("--data-dir", data) == 0
-    assert "go on with kwire serve --workers 2, without" in capsys.readouterr().out
+    said = f"go on with kwire serve --data-dir {data} --workers 2, without"
+    assert said in capsys.readouterr().out
     with pytest.raises(BrokerFailed, match=r"are on node\.id 2, .*: start with .* --workers 2"):
         start(None)
     workers = start(2)
@@ -173,6 +174,11 @@ def test_replicas_of_others_are_left_behind(start, on_etcd, tmp_path, capsys):
     assert _leave("--data-dir", data) == 0
     with pytest.raises(BrokerFailed, match=r"cluster whose metadata is no longer in"):
         second.start()
+    capsys.readouterr()
+    said = _refused(capsys, "--data-dir", tmp_path / "other")
+    assert f"used with another directory, serve that one, which has {FILE_NAME}; other" in said
+    with pytest.raises(BrokerFailed, match=f"serve the other one, which has {FILE_NAME}: the rep"):
+        BrokerProcess(tmp_path / "other", {**FEW, "node.id": "2"}).start()
     alone = start(None)
     assert stored(alone.bootstrap, "made", 1, len(values + more)) == sorted(values + more)
     told = [one for one in metadata(At(alone.bootstrap)).topics if one.name == "made"]
@@ -200,7 +206,7 @@ def test_after_a_crash_in_between_no_broker_starts_and_the_command_goes_on(
 
     monkeypatch.setattr(EtcdStore, "delete_cluster", delete_and_lose_the_answer)
     said = _refused(capsys, "--data-dir", data)
-    assert "no answer from etcd; mend that and give the command again" in said
+    assert "no answer from etcd; the metadata is taken from etcd, so etcd has to run" in said
     monkeypatch.undo()
     assert (data / PENDING).exists()
     with pytest.raises(BrokerFailed, match="kwire leave-store"):
@@ -211,7 +217,10 @@ def test_after_a_crash_in_between_no_broker_starts_and_the_command_goes_on(
     store = f"kwire.metadata.store={broker.settings['kwire.metadata.store']}"
     assert _leave("--data-dir", data, "-o", store) == 0  # a second time changes nothing
     capsys.readouterr()
-    assert "has its metadata already: go on with" in _refused(capsys, "--data-dir", data)
+    said = "has its metadata already: go on with kwire serve, without kwire.metadata.store"
+    assert said in _refused(capsys, "--data-dir", data)
+    nowhere = "kwire.metadata.store=etcd://127.0.0.1:1/kwire"
+    assert said in _refused(capsys, "--data-dir", data, "-o", nowhere)
     alone = start(None)
     assert stored(alone.bootstrap, "t", 2, len(values)) == values
 

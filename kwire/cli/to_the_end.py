@@ -1,0 +1,50 @@
+"""Reads partitions up to their present ends, for ``kwire consume --exit``.
+
+Partitions that have a leader are read first, so that one without a leader doesn't hold up the
+others. It is waited for afterwards, and named if it gets none.
+"""
+
+from collections.abc import Iterable
+
+from kwire.cli.positions import Start, start_positions
+from kwire.cli.reading import Reader
+from kwire.client.cluster import Cluster
+from kwire.client.leaders import TopicPartition, find_leaders
+from kwire.errors import ErrorCode, KafkaError
+
+_SHOWN = 5
+
+
+async def read_to_the_end(
+    cluster: Cluster, reader: Reader, partitions: Iterable[TopicPartition], start: Start
+) -> None:
+    """Read all partitions; KafkaError (LEADER_NOT_AVAILABLE) if some have no leader for long."""
+    left = list(partitions)
+    has_read = False
+
+    async def led() -> list[TopicPartition]:
+        found = await find_leaders(cluster, left)
+        ready = [one for one, leader in found.items() if not isinstance(leader, KafkaError)]
+        if left and not ready:
+            raise _without_leader(found, has_read=has_read)
+        return ready
+
+    while left and not reader.printer.is_full:
+        ready = await cluster.retrying(led)
+        positions = await start_positions(cluster, ready, start)
+        await reader.read(positions, ends=await reader.ends(positions))
+        has_read = True
+        left = [one for one in left if one not in positions]
+
+
+def _without_leader(found: dict[TopicPartition, int | KafkaError], *, has_read: bool) -> KafkaError:
+    """The error for partitions of which none can be read."""
+    for error in found.values():
+        if isinstance(error, KafkaError) and error.code != ErrorCode.LEADER_NOT_AVAILABLE:
+            return error
+    names = [str(one) for one in found]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    verb = "has" if len(names) == 1 else "have"
+    rest = ", the records of the other partitions are printed" if has_read else ""
+    text = f"{', '.join(names[:_SHOWN])}{more} {verb} no leader{rest}"
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, text)
