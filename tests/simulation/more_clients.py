@@ -24,21 +24,27 @@ MATES = ("mate 0", "mate 1", "mate 2")
 
 
 async def with_workloads(world: World, fault: Fault, *workloads: Workload) -> None:
-    """Let more clients work during a fault, and check them once all brokers are back."""
+    """Let more clients work during a fault, and check them once all brokers are back.
+
+    A client that the faults have hindered all the time works afterwards.
+    """
     for workload in workloads:
         workload.pause_s = BUSY_S
         world.nursery.start_soon(workload.run)
     await fault(world)
     world.heal()
     await world.all_ready(60)
+    with trio.move_on_after(60):
+        while not all(workload.done for workload in workloads):
+            await pass_s(BUSY_S)
     for workload in workloads:
+        assert workload.done, f"{workload.name} has done nothing"
         workload.stops = True
     with trio.fail_after(60):
         for workload in workloads:
             await workload.has_ended.wait()
     for workload in workloads:
         await workload.check()
-        assert workload.done, f"{workload.name} has done nothing"
 
 
 async def truncating_followers_are_read(world: World) -> None:
