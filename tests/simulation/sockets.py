@@ -199,7 +199,6 @@ class WiredStream(SimulatedStream):
             self._sockets.unwatch(self._sock.fileno())
             self._sock.close()
 
-
     def abandon(self) -> None:
         """Close both ends when the run is over."""
         self._sock.close()
