@@ -2,7 +2,8 @@
 
 Rules:
 
-- The bytes of a stream arrive in their order. Latency and chance come from the world's ``random``.
+- The bytes of a stream arrive in their order, large messages in pieces. Latency and chance come
+  from the world's ``random``.
 - A cut between two places stops what is on its way until the cut is healed, in one direction or in
   both. A new connection waits, as it needs both.
 - A connection that is reset loses what is on its way, and both ends learn of it.
@@ -21,6 +22,7 @@ from kwire.client.peer import OpenStream
 from tests.simulation.virtual_time import Timer, Waiter, pass_s, virtual_clock
 
 USUAL_DELAY_S = 0.001
+PIECE_BYTES = 64 * 1024
 
 Accept = Callable[["SimulatedStream"], None]
 
@@ -185,8 +187,11 @@ class SimulatedStream(trio.abc.Stream):
         self._send(bytes(data))
 
     def _send(self, data: bytes) -> None:
-        arrives_s = trio.current_time() + self._network.latency_s()
-        self.peer.arrive(arrives_s, data)
+        now_s = trio.current_time()
+        self.peer.arrive(now_s + self._network.latency_s(), data[:PIECE_BYTES])
+        for begin in range(PIECE_BYTES, len(data), PIECE_BYTES):
+            arrives_s = now_s + self._network.latency_s()
+            self.peer.arrive(arrives_s, data[begin : begin + PIECE_BYTES])
 
     def arrive(self, at_s: float, data: bytes) -> None:
         """Bytes are on their way to this end; no bytes are the end of the stream."""

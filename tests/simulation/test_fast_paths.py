@@ -1,30 +1,28 @@
-"""The fast paths of simulated brokers: they run, repeat themselves, and end where faults hit them."""
+"""The fast paths of simulated brokers: they run, repeat themselves, and faults hit them too."""
 
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import trio
 
+from kwire.broker import fetch_link
 from kwire.broker.fetch_link import FetchLink
-from kwire.client.errors import ClientError
-from kwire.client.leaders import TopicPartition
-from kwire.client.producer import produce
 from kwire.client.topics import create_topics
 from kwire.errors import KafkaError
 from kwire.handlers.plain_replica_answer import Look
-from kwire.record.records import BatchBuilder
 from tests.simulation import failures
-from tests.simulation.network import SimulatedStream
-from tests.simulation.run import simulate
+from tests.simulation.network import USUAL_DELAY_S, SimulatedStream
+from tests.simulation.run import first_of, simulate
 from tests.simulation.scenarios import kills
 from tests.simulation.serving import FastServer
 from tests.simulation.virtual_time import pass_s
-from tests.simulation.workloads import IdempotentProducer, read_all
-from tests.simulation.world import DATE_MS, World
+from tests.simulation.workloads import IdempotentProducer
+from tests.simulation.world import World
 
 TOPIC = "t"
-LARGE_BYTES = 300_000
+LARGE_BYTES = 150_000
 
 
 async def _made(world: World) -> None:
@@ -107,55 +105,53 @@ def test_a_seed_repeats_each_message(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert runs[0] == runs[1]
 
 
-async def _write_large(world: World, until: trio.Event) -> list[int]:
-    """Write batches that no socket takes at once; the numbers of those that are acknowledged."""
-    client, done, number = world.client("large"), [], 0
-    while not until.is_set():
-        builder = BatchBuilder()
-        builder.add(DATE_MS, None, f"large:{number}:".encode().ljust(LARGE_BYTES, b"."))
-        partition = TopicPartition(TOPIC, world.random.randrange(6))
-        try:
-            [outcome] = (
-                await produce(client, {partition: bytes(builder.build())}, repeats_lost=False)
-            ).values()
-        except ClientError:
-            outcome = None
-        if isinstance(outcome, int):
-            done.append(number)
-        number += 1
-        await pass_s(0.01)
-    return done
+class LargeProducer(IdempotentProducer):
+    """Its batches arrive in pieces, and so do the answers to the followers' fetches."""
+
+    def value(self, number: int) -> str:
+        """A large record."""
+        return super().value(number).ljust(LARGE_BYTES, ".")
+
+
+async def _large_answers(world: World) -> None:
+    await _made(world)
+    producers = [LargeProducer(world, name, TOPIC) for name in ("one", "two", "three")]
+    for producer in producers:
+        producer.pause_s = 0.05
+        world.nursery.start_soon(producer.run)
+    with world.faults.numbered():
+        for _ in world.rounds(4):
+            world.network.slow_down(0.2)
+            await pass_s(world.random.uniform(0.5, 1.5))
+            node = world.random.choice(list(world.nodes.values()))
+            world.random.choice((node.stop, node.kill))()
+            world.network.reset(*world.random.sample(list(world.nodes), 2))
+            await pass_s(1)
+            world.network.delay_s = USUAL_DELAY_S
+            await failures.back(world, node)
+    world.heal()
+    for producer in producers:
+        producer.stops = True
+        await producer.has_ended.wait()
+        assert producer.done
+    await world.until(world.checks.all_equal, 30, "all replicas are equal")
+    world.checks.check_equal()
+    for producer in producers:
+        await producer.check()
 
 
 def test_large_answers_break_off(seed: int, tmp_path: Path) -> None:
     """Brokers stop, die and lose connections while a link has a part of an answer."""
+    simulate(seed, tmp_path, _large_answers, replicated=True)
 
-    async def scenario(world: World) -> None:
-        await _made(world)
-        enough, done = trio.Event(), []
 
-        async def write() -> None:
-            done.extend(await _write_large(world, enough))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(write)
-            with world.faults.numbered():
-                for _ in world.rounds(4):
-                    world.network.slow_down(0.05)
-                    await pass_s(world.random.uniform(0.5, 1.5))
-                    node = world.random.choice(list(world.nodes.values()))
-                    world.random.choice((node.stop, node.stop, node.kill))()
-                    world.network.reset(*world.random.sample(list(world.nodes), 2))
-                    await pass_s(1)
-                    world.network.delay_s = 0.001
-                    await failures.back(world, node)
-            enough.set()
-        world.heal()
-        await world.until(world.checks.all_equal, 30, "all replicas are equal")
-        world.checks.check_equal()
-        found = await read_all(world.client("reader"), TOPIC)
-        there = {int(value.split(":")[1]) for values in found.values() for value in values}
-        assert done
-        assert set(done) <= there, f"lost: {sorted(set(done) - there)}"
-
-    simulate(seed, tmp_path, scenario, replicated=True)
+def test_a_link_that_needs_an_open_socket_for_its_end_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection may be closed before, when its broker ends."""
+    monkeypatch.setattr(fetch_link, "suppress", lambda *errors: nullcontext())
+    with pytest.raises(BaseExceptionGroup) as told:
+        for seed in range(5, 12):
+            (tmp_path / str(seed)).mkdir()
+            simulate(seed, tmp_path / str(seed), _large_answers, replicated=True)
+    assert isinstance(first_of(told.value), OSError)
