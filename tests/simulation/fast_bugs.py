@@ -4,11 +4,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kwire.broker import fetch_link
-from kwire.broker.fetching import Fetching
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.partition import Partition
-from kwire.broker.plain_fetching import Fetched
 from kwire.broker.quick_fetching import QuickFetching
 from kwire.broker.replica_sessions import ReplicaPosition
 from kwire.handlers.plain_fetch_answer import FetchAnswer
@@ -63,36 +60,6 @@ def plain_fetches_show_everything(patch: Any) -> None:
             add(told, partition, offset, max_bytes)
 
     patch.setattr(FetchAnswer, "add", too_far)
-
-
-def links_outlive_roles(patch: Any) -> None:
-    """A link takes an answer also for a partition that has another leader or epoch by now."""
-    request, answer, begin = fetch_link.request, fetch_link.answer, QuickFetching.__init__
-    asked: dict[int, dict[Any, tuple[Any, Any]]] = {}
-
-    def note(fetching: Fetching[Any], *how: Any) -> Any:
-        written = request(fetching, *how)
-        known = fetching.partitions
-        asked[id(fetching)] = {
-            key: (known[key], told) for key, told in fetching.told.items() if key in known
-        }
-        return written
-
-    def take(fetching: Fetching[Any], frame: memoryview) -> list[Fetched] | None:
-        now, told = dict(fetching.partitions), dict(fetching.told)
-        for key, (partition, position) in asked[id(fetching)].items():
-            fetching.partitions[key], fetching.told[key] = partition, position
-        found = answer(fetching, frame)
-        fetching.partitions, fetching.told = now, told
-        return found
-
-    def without_checks(quick: QuickFetching, *args: Any) -> None:
-        begin(quick, *args)
-        quick.is_over = lambda partition: False
-
-    patch.setattr(fetch_link, "request", note)
-    patch.setattr(fetch_link, "answer", take)
-    patch.setattr(QuickFetching, "__init__", without_checks)
 
 
 def links_hear_no_news(patch: Any) -> None:
