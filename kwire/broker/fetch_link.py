@@ -21,6 +21,7 @@ Rules:
 
 import os
 import socket
+from contextlib import suppress
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
@@ -186,7 +187,8 @@ class FetchLink:
         if not self._is_over:
             self._is_over = True
             self._watcher.unwatch(self)
-            self._await_bytes(1)
+            with suppress(OSError):  # the connection was closed before the link's end
+                self._await_bytes(1)
             if self._sock is not None:
                 self._sock.detach()
             self._found = []

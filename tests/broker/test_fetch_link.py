@@ -1,6 +1,8 @@
 """A link: what it does with its socket, and what it leaves to its fetcher."""
 
+import selectors
 import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,13 +95,20 @@ class Watcher:
         self.again.append(connection)
 
 
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    """Both ends of a TCP connection, where a mark for readable bytes has an effect."""
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        near = socket.create_connection(bound.getsockname())
+        return near, bound.accept()[0]
+
+
 class Desk:
     """A link that has begun, and its leader's end of the connection."""
 
-    def __init__(self, directory: Path, **config: Any) -> None:
+    def __init__(self, directory: Path, *, is_tcp: bool = False, **config: Any) -> None:
         self.lender = Lender(directory, **config)
         self.watcher = Watcher()
-        self.near, self.leader = socket.socketpair()
+        self.near, self.leader = tcp_pair() if is_tcp else socket.socketpair()
         self.near.setblocking(False)
         self.link = FetchLink(self.near.fileno(), self.watcher, self.lender, 6, MOST_BYTES)
         self.link.begin()
@@ -213,6 +222,40 @@ def test_the_fetchers_socket_is_readable_with_its_first_byte(desk: Desk) -> None
     assert low_water(desk.near) > 1
     desk.link.end(Left(failure="given up"))
     assert (low_water(desk.near), desk.near.send(b"a")) == (1, 1)
+
+
+def test_a_link_ends_also_if_its_connection_was_closed_before(desk: Desk) -> None:
+    """Within a large answer: when a broker stops, the tasks of a fetcher and of its connection end
+    in any order.
+    """
+    frame = desk.frame(of(0, batch_at(0, bytes(300_000)), high_watermark=1))
+    desk.says(frame[:100_000])
+    assert low_water(desk.near) > 1
+    desk.near.close()
+    desk.link.end(Left(failure="given up"))
+    assert (desk.is_over, desk.link.left) == (True, Left(failure="given up"))
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_link_ends_when_its_leader_ends_within_a_large_answer(
+    tmp_path: Path, is_reset: bool
+) -> None:
+    """Half of the answer is there; a poller notices the end, although the rest never comes."""
+    desk = Desk(tmp_path, is_tcp=True)
+    assert desk.asked() is not None  # unread bytes would make each end a reset
+    frame = desk.frame(of(0, batch_at(0, bytes(300_000)), high_watermark=1))
+    desk.says(frame[:100_000])
+    if is_reset:
+        desk.leader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    desk.leader.close()
+    with selectors.DefaultSelector() as selector:
+        selector.register(desk.link, selectors.EVENT_READ)
+        while not desk.link.is_over:
+            assert selector.select(1.0)
+            desk.link.on_readable()
+    assert desk.is_over
+    assert ("reset" if is_reset else "closed") in desk.link.left.failure
+    desk.near.close()
 
 
 def test_others_have_their_turn_between_large_appends(

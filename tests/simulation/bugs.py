@@ -15,7 +15,7 @@ from kwire.handlers import replica_fetch
 from kwire.metadata import partition_change, registration
 from kwire.protocol.messages.offset_fetch import OffsetFetchResponse
 from kwire.protocol.messages.sync_group import SyncGroupResponse
-from tests.simulation import failures, more_clients
+from tests.simulation import failures, fast_bugs, more_clients
 from tests.simulation.scenarios import Fault, kills
 
 
@@ -226,6 +226,7 @@ def _tell_at_once(patch: Any, kind: type) -> None:
 
     patch.setattr(waiting, "held", at_once)
     patch.setattr("tests.simulation.serving.held", at_once)
+    patch.setattr("kwire.connection.serving.held", at_once)
 
 
 def proposals_are_forgotten(patch: Any) -> None:
@@ -349,4 +350,12 @@ BUGS = [
     Bug(markers_count_at_once, failures.markers_die_young, "transaction"),
     Bug(followers_show_everything, more_clients.truncating_followers_are_read, "shows"),
     Bug(any_epoch_ends, more_clients.late_ends, "a late end of a transaction"),
+    Bug(fast_bugs.plain_answers_tell_the_end, kills, "follows to"),
+    Bug(fast_bugs.what_was_sent_counts, kills, "is replicated to"),
+    Bug(fast_bugs.plain_fetches_show_everything, kills, "shows"),
+    Bug(
+        fast_bugs.links_hear_no_news,
+        failures.session_ends_in_silence,
+        "not within 20 s: all brokers",
+    ),
 ]

@@ -2,7 +2,8 @@
 
 Rules:
 
-- The bytes of a stream arrive in their order. Latency and chance come from the world's ``random``.
+- The bytes of a stream arrive in their order, large messages in pieces. Latency and chance come
+  from the world's ``random``.
 - A cut between two places stops what is on its way until the cut is healed, in one direction or in
   both. A new connection waits, as it needs both.
 - A connection that is reset loses what is on its way, and both ends learn of it.
@@ -18,11 +19,15 @@ from random import Random
 import trio
 
 from kwire.client.peer import OpenStream
-from tests.simulation.virtual_time import Waiter, pass_s, virtual_clock
+from tests.simulation.virtual_time import Timer, Waiter, pass_s, virtual_clock
 
 USUAL_DELAY_S = 0.001
+PIECE_BYTES = 64 * 1024
 
 Accept = Callable[["SimulatedStream"], None]
+
+MakeStream = Callable[["Network", object, object], "SimulatedStream"]
+"""Makes one end of a connection, from its place to another."""
 
 
 class Network:
@@ -36,12 +41,21 @@ class Network:
         self._cuts: set[frozenset[object]] = set()
         self._one_way: set[tuple[object, object]] = set()
         self._silent: set[object] = set()
-        self._listening: dict[tuple[str, int], tuple[object, object, Accept]] = {}
+        self._listening: dict[tuple[str, int], tuple[object, object, Accept, MakeStream]] = {}
         self._streams: dict[object, list[SimulatedStream]] = {}
+        self._held: dict[SimulatedStream, None] = {}
 
-    def listen(self, place: object, process: object, host: str, port: int, accept: Accept) -> None:
+    def listen(
+        self,
+        place: object,
+        process: object,
+        host: str,
+        port: int,
+        accept: Accept,
+        make: "MakeStream | None" = None,
+    ) -> None:
         """Give the streams that are opened to an address to ``accept``."""
-        self._listening[host, port] = place, process, accept
+        self._listening[host, port] = place, process, accept, make or SimulatedStream
 
     def close_listeners(self, whose: object) -> None:
         """Refuse connections to a place, or to one process.
@@ -55,19 +69,22 @@ class Network:
         """What opens streams from a place."""
 
         async def open_stream(host: str, port: int) -> trio.abc.Stream:
-            return await self._open(place, host, port)
+            return await self.open(place, host, port, SimulatedStream)
 
         return open_stream
 
-    async def _open(self, place: object, host: str, port: int) -> "SimulatedStream":
+    async def open(
+        self, place: object, host: str, port: int, make: MakeStream
+    ) -> "SimulatedStream":
+        """A stream from a place to an address, whose end at the place is made by ``make``."""
         await pass_s(self.latency_s())
         target = int(host.removeprefix("broker-"))
         while self.is_cut(place, target) or self.is_cut(target, place):
             await self.changed.wait()
         if (host, port) not in self._listening:
             raise ConnectionRefusedError(111, "connection refused")
-        _, _, accept = self._listening[host, port]
-        ours, theirs = SimulatedStream(self, place, target), SimulatedStream(self, target, place)
+        _, _, accept, make_theirs = self._listening[host, port]
+        ours, theirs = make(self, place, target), make_theirs(self, target, place)
         ours.peer, theirs.peer = theirs, ours
         for stream in (ours, theirs):
             self._streams.setdefault(stream.place, []).append(stream)
@@ -136,9 +153,16 @@ class Network:
         if stream in streams:
             streams.remove(stream)
 
+    def hold(self, stream: "SimulatedStream") -> None:
+        """Wake a stream when something passes again that was cut."""
+        self._held[stream] = None
+
     def _tell(self) -> None:
         self.changed.set()
         self.changed = trio.Event()
+        held, self._held = self._held, {}
+        for stream in held:
+            virtual_clock().wake_at(trio.current_time(), stream.receiver)
 
 
 class SimulatedStream(trio.abc.Stream):
@@ -152,7 +176,7 @@ class SimulatedStream(trio.abc.Stream):
         self._network = network
         self._arriving: deque[tuple[float, bytes]] = deque()
         self._last_s = -math.inf
-        self._receiver = Waiter()
+        self.receiver: Timer = Waiter()
         self._is_closed = False
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
@@ -163,15 +187,18 @@ class SimulatedStream(trio.abc.Stream):
         self._send(bytes(data))
 
     def _send(self, data: bytes) -> None:
-        arrives_s = trio.current_time() + self._network.latency_s()
-        self.peer.arrive(arrives_s, data)
+        now_s = trio.current_time()
+        self.peer.arrive(now_s + self._network.latency_s(), data[:PIECE_BYTES])
+        for begin in range(PIECE_BYTES, len(data), PIECE_BYTES):
+            arrives_s = now_s + self._network.latency_s()
+            self.peer.arrive(arrives_s, data[begin : begin + PIECE_BYTES])
 
     def arrive(self, at_s: float, data: bytes) -> None:
         """Bytes are on their way to this end; no bytes are the end of the stream."""
         self._last_s = max(self._last_s, at_s)
         self._arriving.append((self._last_s, data))
         if len(self._arriving) == 1:
-            virtual_clock().wake_at(self._last_s, self._receiver)
+            virtual_clock().wake_at(self._last_s, self.receiver)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """The next bytes; none at the end of the stream."""
@@ -183,10 +210,12 @@ class SimulatedStream(trio.abc.Stream):
             elif self._network.is_cut(self.other, self.place):
                 await self._network.changed.wait()
             else:
-                _, data = self._arriving[0]
+                at_s, data = self._arriving[0]
                 if data:
                     self._arriving.popleft()
-                return data
+                if max_bytes is not None and len(data) > max_bytes:
+                    self._arriving.appendleft((at_s, data[max_bytes:]))
+                return data[:max_bytes]
         raise trio.ClosedResourceError
 
     def _has_arrived(self) -> bool:
@@ -194,10 +223,10 @@ class SimulatedStream(trio.abc.Stream):
 
     async def _wait(self) -> None:
         """Wait until the next bytes are there, or this end is closed."""
-        self._receiver = Waiter()
+        self.receiver = waiter = Waiter()
         if self._arriving:
-            virtual_clock().wake_at(self._arriving[0][0], self._receiver)
-        await self._receiver.wait()
+            virtual_clock().wake_at(self._arriving[0][0], waiter)
+        await waiter.wait()
 
     async def wait_send_all_might_not_block(self) -> None:
         """It never blocks."""
@@ -219,4 +248,4 @@ class SimulatedStream(trio.abc.Stream):
             self._is_closed = True
             self._send(b"")
             self._network.forget(self)
-            self._receiver.wake()
+            self.receiver.wake()

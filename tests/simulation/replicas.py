@@ -8,7 +8,7 @@ high watermark (``Truth``). They ask no rule of the code under test:
 - A leader's maximal ISR holds the committed ISR, and the ELR too while the ISR has min ISR members:
   whoever may be elected next is one for whom the high watermark has waited.
 - A leader's high watermark never falls within its epoch, and a follower's never while it has its
-  log open, whoever leads. A follower's is never beyond the truth.
+  log open, whoever leads. A follower's is never beyond the truth, nor beyond its log's end.
 - What is below a replica's own high watermark is the truth, byte for byte.
 - A new leader has the whole truth. A broker that follows the metadata late, and begins to lead in
   an epoch that is over, has the truth below its own high watermark.
@@ -190,8 +190,13 @@ class ReplicaChecks(Checks):
             self._compared[key] = one.log, reached
 
     def _follows_on(self, one: FollowerPartition) -> None:
-        """Compare a follower's watermark with the one before, of the same open log."""
+        """Compare a follower's watermark with its log, and with the one before of the same log."""
         key, reached = ((one.topic_id, one.index), self._node_of(one.log)), one.high_watermark
+        end_offset = one.log.log_end_offset
+        self._check(
+            reached <= end_offset,
+            f"{_name(one)} on {key[1]} follows to {reached}, but its log ends at {end_offset}",
+        )
         log, before = self._followed.get(key, (one.log, 0))
         if log is one.log and key[0] not in self._may_lose:
             self._check(

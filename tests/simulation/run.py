@@ -22,6 +22,7 @@ from trio._core import _run as trio_scheduler
 
 from kwire.budget.kind import Kind
 from tests.simulation.faults import Fault
+from tests.simulation.sockets import make_pollers_steady
 from tests.simulation.threads import Threads
 from tests.simulation.virtual_time import VirtualClock
 from tests.simulation.world import NO_SETTINGS, NODES, TooLate, World
@@ -174,6 +175,7 @@ def _deterministic(seed: int) -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trio_scheduler, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
         patch.setattr(Kind, "run", run)
+        make_pollers_steady(patch)
         trio_scheduler._r.seed(seed)
         try:
             yield patch

@@ -4,16 +4,19 @@ Rules:
 
 - ``SimulatedServer`` is ``ClusterServer`` with another network, store, clock and disk. Its start,
   its membership, its housekeeping and its stop are those of a real broker.
-- Requests come as frames and go to the handlers of the real routes; only the fast paths and the
-  poller are left out, which need sockets.
+- Of three brokers, one has no poller and no fast paths (``WithoutSockets``): its requests come as
+  frames and go to the handlers of the real routes. The others have all that, over sockets of their
+  own (``OverSockets``). So a leader and its followers meet in all four combinations.
 """
 
 import os
+import select
+import socket
 from collections.abc import Callable
 from functools import partial
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import trio
 
@@ -35,10 +38,11 @@ from kwire.metadata.etcd.etcd_store import EtcdStore
 from kwire.server import Server
 from kwire.testing.simulated_etcd import SimulatedGateway, simulated_store
 from tests.simulation.network import Network, SimulatedStream
+from tests.simulation.sockets import Door, Sockets
 from tests.simulation.virtual_time import Waiter, virtual_clock
 
 ELEMENTS = 1 << 20
-RECEIVE_BYTES = 1 << 16
+RECEIVE_BYTES = 1 << 20
 
 
 class WithoutSockets(Server):
@@ -103,9 +107,9 @@ class WithoutSockets(Server):
             1,
             software=Software(),
         )
-        work = Work(self._turns, lambda: False)
+        work, buffer = Work(self._turns, lambda: False), bytearray()
         try:
-            while (frame := await _receive_frame(stream)) is not None:
+            while (frame := await _receive_frame(stream, buffer)) is not None:
                 answer = await self._answer(info, work, frame)
                 if answer:
                     await stream.send_all(answer)
@@ -144,8 +148,37 @@ class WithoutSockets(Server):
         return self._own_turns
 
 
-class SimulatedServer(ClusterServer, WithoutSockets):
+class OverSockets(Server):
+    """A server with a poller and all fast paths, whose sockets lead to a simulated network."""
+
+    network: Network
+    sockets: Sockets
+    began: Callable[[Broker], None]
+
+    def _listen(self) -> None:
+        node_id = self.config.integer("node.id")
+        for listener in self.config.listeners():
+            door = Door(partial(self.network.close_listeners, self))
+            self._sockets.append((listener, cast("socket.socket", door)))
+            at = listener.host, listener.port
+            self.addresses.append(at)
+            self.network.listen(node_id, self, *at, door.ring, self.sockets.make_stream)
+
+    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
+        opener = self.sockets.opener(self.network, self.config.integer("node.id"))
+        self.broker.peers = Peers(self.broker, opener)
+        self.began(self.broker)
+        await super()._run(task_status)
+
+    async def _compact(self) -> None:
+        """Compaction measures real time."""
+
+
+class SimulatedServer(ClusterServer):
     """One broker of a simulated cluster."""
+
+    sockets: Sockets
+    began: Callable[[Broker], None]
 
     def __init__(
         self,
@@ -177,6 +210,22 @@ class SimulatedServer(ClusterServer, WithoutSockets):
         return simulated_store(self._gateway, writer, self._random, every_ms, self._clock.steady_ms)
 
 
+class PlainServer(SimulatedServer, WithoutSockets):
+    """One that serves and follows without fast paths."""
+
+
+class FastServer(SimulatedServer, OverSockets):
+    """One with a poller, whose followers fetch by links."""
+
+
+def server_of(node_id: int) -> type[SimulatedServer]:
+    """The kind of a broker: with all others, this gives each kind of leader each kind of follower.
+
+    Sockets that a virtual clock can look at are those of Linux.
+    """
+    return FastServer if node_id % 3 and hasattr(select, "epoll") else PlainServer
+
+
 class _Sleeper:
     """Wakes a task when a change has happened, or its time is up."""
 
@@ -199,16 +248,17 @@ async def _wait_for(change: Any) -> None:
         change.time_is_up()
 
 
-async def _receive_frame(stream: SimulatedStream) -> bytes | None:
-    """The next frame without its size; each request is sent in one piece, by one call."""
-    buffer = bytearray()
+async def _receive_frame(stream: SimulatedStream, buffer: bytearray) -> bytes | None:
+    """The next frame without its size; ``buffer`` has what arrived behind the one before."""
     while len(buffer) < 4 or len(buffer) < 4 + int.from_bytes(buffer[:4]):
         received = await stream.receive_some(RECEIVE_BYTES)
         if not received:
             return None
         buffer += received
-    assert len(buffer) == 4 + int.from_bytes(buffer[:4])
-    return bytes(buffer[4:])
+    end = 4 + int.from_bytes(buffer[:4])
+    frame = bytes(buffer[4:end])
+    del buffer[:end]
+    return frame
 
 
 def _encode(served_by: Route, response: Any, correlation_id: int) -> bytes:

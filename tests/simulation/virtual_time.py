@@ -4,18 +4,29 @@ Rules:
 
 - trio asks the clock how long it may sleep when no task can run. The clock goes to the earliest
   deadline or timer at that moment, and says that there is nothing to wait for.
+- The sockets of brokers with a poller are real. Before time passes, the clock looks whether one of
+  them has something for a task, or for the network (``sockets``).
 - A ``Waiter`` is what most simulated waiting is made of: the latency of each message, each pause of
   a client. It costs one step of its task, where a cancel scope with a deadline costs several.
 """
 
 import math
+from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
+from typing import Protocol
 
 import trio
 
 FOR_EVER_S = 3600.0
 """So long trio may really wait: at the end of a run its own last work is all there is to come."""
+
+
+class Timer(Protocol):
+    """What the clock tells of a moment."""
+
+    def wake(self) -> bool:
+        """The moment has come; whether a task has something to do."""
 
 
 class Waiter:
@@ -45,12 +56,16 @@ class Waiter:
 
 
 class VirtualClock(trio.abc.Clock):
-    """The clock of a run, which begins at 0."""
+    """The clock of a run, which begins at 0.
+
+    ``look`` says whether a socket has something for a task at this moment.
+    """
 
     def __init__(self) -> None:
+        self.look: Callable[[], bool] = lambda: False
         self._now_s = 0.0
         self._numbers = count()
-        self._timers: list[tuple[float, int, Waiter]] = []
+        self._timers: list[tuple[float, int, Timer]] = []
 
     def start_clock(self) -> None:
         """Begin."""
@@ -61,11 +76,13 @@ class VirtualClock(trio.abc.Clock):
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Go to the next moment at which something happens."""
+        if self.look():
+            return 0
         timers = self._timers
         while timers and timers[0][0] <= deadline:
-            at_s, _, waiter = heappop(timers)
-            if waiter.wake():
-                self._now_s = max(self._now_s, at_s)
+            at_s, _, timer = heappop(timers)
+            self._now_s = max(self._now_s, at_s)
+            if timer.wake():
                 while timers and timers[0][0] <= at_s:
                     heappop(timers)[2].wake()
                 return 0
@@ -74,10 +91,10 @@ class VirtualClock(trio.abc.Clock):
         self._now_s = max(self._now_s, deadline)
         return 0
 
-    def wake_at(self, at_s: float, waiter: Waiter) -> None:
+    def wake_at(self, at_s: float, timer: Timer) -> None:
         """Wake a task at a moment, unless it is woken earlier."""
         if at_s < math.inf:
-            heappush(self._timers, (at_s, next(self._numbers), waiter))
+            heappush(self._timers, (at_s, next(self._numbers), timer))
 
 
 def virtual_clock() -> VirtualClock:

@@ -66,6 +66,10 @@ class IdempotentProducer(Workload):
         self._producer_id = -1
         self._sent = [0] * PARTITIONS
 
+    def value(self, number: int) -> str:
+        """What a record says, the name first."""
+        return f"{self.name}:{number}"
+
     async def step(self) -> None:
         """Write one batch; a failure means that the same batch is tried again."""
         if self._producer_id < 0:
@@ -76,7 +80,7 @@ class IdempotentProducer(Workload):
         builder = BatchBuilder()
         count = self.random.randint(1, 3)
         for number in range(sequence, sequence + count):
-            builder.add(DATE_MS, None, f"{self.name}:{number}".encode())
+            builder.add(DATE_MS, None, self.value(number).encode())
         batch = bytes(builder.build(producer=ProducerState(self._producer_id, 0, sequence)))
         while True:
             try:
@@ -98,7 +102,7 @@ class IdempotentProducer(Workload):
         found = await read_all(self.cluster, self.topic)
         for partition, values in found.items():
             own = [value for value in values if value.startswith(f"{self.name}:")]
-            wanted = [f"{self.name}:{number}" for number in range(self._sent[partition.partition])]
+            wanted = [self.value(number) for number in range(self._sent[partition.partition])]
             assert own == wanted, f"{partition}: {difference(own, wanted)}"
 
 

@@ -30,7 +30,8 @@ from tests.simulation.checks import WatchedEtcd
 from tests.simulation.faults import Faults
 from tests.simulation.network import Network
 from tests.simulation.replicas import ReplicaChecks
-from tests.simulation.serving import SimulatedServer
+from tests.simulation.serving import SimulatedServer, server_of
+from tests.simulation.sockets import Sockets
 from tests.simulation.virtual_time import pass_s
 
 NODES = (1, 2, 3)
@@ -149,9 +150,10 @@ class Node:
         clock = Clock(self._now_ms, self._steady_ms)
         config = world.config(self.node_id, self.data)
         random = Random(self._random.getrandbits(32))
-        self.server = server = SimulatedServer(
+        self.server = server = server_of(self.node_id)(
             config, clock, self._machine.disk, random, self.gateway, world.network
         )
+        server.sockets = world.sockets
         server.began = world.checks.follow
         try:
             await server.serve(_Started(self))  # type: ignore[arg-type]
@@ -268,6 +270,7 @@ class World:
         self.random, self.rounds = self.faults.random, self.faults.rounds
         self.happens = self.faults.happens
         self.network = Network(Random(seed + 1), self.happens)
+        self.sockets = Sockets()
         self.checks = ReplicaChecks()
         self.etcd = WatchedEtcd(Random(seed + 2), self.checks)
         self.etcd.faults.delay_s = STORE_DELAY_S
@@ -348,3 +351,4 @@ class World:
         """Close all brokers' files when the run is over: an error's frames keep these alive."""
         for node in self.nodes.values():
             node.close()
+        self.sockets.close()

@@ -1,0 +1,73 @@
+"""Mistakes that only the fast paths of a broker could have; ``bugs`` has them with the others."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.partition import Partition
+from kwire.broker.quick_fetching import QuickFetching
+from kwire.broker.replica_sessions import ReplicaPosition
+from kwire.handlers.plain_fetch_answer import FetchAnswer
+from kwire.handlers.plain_replica_answer import Look
+
+
+@contextmanager
+def _as_if_all_were_replicated(partitions: Iterable[Partition]) -> Iterator[None]:
+    known = [(one, one.high_watermark) for one in partitions]
+    for one, _ in known:
+        if isinstance(one, LeaderPartition):
+            one.high_watermark = one.log.log_end_offset
+    try:
+        yield
+    finally:
+        for one, watermark in known:
+            if isinstance(one, LeaderPartition):
+                one.high_watermark = watermark
+
+
+def plain_answers_tell_the_end(patch: Any) -> None:
+    """A plain answer tells a follower the leader's end as the high watermark."""
+    answer = Look.answer
+
+    def too_far(look: Look, correlation_id: int) -> Any:
+        with _as_if_all_were_replicated([partition for _, partition, _ in look._news]):
+            return answer(look, correlation_id)
+
+    patch.setattr(Look, "answer", too_far)
+
+
+def what_was_sent_counts(patch: Any) -> None:
+    """A plain look takes for replicated what it is about to send, before the follower has it."""
+    note = Look._note
+
+    def ahead(look: Look, position: ReplicaPosition, partition: LeaderPartition) -> None:
+        asked, position.fetch_offset = position.fetch_offset, partition.log.log_end_offset
+        try:
+            note(look, position, partition)
+        finally:
+            position.fetch_offset = asked
+
+    patch.setattr(Look, "_note", ahead)
+
+
+def plain_fetches_show_everything(patch: Any) -> None:
+    """A consumer whose fetch is plain reads beyond what is replicated."""
+    add = FetchAnswer.add
+
+    def too_far(told: FetchAnswer, partition: Partition, offset: int, max_bytes: int) -> None:
+        with _as_if_all_were_replicated([partition]):
+            add(told, partition, offset, max_bytes)
+
+    patch.setattr(FetchAnswer, "add", too_far)
+
+
+def links_hear_no_news(patch: Any) -> None:
+    """A link goes on while its fetcher has other partitions, or another epoch, to ask for."""
+    begin = QuickFetching.__init__
+
+    def deaf(quick: QuickFetching, *args: Any) -> None:
+        begin(quick, *args)
+        quick.has_news = lambda: False
+
+    patch.setattr(QuickFetching, "__init__", deaf)
