@@ -81,14 +81,16 @@ class TooLate(AssertionError):
 
 
 class _Started:
-    """The task status that a server is given."""
+    """The task status that a server is given; a process that was killed meanwhile isn't ready."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: "Node", server: SimulatedServer) -> None:
         self._node = node
+        self._server = server
 
     def started(self, value: object = None) -> None:
         """The server is ready."""
-        self._node.is_ready = True
+        if self._node.server is self._server:
+            self._node.is_ready = True
 
 
 class Node:
@@ -156,7 +158,7 @@ class Node:
         server.sockets = world.sockets
         server.began = world.checks.follow
         try:
-            await server.serve(_Started(self))  # type: ignore[arg-type]
+            await server.serve(_Started(self, server))  # type: ignore[arg-type]
         except* Died:
             pass
         except* StorageLost as group:
@@ -318,7 +320,7 @@ class World:
         await self.until(self.is_whole, within_s, "all brokers serve with one image")
 
     def is_whole(self) -> bool:
-        """Whether all brokers serve with one image, in which all replicas are in sync."""
+        """Whether all brokers serve with one image, with a controller and all replicas in sync."""
         brokers = [node.broker for node in self.nodes.values()]
         if None in brokers:
             return False
@@ -326,6 +328,7 @@ class World:
         newest = images[0]
         return (
             all(image.revision == newest.revision for image in images)
+            and newest.controller_id in self.nodes
             and all(newest.is_active(node_id) for node_id in self.nodes)
             and all(
                 partition.leader >= 0 and len(partition.isr) == len(partition.replicas)
