@@ -8,6 +8,9 @@ import shlex
 
 from kwire.cli.output import CommandError, fail, wrong
 
+_STORE = "kwire.metadata.store"
+"""How the settings of etcd begin."""
+
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command and its options."""
@@ -75,9 +78,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace, workers: int) -> str:
-    """The command that serves the same directories."""
+    """The command that serves the same directories, without settings of etcd and its password."""
+    settings = [one for one in options.settings if not one.strip().startswith(_STORE)]
     words = ["kwire", "serve"]
-    for option, values in (("--config", options.config), ("--data-dir", options.data_dir)):
+    for option, values in (
+        ("--config", options.config),
+        ("--data-dir", options.data_dir),
+        ("-o", settings),
+    ):
         for value in values:
             words += [option, value]
     return shlex.join(words + (["--workers", str(workers)] if workers > 1 else []))
