@@ -22,10 +22,10 @@ from struct import unpack
 from typing import TYPE_CHECKING
 
 from kwire.broker.partition import Partition
-from kwire.broker.topics import FACTORS, create_if_missing, replicas
+from kwire.broker.topics import create_if_missing, replicas
 from kwire.broker.view import BrokerView
+from kwire.config.internal_topics import FACTORS, TRANSACTIONS_TOPIC
 from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.image import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from kwire.broker.basis import Basis

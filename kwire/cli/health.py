@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.cli.options import add_cluster_options, add_json, seconds
+from kwire.config.internal_topics import FACTORS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from kwire.client.cluster import Cluster
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 NOT_KNOWN = 3
 """The exit code if only rights are missing."""
 
-OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
-_HOMES = {OFFSETS, TRANSACTIONS}
 _SHOWN = 5
 _CHECK_GROUP = "kwire-health"
 _NO_CLUSTER = "not known: no right to DESCRIBE the cluster"
@@ -120,11 +119,11 @@ async def _checks(cluster: "Cluster") -> list[Check]:
         checks.append(Check("metadata", None, _NO_CLUSTER, []))
     checks += _partitions(found, sees_all=sees_all)
     lacking: dict[str, str] = {}
-    if answering and not {topic.name for topic in found.topics} >= _HOMES:
+    if answering and not FACTORS.keys() <= {topic.name for topic in found.topics}:
         lacking = await too_few_brokers(cluster, answering[0], count)
-    checks.append(await _coordinators(cluster, lacking.get(OFFSETS)))
-    if TRANSACTIONS in lacking:
-        details = [lacking[TRANSACTIONS]]
+    checks.append(await _coordinators(cluster, lacking.get(OFFSETS_TOPIC)))
+    if TRANSACTIONS_TOPIC in lacking:
+        details = [lacking[TRANSACTIONS_TOPIC]]
         text = "nobody uses them yet, and none can be served"
         checks.append(Check("transactions", False, text, details, _MORE_BROKERS, is_note=True))
     return checks

@@ -8,9 +8,6 @@ import shlex
 
 from kwire.cli.output import CommandError, fail, wrong
 
-_STORE = "kwire.metadata.store"
-"""How the settings of etcd begin."""
-
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command and its options."""
@@ -79,7 +76,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace, workers: int) -> str:
     """The command that serves the same directories, without settings of etcd and its password."""
-    settings = [one for one in options.settings if not one.strip().startswith(_STORE)]
+    from kwire.config.metadata_store import SETTING
+
+    settings = [one for one in options.settings if not one.strip().startswith(SETTING)]
     words = ["kwire", "serve"]
     for option, values in (
         ("--config", options.config),

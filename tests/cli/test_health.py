@@ -11,9 +11,11 @@ from kwire.broker.reach import Reach
 from kwire.cli import main
 from kwire.cli.broker_checks import fenced_brokers, look_at
 from kwire.cli.health import NOT_KNOWN, _checks, _tell
-from kwire.cli.internal_topics import FACTORS, STORE, too_few_brokers
+from kwire.cli.internal_topics import too_few_brokers
 from kwire.client.cluster import open_cluster
 from kwire.client.settings import ClientSettings
+from kwire.config.internal_topics import FACTORS
+from kwire.config.metadata_store import SETTING
 from kwire.errors import ErrorCode
 from kwire.metadata.changes import BrokerRegistered, TopicCreated
 from kwire.metadata.image import BrokerImage, PartitionImage, TopicImage
@@ -123,7 +125,7 @@ class Few(ScriptedBrokers):
     def __init__(self, nursery):
         super().__init__(nursery)
         self.errors = dict.fromkeys(FACTORS, NO_TOPIC)
-        self.values = dict.fromkeys(FACTORS.values(), "3") | {STORE: "etcd://h/kwire"}
+        self.values = dict.fromkeys(FACTORS.values(), "3") | {SETTING: "etcd://h/kwire"}
         self.code = ErrorCode.NONE
         self.ranges[DescribeConfigsRequest.API_KEY] = DescribeConfigsRequest.VERSIONS
         self.answer = self.told
@@ -160,9 +162,9 @@ async def test_internal_topics_that_need_more_brokers(nursery, autojump_clock):
         }
         few.errors["__consumer_offsets"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert list(await too_few_brokers(cluster, 1, 2)) == ["__transaction_state"]
-        few.values[STORE] = None
+        few.values[SETTING] = None
         assert await too_few_brokers(cluster, 1, 2) == {}
-        del few.values[STORE]  # Apache Kafka
+        del few.values[SETTING]  # Apache Kafka
         assert list(await too_few_brokers(cluster, 1, 2)) == ["__transaction_state"]
         few.code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert await too_few_brokers(cluster, 1, 2) == {}
@@ -187,8 +189,12 @@ async def test_missing_internal_topics_count_where_somebody_is_not_served(
     assert few.named(DescribeConfigsRequest) == [2, 1]  # the first is silent at first
     first, second, *_, noted, verdict = capsys.readouterr().out.splitlines()
     cause = "can't be created: offsets.topic.replication.factor is 3, and the cluster has 2"
-    assert first.startswith(f"BAD  coordinators  groups can't be served: __consumer_offsets {cause}")
-    assert first.endswith("; start more brokers, or lower the setting of each broker and restart it")
+    assert first.startswith(
+        f"BAD  coordinators  groups can't be served: __consumer_offsets {cause}"
+    )
+    assert first.endswith(
+        "; start more brokers, or lower the setting of each broker and restart it"
+    )
     assert second == noted
     assert noted.startswith("-    transactions  nobody uses them yet, and none can be served: __tr")
     assert verdict == "healthy"
