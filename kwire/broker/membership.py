@@ -98,8 +98,10 @@ class Membership:
         partitions before this broker leads them. Raises NodeIdTaken if another process has the node
         id, and KafkaError.
         """
+        before = image.brokers.get(self._member.node_id)
         while True:
-            self.session = await self._begin_session(image.brokers.get(self._member.node_id))
+            self.session = await self._begin_session(before)
+            before = None  # it may be this process's own registration from now on
             try:
                 image = await self._decide(image, lambda one: self._register(one, held, lacks))
                 await prepare(image)

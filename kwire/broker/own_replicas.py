@@ -104,7 +104,7 @@ def say_what_is_copied(
     """Log the partitions whose replica isn't here, and is copied from the other replicas.
 
     It is a warning if a directory is gone that the broker had when it was registered ``before``.
-    Otherwise the partitions may be new, and nobody had to do with the directories.
+    Otherwise the partitions are probably new.
     """
     if manager.failures:
         return  # the replicas may be in a directory that is offline
@@ -122,9 +122,9 @@ def say_what_is_copied(
         gone.difference_update(known_directories(manager, None))
         log.log(
             logging.WARNING if gone else logging.INFO,
-            "this broker's data directories don't have its replicas of %d partition(s), and it "
-            "copies them from the other replicas; they are lost, or were given to this broker "
-            "while it was stopped: %s",
+            "this broker's data directories don't have its replicas of %d partition(s), which are "
+            "lost, or were given to this broker while it was stopped; it copies them from the "
+            "other replicas: %s",
             len(copied),
             _shown(copied),
         )

@@ -124,7 +124,7 @@ async def _checks(cluster: "Cluster") -> list[Check]:
     checks.append(await _coordinators(cluster, lacking.get(OFFSETS_TOPIC)))
     if TRANSACTIONS_TOPIC in lacking:
         details = [lacking[TRANSACTIONS_TOPIC]]
-        text = "nobody uses them yet, and none can be served"
+        text = "nobody has used them yet, and none can be served"
         checks.append(Check("transactions", False, text, details, _MORE_BROKERS, is_note=True))
     return checks
 

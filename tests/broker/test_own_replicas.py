@@ -64,8 +64,8 @@ def test_replicas_that_are_copied_anew_are_named(
         levels = [logging.INFO, logging.INFO, logging.WARNING]
         assert [one.levelno for one in caplog.records] == levels
         for line in caplog.messages:
-            assert "of 1 partition(s), and it copies them from the other replicas" in line
-            assert line.endswith("while it was stopped: t-0")
+            assert "of 1 partition(s), which are lost, or were given to this broker" in line
+            assert line.endswith("; it copies them from the other replicas: t-0")
         manager.get_or_create("t", 0, TOPIC_ID, LogConfig(), 0)
         say_what_is_copied(manager, gone, image, 1)
         assert len(caplog.messages) == len(levels)
