@@ -196,7 +196,7 @@ async def test_missing_internal_topics_count_where_somebody_is_not_served(
         "; start more brokers, or lower the setting of each broker and restart it"
     )
     assert second == noted
-    assert noted.startswith("-    transactions  nobody has used them yet, and none can be served: _")
+    assert noted.startswith("-    transactions  nobody has used them yet, and none can be served")
     assert verdict == "healthy"
 
 
