@@ -205,7 +205,7 @@ class ClusterServer(Server):
             ),
         )
         say_what_is_lost(image, node_id)
-        say_what_is_copied(manager, image, node_id)
+        say_what_is_copied(manager, before, image, node_id)
         await self._starting.run(self._note_store)
         return image
 

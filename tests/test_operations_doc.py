@@ -52,6 +52,8 @@ def test_the_commands_name_files_that_are_there() -> None:
 
 def test_the_programs_make_plans_for_more_and_for_fewer_replicas() -> None:
     """From what ``kwire topics describe --json`` prints, for ``kafka-reassign-partitions.sh``."""
+    [command] = re.findall(r"^kwire (.+) > topics\.json$", PAGE, re.MULTILINE)
+    assert command == "topics describe --internal --json"  # one document with all topics
     rows = [
         {"partition": index, "leader": replicas[0], "replicas": replicas}
         for index, replicas in enumerate([[1, 2, 3], [2, 3, 1], [3, 1, 2], [3]])

@@ -12,7 +12,8 @@ Rules:
   workers serve, so that the partitions are spread over all of them.
 - A partition that is offline, or that couldn't be loaded, has no coordinator.
 - If the cluster has fewer brokers than the topic shall have replicas, the topic can't be created,
-  and clients only see that they wait. So the log says it, once for each number of brokers.
+  and clients only see that they wait. So the log says it, once for each number of brokers. Other
+  reasons for which it can't have its replicas are in the log once each.
 """
 
 import logging
@@ -21,10 +22,10 @@ from struct import unpack
 from typing import TYPE_CHECKING
 
 from kwire.broker.partition import Partition
-from kwire.broker.topics import FACTORS, create_if_missing, replicas
+from kwire.broker.topics import create_if_missing, replicas
 from kwire.broker.view import BrokerView
+from kwire.config.internal_topics import FACTORS, TRANSACTIONS_TOPIC
 from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.image import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from kwire.broker.basis import Basis
@@ -62,6 +63,8 @@ class Homes:
         self._damaged: dict[int, Partition] = {}
         self._told_of = -1
         """The number of brokers in the last warning that there are too few of them."""
+        self._told: set[str] = set()
+        """The other reasons of which a warning has told."""
 
     @property
     def exist(self) -> bool:
@@ -84,17 +87,24 @@ class Homes:
             await create_if_missing(self._broker, self.topic)
         except KafkaError as error:
             if error.code == ErrorCode.INVALID_REPLICATION_FACTOR:
-                self._tell_of_too_few_brokers()
+                self._tell_why_not(error.message)
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"cannot create {self.topic}: {error}"
             ) from error
 
-    def _tell_of_too_few_brokers(self) -> None:
+    def _tell_why_not(self, reason: str) -> None:
+        """Warn that the topic can't have its replicas, once for each reason."""
         setting, brokers = FACTORS[self.topic], len(self._broker.image.brokers)
         factor = replicas(self._broker, setting)
-        if factor <= brokers or brokers == self._told_of:
-            return
-        self._told_of = brokers
+        if factor > brokers:
+            if brokers != self._told_of:
+                self._told_of = brokers
+                self._tell_of_too_few_brokers(setting, factor, brokers)
+        elif reason not in self._told:
+            self._told.add(reason)
+            log.warning("cannot create %s: %s", self.topic, reason)
+
+    def _tell_of_too_few_brokers(self, setting: str, factor: int, brokers: int) -> None:
         log.warning(
             "%s can't be created with fewer brokers than replicas: %s is %d, and the cluster has "
             "%d broker(s). Until then no broker serves %s: start more brokers, or set %s=%d for "

@@ -98,8 +98,10 @@ class Membership:
         partitions before this broker leads them. Raises NodeIdTaken if another process has the node
         id, and KafkaError.
         """
+        before = image.brokers.get(self._member.node_id)
         while True:
-            self.session = await self._begin_session(image)
+            self.session = await self._begin_session(before)
+            before = None  # it may be this process's own registration from now on
             try:
                 image = await self._decide(image, lambda one: self._register(one, held, lacks))
                 await prepare(image)
@@ -111,8 +113,11 @@ class Membership:
         before = image.brokers.get(self._member.node_id)
         return register(image, self._registration, held, is_unclean=lacks(before))
 
-    async def _begin_session(self, image: MetadataImage) -> Session:
-        """Begin a session; waits for the end of an old session whose process may just have died."""
+    async def _begin_session(self, before: BrokerImage | None) -> Session:
+        """Begin a session; waits for the end of an old session whose process may just have died.
+
+        ``before`` is the registration of that process, None where it is not to be named.
+        """
         wait_s = self._session_ms / 1000 + 1
         deadline = trio.current_time() + wait_s
         has_told = False
@@ -123,18 +128,16 @@ class Membership:
                 if trio.current_time() >= deadline:
                     raise
                 if not has_told:
-                    self._tell_of_old_session(image, wait_s)
+                    self._tell_of_old_session(before, wait_s)
                     has_told = True
                 await trio.sleep(self._look_every_s / 4)
 
-    def _tell_of_old_session(self, image: MetadataImage, wait_s: float) -> None:
-        node_id = self._member.node_id
-        registered = image.brokers.get(node_id)
-        address = None if registered is None else inter_broker_address(registered, None)
+    def _tell_of_old_session(self, before: BrokerImage | None, wait_s: float) -> None:
+        address = None if before is None else inter_broker_address(before, None)
         log.info(
             "node.id %d still has a session, of a broker%s that may have ended just now: this "
-            "start waits for the end of that session, %.0f s at most",
-            node_id,
+            "broker waits for the end of that session, %.0f s at most",
+            self._member.node_id,
             f" at {address[0]}:{address[1]}" if address else "",
             wait_s,
         )
@@ -275,7 +278,7 @@ class Membership:
     async def _join_again(self, broker: Broker) -> None:
         log.warning("the session of this broker is over: it registers again")
         self._duties.give_up()
-        self.session = await self._begin_session(broker.image)
+        self.session = await self._begin_session(None)
         broker.commit_under(self.session.guard)
         await self._register_again(broker)
 

@@ -8,7 +8,7 @@ Rules:
 - If the last stop wasn't clean and the machine has restarted, all replicas may lack records at the
   end.
 - At each start, the log names the partitions whose only replica is lost, and says what to do. It
-  also names the partitions whose replica is copied anew, because the directories don't have it.
+  also names the partitions whose replica is copied, because the directories don't have it.
 """
 
 import logging
@@ -98,8 +98,14 @@ def make_new_logs(
                     log.warning("cannot make the log of %s-%d: %s", topic.name, index, error)
 
 
-def say_what_is_copied(manager: LogManager, image: MetadataImage, node_id: int) -> None:
-    """Log the partitions whose replica isn't here, and is copied from the other replicas."""
+def say_what_is_copied(
+    manager: LogManager, before: BrokerImage | None, image: MetadataImage, node_id: int
+) -> None:
+    """Log the partitions whose replica isn't here, and is copied from the other replicas.
+
+    It is a warning if a directory is gone that the broker had when it was registered ``before``.
+    Otherwise the partitions are probably new.
+    """
     if manager.failures:
         return  # the replicas may be in a directory that is offline
     copied = [
@@ -112,9 +118,13 @@ def say_what_is_copied(manager: LogManager, image: MetadataImage, node_id: int) 
         and _log_of(manager, topic.name, index, topic.topic_id) is None
     ]
     if copied:
-        log.warning(
-            "this broker's data directories don't have its replicas of %d partition(s), and it "
-            "copies them from the other replicas: %s",
+        gone = set(before.directories if before is not None else ())
+        gone.difference_update(known_directories(manager, None))
+        log.log(
+            logging.WARNING if gone else logging.INFO,
+            "this broker's data directories don't have its replicas of %d partition(s), which are "
+            "lost, or were given to this broker while it was stopped; it copies them from the "
+            "other replicas: %s",
             len(copied),
             _shown(copied),
         )

@@ -17,6 +17,8 @@ import trio
 from kwire.broker.commits import TOPICS_PER_TURN
 from kwire.broker.proposals import NOBODY, Asker
 from kwire.broker.view import TopicMaker
+from kwire.config.internal_topics import FACTORS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kwire.config.metadata_store import SETTING
 from kwire.errors import KafkaError
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import (
@@ -25,19 +27,13 @@ from kwire.metadata.controller import (
     TopicCreation,
     check_partition_total,
 )
-from kwire.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, MetadataImage
+from kwire.metadata.image import MetadataImage
 from kwire.metadata.placement import at_once
-
-FACTORS = {
-    OFFSETS_TOPIC: "offsets.topic.replication.factor",
-    TRANSACTIONS_TOPIC: "transaction.state.log.replication.factor",
-}
-"""The settings that say how many replicas the internal topics get."""
 
 
 def replicas(broker: TopicMaker, setting: str = "default.replication.factor") -> int:
     """The number of replicas, by ``setting``, of a topic whose creator gives no number."""
-    return broker.integer(setting) if broker.setting("kwire.metadata.store") else 1
+    return broker.integer(setting) if broker.setting(SETTING) else 1
 
 
 def _new_topic(broker: TopicMaker, name: str) -> NewTopic:

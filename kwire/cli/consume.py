@@ -4,8 +4,8 @@ Rules:
 
 - Without a place to start it begins at the end; ``--tail`` begins before the end, and stops there
   unless ``--follow`` is given.
-- ``--exit`` stops at the offsets that were the ends when it started. Partitions without a leader
-  come last, and are an error if they get none.
+- ``--exit`` stops at the offsets that were the ends when it started. Without ``--group`` and
+  ``--tail``, partitions whose leader is missing or silent come last; it is an error if that lasts.
 - In a group, the offsets of printed records are committed: every five seconds, when partitions move
   to another member, and at the end. Then the member leaves.
 """

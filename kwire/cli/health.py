@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.cli.options import add_cluster_options, add_json, seconds
+from kwire.config.internal_topics import FACTORS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from kwire.client.cluster import Cluster
@@ -21,15 +22,14 @@ if TYPE_CHECKING:
 NOT_KNOWN = 3
 """The exit code if only rights are missing."""
 
-OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
-_HOMES = {OFFSETS, TRANSACTIONS}
 _SHOWN = 5
 _CHECK_GROUP = "kwire-health"
 _NO_CLUSTER = "not known: no right to DESCRIBE the cluster"
 _NO_GROUP = f"not known: no right to DESCRIBE the group {_CHECK_GROUP}"
 _START_BROKERS = (
-    "start the brokers of their replicas, which kwire topics describe TOPIC names; if all run, the "
-    "log of one names the partitions whose records it has lost, and says what to do"
+    "start the brokers of their replicas, which kwire topics describe TOPIC names; if all run, "
+    "their logs name data directories that are offline, and partitions whose only replica is lost, "
+    "and say what to do"
 )
 _MORE_BROKERS = "start more brokers, or lower the setting of each broker and restart it"
 
@@ -43,6 +43,8 @@ class Check(NamedTuple):
     details: list[str]
     remedy: str = ""
     """What to do if it isn't ok."""
+    is_note: bool = False
+    """Whether it only tells something, and the verdict doesn't depend on it."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -52,9 +54,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="check that brokers, partitions and coordinators serve",
         description="Checks that every registered broker answers and reaches the metadata (in "
         "kwire's clusters: etcd), that every partition has a leader and all its replicas in sync, "
-        "that groups have a coordinator, and that there are enough brokers for the internal topic "
-        "of transactions. The exit code is 1 if not, and 3 if that is not known "
-        "because the user has no right to ask.",
+        "and that groups have a coordinator. The exit code is 1 if not, and 3 if that is not known "
+        "because the user has no right to ask. While nobody has used transactions, it only notes "
+        "that there are too few brokers for their internal topic.",
     )
     health.add_argument(
         "--wait", metavar="SECONDS", type=seconds, help="try again until all is well"
@@ -84,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
                 if is_last:
                     raise
             else:
-                if is_last or not any(check.ok is False for check in checks):
+                if is_last or _verdict(checks) is not False:
                     return _tell(options, checks)
             await trio.sleep(pause_s)
 
@@ -95,12 +97,15 @@ async def _checks(cluster: "Cluster") -> list[Check]:
     import trio
 
     from kwire.cli.broker_checks import fenced_brokers, look_at
+    from kwire.cli.internal_topics import too_few_brokers
 
     started_s = trio.current_time()
     found = await cluster.metadata(None)
-    views = await look_at(cluster, [broker.node_id for broker in found.brokers])
+    nodes = sorted(broker.node_id for broker in found.brokers)
+    views = await look_at(cluster, nodes)
     took_ms = (trio.current_time() - started_s) * 1000
     silent = [view.silence for view in views if view.silence]
+    answering = [node for node, view in zip(nodes, views, strict=True) if not view.silence]
     fenced = await fenced_brokers(cluster)
     count = len(views) + len(fenced)
     text = f"{len(views) - len(silent)} of {count} answer ({took_ms:.0f} ms)"
@@ -113,31 +118,30 @@ async def _checks(cluster: "Cluster") -> list[Check]:
     else:
         checks.append(Check("metadata", None, _NO_CLUSTER, []))
     checks += _partitions(found, sees_all=sees_all)
-    checks += await _coordinators(cluster, found, count)
+    lacking: dict[str, str] = {}
+    if answering and not FACTORS.keys() <= {topic.name for topic in found.topics}:
+        lacking = await too_few_brokers(cluster, answering[0], count)
+    checks.append(await _coordinators(cluster, lacking.get(OFFSETS_TOPIC)))
+    if TRANSACTIONS_TOPIC in lacking:
+        details = [lacking[TRANSACTIONS_TOPIC]]
+        text = "nobody has used them yet, and none can be served"
+        checks.append(Check("transactions", False, text, details, _MORE_BROKERS, is_note=True))
     return checks
 
 
-async def _coordinators(cluster: "Cluster", found: "MetadataResponse", brokers: int) -> list[Check]:
-    from kwire.cli.internal_topics import too_few_brokers
+async def _coordinators(cluster: "Cluster", why_not: str | None) -> Check:
+    """Whether groups have a coordinator; ``why_not`` says why their topic can't be created."""
     from kwire.errors import ErrorCode, KafkaError
 
     try:
         home = await cluster.coordinator(_CHECK_GROUP)
-        check = Check("coordinators", True, f"broker {home} takes groups", [])
     except KafkaError as error:
         if error.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            check = Check("coordinators", None, _NO_GROUP, [])
-        else:
-            check = Check("coordinators", False, "groups can't be served", [str(error)])
-    lacking: dict[str, str] = {}
-    if found.brokers and not {topic.name for topic in found.topics} >= _HOMES:
-        lacking = await too_few_brokers(cluster, found.brokers[0].node_id, brokers)
-    if check.ok is False and OFFSETS in lacking:
-        check = check._replace(details=[lacking[OFFSETS]], remedy=_MORE_BROKERS)
-    if TRANSACTIONS not in lacking:
-        return [check]
-    text = "no transactions can be served"
-    return [check, Check("transactions", False, text, [lacking[TRANSACTIONS]], _MORE_BROKERS)]
+            return Check("coordinators", None, _NO_GROUP, [])
+        remedy = _MORE_BROKERS if why_not else ""
+        text = "groups can't be served"
+        return Check("coordinators", False, text, [why_not or str(error)], remedy)
+    return Check("coordinators", True, f"broker {home} takes groups", [])
 
 
 def _partitions(found: "MetadataResponse", *, sees_all: bool) -> list[Check]:
@@ -159,22 +163,23 @@ def _partitions(found: "MetadataResponse", *, sees_all: bool) -> list[Check]:
 def _tell(options: argparse.Namespace, checks: list[Check]) -> int:
     from kwire.cli.tables import show_json
 
-    verdict = _verdict(check.ok for check in checks)
+    verdict = _verdict(checks)
     if options.json:
         show_json({"healthy": verdict, "checks": [check._asdict() for check in checks]})
     else:
         marks = {True: "ok ", False: "BAD", None: "?  "}
         for check in checks:
-            line = f"{marks[check.ok]}  {check.check:<12}  {check.text}{_shown(check.details)}"
+            mark = "-  " if check.is_note else marks[check.ok]
+            line = f"{mark}  {check.check:<12}  {check.text}{_shown(check.details)}"
             print(f"{line}; {check.remedy}" if check.remedy else line)
         unknown = [check.text for check in checks if check.ok is None]
         print("not healthy" if verdict is False else "; ".join(unknown) or "healthy")
     return NOT_KNOWN if verdict is None else int(not verdict)
 
 
-def _verdict(found: Iterable[bool | None]) -> bool | None:
+def _verdict(checks: Iterable[Check]) -> bool | None:
     """Whether all is well; None if nothing is wrong, but not everything is known."""
-    states = set(found)
+    states = {check.ok for check in checks if not check.is_note}
     return False if False in states else None if None in states else True
 
 

@@ -8,15 +8,9 @@ makes these topics with one replica, whatever its settings say.
 from kwire.client.cluster import Cluster
 from kwire.client.configs import Resource, ResourceType, describe_configs
 from kwire.client.errors import ClientError
+from kwire.config.internal_topics import FACTORS
+from kwire.config.metadata_store import SETTING
 from kwire.errors import ErrorCode, KafkaError
-
-FACTORS = {
-    "__consumer_offsets": "offsets.topic.replication.factor",
-    "__transaction_state": "transaction.state.log.replication.factor",
-}
-"""The setting of each topic's number of replicas."""
-
-STORE = "kwire.metadata.store"
 
 
 async def too_few_brokers(cluster: Cluster, node: int, brokers: int) -> dict[str, str]:
@@ -44,9 +38,9 @@ async def too_few_brokers(cluster: Cluster, node: int, brokers: int) -> dict[str
 async def _factors(cluster: Cluster, node: int) -> dict[str, int]:
     """How many replicas a broker gives each internal topic; empty for one. KafkaError."""
     resource = Resource(ResourceType.BROKER, str(node))
-    rows = await describe_configs(cluster, resource, [*FACTORS.values(), STORE])
+    rows = await describe_configs(cluster, resource, [*FACTORS.values(), SETTING])
     values = {row.name: row.value for row in rows}
-    if STORE in values and not values[STORE]:
+    if SETTING in values and not values[SETTING]:
         return {}
     found = {name: values.get(setting) for name, setting in FACTORS.items()}
     return {name: int(value) for name, value in found.items() if value}

@@ -75,9 +75,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace, workers: int) -> str:
-    """The command that serves the same directories."""
+    """The command that serves the same directories, without settings of etcd and its password."""
+    from kwire.config.metadata_store import SETTING
+
+    settings = [one for one in options.settings if not one.strip().startswith(SETTING)]
     words = ["kwire", "serve"]
-    for option, values in (("--config", options.config), ("--data-dir", options.data_dir)):
+    for option, values in (
+        ("--config", options.config),
+        ("--data-dir", options.data_dir),
+        ("-o", settings),
+    ):
         for value in values:
             words += [option, value]
     return shlex.join(words + (["--workers", str(workers)] if workers > 1 else []))

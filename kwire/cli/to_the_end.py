@@ -1,7 +1,8 @@
 """Reads partitions up to their present ends, for ``kwire consume --exit``.
 
-Partitions that have a leader are read first, so that one without a leader doesn't hold up the
-others. It is waited for afterwards, and named if it gets none.
+Partitions whose leader answers are read first, so that one without a leader doesn't hold up the
+others. It is waited for afterwards, and named if it gets none. The cluster may still name a broker
+that has just died as the leader, so each leader is asked once.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from kwire.cli.positions import Start, start_positions
 from kwire.cli.reading import Reader
 from kwire.client.cluster import Cluster
 from kwire.client.leaders import TopicPartition, find_leaders
+from kwire.client.offsets import LATEST, all_or_raise, list_offsets
 from kwire.errors import ErrorCode, KafkaError
 
 _SHOWN = 5
@@ -18,15 +20,22 @@ _SHOWN = 5
 async def read_to_the_end(
     cluster: Cluster, reader: Reader, partitions: Iterable[TopicPartition], start: Start
 ) -> None:
-    """Read all partitions; KafkaError (LEADER_NOT_AVAILABLE) if some have no leader for long."""
+    """Read all partitions; KafkaError if some have no leader for long, or one that doesn't answer.
+
+    The code is mostly LEADER_NOT_AVAILABLE.
+    """
     left = list(partitions)
     has_read = False
 
     async def led() -> list[TopicPartition]:
         found = await find_leaders(cluster, left)
-        ready = [one for one, leader in found.items() if not isinstance(leader, KafkaError)]
-        if left and not ready:
+        named = [one for one, leader in found.items() if not isinstance(leader, KafkaError)]
+        if not named:
             raise _without_leader(found, has_read=has_read)
+        answers = await list_offsets(cluster, dict.fromkeys(named, LATEST), once=True)
+        ready = [one for one, offset in answers.items() if not isinstance(offset, KafkaError)]
+        if not ready:
+            all_or_raise(answers)
         return ready
 
     while left and not reader.printer.is_full:

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from kwire.client.cluster import Cluster
     from kwire.protocol.messages.metadata import MetadataResponseTopic
 
+_NO_TOPICS = "no topics yet: kwire topics create NAME makes one"
+
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command, its actions and their options."""
@@ -62,7 +64,10 @@ def _add_reading(actions: "argparse._SubParsersAction[argparse.ArgumentParser]")
     listing = actions.add_parser("list", help="list topics")
     listing.add_argument("--internal", action="store_true", help="also Kafka's own topics")
     describe = actions.add_parser("describe", help="show partitions, offsets and configs of topics")
-    describe.add_argument("names", metavar="TOPIC", nargs="+")
+    describe.add_argument("names", metavar="TOPIC", nargs="*", help="default: all topics")
+    describe.add_argument(
+        "--internal", action="store_true", help="also Kafka's own topics, if no topic is named"
+    )
     for action, run in ((listing, run_list), (describe, run_describe)):
         add_json(action)
         add_cluster_options(action)
@@ -99,8 +104,7 @@ def run_list(options: argparse.Namespace) -> int:
             if options.internal or not topic.is_internal
         ]
         columns = {"name": "TOPIC", "partitions": "PARTITIONS", "replicas": "REPLICAS"}
-        nothing = "no topics yet: kwire topics create NAME makes one"
-        show(rows, columns, as_json=options.json, nothing=nothing)
+        show(rows, columns, as_json=options.json, nothing=_NO_TOPICS)
         return 0
 
     return run_on_cluster(options, work)
@@ -109,14 +113,19 @@ def run_list(options: argparse.Namespace) -> int:
 def run_describe(options: argparse.Namespace) -> int:
     """Describe topics; returns the exit code."""
     from kwire.cli.session import run_on_cluster
-    from kwire.cli.tables import show_json
+    from kwire.cli.tables import show, show_json
 
     async def work(cluster: "Cluster") -> int:
-        found = await cluster.topics(options.names)
-        described = [await _describe(cluster, found[name]) for name in options.names]
+        found = await cluster.topics(options.names or None)
+        names = options.names or [
+            name for name in sorted(found) if options.internal or not found[name].is_internal
+        ]
+        described = [await _describe(cluster, found[name]) for name in names]
         if options.json:
             show_json(described)
             return 0
+        if not described:
+            show([], {}, as_json=False, nothing=_NO_TOPICS)
         for place, topic in enumerate(described):
             if place:
                 print()

@@ -38,16 +38,17 @@ async def ask_leaders(
     ask: "AskLeader[V, W]",
     *,
     repeats_lost: bool = True,
+    once: bool = False,
 ) -> dict[TopicPartition, W | KafkaError]:
     """The answer of each partition's leader, or its error.
 
-    Partitions are asked again while the answer is an error of TRY_AGAIN. ``repeats_lost`` says
-    whether a request whose answer was lost may be sent again.
+    Partitions are asked again while the answer is an error of TRY_AGAIN, unless they are asked
+    only ``once``. ``repeats_lost`` says whether a request whose answer was lost may be sent again.
     """
     results: dict[TopicPartition, W | KafkaError] = {}
     left = dict(wanted)
     backoff, patience = cluster.backoff(), cluster.patience()
-    deadline_s = trio.current_time() + cluster.settings.give_up_s
+    deadline_s = trio.current_time() + (0 if once else cluster.settings.give_up_s)
     codes = TRY_AGAIN | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}  # the known leader may be wrong
     while left:
         outcomes = await _round(cluster, left, ask, repeats_lost)

@@ -22,11 +22,12 @@ async def list_offsets(
     wanted: Mapping[TopicPartition, int],
     *,
     read_committed: bool = False,
+    once: bool = False,
 ) -> dict[TopicPartition, int | KafkaError]:
     """The offset for a timestamp of each partition, or its error.
 
     A timestamp is LATEST, EARLIEST, or ms since the epoch: then the offset is that of the first
-    record at or after that time, -1 if there is none.
+    record at or after that time, -1 if there is none. With ``once`` no leader is asked again.
     """
 
     async def ask(
@@ -54,7 +55,7 @@ async def list_offsets(
             for row in topic.partitions
         }
 
-    return await ask_leaders(cluster, wanted, ask)
+    return await ask_leaders(cluster, wanted, ask, once=once)
 
 
 async def ends_of(

@@ -12,6 +12,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
+from kwire.config.internal_topics import OFFSETS_TOPIC as OFFSETS_TOPIC
+from kwire.config.internal_topics import TRANSACTIONS_TOPIC as TRANSACTIONS_TOPIC
 from kwire.metadata.acls import NO_ACLS, Acls
 from kwire.metadata.quotas import ClientQuotas
 from kwire.metadata.scram import Credentials
@@ -25,8 +27,6 @@ differ from the advertised one. No listener has this name, because names of list
 case."""
 
 
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
 
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
+from kwire.config.internal_topics import OFFSETS_TOPIC
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log import open_partition
 from kwire.protocol.messages.create_topics import (
@@ -56,7 +57,6 @@ EARLIEST, LATEST = -2, -1
 BATCH_RECORDS = 10_000
 TOPICS_DESCRIBED = 50
 BROKERS_DEFAULT = -1
-OFFSETS_TOPIC = "__consumer_offsets"
 
 Partition: TypeAlias = tuple[str, int]
 

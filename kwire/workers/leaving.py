@@ -36,7 +36,7 @@ from kwire.log.stop_marks import StopMarks
 from kwire.metadata.changes import apply, snapshot
 from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
 from kwire.metadata.etcd.etcd_store import EtcdStore
-from kwire.metadata.etcd.gateway import CALL_S
+from kwire.metadata.etcd.gateway import CALL_S, Unreachable
 from kwire.metadata.fewer_brokers import ReplicasElsewhere, gather
 from kwire.metadata.image import BrokerImage, MetadataImage
 from kwire.metadata.store import RevisionConflict, StoreUnusable
@@ -101,13 +101,15 @@ async def leave_store(config: BrokerConfig, random: Random) -> Left:
     except (WorkersError, ReplicasElsewhere, StoreUnusable, ConfigError) as error:
         raise LeavingError(str(error)) from error
     except KafkaError as error:
-        raise LeavingError(_store_away(directory, error)) from error
+        raise LeavingError(_what_failed(directory, error)) from error
     except (OSError, ValueError) as error:
         raise LeavingError(f"cannot use {directory}: {error}") from error
 
 
-def _store_away(directory: Path, error: KafkaError) -> str:
-    """What to do when the store doesn't answer; a directory may have its metadata all the same."""
+def _what_failed(directory: Path, error: KafkaError) -> str:
+    """What to do when a call of etcd or a write to the disk has failed."""
+    if not isinstance(error, Unreachable):
+        return f"{error.message}; mend that and give the command again"
     if (directory / FILE_NAME).exists() and not noted_store(directory):
         return _already_left(directory)
     return (

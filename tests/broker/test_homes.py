@@ -21,9 +21,10 @@ class Cluster:
         for node_id in range(1, brokers + 1):
             self.add_broker(node_id)
 
-    def add_broker(self, node_id: int) -> None:
-        """Register another broker, which serves."""
-        self._apply([BrokerRegistered(BrokerImage(node_id, None, (), "a"))])
+    def add_broker(self, node_id: int, *, is_fenced: bool = False) -> None:
+        """Register another broker, or the same one anew."""
+        broker = BrokerImage(node_id, None, (), "a", is_fenced=is_fenced)
+        self._apply([BrokerRegistered(broker)])
 
     def _apply(self, changes: Sequence[Change]) -> None:
         self.image = apply(self.image, changes, self.image.revision + 1)
@@ -69,3 +70,17 @@ async def test_too_few_brokers_are_a_warning_for_each_number_of_brokers(
     await homes.ensure()
     assert homes.exist
     assert len(caplog.messages) == 2
+
+
+async def test_any_other_reason_is_a_warning_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Enough brokers are registered, but none of them serves."""
+    broker = Cluster(0)
+    homes = Homes(broker, OFFSETS_TOPIC)
+    for node_id in (1, 2, 3):
+        broker.add_broker(node_id, is_fenced=True)
+    for _ in range(2):
+        with pytest.raises(KafkaError, match="All brokers are currently fenced"):
+            await homes.ensure()
+    [line] = caplog.messages
+    assert line.startswith(f"cannot create {OFFSETS_TOPIC}: Unable to replicate the partition 3")
+    assert line.endswith("All brokers are currently fenced.")

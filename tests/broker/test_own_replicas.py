@@ -1,5 +1,6 @@
 """What a broker tells of the replicas that its data directories don't have."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.metadata.changes import TopicCreated, apply
-from kwire.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from kwire.metadata.lost_replicas import NEVER_MADE, Replica
 
 TOPIC_ID = bytes(range(16))
@@ -40,7 +41,11 @@ def _image(*partitions: PartitionImage) -> MetadataImage:
 def test_replicas_that_are_copied_anew_are_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An emptied directory fills again without an error, so that only this line tells of it."""
+    """An emptied directory fills again without an error, so that only this line tells of it.
+
+    It is no warning while all directories of the last registration are here.
+    """
+    caplog.set_level(logging.INFO, "kwire.broker.own_replicas")
     tmp_path.joinpath("data").mkdir()
     follows = PartitionImage(2, 3, (1, 2), (2,))
     nobody_has_it = PartitionImage(-1, 3, (1, 2), ())
@@ -49,12 +54,21 @@ def test_replicas_that_are_copied_anew_are_named(
     manager = LogManager.open([tmp_path / "data"], node_id=1, now_ms=0)
     try:
         manager.get_or_create("t", 1, TOPIC_ID, LogConfig(), 0)
-        say_what_is_copied(manager, image, 1)
-        [line] = caplog.messages
-        assert line.endswith("of 1 partition(s), and it copies them from the other replicas: t-0")
+        [data] = manager.data_directories
+        assert data.meta is not None
+        same, gone = (
+            BrokerImage(1, None, (), directories=(one,)) for one in (data.meta.directory_id, "gone")
+        )
+        for before in (None, same, gone):
+            say_what_is_copied(manager, before, image, 1)
+        levels = [logging.INFO, logging.INFO, logging.WARNING]
+        assert [one.levelno for one in caplog.records] == levels
+        for line in caplog.messages:
+            assert "of 1 partition(s), which are lost, or were given to this broker" in line
+            assert line.endswith("; it copies them from the other replicas: t-0")
         manager.get_or_create("t", 0, TOPIC_ID, LogConfig(), 0)
-        say_what_is_copied(manager, image, 1)
-        assert len(caplog.messages) == 1
+        say_what_is_copied(manager, gone, image, 1)
+        assert len(caplog.messages) == len(levels)
     finally:
         manager.close(0)
 

@@ -322,6 +322,22 @@ async def test_names_may_follow_options(bootstrap: str, tmp_path: Path) -> None:
             main(wrong)
 
 
+async def test_describe_without_names_shows_all_topics(bootstrap: str, capsys) -> None:
+    """In one document; the internal ones only if they are asked for, as in the list."""
+    assert await run(["topics", "create", "a", "-b", bootstrap]) == 0
+    assert await run(["consume", "t", "-g", "g", "--exit", "-b", bootstrap]) == 0
+    capsys.readouterr()
+    for options, names in (([], ["a", "t"]), (["--internal"], ["__consumer_offsets", "a", "t"])):
+        assert await run(["topics", "describe", *options, "--json", "-b", bootstrap]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert [topic["name"] for topic in told] == names
+    assert await run(["topics", "delete", "a", "t", "-b", bootstrap]) == 0
+    capsys.readouterr()
+    assert await run(["topics", "describe", "-b", bootstrap]) == 0
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "no topics yet: kwire topics create NAME makes one\n")
+
+
 async def test_a_name_beyond_the_protocol_is_one_line(bootstrap: str, capsys) -> None:
     """Kafka's strings have at most 32,767 bytes."""
     assert await run(["groups", "describe", "x" * 40_000, "-b", bootstrap]) == 1

@@ -1,6 +1,7 @@
 """``kwire health`` says what is wrong, and what it could not look at."""
 
 import json
+from argparse import Namespace
 from functools import partial
 from random import Random
 
@@ -9,10 +10,12 @@ import trio
 from kwire.broker.reach import Reach
 from kwire.cli import main
 from kwire.cli.broker_checks import fenced_brokers, look_at
-from kwire.cli.health import NOT_KNOWN
-from kwire.cli.internal_topics import FACTORS, STORE, too_few_brokers
+from kwire.cli.health import NOT_KNOWN, _checks, _tell
+from kwire.cli.internal_topics import too_few_brokers
 from kwire.client.cluster import open_cluster
 from kwire.client.settings import ClientSettings
+from kwire.config.internal_topics import FACTORS
+from kwire.config.metadata_store import SETTING
 from kwire.errors import ErrorCode
 from kwire.metadata.changes import BrokerRegistered, TopicCreated
 from kwire.metadata.image import BrokerImage, PartitionImage, TopicImage
@@ -28,6 +31,11 @@ from kwire.protocol.messages.describe_quorum import (
     DescribeQuorumResponsePartitionData as Partition,
 )
 from kwire.protocol.messages.describe_quorum import DescribeQuorumResponseTopicData as Topic
+from kwire.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponseTopic
 from kwire.testing.in_process import running_server
 from tests.client.conftest import ScriptedBrokers
@@ -111,41 +119,85 @@ async def test_a_broker_alone_needs_no_more_brokers_for_its_internal_topics(tmp_
     assert "transactions" not in capsys.readouterr().out
 
 
-async def test_internal_topics_that_need_more_brokers(nursery, autojump_clock):
-    """As long as the topic is missing; who may not see it or the settings is told nothing."""
-    brokers, errors = ScriptedBrokers(nursery), dict.fromkeys(FACTORS, NO_TOPIC)
-    values = dict.fromkeys(FACTORS.values(), "3") | {STORE: "etcd://h/kwire"}
-    code = ErrorCode.NONE
-    brokers.ranges[DescribeConfigsRequest.API_KEY] = DescribeConfigsRequest.VERSIONS
+class Few(ScriptedBrokers):
+    """A cluster of two brokers whose internal topics need three."""
 
-    def answer(port, request, version):
+    def __init__(self, nursery):
+        super().__init__(nursery)
+        self.errors = dict.fromkeys(FACTORS, NO_TOPIC)
+        self.values = dict.fromkeys(FACTORS.values(), "3") | {SETTING: "etcd://h/kwire"}
+        self.code = ErrorCode.NONE
+        self.ranges[DescribeConfigsRequest.API_KEY] = DescribeConfigsRequest.VERSIONS
+        self.answer = self.told
+
+    def told(self, port, request, version):
+        """What the broker answers."""
         if isinstance(request, MetadataRequest) and request.topics:
-            met = brokers.default(port, MetadataRequest(topics=[]), version)
-            met.topics = [MetadataResponseTopic(name=n, error_code=c) for n, c in errors.items()]
+            met = self.default(port, MetadataRequest(topics=[]), version)
+            met.topics = [
+                MetadataResponseTopic(name=name, error_code=code)
+                for name, code in self.errors.items()
+            ]
             return met
         if isinstance(request, DescribeConfigsRequest):
-            rows = [DescribeConfigsResourceResult(name=n, value=v) for n, v in values.items()]
-            told = DescribeConfigsResult(error_code=code, configs=rows)
+            rows = [DescribeConfigsResourceResult(name=n, value=v) for n, v in self.values.items()]
+            told = DescribeConfigsResult(error_code=self.code, configs=rows)
             return DescribeConfigsResponse(results=[told])
-        return brokers.default(port, request, version)
+        if isinstance(request, FindCoordinatorRequest):
+            is_missing = bool(self.errors["__consumer_offsets"])
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_missing else ErrorCode.NONE
+            home = Coordinator(key="kwire-health", node_id=2, host="h", port=2, error_code=code)
+            return FindCoordinatorResponse(coordinators=[home])
+        return self.default(port, request, version)
 
-    brokers.answer = answer
-    async with open_cluster([("h", 1)], ClientSettings(), brokers.open, Random(1)) as cluster:
+
+async def test_internal_topics_that_need_more_brokers(nursery, autojump_clock):
+    """As long as the topic is missing; who may not see it or the settings is told nothing."""
+    few = Few(nursery)
+    async with open_cluster([("h", 1)], ClientSettings(), few.open, Random(1)) as cluster:
         assert await too_few_brokers(cluster, 1, 3) == {}
         assert await too_few_brokers(cluster, 1, 2) == {
             name: f"{name} can't be created: {setting} is 3, and the cluster has 2 broker(s)"
             for name, setting in FACTORS.items()
         }
-        errors["__consumer_offsets"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        few.errors["__consumer_offsets"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert list(await too_few_brokers(cluster, 1, 2)) == ["__transaction_state"]
-        values[STORE] = None
+        few.values[SETTING] = None
         assert await too_few_brokers(cluster, 1, 2) == {}
-        del values[STORE]  # Apache Kafka
+        del few.values[SETTING]  # Apache Kafka
         assert list(await too_few_brokers(cluster, 1, 2)) == ["__transaction_state"]
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        few.code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert await too_few_brokers(cluster, 1, 2) == {}
-        code, errors["__transaction_state"] = ErrorCode.NONE, ErrorCode.NONE
+        few.code, few.errors["__transaction_state"] = ErrorCode.NONE, ErrorCode.NONE
         assert await too_few_brokers(cluster, 1, 2) == {}
+
+
+async def test_missing_internal_topics_count_where_somebody_is_not_served(
+    nursery, autojump_clock, capsys
+):
+    """The check asks for a group, so that counts; transactions are noted until they are used."""
+    few, options = Few(nursery), Namespace(json=False)
+    few.leaders = {0: 2}
+    settings = ClientSettings(connect_timeout_s=1, give_up_s=1)
+    async with open_cluster([("h", 2)], settings, few.open, Random(1)) as cluster:
+        few.refused.add(1)
+        *_, groups, transactions = await _checks(cluster)
+        few.refused.clear()
+        few.errors["__consumer_offsets"] = ErrorCode.NONE
+        assert _tell(options, [groups, transactions]) == 1
+        assert _tell(options, await _checks(cluster)) == 0
+    assert few.named(DescribeConfigsRequest) == [2, 1]  # the first is silent at first
+    first, second, *_, noted, verdict = capsys.readouterr().out.splitlines()
+    cause = "can't be created: offsets.topic.replication.factor is 3, and the cluster has 2"
+    assert first.startswith(
+        f"BAD  coordinators  groups can't be served: __consumer_offsets {cause}"
+    )
+    assert first.endswith(
+        "; start more brokers, or lower the setting of each broker and restart it"
+    )
+    assert second == noted
+    assert noted.startswith("-    transactions  nobody has used them yet, and none can be served")
+    assert verdict == "healthy"
 
 
 async def test_a_broker_that_does_not_reach_its_store_says_so(tmp_path, capsys):

@@ -1,5 +1,6 @@
 """``kwire consume --exit`` with partitions that have no leader."""
 
+import socket
 from functools import partial
 from pathlib import Path
 
@@ -7,13 +8,16 @@ import pytest
 import trio
 
 from kwire.cli import main
-from kwire.metadata.changes import PartitionsAdded, PartitionsChanged
-from kwire.metadata.image import PartitionImage
+from kwire.metadata.changes import BrokerRegistered, PartitionsAdded, PartitionsChanged
+from kwire.metadata.image import BrokerImage, PartitionImage
 from kwire.testing.in_process import RunningServer, running_server
 from kwire.testing.waiting import until
 
 LOST = PartitionImage(-1, 3, (2,), (2,))
 """A partition of a broker that is not there."""
+
+DEAD = PartitionImage(2, 3, (2,), (2,))
+"""A partition that a broker leads which has just died, so that the cluster still names it."""
 
 
 async def run(server: RunningServer, *arguments: str) -> int:
@@ -103,3 +107,19 @@ async def test_without_any_leader_nothing_is_printed(
     assert told.out == ""
     last = told.err.splitlines()[-1]  # before it, a line may say that it waits
     assert last.startswith("kwire: t-1 has no leader: LEADER_NOT_AVAILABLE; kwire health says")
+
+
+async def test_a_leader_that_does_not_answer_holds_up_no_other_partition(
+    server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is asked once before the others are read, and again after that."""
+    await add(server, "t", DEAD)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    dead = BrokerImage(2, None, (("PLAINTEXT", "127.0.0.1", port),))
+    await server.broker.commit(lambda _: [BrokerRegistered(dead)])
+    consume = ["consume", "t", "--from-beginning", "--exit", "--timeout", "2s"]
+    assert await run(server, *consume) == 1
+    told = capsys.readouterr()
+    assert told.out == "a\nb\n"
+    assert "onnection refused" in told.err.splitlines()[-1]

@@ -8,8 +8,9 @@ from kwire.broker.elsewhere import MOVED, NOTE
 from kwire.cli import main
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.stop_marks import CLEAN_SHUTDOWN_FILE
-from kwire.metadata.embedded import FILE_NAME
+from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
 from kwire.metadata.etcd.etcd_store import EtcdStore
+from kwire.metadata.etcd.gateway import Unreachable
 from kwire.testing.etcd import MISSING, Etcd, find_etcd
 from kwire.testing.process import BrokerFailed, BrokerProcess
 from kwire.testing.waiting import wait_until
@@ -185,6 +186,10 @@ def test_replicas_of_others_are_left_behind(start, on_etcd, tmp_path, capsys):
     assert [(p.replica_nodes, p.isr_nodes) for p in told[0].partitions] == [([1], [1])]
 
 
+async def _no_room(*_):
+    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+
+
 def _in_sync(broker, topic):
     told = [one for one in metadata(broker).topics if one.name == topic]
     return sorted(told[0].partitions[0].isr_nodes) if told else []
@@ -198,15 +203,19 @@ def test_after_a_crash_in_between_no_broker_starts_and_the_command_goes_on(
     with on_etcd(1) as broker:
         create(broker, "t", 2)
         values = produce(broker.bootstrap, "t", 2, "a")
+    monkeypatch.setattr(EmbeddedStore, "commit", _no_room)
+    said = _refused(capsys, "--data-dir", data)
+    assert said == "kwire: no room; mend that and give the command again\n"
+    monkeypatch.undo()
     delete = EtcdStore.delete_cluster
 
     async def delete_and_lose_the_answer(store, revision):
         await delete(store, revision)
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no answer from etcd")
+        raise Unreachable(["etcd-1"], "too slow", may_be_done=True)
 
     monkeypatch.setattr(EtcdStore, "delete_cluster", delete_and_lose_the_answer)
     said = _refused(capsys, "--data-dir", data)
-    assert "no answer from etcd; the metadata is taken from etcd, so etcd has to run" in said
+    assert "etcd-1: too slow; the metadata is taken from etcd, so etcd has to run" in said
     monkeypatch.undo()
     assert (data / PENDING).exists()
     with pytest.raises(BrokerFailed, match="kwire leave-store"):
@@ -249,4 +258,7 @@ def test_data_that_is_missing_is_named(on_etcd, tmp_path, capsys):
     mark.write_bytes(b'{"version":0,"brokerEpoch":2}')  # a copy from an earlier stop
     assert "node.id 1 has used newer directories since" in _refused(capsys, "-o", dirs)
     mark.write_bytes(newest)
-    assert _leave("-o", dirs) == 0
+    store = f"kwire.metadata.store={broker.settings['kwire.metadata.store']}"
+    capsys.readouterr()
+    assert _leave("-o", dirs, "-o", store) == 0
+    assert f"go on with kwire serve -o {dirs}, without" in capsys.readouterr().out
