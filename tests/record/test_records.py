@@ -94,6 +94,13 @@ def test_aiokafka_builds_the_same_bytes(
     ]
 
 
+def test_a_batch_of_no_producer_is_aiokafkas() -> None:
+    """Id, epoch and sequence are -1, as in a batch of a producer that isn't idempotent."""
+    theirs = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 10_000_000)
+    theirs.append(0, 5, None, b"v", [])
+    assert bytes(build_batch([Record(0, 5, None, b"v")])) == bytes(theirs.build())
+
+
 def test_offsets_may_have_gaps() -> None:
     """A compacted batch keeps its span."""
     builder = BatchBuilder(100)
