@@ -5,7 +5,6 @@ The cluster is the tests' own, because they end its brokers; see ``three_brokers
 
 import re
 
-import pytest
 from confluent_kafka.admin import AdminClient
 
 from compat_tests import own_cluster
@@ -13,7 +12,7 @@ from compat_tests.clients import QUIET, READ_TIMEOUT_S
 from compat_tests.java_tools import run_tool
 from compat_tests.raw_client import RawConnection
 from compat_tests.test_cluster_tools import CLUSTER
-from compat_tests.three_brokers import AFTER_S, IS_KAFKA, Cluster, Topic
+from compat_tests.three_brokers import AFTER_S, Cluster, Topic
 from kwire.protocol.messages.describe_cluster import DescribeClusterRequest
 from kwire.testing.waiting import wait_until
 
@@ -52,15 +51,6 @@ def listed(cluster: Cluster) -> dict[int, str]:
 def test_an_unknown_broker(cluster: Cluster) -> None:
     """It can't leave."""
     assert "Broker ID 9 is not currently registered" in unregister(cluster, 9, fails=True)
-
-
-def test_a_running_broker_stays(cluster: Cluster) -> None:
-    """Apache Kafka would unregister it, and it would serve on without a registration."""
-    if IS_KAFKA:
-        pytest.skip("Apache Kafka unregisters a broker that runs")
-    told = unregister(cluster, LEAVES, fails=True)
-    assert f"InvalidRequestException: Broker {LEAVES} is running. Stop it before it leaves." in told
-    assert described(cluster) == {1: False, 2: False, 3: False}
 
 
 def test_a_stopped_broker_leaves(cluster: Cluster, topic: Topic) -> None:
