@@ -3,6 +3,8 @@
 Rules:
 
 - Nothing here makes the event loop wait for a disk: slow work runs in a thread.
+- Retention deletes one segment at a time: renaming its files takes a millisecond, and thousands of
+  segments may become too old in the same moment.
 - Every second, or every ``log.flush.scheduler.interval.ms`` if that is shorter, the task flushes
   partitions that have rolled segments or whose ``flush.ms`` has passed.
 - Files whose ``file.delete.delay.ms`` has passed are removed within a second.
@@ -27,6 +29,7 @@ from kwire.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
+    TopicPartition,
 )
 from kwire.log.producer_limits import keep_within
 
@@ -64,7 +67,7 @@ class Housekeeping:
         broker.log_manager.tell_of_failures(partial(call_soon, self._wake_offline, idempotent=True))
 
     async def run(self) -> None:
-        """Run the tasks forever; StorageLost when the last data directory has failed."""
+        """Run what is due every tick, forever; StorageLost when the last data directory fails."""
         while True:
             flush_s = self._broker.integer("log.flush.scheduler.interval.ms") / 1000
             tick_s = min(TICK_S, max(flush_s, SHORTEST_TICK_S))
@@ -72,6 +75,12 @@ class Housekeeping:
             await trio.sleep(tick_s)
             self._broker.tally.loop_lag.add(max(trio.current_time() - due_s, 0.0))
             await self.tick()
+
+    async def keep_house_forever(self) -> None:
+        """Run what may take longer than a tick, in a task of its own: no tick waits for it."""
+        while True:
+            await trio.sleep(TICK_S)
+            await self.keep_house()
 
     async def tick(self) -> None:
         """Run the tasks that are due; StorageLost when the last data directory has failed."""
@@ -95,7 +104,6 @@ class Housekeeping:
             await self._broker.retry_offline()
         if any(data.unfinished for data in self._broker.log_manager.data_directories):
             await self._broker.replica_moves.resume()
-        await self.keep_house()
 
     def check_storage(self) -> None:
         """StorageLost when the last data directory has failed."""
@@ -136,6 +144,10 @@ class Housekeeping:
                 connection.release_memory()
         self._broker.log_manager.look_for_room()
 
+    def _high_watermark(self, key: TopicPartition) -> int | None:
+        replica = self._broker.replica(*key)
+        return None if replica is None else replica.high_watermark
+
     async def keep_house(self) -> None:
         """Retention and checkpoints, if due, and removal of deleted files."""
         integer = self._broker.integer
@@ -143,8 +155,9 @@ class Housekeeping:
         clock, steady_ms = self._clock, self._clock.steady_ms()
         if steady_ms >= self._retention_due_ms:
             self._retention_due_ms = steady_ms + integer("log.retention.check.interval.ms")
-            watermarks = self._broker.high_watermarks()
-            manager.housekeeping(clock.now_ms(), steady_ms, clock.ages(), watermarks)
+            ages, known = clock.ages(), self._high_watermark
+            for _ in manager.housekeeping(clock.now_ms(), steady_ms, ages, known):
+                await trio.lowlevel.checkpoint()
         if manager.has_doomed(steady_ms):
             await self._broker.threads.housekeeping.run(manager.remove_doomed, steady_ms)
         due = [name for name, due_ms in self._checkpoint_due_ms.items() if steady_ms >= due_ms]

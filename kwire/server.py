@@ -333,6 +333,7 @@ class Server:
                 acceptors = [admission.accept(*listening) for listening in self._sockets]
                 self.housekeeping = Housekeeping(broker, self.poller)
                 background.start_soon(self.housekeeping.run)
+                background.start_soon(self.housekeeping.keep_house_forever)
                 background.start_soon(self._compact)
                 if self.http is not None:
                     self.http.observed.serves(broker, self.poller)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kwire.log.disk import Disk
-from kwire.log.retention import delete_old_segments
+from kwire.testing.old_segments import delete_old_segments
 from kwire.testing.time_lookups import max_timestamp, offset_for_timestamp
 
 SETTINGS = {"segment_bytes": 3000, "index_interval_bytes": 200}

@@ -11,8 +11,8 @@ from kwire.log.loading import LoadingStopped
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import AtStop, LogManager
 from kwire.log.partition_metadata import write_topic_id
-from kwire.log.retention import delete_old_segments
 from kwire.testing.faulty_disk import FaultyDisk
+from kwire.testing.old_segments import delete_old_segments
 
 ID_1, ID_2 = bytes([1] * 16), bytes([2] * 16)
 

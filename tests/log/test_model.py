@@ -182,7 +182,11 @@ class LogModel(RuleBasedStateMachine):
             history.start_limit = history.end
         manager = self.logs.manager
         self.logs.attempt(
-            lambda: manager.housekeeping(self.logs.now_ms, self.logs.now_ms, lambda _: 0, {})
+            lambda: list(
+                manager.housekeeping(
+                    self.logs.now_ms, self.logs.now_ms, lambda _: 0, lambda _: None
+                )
+            )
         )
         if self.logs.manager is manager:
             self.logs.attempt(lambda: manager.remove_doomed(self.logs.now_ms))

@@ -10,9 +10,9 @@ from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.moved import MARKER
 from kwire.log.moving import begin
-from kwire.log.retention import delete_old_segments
 from kwire.log.truncation import truncate_log
 from kwire.testing.log_scan import check_log
+from kwire.testing.old_segments import delete_old_segments
 
 TOPIC_ID = bytes([1] * 16)
 KEY = ("t", 0)

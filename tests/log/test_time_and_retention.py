@@ -4,9 +4,11 @@ import os
 
 import pytest
 
-from kwire.log.retention import delete_old_segments, remove_doomed
+from kwire.log import retention
+from kwire.log.retention import remove_doomed
 from kwire.record.compression import Compression
 from kwire.record.records import BatchBuilder
+from kwire.testing.old_segments import delete_old_segments
 from kwire.testing.time_lookups import max_timestamp, offset_for_timestamp
 
 DAY_MS = 86_400_000
@@ -92,6 +94,30 @@ def test_retention_by_time(tools):
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (8, 8, 0)
     assert delete_old_segments(log, tools.now_ms + 99 * DAY_MS, 8, tools.disk, tools.now_ms) == 0
     assert tools.append(log, b"a") == 8
+
+
+def test_others_have_their_turns_between_two_segments(tools):
+    """Whoever deletes the log or cuts it between two segments keeps what is left of it."""
+    log = tools.open(retention_ms=0)
+    days(tools, log, 8)
+    steps = retention.delete_old_segments(
+        log, tools.now_ms + DAY_MS, lambda: 8, tools.disk, tools.now_ms
+    )
+    assert [len(log.segments) for _ in zip(range(3), steps, strict=False)] == [7, 6, 5]
+    log.is_being_cut = True
+    assert list(steps) == []
+    assert len(log.segments) == 5
+
+
+def test_a_watermark_that_falls_between_two_segments_counts(tools):
+    """A follower may have cut its log meanwhile, and what it has now isn't committed yet."""
+    log = tools.open(retention_ms=0)
+    days(tools, log, 8)
+    watermarks = iter([8, 8, 2])
+    steps = retention.delete_old_segments(
+        log, tools.now_ms + DAY_MS, lambda: next(watermarks), tools.disk, tools.now_ms
+    )
+    assert (len(list(steps)), log.log_start_offset) == (2, 2)
 
 
 def test_retention_by_size(tools):

@@ -10,8 +10,8 @@ from kwire.log.compaction.job import SourceSegment
 from kwire.log.compaction.manager import CompactionManager, CompactionSettings
 from kwire.log.compaction.plan import log_to_clean
 from kwire.log.log_config import LogConfig
-from kwire.log.retention import delete_old_segments
 from kwire.log.truncation import truncate_log
+from kwire.testing.old_segments import delete_old_segments
 
 
 def fill(c, count, keys=2):

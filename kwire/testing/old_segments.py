@@ -1,0 +1,13 @@
+"""Retention of one log in a single step, for tests whose logs have no other users."""
+
+from kwire.log import retention
+from kwire.log.disk import Disk
+from kwire.log.partition_log import PartitionLog
+
+
+def delete_old_segments(
+    log: PartitionLog, now_ms: int, high_watermark: int, disk: Disk, steady_ms: int
+) -> int:
+    """Delete all segments past retention; returns how many."""
+    steps = retention.delete_old_segments(log, now_ms, lambda: high_watermark, disk, steady_ms)
+    return len(list(steps))
