@@ -82,8 +82,9 @@ class ReplicaMoves:
         """
         if key[0] == CONTROLLERS_TOPIC:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        target = self._directory(path)
         async with self._asking:
-            await self._ask(key, self._directory(path))
+            await self._ask(key, target)
 
     def _directory(self, path: str) -> DataDirectory:
         for data in self._broker.log_manager.data_directories:

@@ -44,7 +44,7 @@ from kwire.log.validation import (
     InvalidBatch,
     checked_batch,
     client_batch,
-    is_slow,
+    opening_units,
 )
 from kwire.metadata.image import INTERNAL_TOPICS
 from kwire.protocol.messages.produce import (
@@ -74,8 +74,8 @@ ROLL_UNITS = 1000
 
 BYTES_PER_UNIT = 8 * 1024
 """How many bytes of a batch are copied, checked and written in one unit of work."""
-UNITS = 25
-"""The units that each partition after the first one costs."""
+UNITS = 45
+"""The units that each partition after the first one costs, beside the opening of its batch."""
 
 TOPIC_UNITS = 4
 UNITS_TO_WAIT = 3
@@ -274,7 +274,10 @@ async def _check(batch: RecordBatch, config: LogConfig, context: RequestContext)
     """
     broker = context.broker
     now_ms = broker.now_ms()
-    if not is_slow(batch, config, now_ms):
+    units = opening_units(batch, config, now_ms)
+    if units is not None:
+        if units and context.work.spend(units):
+            await later(context.work.next_slice)
         with suppress(TooLarge):
             return checked_batch(batch, config, now_ms, INLINE_LIMITS)
 

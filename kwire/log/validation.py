@@ -50,8 +50,14 @@ SLOW_RECORDS = 100
 SLOW_BYTES = 16 * 1024
 MOST_RECORD_ERRORS = 100
 
-INLINE_LIMITS = Limits(max_bytes=64 * 1024, max_records=SLOW_RECORDS, max_headers=1000)
+INLINE_LIMITS = Limits(max_bytes=64 * 1024, max_records=SLOW_RECORDS, max_headers=100)
 """Limits for batches that are opened on the event loop."""
+
+OPENING_UNITS = 20
+RECORD_UNITS = 2
+CODEC_UNITS = 150
+"""The cost of opening a batch on the event loop, in units of work: of any batch, of each record,
+and of a codec, which may have to decompress ``INLINE_LIMITS``."""
 
 FULL_LIMITS = Limits(100 * 1024 * 1024, 1_000_000, 1_000_000)
 """The defaults of ``kwire.decompressed.max.bytes`` and ``kwire.decompressed.max.records``."""
@@ -134,11 +140,21 @@ def limits_of(config: LogConfig, max_bytes: int, max_records: int) -> Limits:
     return Limits(most_bytes, max_records, max_records)
 
 
-def is_slow(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
-    """Whether the header already shows that the check takes so long that it needs a thread."""
-    payload_bytes = batch.size_bytes - HEADER_BYTES
-    is_large = batch.records_count > SLOW_RECORDS or payload_bytes > SLOW_BYTES
-    return is_large and _has_to_be_opened(batch, config, now_ms)
+def opening_units(batch: RecordBatch, config: LogConfig, now_ms: int) -> int | None:
+    """The cost of opening a batch on the event loop, in units of work, as far as the header shows.
+
+    It is 0 for a batch that ``checked_batch`` doesn't open, and None for one that takes so long
+    that it needs a thread.
+    """
+    has_to_be_opened = _has_to_be_opened(batch, config, now_ms)
+    if not has_to_be_opened and not _has_few_records(batch):
+        return 0
+    count, payload_bytes = batch.records_count, batch.size_bytes - HEADER_BYTES
+    if has_to_be_opened and (count > SLOW_RECORDS or payload_bytes > SLOW_BYTES):
+        return None
+    units = OPENING_UNITS + RECORD_UNITS * max(count, 0)
+    needs_codec = batch.compression or config.compression not in (None, batch.compression)
+    return units + CODEC_UNITS if needs_codec else units
 
 
 def checked_batch(

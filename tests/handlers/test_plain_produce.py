@@ -9,6 +9,7 @@ from kwire.connection.outbox import Outbox
 from kwire.errors import KafkaError
 from kwire.handlers import plain_produce, route
 from kwire.handlers.context import ConnectionInfo, RequestContext
+from kwire.handlers.waiting import Unfinished
 from kwire.protocol.frame import decode_request_header, encode_request, skip_header_tags
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
@@ -67,6 +68,8 @@ class Side:
         context = RequestContext(self.broker, INFO, version, header.client_id, free_work())
         try:
             response = served_by.handle(decoded, context)
+            while isinstance(response, Unfinished):
+                response = response.go_on()  # it waits for its next slice, which nobody else wants
         except KafkaError as error:
             return error.code
         if response is None:

@@ -7,7 +7,16 @@ from crc32c import crc32c
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
-from kwire.log.validation import INLINE_LIMITS, AppendOrigin, InvalidBatch, checked_batch, is_slow
+from kwire.log.validation import (
+    CODEC_UNITS,
+    INLINE_LIMITS,
+    OPENING_UNITS,
+    RECORD_UNITS,
+    AppendOrigin,
+    InvalidBatch,
+    checked_batch,
+    opening_units,
+)
 from kwire.record.batch import LOG_APPEND_TIME, RecordBatch, TooLarge
 from kwire.record.compression import MOST_FROM_A_BYTE, Compression
 from kwire.record.feed import Limits
@@ -182,9 +191,28 @@ def test_what_is_slow_to_check(tools):
     )
     plain, compacted = LogConfig(), LogConfig(compact=True)
     now_ms = tools.now_ms
-    assert not any(is_slow(RecordBatch(data), plain, now_ms) for data in (small, many, large))
-    slow = [is_slow(RecordBatch(data), compacted, now_ms) for data in (small, many, large)]
-    assert slow == [False, True, True]
+    units = [opening_units(RecordBatch(data), plain, now_ms) for data in (small, many, large)]
+    assert units == [0, 0, OPENING_UNITS + RECORD_UNITS], "only one of a few records is opened"
+    units = [opening_units(RecordBatch(data), compacted, now_ms) for data in (small, many, large)]
+    assert units == [OPENING_UNITS + 9 * RECORD_UNITS, None, None]
+
+
+def test_what_a_codec_costs(tools):
+    """Whoever sends a few bytes that decompress to many pays for what they may become."""
+    batch = RecordBatch(tools.batch(b"v", compression=Compression.GZIP))
+    plain = RecordBatch(tools.batch(b"v"))
+    with_codec = OPENING_UNITS + RECORD_UNITS + CODEC_UNITS
+    assert opening_units(batch, LogConfig(), tools.now_ms) == with_codec
+    recompressed = LogConfig(compression=Compression.GZIP)
+    assert opening_units(plain, recompressed, tools.now_ms) == with_codec
+    assert opening_units(batch, recompressed, tools.now_ms) == with_codec
+    assert opening_units(plain, LogConfig(), tools.now_ms) == OPENING_UNITS + RECORD_UNITS
+
+
+def test_an_impossible_number_of_records_has_no_negative_price(tools):
+    """The header may say anything; the check refuses it afterwards."""
+    data = patched(tools.batch(b"v"), 57, ">i", -(2**31))
+    assert opening_units(RecordBatch(data), LogConfig(), tools.now_ms) == OPENING_UNITS
 
 
 def test_a_few_compressed_records_that_grow_large_are_believed(tools):
