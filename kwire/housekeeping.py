@@ -117,8 +117,7 @@ class Housekeeping:
         steady_ms = self._clock.steady_ms()
         for partition in self._broker.hosted():
             if partition.log.flush_time_is_due(steady_ms) and not partition.is_offline:
-                self._broker.flusher.demand(partition)
-        self._broker.flusher.forget()
+                self._broker.flusher.flush_later(partition)
 
     async def _bound_producers(self) -> None:
         """Forget producers beyond the limit; other tasks get a turn after each log."""

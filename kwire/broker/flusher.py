@@ -5,6 +5,9 @@ Rules:
 - Each data directory has one run of syncs at a time, in a thread. A flush that is demanded during a
   run belongs to the next run, which covers all such flushes. A hundred producers that wait for the
   disk cost one sync for each partition, not one sync for each request.
+- Many partitions may have to be flushed at the same time without anybody waiting, because they have
+  rolled segments or because ``flush.ms`` has passed (``flush_later``). Each run takes only a few of
+  them, so that a producer whose flush belongs to the next run doesn't wait for all of them.
 - An append is acknowledged, and shown to consumers, after the run that covers it.
 - A sync that fails takes its directory offline, and no append that waited for it is acknowledged.
 - Most handlers ignore the disk: the connection holds a response back (``hold``) until the flushes
@@ -17,6 +20,7 @@ Rules:
 """
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -29,6 +33,9 @@ from kwire.budget.threads import Kind
 from kwire.errors import KafkaError
 from kwire.log.partition_log import PartitionLog
 from kwire.log.syncing import sync_all
+
+LATER_AT_ONCE = 8
+"""So many of the partitions that nobody waits for are flushed in one run."""
 
 
 class Flushed(Protocol):
@@ -77,6 +84,7 @@ class Flusher:
         self._steady_ms = steady_ms
         self._threads = threads
         self._next: dict[Path, dict[Flushed, Flush]] = {}
+        self._later: dict[Path, dict[Flushed, None]] = {}
         self._running: set[Path] = set()
         self._changed = trio.Event()
 
@@ -89,6 +97,11 @@ class Flusher:
         self.asked.setdefault(trio.lowlevel.current_task(), set()).add(flush)
         self._changed.set()
         return flush
+
+    def flush_later(self, partition: Flushed) -> None:
+        """Flush everything in a partition's log when its turn comes; nobody waits for that."""
+        self._later.setdefault(partition.log.health.path, {})[partition] = None
+        self._changed.set()
 
     def rest_on(self, basis: Demand) -> None:
         """Note that the response to the current request rests on a coordinator's records."""
@@ -121,14 +134,14 @@ class Flusher:
             while True:
                 await self._changed.wait()
                 self._changed = trio.Event()
-                for directory in list(self._next):
+                for directory in {*self._next, *self._later}:
                     if directory not in self._running:
                         self._running.add(directory)
                         nursery.start_soon(self._run_directory, directory)
 
     async def _run_directory(self, directory: Path) -> None:
         """Carry out the flushes of one directory until none is left."""
-        while flushes := self._next.pop(directory, None):
+        while flushes := self._next_run(directory):
             logs = [partition.log for partition in flushes]
             began_s = perf_counter()
             errors = await self._threads.run(_flush_all, logs, self._steady_ms())
@@ -139,6 +152,17 @@ class Flusher:
                 flush.finish(error)
             self._forget_done({f for f, e in zip(flushes.values(), errors, strict=True) if not e})
         self._running.discard(directory)
+
+    def _next_run(self, directory: Path) -> dict[Flushed, Flush]:
+        """Take all flushes that are demanded, and a few of those that nobody waits for."""
+        flushes = self._next.pop(directory, {})
+        later = self._later.get(directory, {})
+        for partition in list(islice(later, LATER_AT_ONCE)):
+            del later[partition]
+            flushes.setdefault(partition, Flush(partition))
+        if not later:
+            self._later.pop(directory, None)
+        return flushes
 
     def _forget_done(self, done: set[Flush]) -> None:
         """Forget finished flushes, which tasks without a request to answer would keep forever."""

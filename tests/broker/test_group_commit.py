@@ -9,6 +9,7 @@ from pathlib import Path
 
 import trio
 
+from kwire.broker.flusher import LATER_AT_ONCE
 from kwire.clock import Clock
 from kwire.connection.waiting import held
 from kwire.errors import ErrorCode
@@ -194,6 +195,39 @@ async def test_a_partition_nobody_appends_to_is_flushed_in_time(tmp_path: Path) 
         running.server.housekeeping.flush_due()
         await until(lambda: partition.log.recovery_point == 2)
         assert not partition.log.unflushed
+
+
+async def test_a_producer_waits_for_few_of_the_flushes_that_nobody_waits_for(
+    tmp_path: Path,
+) -> None:
+    """Its flush is in the next run, however many partitions have rolled segments."""
+    disk = FaultyDisk()
+    count = 5 * LATER_AT_ONCE
+    async with broker_with(tmp_path, disk, flush_messages="1") as running:
+        broker = running.broker
+        await broker.commit(
+            lambda image: create_topic(image, NewTopic("many", count, 1), broker.random)
+        )
+        many = [broker.partition("many", index) for index in range(count)]
+        for partition in many:
+            partition.append(record(), now_ms=broker.now_ms())
+            partition.log.roll(broker.now_ms())
+        raw = await running.connect()
+        gate = Gate(disk)
+        running.server.housekeeping.flush_due()
+        await until(lambda: gate.waiting > 0)
+        flushed = []
+
+        async def wait() -> None:
+            await produce(raw)
+            flushed.append(sum(not partition.log.unflushed for partition in many))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await until(lambda: broker.partition("t", 0).log.log_end_offset == 1)
+            gate.is_open.set()
+        assert 2 * LATER_AT_ONCE <= flushed[0] <= 4 * LATER_AT_ONCE
+        await until(lambda: not any(partition.log.unflushed for partition in many))
 
 
 async def test_committed_offsets_are_on_the_disk_before_the_answer(tmp_path: Path) -> None:
