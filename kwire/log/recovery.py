@@ -76,13 +76,19 @@ def open_log(
     OSError and ValueError say that the log can't be used.
     """
     disk.make_directory(directory)
-    found_id = read_topic_id(directory, disk)
+    is_new = not disk.names(directory)
+    found_id = None if is_new else read_topic_id(directory, disk)
     if found_id is None and topic_id is not None:
         found_id = topic_id
         write_topic_id(directory, topic_id, disk)
     opened = PartitionLog(
         directory, topic, partition, found_id or NO_TOPIC_ID, config, disk, health
     )
+    if is_new:  # many topics may be created at once: nothing that isn't there is looked for
+        _start_anew(opened, log_start_offset, now_ms, disk)
+        opened.recovery_point = opened.sure_end_offset = log_start_offset
+        opened.active.close()
+        return opened
     finish_leftovers(directory, disk)
     opened.segments = LogSegments(
         opened.new_segment(base, now_ms) for base in segment_offsets(directory, disk)
