@@ -21,7 +21,6 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -36,7 +35,7 @@ from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
 from kwire.log.partition_metadata import holds_another_log, write_topic_id
 from kwire.log.recovery import NO_TOPIC_ID, open_log
-from kwire.log.retention import delete_old_segments, has_doomed, remove_doomed
+from kwire.log.retention import apply_retention, has_doomed, remove_doomed
 from kwire.log.stop_marks import NO_EPOCH
 from kwire.log.strays import STRAY_SUFFIX, aside
 from kwire.log.syncing import Syncing, sync_all
@@ -50,9 +49,6 @@ class AtStop(NamedTuple):
     high_watermarks: Mapping[TopicPartition, int]
     broker_epoch: int
 
-
-LOGS_AT_ONCE = 64
-"""Housekeeping looks at so many logs in one turn: at a log without old segments for 2 µs."""
 
 NOTHING_KNOWN = AtStop(MappingProxyType({}), NO_EPOCH)
 
@@ -316,27 +312,11 @@ class LogManager:
         age_ms: Callable[[int], int],
         high_watermark: Callable[[TopicPartition], int | None],
     ) -> Iterator[None]:
-        """Apply retention and expire producers that no longer write. Never waits for the disk.
-
-        It yields after each deleted segment and each ``LOGS_AT_ONCE`` logs, for other tasks.
-        ``age_ms`` gives a lower bound for how long ago a date was; ``high_watermark`` gives that of
-        a partition, None if it isn't known.
-        """
-        for number, (key, opened) in enumerate(list(self.logs.items())):
-            if number % LOGS_AT_ONCE == 0:
-                yield
-            if opened.is_offline or opened.is_being_cut:
-                continue
-            try:
-                watermark = partial(high_watermark, key)
-                for _ in delete_old_segments(opened, now_ms, watermark, self.disk, steady_ms):
-                    self.deleted_segments += 1
-                    yield
-                opened.producers.expire(age_ms, opened.config.producer_id_expiration_ms)
-            except OSError as error:
-                opened.health.refused(f"cannot delete old segments of {opened.name}", error)
-            except KafkaError as error:
-                log.error("housekeeping of %s failed: %s", opened.name, error)
+        """Apply retention and expire producers, see ``apply_retention``; yields for other tasks."""
+        logs, disk = self.logs, self.disk
+        for deleted in apply_retention(logs, now_ms, steady_ms, age_ms, high_watermark, disk):
+            self.deleted_segments += deleted
+            yield
 
     def has_doomed(self, steady_ms: int) -> bool:
         """Whether the delay of a deleted file is over; a thread may change the lists meanwhile."""

@@ -84,11 +84,8 @@ def open_log(
     opened = PartitionLog(
         directory, topic, partition, found_id or NO_TOPIC_ID, config, disk, health
     )
-    if is_new:  # many topics may be created at once: nothing that isn't there is looked for
-        _start_anew(opened, log_start_offset, now_ms, disk)
-        opened.recovery_point = opened.sure_end_offset = log_start_offset
-        opened.active.close()
-        return opened
+    if is_new:
+        return _begun(opened, log_start_offset, now_ms, disk)
     finish_leftovers(directory, disk)
     opened.segments = LogSegments(
         opened.new_segment(base, now_ms) for base in segment_offsets(directory, disk)
@@ -122,6 +119,14 @@ def open_log(
     )
     for segment in opened.segments:
         segment.close()
+    return opened
+
+
+def _begun(opened: PartitionLog, offset: int, now_ms: int, disk: Disk) -> PartitionLog:
+    """The log of an empty directory. Many may be created at once: it looks for no other files."""
+    _start_anew(opened, offset, now_ms, disk)
+    opened.recovery_point = opened.sure_end_offset = offset
+    opened.active.close()
     return opened
 
 

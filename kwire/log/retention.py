@@ -12,13 +12,50 @@ Rules:
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
+from kwire.errors import KafkaError
+from kwire.log.checkpoints import TopicPartition
 from kwire.log.disk import Disk
 from kwire.log.partition_log import PartitionLog
 from kwire.log.producer_snapshot import snapshot_offsets, snapshot_path
 
 _log = logging.getLogger(__name__)
+
+
+LOGS_AT_ONCE = 64
+"""So many logs are looked at in one turn; a log without old segments takes some microseconds."""
+
+
+def apply_retention(
+    logs: Mapping[TopicPartition, PartitionLog],
+    now_ms: int,
+    steady_ms: int,
+    age_ms: Callable[[int], int],
+    high_watermark: Callable[[TopicPartition], int | None],
+    disk: Disk,
+) -> Iterator[int]:
+    """Delete old segments of all logs, and forget producers that no longer write.
+
+    It never waits for the disk. It yields 1 after each deleted segment, and 0 after each
+    ``LOGS_AT_ONCE`` logs, so that other tasks have their turns. ``age_ms`` gives a lower bound for
+    how long ago a date was. ``high_watermark`` gives that of a partition, None if it isn't known.
+    """
+    for number, (key, opened) in enumerate(list(logs.items())):
+        if number % LOGS_AT_ONCE == 0:
+            yield 0
+        if not _may_delete(opened):
+            continue
+        watermark = partial(high_watermark, key)
+        try:
+            for _ in delete_old_segments(opened, now_ms, watermark, disk, steady_ms):
+                yield 1
+            opened.producers.expire(age_ms, opened.config.producer_id_expiration_ms)
+        except OSError as error:
+            opened.health.refused(f"cannot delete old segments of {opened.name}", error)
+        except KafkaError as error:
+            _log.error("housekeeping of %s failed: %s", opened.name, error)
 
 
 def delete_old_segments(
