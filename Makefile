@@ -54,7 +54,7 @@ CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transaction
 KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.py pipeline_upkeep.py \
 	dead_letters.py parts.py decode_poisoned.py sinks_topic.py)
 
-.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench access bench-cluster reliability pipelines segments costs hostile hostile-tls growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench access bench-cluster reliability pipelines segments costs hostile hostile-tls prices growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -154,6 +154,9 @@ costs: $(VENV)/.test ## accept the new costs of requests (calls, system calls, w
 
 hostile: $(VENV)/.test ## measure how a hostile client slows others down, kwire and Apache Kafka (KAFKA=no: only kwire)
 	$(BIN)/python -m bench.hostile $(ARGS)
+
+prices: $(VENV)/.test ## measure what a unit of work takes in the worst request of each API: their prices have to be alike (ARGS="--only TEXT")
+	$(BIN)/python -m bench.prices $(ARGS)
 
 hostile-tls: $(VENV)/.test ## measure how hostile clients of TLS and logins slow others down, kwire and Apache Kafka (KAFKA=no: only kwire; ARGS=--publish)
 	$(BIN)/python -m bench.hostile_tls $(ARGS)
