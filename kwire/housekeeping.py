@@ -3,16 +3,17 @@
 Rules:
 
 - Nothing here makes the event loop wait for a disk: slow work runs in a thread.
-- Retention deletes one segment at a time: renaming its files takes a millisecond, and thousands of
-  segments may become too old in the same moment.
+- There are three tasks, so that nothing waits for what takes longer: what is due every tick;
+  checkpoints and the removal of files, in threads; and retention, which deletes one segment in a
+  turn, because thousands may become too old in the same moment.
 - Every second, or every ``log.flush.scheduler.interval.ms`` if that is shorter, the task flushes
   partitions that have rolled segments or whose ``flush.ms`` has passed.
-- Files whose ``file.delete.delay.ms`` has passed are removed within a second.
+- The removal of files whose ``file.delete.delay.ms`` has passed begins within a second.
 - Retention and checkpoints start half a minute after the server, high watermarks at once, as in
   Kafka (LogManager.startup, ReplicaManager.startHighWatermarkCheckPointThread).
 - Intervals are measured by the steady clock, so that changes of the date have no effect on them.
-  The task wakes up at least every second. After the machine was suspended, overdue work is
-  therefore done within a second, including that of the coordinators (``wake_if_due``).
+  The tasks wake up at least every second. After the machine was suspended, overdue work therefore
+  begins within a second, including that of the coordinators (``wake_if_due``).
 - Producers are forgotten if all logs together know more than ``kwire.producer.ids.max``.
 - When a data directory fails, waiting fetches on its partitions are answered. In Kafka they wait
   until another of their partitions gets records, or until their time is up.
@@ -32,6 +33,7 @@ from kwire.log.checkpoints import (
     TopicPartition,
 )
 from kwire.log.producer_limits import keep_within
+from kwire.log.retention import Clocks
 
 TICK_S = 1.0
 SHORTEST_TICK_S = 0.01
@@ -77,10 +79,16 @@ class Housekeeping:
             await self.tick()
 
     async def keep_house_forever(self) -> None:
-        """Run what may take longer than a tick, in a task of its own: no tick waits for it."""
+        """Write checkpoints and remove files when that is due, forever."""
         while True:
             await trio.sleep(TICK_S)
             await self.keep_house()
+
+    async def retain_forever(self) -> None:
+        """Apply retention when that is due, forever."""
+        while True:
+            await trio.sleep(TICK_S)
+            await self.retain()
 
     async def tick(self) -> None:
         """Run the tasks that are due; StorageLost when the last data directory has failed."""
@@ -104,6 +112,7 @@ class Housekeeping:
             await self._broker.retry_offline()
         if any(data.unfinished for data in self._broker.log_manager.data_directories):
             await self._broker.replica_moves.resume()
+        self._broker.flusher.forget()
 
     def check_storage(self) -> None:
         """StorageLost when the last data directory has failed."""
@@ -147,16 +156,21 @@ class Housekeeping:
         replica = self._broker.replica(*key)
         return None if replica is None else replica.high_watermark
 
+    async def retain(self) -> None:
+        """Delete segments past retention and forget old producers, if that is due."""
+        clock = self._clock
+        if clock.steady_ms() < self._retention_due_ms:
+            return
+        interval_ms = self._broker.integer("log.retention.check.interval.ms")
+        self._retention_due_ms = clock.steady_ms() + interval_ms
+        clocks = Clocks(clock.now_ms, clock.steady_ms, clock.ages())
+        for _ in self._broker.log_manager.retain(clocks, self._high_watermark):
+            await trio.lowlevel.checkpoint()
+
     async def keep_house(self) -> None:
-        """Retention and checkpoints, if due, and removal of deleted files."""
+        """Checkpoints, if due, and removal of deleted files."""
         integer = self._broker.integer
-        manager = self._broker.log_manager
-        clock, steady_ms = self._clock, self._clock.steady_ms()
-        if steady_ms >= self._retention_due_ms:
-            self._retention_due_ms = steady_ms + integer("log.retention.check.interval.ms")
-            ages, known = clock.ages(), self._high_watermark
-            for _ in manager.housekeeping(clock.now_ms(), steady_ms, ages, known):
-                await trio.lowlevel.checkpoint()
+        manager, steady_ms = self._broker.log_manager, self._clock.steady_ms()
         if manager.has_doomed(steady_ms):
             await self._broker.threads.housekeeping.run(manager.remove_doomed, steady_ms)
         due = [name for name, due_ms in self._checkpoint_due_ms.items() if steady_ms >= due_ms]

@@ -334,6 +334,7 @@ class Server:
                 self.housekeeping = Housekeeping(broker, self.poller)
                 background.start_soon(self.housekeeping.run)
                 background.start_soon(self.housekeeping.keep_house_forever)
+                background.start_soon(self.housekeeping.retain_forever)
                 background.start_soon(self._compact)
                 if self.http is not None:
                     self.http.observed.serves(broker, self.poller)

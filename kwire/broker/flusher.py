@@ -34,8 +34,9 @@ from kwire.errors import KafkaError
 from kwire.log.partition_log import PartitionLog
 from kwire.log.syncing import sync_all
 
-LATER_AT_ONCE = 8
-"""So many of the partitions that nobody waits for are flushed in one run."""
+LATER_AT_ONCE = 32
+"""So many of the partitions that nobody waits for are flushed in one run: twice as many as threads
+sync at a time (``Disk.syncers``)."""
 
 
 class Flushed(Protocol):
@@ -157,9 +158,11 @@ class Flusher:
         """Take all flushes that are demanded, and a few of those that nobody waits for."""
         flushes = self._next.pop(directory, {})
         later = self._later.get(directory, {})
+        for partition in flushes:
+            later.pop(partition, None)
         for partition in list(islice(later, LATER_AT_ONCE)):
             del later[partition]
-            flushes.setdefault(partition, Flush(partition))
+            flushes[partition] = Flush(partition)
         if not later:
             self._later.pop(directory, None)
         return flushes

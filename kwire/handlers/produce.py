@@ -36,8 +36,7 @@ from kwire.handlers.context import RequestContext
 from kwire.handlers.opening import full_limits, open_in_thread
 from kwire.handlers.slices import in_slices
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
-from kwire.log.log_config import LogConfig
-from kwire.log.partition_log import AppendInfo
+from kwire.log.partition_log import AppendInfo, PartitionLog
 from kwire.log.validation import (
     INLINE_LIMITS,
     CheckedBatch,
@@ -74,12 +73,15 @@ ROLL_UNITS = 1000
 
 BYTES_PER_UNIT = 8 * 1024
 """How many bytes of a batch are copied, checked and written in one unit of work."""
+
 UNITS = 45
 """The units that each partition after the first one costs, beside the opening of its batch."""
 
 TOPIC_UNITS = 4
-UNITS_TO_WAIT = 3
 """The units that each topic after the first one costs, in decoding and in the response."""
+
+UNITS_TO_WAIT = 3
+"""The units that each wait for a flush or for replicas costs."""
 
 BACKOFF = "add.partitions.to.txn.retry.backoff.ms"
 PATIENCE = "add.partitions.to.txn.retry.backoff.max.ms"
@@ -252,7 +254,7 @@ async def _append(partition: Partition, batch: RecordBatch, together: "_Partitio
     context = together.context
     if context.work.spend(batch.size_bytes // BYTES_PER_UNIT):
         await later(context.work.next_slice)
-    checked = await _check(batch, partition.log.config, context)
+    checked = await _check(batch, partition.log, context)
     if batch.is_transactional and not partition.log.producers.has_open_transaction(
         batch.producer_id, batch.producer_epoch
     ):
@@ -266,25 +268,23 @@ async def _append(partition: Partition, batch: RecordBatch, together: "_Partitio
     return info
 
 
-async def _check(batch: RecordBatch, config: LogConfig, context: RequestContext) -> CheckedBatch:
+async def _check(batch: RecordBatch, log: PartitionLog, context: RequestContext) -> CheckedBatch:
     """Check a batch, in a thread if that takes long.
 
-    A thread takes the time of ``LogAppendTime`` when it begins, not when the batch began to wait
-    for the thread.
+    The time of ``LogAppendTime`` is that of the check, not of the beginning of a wait before it.
     """
     broker = context.broker
-    now_ms = broker.now_ms()
-    units = opening_units(batch, config, now_ms)
+    units = opening_units(batch, log.config, broker.now_ms())
     if units is not None:
         if units and context.work.spend(units):
             await later(context.work.next_slice)
         with suppress(TooLarge):
-            return checked_batch(batch, config, now_ms, INLINE_LIMITS)
+            return checked_batch(batch, log.config, broker.now_ms(), INLINE_LIMITS)
 
     def in_thread(limits: Limits, between: Between) -> CheckedBatch:
-        return checked_batch(batch, config, broker.now_ms(), limits, between)
+        return checked_batch(batch, log.config, broker.now_ms(), limits, between)
 
-    return await open_in_thread(in_thread, batch, full_limits(broker, config), context)
+    return await open_in_thread(in_thread, batch, full_limits(broker, log.config), context)
 
 
 async def _verify(partition: Partition, batch: RecordBatch, together: "_Partitions") -> None:

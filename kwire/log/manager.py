@@ -35,7 +35,7 @@ from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
 from kwire.log.partition_metadata import holds_another_log, write_topic_id
 from kwire.log.recovery import NO_TOPIC_ID, open_log
-from kwire.log.retention import apply_retention, has_doomed, remove_doomed
+from kwire.log.retention import Clocks, apply_retention, has_doomed, remove_doomed
 from kwire.log.stop_marks import NO_EPOCH
 from kwire.log.strays import STRAY_SUFFIX, aside
 from kwire.log.syncing import Syncing, sync_all
@@ -305,16 +305,11 @@ class LogManager:
         self.disk.sync_directory(target.parent)
         return target
 
-    def housekeeping(
-        self,
-        now_ms: int,
-        steady_ms: int,
-        age_ms: Callable[[int], int],
-        high_watermark: Callable[[TopicPartition], int | None],
+    def retain(
+        self, clocks: Clocks, high_watermark: Callable[[TopicPartition], int | None]
     ) -> Iterator[None]:
         """Apply retention and expire producers, see ``apply_retention``; yields for other tasks."""
-        logs, disk = self.logs, self.disk
-        for deleted in apply_retention(logs, now_ms, steady_ms, age_ms, high_watermark, disk):
+        for deleted in apply_retention(self.logs, clocks, high_watermark, self.disk):
             self.deleted_segments += deleted
             yield
 

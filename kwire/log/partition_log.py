@@ -304,21 +304,20 @@ class PartitionLog:
         files_made = self._files_made  # read first: a file created meanwhile may not be synced
         directory = self.directory if files_made > self._files_sure else None
         files: list[Path] = []
+        health.check()  # the system reports lost pages once: the next sync of the file succeeds
+        failed = health.refused
         try:
             for segment in [*rolled, active] if active else rolled:
                 segment.transaction_index.write_missing()
                 files += segment.files(log_only=segment is active)
             self.leader_epochs.save()
-        except FileNotFoundError:
-            return  # the partition was deleted meanwhile
-        except OSError as error:
-            raise health.refused(f"cannot flush {self.name}", error) from error
-        try:
+            failed = health.sync_failed
             yield Unsynced(self._disk, files, directory)
         except FileNotFoundError:
             return  # the partition was deleted meanwhile
         except OSError as error:
-            raise health.sync_failed(f"cannot flush {self.name}", error) from error
+            raise failed(f"cannot flush {self.name}", error) from error
+        health.check()
         self._files_sure = max(self._files_sure, files_made)
         for segment in rolled:  # not the active one: it may have grown and been rolled meanwhile
             with suppress(ValueError):

@@ -7,13 +7,16 @@ Rules:
   log without it is still at least ``retention.bytes`` large. Records beyond the high watermark are
   never deleted.
 - The event loop deletes one segment at a time, and other tasks have their turns in between.
+- A thread removes the producer snapshots that no segment needs any more, with the deleted files.
 - Files are renamed at once and removed after ``file.delete.delay.ms`` on the steady clock. The age
   of a record is measured by the wall clock (``now_ms``), because timestamps are dates.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 from kwire.errors import KafkaError
 from kwire.log.checkpoints import TopicPartition
@@ -24,34 +27,47 @@ from kwire.log.producer_snapshot import snapshot_offsets, snapshot_path
 _log = logging.getLogger(__name__)
 
 
+class Clocks(NamedTuple):
+    """The date, the steady clock, and a lower bound for how long ago a date was; all in ms.
+
+    Retention asks them for each segment: it may take minutes, because others work in between.
+    """
+
+    now_ms: Callable[[], int]
+    steady_ms: Callable[[], int]
+    age_ms: Callable[[int], int]
+
+
 LOGS_AT_ONCE = 64
-"""So many logs are looked at in one turn; a log without old segments takes some microseconds."""
+PRODUCERS_AT_ONCE = 1000
+"""So many logs, or producers of logs, are looked at in one turn; each takes a microsecond or so."""
 
 
 def apply_retention(
     logs: Mapping[TopicPartition, PartitionLog],
-    now_ms: int,
-    steady_ms: int,
-    age_ms: Callable[[int], int],
+    clocks: Clocks,
     high_watermark: Callable[[TopicPartition], int | None],
     disk: Disk,
 ) -> Iterator[int]:
     """Delete old segments of all logs, and forget producers that no longer write.
 
-    It never waits for the disk. It yields 1 after each deleted segment, and 0 after each
-    ``LOGS_AT_ONCE`` logs, so that other tasks have their turns. ``age_ms`` gives a lower bound for
-    how long ago a date was. ``high_watermark`` gives that of a partition, None if it isn't known.
+    It never waits for the disk. It yields 1 after each deleted segment, and 0 now and then in
+    between, so that other tasks have their turns. ``high_watermark`` gives that of a partition,
+    None if it isn't known.
     """
-    for number, (key, opened) in enumerate(list(logs.items())):
-        if number % LOGS_AT_ONCE == 0:
+    looks = LOGS_AT_ONCE
+    for key, opened in list(logs.items()):
+        producers_count = len(opened.producers.producers)
+        looks += 1 + LOGS_AT_ONCE * producers_count // PRODUCERS_AT_ONCE
+        if looks > LOGS_AT_ONCE:
+            looks = 0
             yield 0
         if not _may_delete(opened):
             continue
-        watermark = partial(high_watermark, key)
         try:
-            for _ in delete_old_segments(opened, now_ms, watermark, disk, steady_ms):
+            for _ in delete_old_segments(opened, clocks, partial(high_watermark, key), disk):
                 yield 1
-            opened.producers.expire(age_ms, opened.config.producer_id_expiration_ms)
+            opened.producers.expire(clocks.age_ms, opened.config.producer_id_expiration_ms)
         except OSError as error:
             opened.health.refused(f"cannot delete old segments of {opened.name}", error)
         except KafkaError as error:
@@ -59,27 +75,25 @@ def apply_retention(
 
 
 def delete_old_segments(
-    log: PartitionLog,
-    now_ms: int,
-    high_watermark: Callable[[], int | None],
-    disk: Disk,
-    steady_ms: int,
+    log: PartitionLog, clocks: Clocks, high_watermark: Callable[[], int | None], disk: Disk
 ) -> Iterator[None]:
     """Delete the segments past retention, and yield after each. Rolls the active one if it is due.
 
     The log may change between two segments. ``high_watermark`` gives None if it isn't known.
     """
     deleted = 0
-    while _may_delete(log) and _first_is_past_retention(log, now_ms, high_watermark()):
+    while _may_delete(log):
+        now_ms = clocks.now_ms()
+        if not _first_is_past_retention(log, now_ms, high_watermark()):
+            break
         if len(log.segments) == 1:
             log.roll(now_ms)
         doomed = log.segments.pop(0)
         log.advance_log_start_offset(log.segments[0].base_offset)  # even if the renaming fails
-        log.doomed.append((steady_ms, doomed.delete_later()))
+        log.doomed.append((clocks.steady_ms(), doomed.delete_later()))
         deleted += 1
         yield
     if deleted and _may_delete(log):
-        _drop_snapshots(log, disk)
         _log.info("%s: deleted %d segments, starts at %d", log.name, deleted, log.log_start_offset)
 
 
@@ -120,10 +134,18 @@ def has_doomed(log: PartitionLog, steady_ms: int) -> bool:
 
 
 def remove_doomed(log: PartitionLog, steady_ms: int, disk: Disk) -> None:
-    """Remove files of deleted segments past ``file.delete.delay.ms``; call it in a thread."""
+    """Remove files of deleted segments past ``file.delete.delay.ms``; call it in a thread.
+
+    Producer snapshots from before the first remaining segment go with them.
+    """
+    removed = False
     for doomed in list(log.doomed):
         deleted_ms, paths = doomed
         if steady_ms - deleted_ms >= log.config.file_delete_delay_ms:
             for path in paths:
                 disk.remove(path)
             log.doomed.remove(doomed)
+            removed = True
+    if removed:
+        with suppress(FileNotFoundError):  # the partition was deleted meanwhile
+            _drop_snapshots(log, disk)

@@ -164,6 +164,38 @@ async def test_a_sync_that_fails_acknowledges_nothing(tmp_path: Path) -> None:
         assert running.broker.is_offline("t", 0)
 
 
+async def test_a_record_that_came_during_a_failing_sync_is_not_acknowledged(
+    tmp_path: Path,
+) -> None:
+    """The system reports lost pages once: the next sync of the same file succeeds."""
+    disk = FaultyDisk()
+    async with broker_with(tmp_path, disk, flush_messages="1") as running:
+        first, second = await running.connect(), await running.connect()
+        has_begun, may_fail = threading.Event(), threading.Event()
+
+        def fail_once(path: Path) -> None:
+            if path.suffix == ".log" and not has_begun.is_set():
+                has_begun.set()
+                assert may_fail.wait(10)
+                raise OSError(errno.EIO, "Input/output error")
+
+        disk.before_sync = fail_once
+        codes: list[int] = []
+
+        async def append(raw: RawClient) -> None:
+            codes.append((await produce(raw)).error_code)
+
+        log = running.broker.partition("t", 0).log
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(append, first)
+            await until(has_begun.is_set)
+            nursery.start_soon(append, second)
+            await until(lambda: log.log_end_offset == 2)
+            may_fail.set()
+        assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+        assert log.recovery_point == 0
+
+
 async def test_every_so_many_messages(tmp_path: Path) -> None:
     """flush.messages=3: two are acknowledged at once, the third when all three are on the disk."""
     disk = FaultyDisk()

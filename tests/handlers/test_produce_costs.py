@@ -89,3 +89,34 @@ async def test_the_append_time_does_not_include_the_wait_for_a_thread(tmp_path: 
         assert frame is not None
         assert (sent_ms + 60_000).to_bytes(8, "big") in frame
         await client.aclose()
+
+
+async def test_the_append_time_does_not_include_the_wait_for_a_slice(tmp_path: Path) -> None:
+    """Batches that others append meanwhile have earlier times: times of appends never fall."""
+    clock = FakeClock()
+    async with running_server(tmp_path, clock=clock) as server:
+        settings = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
+        new = NewTopic("t", PARTITIONS, 1, configs=settings)
+        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        client = await server.connect()
+        line = server.server.poller.turns._line
+        await line.enter(0)  # nobody gets a second slice
+        sent_ms = clock.now_ms()
+        answers: list[ProduceResponse] = []
+
+        async def ask() -> None:
+            asked = request(PARTITIONS, sent_ms, records=100)
+            answers.append(await client.request(asked, 9, ProduceResponse))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            while not line._waiting:
+                await trio.lowlevel.checkpoint()
+            clock.pass_time(60_000)
+            line.leave()
+        times = [p.log_append_time_ms for p in answers[0].responses[0].partition_responses]
+        waited = times.index(sent_ms + 60_000)
+        assert times == [sent_ms] * waited + [sent_ms + 60_000] * (PARTITIONS - waited)
+        appended = server.broker.partition("t", waited).log
+        assert appended.log_end_offset == 100
+        await client.aclose()

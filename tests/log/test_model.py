@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from kwire.log.retention import Clocks
 from kwire.log.validation import AppendOrigin
 from kwire.record.batch import complete_batches
 from tests.log.conftest import LogTools
@@ -183,8 +184,9 @@ class LogModel(RuleBasedStateMachine):
         manager = self.logs.manager
         self.logs.attempt(
             lambda: list(
-                manager.housekeeping(
-                    self.logs.now_ms, self.logs.now_ms, lambda _: 0, lambda _: None
+                manager.retain(
+                    Clocks(lambda: self.logs.now_ms, lambda: self.logs.now_ms, lambda _: 0),
+                    lambda _: None,
                 )
             )
         )

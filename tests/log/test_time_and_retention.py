@@ -1,10 +1,12 @@
 """Looking up times, and deleting what is past its time."""
 
 import os
+from itertools import pairwise
 
 import pytest
 
 from kwire.log import retention
+from kwire.log.producer_entry import ProducerEntry
 from kwire.log.retention import remove_doomed
 from kwire.record.compression import Compression
 from kwire.record.records import BatchBuilder
@@ -96,13 +98,17 @@ def test_retention_by_time(tools):
     assert tools.append(log, b"a") == 8
 
 
+def steps_of(tools, log, high_watermark):
+    """Retention of one log a day later."""
+    clocks = retention.Clocks(lambda: tools.now_ms + DAY_MS, lambda: tools.now_ms, lambda _: 0)
+    return retention.delete_old_segments(log, clocks, high_watermark, tools.disk)
+
+
 def test_others_have_their_turns_between_two_segments(tools):
     """Whoever deletes the log or cuts it between two segments keeps what is left of it."""
     log = tools.open(retention_ms=0)
     days(tools, log, 8)
-    steps = retention.delete_old_segments(
-        log, tools.now_ms + DAY_MS, lambda: 8, tools.disk, tools.now_ms
-    )
+    steps = steps_of(tools, log, lambda: 8)
     assert [len(log.segments) for _ in zip(range(3), steps, strict=False)] == [7, 6, 5]
     log.is_being_cut = True
     assert list(steps) == []
@@ -114,10 +120,35 @@ def test_a_watermark_that_falls_between_two_segments_counts(tools):
     log = tools.open(retention_ms=0)
     days(tools, log, 8)
     watermarks = iter([8, 8, 2])
-    steps = retention.delete_old_segments(
-        log, tools.now_ms + DAY_MS, lambda: next(watermarks), tools.disk, tools.now_ms
-    )
+    steps = steps_of(tools, log, lambda: next(watermarks))
     assert (len(list(steps)), log.log_start_offset) == (2, 2)
+
+
+def test_no_snapshot_is_removed_on_the_event_loop(tools, monkeypatch):
+    """To remove a file may take a millisecond, and each deleted segment has one."""
+    log = tools.open(retention_ms=0)
+    days(tools, log, 8)
+    snapshots = len(list(tools.directory.glob("*.snapshot")))
+    assert snapshots == 7
+    removed = []
+    monkeypatch.setattr(tools.disk, "remove", removed.append)
+    assert len(list(steps_of(tools, log, lambda: 8))) == 8
+    assert removed == [] or all(path.suffix != ".snapshot" for path in removed)
+    monkeypatch.undo()
+    remove_doomed(log, tools.now_ms + DAY_MS, tools.disk)
+    assert [path.name for path in tools.directory.glob("*.snapshot")] == [f"{8:020d}.snapshot"]
+
+
+def test_many_producers_take_several_turns(tools):
+    """A turn forgets the producers of some logs, as many as take about a millisecond."""
+    logs = {("t", index): tools.open() for index in range(4)}
+    for log in logs.values():
+        for producer_id in range(retention.PRODUCERS_AT_ONCE):
+            log.producers.producers[producer_id] = ProducerEntry(producer_id, 0)
+    clocks = retention.Clocks(lambda: tools.now_ms, lambda: tools.now_ms, lambda _: 1 << 60)
+    steps = retention.apply_retention(logs, clocks, lambda _: None, tools.disk)
+    left = [sum(len(log.producers.producers) for log in set(logs.values())) for _ in steps]
+    assert [before - after for before, after in pairwise(left)] == [retention.PRODUCERS_AT_ONCE] * 3
 
 
 def test_retention_by_size(tools):

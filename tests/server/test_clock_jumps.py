@@ -65,6 +65,7 @@ class Bench:
     async def tick(self) -> None:
         """What the housekeeping does every second, and what follows from it."""
         await self.running.server.housekeeping.tick()
+        await self.running.server.housekeeping.retain()
         await self.running.server.housekeeping.keep_house()
         await trio.testing.wait_all_tasks_blocked()
 

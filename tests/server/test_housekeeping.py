@@ -33,7 +33,12 @@ async def test_a_week_passes(tmp_path: Path) -> None:
     its files after file.delete.delay.ms; nothing happens in the first half minute."""
     clock = FakeClock()
     async with running_server(tmp_path, clock=clock) as running:
-        broker, keep_house = running.broker, running.server.housekeeping.keep_house
+        broker, housekeeping = running.broker, running.server.housekeeping
+
+        async def keep_house() -> None:
+            await housekeeping.retain()
+            await housekeeping.keep_house()
+
         await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
         partition = broker.partition("t", 0)
         start_ms = broker.now_ms()
@@ -82,8 +87,30 @@ async def test_other_tasks_have_a_turn_after_each_deleted_segment(tmp_path: Path
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(look)
-            await running.server.housekeeping.keep_house()
+            await running.server.housekeeping.retain()
         assert max(after - before for before, after in pairwise(seen)) <= 2
+
+
+async def test_checkpoints_do_not_wait_for_retention(tmp_path: Path) -> None:
+    """Retention of many segments may take minutes beside other work."""
+    clock = FakeClock()
+    async with running_server(tmp_path, clock=clock) as running:
+        broker, housekeeping = running.broker, running.server.housekeeping
+        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        partition = broker.partition("t", 0)
+        for _ in range(9):
+            partition.append(record(broker.now_ms()), now_ms=broker.now_ms())
+            partition.log.roll(broker.now_ms())
+        clock.pass_time(2 * WEEK_MS)
+        await housekeeping.keep_house()
+        partition.append(record(broker.now_ms()), now_ms=broker.now_ms())
+        clock.pass_time(MINUTE_MS)
+        retention = housekeeping.retain()
+        retention.send(None)  # one turn, and no more while the checkpoints are written
+        await housekeeping.keep_house()
+        assert content(tmp_path / "replication-offset-checkpoint").endswith("\nt 0 10\n")
+        assert partition.log.log_start_offset < 9
+        retention.close()
 
 
 async def test_the_files_of_a_deleted_topic_go_when_their_time_has_come(tmp_path: Path) -> None:
