@@ -59,8 +59,8 @@ COPY_BYTES = 256 * 1024
 SMALL_BYTES = 4096
 """A request of a fast path up to this size costs so little that its cost isn't counted."""
 
-_PIECE_UNITS = 25
-"""The cost of a piece of decoding, encoding or taking apart."""
+_PIECE_UNITS = 40
+"""The cost of a piece of decoding, encoding or taking apart, for elements with several fields."""
 
 _PIECES_OF_NOBODY = 8
 """How many pieces are taken apart at once if no request pays for it."""
