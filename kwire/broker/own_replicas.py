@@ -7,8 +7,9 @@ Rules:
   that once had a leader is missing, its records are lost.
 - If the last stop wasn't clean and the machine has restarted, all replicas may lack records at the
   end.
-- At each start, the log names the partitions whose only replica is lost, and says what to do. It
-  also names the partitions whose replica is copied, because the directories don't have it.
+- At each start, the log names the partitions here that no broker can lead, because their only
+  replica is lost, or all replicas that had all records; and says what to do. It also names the
+  partitions whose replica is copied, because the directories don't have it.
 """
 
 import logging
@@ -19,7 +20,14 @@ from kwire.log.manager import LogManager
 from kwire.log.partition_log import PartitionLog
 from kwire.log.recovery import NO_TOPIC_ID
 from kwire.metadata.image import BrokerImage, MetadataImage
-from kwire.metadata.lost_replicas import NEVER_MADE, OFFLINE, Held, Replica, lost_partitions
+from kwire.metadata.lost_replicas import (
+    NEVER_MADE,
+    OFFLINE,
+    Held,
+    Replica,
+    lost_partitions,
+    lost_with_all_replicas,
+)
 
 log = logging.getLogger(__name__)
 
@@ -131,21 +139,40 @@ def say_what_is_copied(
 
 
 def say_what_is_lost(image: MetadataImage, node_id: int) -> None:
-    """Log the partitions that no broker can lead, because this broker has lost their records."""
+    """Log the partitions here that no broker can lead, because their records are lost."""
     lost = lost_partitions(image, node_id)
     if lost:
-        topic, _, index = lost[0].rpartition("-")
         log.error(
             "this broker's data directories don't have the only replica of %d partition(s), which "
             "stay without a leader: %s; start the broker with the disk that has them (log.dirs), "
             "or, if their records are gone for good, let each of the partitions begin anew, empty: "
-            "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean "
-            "--topic %s --partition %s",
+            "%s",
             len(lost),
             _shown(lost),
-            topic,
-            index,
+            _election(lost[0]),
         )
+    lost = lost_with_all_replicas(image, node_id)
+    if lost:
+        log.error(
+            "all replicas with all records of %d partition(s), of which this broker has one of "
+            "several replicas, are lost, so that they stay without a leader: %s; if a disk that "
+            "has them is found, start its broker with it (log.dirs), and stop the brokers of "
+            "their other replicas; then, or if the records are gone for good, let each of the "
+            "partitions begin with what the first of its replicas has whose broker runs, which may "
+            "be nothing: %s",
+            len(lost),
+            _shown(lost),
+            _election(lost[0]),
+        )
+
+
+def _election(partition: str) -> str:
+    """The command that elects any replica of a partition, also one that lacks records."""
+    topic, _, index = partition.rpartition("-")
+    return (
+        "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean "
+        f"--topic {topic} --partition {index}"
+    )
 
 
 def _shown(partitions: list[str]) -> str:

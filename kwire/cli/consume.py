@@ -6,6 +6,9 @@ Rules:
   unless ``--follow`` is given.
 - ``--exit`` stops at the offsets that were the ends when it started. Without ``--group`` and
   ``--tail``, partitions whose leader is missing or silent come last; it is an error if that lasts.
+- Without ``--exit`` partitions without a leader hold up no others. They are named on stderr, and
+  read as soon as they have a leader. With ``--tail`` and without ``--follow`` they are left out,
+  which is an error.
 - In a group, the offsets of printed records are committed: every five seconds, when partitions move
   to another member, and at the end. Then the member leaves.
 """
@@ -162,7 +165,7 @@ async def _consume(
     cluster: "Cluster", options: argparse.Namespace, start: "Start", printer: "Printer"
 ) -> int:
     from kwire.cli import reading
-    from kwire.cli.positions import partitions_of_topics, start_positions
+    from kwire.cli.positions import late, partitions_of_topics, start_positions
 
     if options.group:
         from kwire.cli.group_reading import read_in_group
@@ -185,11 +188,12 @@ async def _consume(
         await read_to_the_end(cluster, reader, partitions, start)
         sys.stdout.flush()
         return 0
-    positions = await start_positions(cluster, partitions, start)
+    led, without = await reader.leaderless.split(partitions)
+    positions = await start_positions(cluster, led, start)
     if options.tail is not None:
         positions = await reading.print_tail(reader, positions, options.tail)
         if not options.follow:
-            return 0
-    await reader.read(positions)
+            return int(bool(without))
+    await reader.read(positions, late=late(cluster, without, start))
     sys.stdout.flush()
     return 0

@@ -5,11 +5,12 @@ import sys
 
 import trio
 
-from kwire.cli.positions import BEGINNING, END, Start, start_positions
+from kwire.cli.positions import BEGINNING, END, Start, late, start_positions
 from kwire.cli.printing import Printer
 from kwire.cli.reading import Reader
 from kwire.client.cluster import Cluster
 from kwire.client.errors import ClientError
+from kwire.client.fetcher import Late
 from kwire.client.group_offsets import committed_offsets
 from kwire.client.leaders import TopicPartition
 from kwire.client.members import GroupMember, open_member
@@ -76,10 +77,17 @@ async def read_in_group(
             while not is_finished:
                 partitions = await member.settle()
                 committed = await committed_offsets(cluster, options.group, partitions)
-                missing = [one for one in partitions if one not in committed]
+                led, without = partitions, list[TopicPartition]()
+                if not options.exit:
+                    reader.leaderless.only(partitions)
+                    led, without = await reader.leaderless.split(partitions)
+                missing = [one for one in led if one not in committed]
                 positions = committed | await start_positions(cluster, missing, first)
                 commits.begin(committed, positions)
-                is_finished = await _read_assignment(reader, member, commits, positions, options)
+                unplaced = [one for one in without if one not in committed]
+                is_finished = await _read_assignment(
+                    reader, member, commits, positions, late(cluster, unplaced, first), options
+                )
                 await commits.commit()
         except BaseException:  # also Ctrl-C
             with trio.move_on_after(LAST_COMMIT_TIMEOUT_S, shield=True):
@@ -93,6 +101,7 @@ async def _read_assignment(
     member: GroupMember,
     commits: _Commits,
     positions: dict[TopicPartition, int],
+    unplaced: Late,
     options: argparse.Namespace,
 ) -> bool:
     """Read the assigned partitions until they change; whether the command is finished."""
@@ -101,9 +110,13 @@ async def _read_assignment(
         print(f"kwire: {text}", file=sys.stderr)
         return True
     ends = await reader.ends(positions) if options.exit else None
-    if not positions:
+    if not positions and not unplaced.partitions:
         await member.wait_moved()
         return False
     return await reader.read(
-        positions, ends=ends, after=commits.from_time_to_time, stop=member.wait_moved
+        positions,
+        ends=ends,
+        late=unplaced,
+        after=commits.from_time_to_time,
+        stop=member.wait_moved,
     )

@@ -28,7 +28,7 @@ _NO_CLUSTER = "not known: no right to DESCRIBE the cluster"
 _NO_GROUP = f"not known: no right to DESCRIBE the group {_CHECK_GROUP}"
 _START_BROKERS = (
     "start the brokers of their replicas, which kwire topics describe TOPIC names; if all run, "
-    "their logs name data directories that are offline, and partitions whose only replica is lost, "
+    "their logs name data directories that are offline, and partitions whose replicas are lost, "
     "and say what to do"
 )
 _MORE_BROKERS = "start more brokers, or lower the setting of each broker and restart it"

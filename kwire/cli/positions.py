@@ -1,9 +1,11 @@
 """The place where a command starts to read: beginning, end, an offset, or a time."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 from kwire.client.cluster import Cluster
+from kwire.client.fetcher import Late
 from kwire.client.leaders import TopicPartition
 from kwire.client.offsets import all_or_raise, ends_of, list_offsets, starts_of
 
@@ -40,6 +42,11 @@ async def start_positions(
         return {one: ends[one] if offset < 0 else offset for one, offset in found.items()}
     starts = await starts_of(cluster, wanted)
     return {one: max(starts[one], ends[one] + start.number) for one in wanted}
+
+
+def late(cluster: Cluster, partitions: Iterable[TopicPartition], start: Start) -> Late:
+    """Partitions without a leader, which begin at ``start`` when they have one."""
+    return Late(list(partitions), partial(start_positions, cluster, start=start))
 
 
 async def partitions_of_topics(

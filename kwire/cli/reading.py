@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
+from kwire.cli.leaderless import Leaderless
 from kwire.cli.printing import Printer
 from kwire.client.cluster import Cluster
-from kwire.client.fetcher import Fetched, Fetcher
+from kwire.client.fetcher import Fetched, Fetcher, Late
 from kwire.client.leaders import TopicPartition
 from kwire.client.offsets import ends_of, starts_of
 from kwire.record.records import Record
@@ -28,6 +29,7 @@ class Reader:
         self.done: dict[TopicPartition, int] = {}
         self._cluster = cluster
         self.printer = printer
+        self.leaderless = Leaderless(cluster)
         self._read_committed = read_committed
 
     async def ends(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -43,22 +45,28 @@ class Reader:
         positions: Mapping[TopicPartition, int],
         *,
         ends: Mapping[TopicPartition, int] | None = None,
+        late: Late | None = None,
         take: Callable[[TopicPartition, list[Record]], Awaitable[int | None]] | None = None,
         after: Callable[[], Awaitable[None]] | None = None,
         stop: Callable[[], Awaitable[None]] | None = None,
     ) -> bool:
         """Read until the ends, until enough is printed, or until ``stop`` returns.
 
+        Without ``ends`` a partition without a leader holds up no other one, and those in ``late``
+        begin when they have one.
         ``take`` gets the records instead of the printer; ``after`` is awaited after each fetch.
         Returns False if it was stopped.
         """
         left = {one for one in positions if ends is None or positions[one] < ends[one]}
+        left.update(late.partitions if late is not None else ())
         self.done = dict(positions)
         fetcher = Fetcher(
             self._cluster,
-            {one: positions[one] for one in left},
+            {one: positions[one] for one in left if one in positions},
             read_committed=self._read_committed,
             moved=_warn_of_a_gap,
+            leaderless=self.leaderless.now if ends is None else None,
+            late=late,
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fetcher.run)

@@ -7,14 +7,13 @@ that has just died as the leader, so each leader is asked once.
 
 from collections.abc import Iterable
 
+from kwire.cli.leaderless import without_leader
 from kwire.cli.positions import Start, start_positions
 from kwire.cli.reading import Reader
 from kwire.client.cluster import Cluster
 from kwire.client.leaders import TopicPartition, find_leaders
 from kwire.client.offsets import LATEST, all_or_raise, list_offsets
 from kwire.errors import ErrorCode, KafkaError
-
-_SHOWN = 5
 
 
 async def read_to_the_end(
@@ -51,9 +50,5 @@ def _without_leader(found: dict[TopicPartition, int | KafkaError], *, has_read: 
     for error in found.values():
         if isinstance(error, KafkaError) and error.code != ErrorCode.LEADER_NOT_AVAILABLE:
             return error
-    names = [str(one) for one in found]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    verb = "has" if len(names) == 1 else "have"
     rest = ", the records of the other partitions are printed" if has_read else ""
-    text = f"{', '.join(names[:_SHOWN])}{more} {verb} no leader{rest}"
-    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, text)
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{without_leader(found)}{rest}")

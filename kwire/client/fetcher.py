@@ -6,11 +6,14 @@ Rules:
   works with every broker.
 - If an offset has been deleted meanwhile, reading continues at the log start offset, as with
   ``auto.offset.reset=earliest``, and the caller learns it. An offset beyond the end is an error.
+- If a partition has no leader, nothing is read until it has one. A caller that takes
+  ``leaderless`` reads the other partitions meanwhile, unless no partition has a leader. Partitions
+  that are ``late`` get their positions when they have a leader.
 - With ``read_committed`` the records of aborted transactions are left out, by the list of aborted
   transactions in the answer (Fetcher.CompletedFetch of Kafka).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import trio
@@ -46,6 +49,13 @@ class Fetched(NamedTuple):
     """The high watermark, or the last stable offset with ``read_committed``."""
 
 
+class Late(NamedTuple):
+    """Partitions without a leader; ``place`` gives the positions of those that have one now."""
+
+    partitions: Sequence[TopicPartition]
+    place: Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, int]]]
+
+
 class Fetcher:
     """Reads partitions from ``positions`` on, which advance with the records handed on."""
 
@@ -58,6 +68,8 @@ class Fetcher:
         max_wait_ms: int = 500,
         partition_max_bytes: int = 1024 * 1024,
         moved: Callable[[TopicPartition, int, int], None] = lambda *_: None,
+        leaderless: Callable[[list[TopicPartition]], object] | None = None,
+        late: Late | None = None,
     ) -> None:
         self.positions = positions
         self._cluster = cluster
@@ -65,6 +77,9 @@ class Fetcher:
         self._max_wait_ms = max_wait_ms
         self._partition_max_bytes = partition_max_bytes
         self._moved = moved
+        self._leaderless = leaderless
+        self._late = late
+        self._unplaced = set(late.partitions if late is not None else ())
         self._paused: set[TopicPartition] = set()
         self._out, self._in = trio.open_memory_channel[Fetched](0)
 
@@ -98,19 +113,59 @@ class Fetcher:
 
     async def _follow_leaders(self) -> bool:
         """Read from the present leaders until one of them has changed; whether any answered."""
-        by_node: dict[int, list[TopicPartition]] = {}
-        for partition, leader in (await find_leaders(self._cluster, self.positions)).items():
-            if isinstance(leader, KafkaError):
-                raise leader
-            by_node.setdefault(leader, []).append(partition)
+        by_node, missing = await self._leaders()
         answered: set[int] = set()
         try:
             async with trio.open_nursery() as nursery:
-                for node, mine in by_node.items():
-                    nursery.start_soon(self._follow, node, mine, answered, nursery.cancel_scope)
+                all_ = nursery.cancel_scope
+                if missing:
+                    nursery.start_soon(self._look_again, missing, all_)
+                async with trio.open_nursery() as followers:
+                    for node, mine in by_node.items():
+                        followers.start_soon(self._follow, node, mine, answered, all_)
+                all_.cancel()
         except BaseExceptionGroup as group:
             raise first_error(group) from group
         return bool(answered)
+
+    async def _leaders(self) -> tuple[dict[int, list[TopicPartition]], list[TopicPartition]]:
+        """The partitions to read from each leader, and those that have none; KafkaError."""
+        by_node: dict[int, list[TopicPartition]] = {}
+        errors: dict[TopicPartition, KafkaError] = {}
+        wanted = [one for one in (*self.positions, *self._unplaced) if one not in self._paused]
+        for partition, leader in (await find_leaders(self._cluster, wanted)).items():
+            if not isinstance(leader, KafkaError):
+                by_node.setdefault(leader, []).append(partition)
+            elif self._leaderless is None or leader.code not in TRY_AGAIN:
+                raise leader
+            else:
+                errors[partition] = leader
+        if errors and not by_node:
+            raise next(iter(errors.values()))
+        if self._leaderless is not None:
+            self._leaderless(list(errors))
+        found = [one for one in self._unplaced if one not in errors]
+        if self._late is not None and found:
+            self.positions.update(await self._late.place(found))
+            self._unplaced.difference_update(found)
+        return by_node, list(errors)
+
+    async def _look_again(self, missing: list[TopicPartition], all_: trio.CancelScope) -> None:
+        """Wait until a partition without a leader has one, or is gone; then all begin anew."""
+        assert self._leaderless is not None
+        backoff = self._cluster.backoff()
+        while True:
+            await trio.sleep(backoff.next_s())
+            found = await find_leaders(self._cluster, missing)
+            left = [
+                one
+                for one, leader in found.items()
+                if isinstance(leader, KafkaError) and leader.code in TRY_AGAIN
+            ]
+            if len(left) < len(missing):
+                all_.cancel()
+                return
+            self._leaderless(left)
 
     async def _follow(
         self, node: int, mine: list[TopicPartition], answered: set[int], all_: trio.CancelScope

@@ -29,7 +29,13 @@ from typing import NamedTuple, TypeAlias
 
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage
-from kwire.metadata.partition_change import Terms, active_brokers, changed, terms_of
+from kwire.metadata.partition_change import (
+    NO_LEADER,
+    Terms,
+    active_brokers,
+    changed,
+    terms_of,
+)
 from kwire.metadata.topic_terms import TopicTerms
 
 
@@ -165,3 +171,26 @@ def lost_partitions(image: MetadataImage, node_id: int) -> list[str]:
         for index, partition in enumerate(topic.partitions)
         if not partition.isr and partition.replicas == (node_id,)
     ]
+
+
+def lost_with_all_replicas(image: MetadataImage, node_id: int) -> list[str]:
+    """The partitions with several replicas, one of them here, that no replica may lead any more.
+
+    All replicas that had all records are lost. Others may be left, which lack records. Partitions
+    with unclean elections are left out, because one of those leads by itself.
+    """
+    configs = TopicTerms(image)
+    return [
+        f"{topic.name}-{index}"
+        for topic in image.topics_by_name.values()
+        for index, partition in enumerate(topic.partitions)
+        if _has_no_candidate(partition)
+        and node_id in partition.replicas
+        and not configs.allows_unclean(topic.name)
+    ]
+
+
+def _has_no_candidate(partition: PartitionImage) -> bool:
+    """Whether a partition has several replicas, and none that could become its leader."""
+    candidates = partition.isr or partition.elr or partition.last_known_elr
+    return partition.leader == NO_LEADER and not candidates and len(partition.replicas) > 1

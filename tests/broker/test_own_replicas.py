@@ -85,3 +85,17 @@ def test_lost_partitions_are_named_with_a_command_that_is_complete(
         "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean "
         "--topic t --partition 0"
     )
+
+
+def test_partitions_that_have_lost_all_their_replicas_are_named_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In one line of their own, however many there are."""
+    say_what_is_lost(_image(*[PartitionImage(-1, 3, (1, 2), ())] * (SHOWN + 2)), 1)
+    [line] = caplog.records
+    assert line.levelno == logging.ERROR
+    text = line.getMessage()
+    assert f"of {SHOWN + 2} partition(s), of which this broker has one of several replicas" in text
+    assert "stay without a leader: t-0, t-1, " in text
+    assert f"t-{SHOWN - 1} and 2 more; if a disk that has them is found" in text
+    assert text.endswith("--election-type unclean --topic t --partition 0")

@@ -7,7 +7,7 @@ import trio
 
 from kwire.client.cluster import open_cluster
 from kwire.client.deletion import delete_records
-from kwire.client.fetcher import Fetcher
+from kwire.client.fetcher import Fetcher, Late
 from kwire.client.leaders import TopicPartition, first_error
 from kwire.client.offsets import ends_of
 from kwire.client.producer import produce
@@ -134,3 +134,91 @@ async def test_a_leader_that_moves_is_followed(brokers, autojump_clock):
                 values += [record.value for record in (await fetcher.next()).records]
             nursery.cancel_scope.cancel()
     assert values == [b"from 1", b"from 2", b"from 2"]
+
+
+def _one_record(brokers):
+    """A script: each fetched partition has one record, and no more."""
+
+    def answer(port, request, version):
+        if not isinstance(request, FetchRequest):
+            return brokers.default(port, request, version)
+        [topic] = request.topics
+        rows = [
+            PartitionData(
+                partition_index=one.partition,
+                high_watermark=1,
+                records=b"" if one.fetch_offset else batch(b"from %d" % one.partition),
+            )
+            for one in topic.partitions
+        ]
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=rows)])
+
+    return answer
+
+
+async def test_a_partition_without_a_leader_holds_up_no_other_one(brokers, autojump_clock):
+    """If the caller wants to know of it; the partition is placed and read when it has a leader."""
+    brokers.leaders = {0: 1, 1: -1}
+    brokers.answer = _one_record(brokers)
+    told, placed = [], []
+
+    async def place(partitions):
+        placed.append(partitions)
+        return dict.fromkeys(partitions, 0)
+
+    async with open_cluster([("h", 1)], open_stream=brokers.open) as cluster:
+        fetcher = Fetcher(cluster, {T0: 0}, leaderless=told.append, late=Late([T1], place))
+        values = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetcher.run)
+            values += [one.value for one in (await fetcher.next()).records]
+            with trio.move_on_after(cluster.settings.give_up_s * 2):
+                while True:
+                    assert (await _slowly(fetcher)).partition == T0
+            assert (placed, {*map(tuple, told)}) == ([], {(T1,)})
+            brokers.leaders = {0: 1, 1: 2}
+            while len(values) < 2:
+                values += [one.value for one in (await _slowly(fetcher)).records]
+            nursery.cancel_scope.cancel()
+    assert values == [b"from 0", b"from 1"]
+    assert (placed, told[-1]) == ([[T1]], [])
+
+
+async def test_a_partition_without_a_leader_is_an_error_when_no_other_one_is_left(
+    brokers, autojump_clock
+):
+    """A reader that has paused all others would wait for ever."""
+    brokers.leaders = {0: 1, 1: -1}
+    brokers.answer = _one_record(brokers)
+    async with open_cluster([("h", 1)], open_stream=brokers.open) as cluster:
+        fetcher = Fetcher(cluster, {T0: 0, T1: 0}, leaderless=lambda _: None)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_take_once, fetcher)
+            with pytest.raises(KafkaError, match="t-1 has no leader"):
+                await fetcher.run()
+            nursery.cancel_scope.cancel()
+
+
+async def _slowly(fetcher):
+    """What is read next, half a second later: the script answers at once."""
+    with trio.move_on_after(0.5):
+        await trio.sleep_forever()
+    return await fetcher.next()
+
+
+async def _take_once(fetcher):
+    await fetcher.next()
+    fetcher.pause(T0)
+    while True:
+        await _slowly(fetcher)
+
+
+async def test_who_does_not_ask_for_partitions_without_a_leader_gets_the_error(
+    brokers, autojump_clock
+):
+    """A copy, for instance, is complete or fails."""
+    brokers.leaders = {0: 1, 1: -1}
+    brokers.answer = _one_record(brokers)
+    async with open_cluster([("h", 1)], open_stream=brokers.open) as cluster:
+        with pytest.raises(KafkaError, match="t-1 has no leader"):
+            await Fetcher(cluster, {T0: 0, T1: 0}).run()

@@ -10,7 +10,13 @@ from kwire.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from kwire.metadata.lost_replicas import NEVER_MADE, OFFLINE, Replica, lost_partitions
+from kwire.metadata.lost_replicas import (
+    NEVER_MADE,
+    OFFLINE,
+    Replica,
+    lost_partitions,
+    lost_with_all_replicas,
+)
 from kwire.metadata.partition_change import Terms, active_brokers, elected
 from kwire.metadata.registration import fence, register, unfence, unregister
 
@@ -217,6 +223,39 @@ def test_a_last_leader_whose_disk_knew_its_watermark_has_lost_its_log():
     cluster = _none_left()
     cluster.start(None, "d1")
     assert (cluster.partition.leader, cluster.partition.last_known_elr) == (-1, ())
+
+
+def test_a_partition_is_lost_when_no_replica_may_lead_any_more():
+    """For every broker that has a replica; not while the disk of the last leader may come back."""
+    cluster = _none_left()
+    assert lost_with_all_replicas(cluster.image, 1) == []
+    cluster.register(None, "d1")
+    found = [lost_with_all_replicas(cluster.image, node_id) for node_id in (1, 2, 3)]
+    assert found == [["t-0"], ["t-0"], []]
+    cluster.do(unfence(cluster.image, 1, "a"))
+    cluster.do(unfence(cluster.image, 2, "a"))
+    assert lost_with_all_replicas(cluster.image, 1) == ["t-0"]
+    cluster.accept_the_loss()
+    assert lost_with_all_replicas(cluster.image, 1) == []
+
+
+def test_a_lost_partition_that_an_unclean_election_mends_by_itself_is_left_out():
+    """The broker that starts is still fenced, and leads as soon as it isn't."""
+    cluster = _none_left()
+    kind = ConfigResourceType.TOPIC
+    cluster.do([ConfigChanged(kind, "t", "unclean.leader.election.enable", "true")])
+    cluster.register(None, "d1")
+    assert cluster.partition.leader == -1
+    assert lost_with_all_replicas(cluster.image, 1) == []
+    cluster.do(unfence(cluster.image, 1, "a"))
+    assert cluster.partition.leader == 1
+
+
+def test_a_sole_replica_is_not_counted_twice():
+    """It has a line of its own."""
+    cluster = Cluster("d1")
+    cluster.start(None, "new")
+    assert lost_with_all_replicas(cluster.image, 1) == []
 
 
 def test_one_of_several_on_another_disk_is_lost():

@@ -23,9 +23,9 @@ def metadata(broker: BrokerProcess) -> MetadataResponse:
     return Asker().ask(broker.bootstrap, request, 12, MetadataResponse)
 
 
-def create(broker: BrokerProcess, name: str, partitions: int) -> None:
+def create(broker: BrokerProcess, name: str, partitions: int, replicas: int = 1) -> None:
     """Create a topic."""
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
     (created,) = Asker().ask(broker.bootstrap, request, 7, CreateTopicsResponse).topics
     assert created.error_code == 0, created.error_message

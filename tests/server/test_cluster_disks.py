@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kwire.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -12,7 +13,7 @@ from kwire.protocol.messages.elect_leaders import (
 from kwire.testing.asking import Asker
 from kwire.testing.process import BrokerFailed
 from kwire.testing.waiting import wait_until
-from tests.server.clusters import create, leaders
+from tests.server.clusters import create, leaders, metadata
 
 pytestmark = pytest.mark.processes
 
@@ -53,6 +54,41 @@ def test_a_wiped_disk_never_leads_silently(start, tmp_path):
     second.kill()
     second.restart()
     wait_until(lambda: leaders(second, "t") == kept, what="a leader with its disk")
+
+
+def test_a_partition_whose_replicas_are_all_wiped_goes_on_with_a_disk_that_is_found(
+    start, tmp_path
+):
+    """The log names it, and who does what the log says has the records again."""
+    brokers = [start(1), start(2)]
+    create(brokers[0], "t", 1, replicas=2)
+    wait_until(lambda: -1 not in (leaders(brokers[0], "t") or [-1]), what="the topic")
+    producer = Producer({"bootstrap.servers": brokers[0].bootstrap})
+    producer.produce("t", b"kept")
+    assert producer.flush(30) == 0
+    for broker in brokers:
+        broker.kill()
+        broker.data_dir.rename(tmp_path / f"kept-{broker.data_dir.name}")
+    for broker in brokers:
+        broker.restart()
+    said = "are lost, so that they stay without a leader: t-0; if a disk that has them is found"
+    assert any(said in broker.log() for broker in brokers)
+    assert leaders(brokers[0], "t") == [-1]
+    for broker in brokers:
+        broker.kill()
+    shutil.rmtree(tmp_path / "b2")
+    (tmp_path / "kept-b2").rename(tmp_path / "b2")
+    brokers[1].restart()
+    wait_until(lambda: len(metadata(brokers[1]).brokers) == 1, what="that broker 1 is fenced")
+    assert leaders(brokers[1], "t") == [-1]
+    assert _elect(brokers[1], "t", 0) == [0]
+    wait_until(lambda: leaders(brokers[1], "t") == [2], what="the election")
+    consumer = Consumer({"bootstrap.servers": brokers[1].bootstrap, "group.id": "g"})
+    consumer.assign([TopicPartition("t", 0, 0)])
+    message = consumer.poll(30)
+    assert message is not None
+    assert message.value() == b"kept"
+    consumer.close()
 
 
 def test_a_copy_of_a_directory_does_not_replace_a_living_broker(start, tmp_path):
