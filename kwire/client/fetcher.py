@@ -96,25 +96,28 @@ class Fetcher:
         backoff, patience = self._cluster.backoff(), self._cluster.patience()
         lost_since_s: float | None = None
         while True:
+            answered: set[int] = set()
             try:
-                if await self._follow_leaders():
-                    lost_since_s = None
-                    backoff.reset()
-                    patience.reset()
+                await self._follow_leaders(answered)
             except (CannotConnect, ConnectionLost, KafkaError) as error:
                 if isinstance(error, KafkaError) and error.code not in TRY_AGAIN:
                     raise
                 now_s = trio.current_time()
-                lost_since_s = now_s if lost_since_s is None else lost_since_s
+                if lost_since_s is None or answered:  # it may have answered for hours
+                    lost_since_s = now_s
                 if now_s - lost_since_s > self._cluster.settings.give_up_s:
                     raise
                 patience.failed([error])
+            else:
+                lost_since_s = None if answered else lost_since_s
+            if answered:
+                backoff.reset()
+                patience.reset()
             await trio.sleep(backoff.next_s())
 
-    async def _follow_leaders(self) -> bool:
-        """Read from the present leaders until one of them has changed; whether any answered."""
+    async def _follow_leaders(self, answered: set[int]) -> None:
+        """Read from the present leaders until one of them has changed; adds those that answer."""
         by_node, missing = await self._leaders()
-        answered: set[int] = set()
         try:
             async with trio.open_nursery() as nursery:
                 all_ = nursery.cancel_scope
@@ -126,7 +129,6 @@ class Fetcher:
                 all_.cancel()
         except BaseExceptionGroup as group:
             raise first_error(group) from group
-        return bool(answered)
 
     async def _leaders(self) -> tuple[dict[int, list[TopicPartition]], list[TopicPartition]]:
         """The partitions to read from each leader, and those that have none; KafkaError."""

@@ -156,6 +156,33 @@ def _one_record(brokers):
     return answer
 
 
+async def test_only_the_time_without_an_answer_counts(brokers, autojump_clock):
+    """A second error may come hours after the first, when everything was read in between."""
+    errors = [0]
+
+    def answer(port, request, version):
+        if not isinstance(request, FetchRequest):
+            return brokers.default(port, request, version)
+        now_s = trio.current_time() - began_s
+        if now_s >= 100 * len(errors) and len(errors) < 4:
+            errors.append(now_s)
+            return FetchResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return _one_record(brokers)(port, request, version)
+
+    brokers.leaders = {0: 1}
+    brokers.answer = answer
+    async with open_cluster([("h", 1)], open_stream=brokers.open) as cluster:
+        began_s = trio.current_time()
+        assert cluster.settings.give_up_s < 100
+        fetcher = Fetcher(cluster, {T0: 0})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetcher.run)
+            while trio.current_time() - began_s < 400:
+                await _slowly(fetcher)
+            nursery.cancel_scope.cancel()
+    assert len(errors) == 4
+
+
 async def test_a_partition_without_a_leader_holds_up_no_other_one(brokers, autojump_clock):
     """If the caller wants to know of it; the partition is placed and read when it has a leader."""
     brokers.leaders = {0: 1, 1: -1}
