@@ -24,11 +24,15 @@ Between: TypeAlias = Callable[[], None]
 
 
 class Limits(NamedTuple):
-    """What a compressed batch may hold; ``max_headers`` also applies to uncompressed batches."""
+    """What a compressed batch may hold; the last two limits also apply to uncompressed batches.
+
+    ``max_renumbered`` are the records that may get new offsets, which takes longer than reading.
+    """
 
     max_bytes: int = DEFAULT_MAX_BYTES
     max_records: int = 0x7FFF_FFFF
     max_headers: int = 1_000_000
+    max_renumbered: int = 0x7FFF_FFFF
 
 
 NO_LIMITS = Limits()
