@@ -6,8 +6,9 @@ Rules:
   client chooses its data: ``Pace`` has numbers that were measured with such data.
 - A batch whose worst data would take longer than about half a millisecond is opened in a thread.
   Its price is None.
-- A compressed batch that gets another codec is always opened in a thread: its header doesn't show
-  how many bytes have to be compressed, and lz4 may take half a millisecond for 2 KiB of them.
+- The header of a compressed batch doesn't show how many bytes another codec would have to compress.
+  So only a small one gets its codec on the event loop, where it may decompress to no more than
+  ``RECOMPRESSED_BYTES``. Its price is that of so many bytes.
 """
 
 from typing import NamedTuple
@@ -29,6 +30,11 @@ CODEC_UNITS = 150
 """The cost of decompressing as many bytes as the event loop ever does, whatever the codec. The cost
 of reading the compressed bytes comes on top (``DECOMPRESSION``), and so does compressing."""
 
+SMALL_COMPRESSED_BYTES = 1024
+RECOMPRESSED_BYTES = 2 * 1024
+"""What a batch that is decompressed and compressed on the event loop may have, before and between.
+Few batches of the first size decompress to more than the second."""
+
 COMPRESSING_UNITS = 20
 """The cost of compressing any batch; ``COMPRESSION`` has that of its bytes."""
 
@@ -40,6 +46,8 @@ class Pace(NamedTuple):
     bytes_per_unit: int
 
 
+_PLAIN = Pace(16 * 1024, 16 * 1024)
+
 DECOMPRESSION: dict[int, Pace] = {
     Compression.GZIP: Pace(4 * 1024, 16),
     Compression.SNAPPY: Pace(16 * 1024, 128),
@@ -49,7 +57,8 @@ DECOMPRESSION: dict[int, Pace] = {
 """The paces of reading compressed bytes. The blocks of gzip and zstd may each have a table of codes
 and no content: 4 KiB of them take 400 µs."""
 
-COMPRESSION: dict[int, Pace] = {
+COMPRESSION: dict[Compression, Pace] = {
+    Compression.NONE: _PLAIN,
     Compression.GZIP: Pace(4 * 1024, 12),
     Compression.SNAPPY: Pace(16 * 1024, 200),
     Compression.LZ4: Pace(2 * 1024, 6),
@@ -58,15 +67,14 @@ COMPRESSION: dict[int, Pace] = {
 """The paces of compressing at ``CHEAP_LEVELS``. Short runs of equal bytes, or bytes of few values,
 take longest. The time of lz4 grows faster than their number: 2 KiB take 500 µs, 16 KiB 6 ms."""
 
-CHEAP_LEVELS: dict[int, int] = {
+CHEAP_LEVELS: dict[Compression, int] = {
+    Compression.NONE: 0,
     Compression.GZIP: 6,
     Compression.SNAPPY: 0,
     Compression.LZ4: 9,
     Compression.ZSTD: 3,
 }
 """Kafka's default levels. Lower ones cost less; zstd 22 takes 4 ms for 2 KiB."""
-
-_PLAIN = Pace(16 * 1024, 16 * 1024)
 
 
 def is_quick_to_open(batch: RecordBatch) -> bool:
@@ -92,10 +100,11 @@ def units_to_open(batch: RecordBatch, max_headers: int) -> int:
 
 def units_to_recompress(batch: RecordBatch, codec: Compression, level: int | None) -> int | None:
     """The cost of giving a batch another codec, beside that of opening it."""
-    payload_bytes = batch.size_bytes - HEADER_BYTES
-    pace = COMPRESSION.get(codec)
-    if batch.compression or pace is None or payload_bytes > pace.most_bytes:
+    have_bytes, pace = batch.size_bytes - HEADER_BYTES, COMPRESSION[codec]
+    if batch.compression:
+        if have_bytes > SMALL_COMPRESSED_BYTES:
+            return None
+        have_bytes = RECOMPRESSED_BYTES
+    if have_bytes > pace.most_bytes or (level is not None and level > CHEAP_LEVELS[codec]):
         return None
-    if level is not None and level > CHEAP_LEVELS[codec]:
-        return None
-    return COMPRESSING_UNITS + payload_bytes // pace.bytes_per_unit
+    return COMPRESSING_UNITS + have_bytes // pace.bytes_per_unit

@@ -25,7 +25,13 @@ from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import NO_LIMIT, LogConfig
-from kwire.log.prices import SLOW_RECORDS, is_quick_to_open, units_to_open, units_to_recompress
+from kwire.log.prices import (
+    RECOMPRESSED_BYTES,
+    SLOW_RECORDS,
+    is_quick_to_open,
+    units_to_open,
+    units_to_recompress,
+)
 from kwire.record.batch import (
     CREATE_TIME,
     HEADER_BYTES,
@@ -50,7 +56,11 @@ SMALLEST_RECORD_BYTES = 7
 MOST_RECORD_ERRORS = 100
 
 INLINE_LIMITS = Limits(
-    max_bytes=64 * 1024, max_records=SLOW_RECORDS, max_headers=100, max_renumbered=0
+    max_bytes=64 * 1024,
+    max_records=SLOW_RECORDS,
+    max_headers=100,
+    max_recompressed_bytes=RECOMPRESSED_BYTES,
+    max_renumbered=0,
 )
 """Limits for batches that are opened on the event loop."""
 
@@ -150,7 +160,7 @@ def opening_units(batch: RecordBatch, config: LogConfig, now_ms: int) -> int | N
     if not is_quick_to_open(batch):
         return None
     units = units_to_open(batch, INLINE_LIMITS.max_headers)
-    if config.compression in (None, batch.compression):
+    if config.compression is None or config.compression == batch.compression:
         return units
     more = units_to_recompress(batch, config.compression, config.compression_level)
     return None if more is None else units + more
@@ -175,6 +185,8 @@ def checked_batch(
     batch.verify_crc()
     _check_header(batch)
     seen = None
+    if config.compression is not None and config.compression != batch.compression:
+        limits = limits._replace(max_bytes=min(limits.max_bytes, limits.max_recompressed_bytes))
     if _has_to_be_opened(batch, config, now_ms):
         seen = _look(batch, config, now_ms, limits, between)
     elif _has_few_records(batch):
@@ -241,9 +253,9 @@ def _check_header(batch: RecordBatch) -> None:
 
 def _has_to_be_opened(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
     """Whether the header alone is not enough for the checks that Kafka's semantics need."""
-    if config.compact or config.compression not in (None, batch.compression):
+    if config.compact or batch.timestamp_type != CREATE_TIME:
         return True
-    if batch.timestamp_type != CREATE_TIME:
+    if config.compression is not None and config.compression != batch.compression:
         return True
     if config.log_append_time:
         return False
