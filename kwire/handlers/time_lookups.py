@@ -16,9 +16,10 @@ from kwire.handlers.context import RequestContext
 from kwire.handlers.opening import full_limits, open_in_thread
 from kwire.handlers.waiting import later
 from kwire.log.page_cache import ColdPages
+from kwire.log.prices import is_quick_to_open
 from kwire.log.time_search import BatchToOpen, FoundOffset, LargestSearch, TimeSearch
-from kwire.log.validation import INLINE_LIMITS, SLOW_BYTES, SLOW_RECORDS
-from kwire.record.batch import HEADER_BYTES, InvalidRecords, TooLarge
+from kwire.log.validation import INLINE_LIMITS
+from kwire.record.batch import InvalidRecords, TooLarge
 from kwire.record.feed import nothing_between
 
 MANY_TRIES = 200
@@ -75,7 +76,7 @@ async def _look(
 ) -> tuple[int, int] | None:
     """Look into a batch; an unreadable batch counts by its header."""
     batch, look = opening.batch, partial(search.look, opening)
-    is_small = batch.records_count <= SLOW_RECORDS and batch.size_bytes - HEADER_BYTES <= SLOW_BYTES
+    is_small = is_quick_to_open(batch)
     if is_small and context.work.spend(INLINE_UNITS):
         await later(context.work.next_slice)
     try:

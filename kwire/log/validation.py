@@ -25,6 +25,13 @@ from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import NO_LIMIT, LogConfig
+from kwire.log.prices import (
+    RECOMPRESSED_BYTES,
+    SLOW_RECORDS,
+    is_quick_to_open,
+    units_to_open,
+    units_to_recompress,
+)
 from kwire.record.batch import (
     CREATE_TIME,
     HEADER_BYTES,
@@ -46,18 +53,19 @@ from kwire.record.walk import walk_records
 FEW_RECORDS = 8
 FEW_COMPRESSED_BYTES = 4096
 SMALLEST_RECORD_BYTES = 7
-SLOW_RECORDS = 100
-SLOW_BYTES = 16 * 1024
 MOST_RECORD_ERRORS = 100
 
-INLINE_LIMITS = Limits(max_bytes=64 * 1024, max_records=SLOW_RECORDS, max_headers=100)
+INLINE_LIMITS = Limits(
+    max_bytes=64 * 1024,
+    max_records=SLOW_RECORDS,
+    max_headers=100,
+    max_recompressed_bytes=RECOMPRESSED_BYTES,
+    max_renumbered=0,
+)
 """Limits for batches that are opened on the event loop."""
 
-OPENING_UNITS = 20
-RECORD_UNITS = 2
-CODEC_UNITS = 150
-"""The cost of opening a batch on the event loop, in units of work: of any batch, of each record,
-and of a codec, which may have to decompress ``INLINE_LIMITS``."""
+FEW_LIMITS = INLINE_LIMITS._replace(max_headers=32)
+"""Limits for batches of a few records that are trusted beyond them."""
 
 FULL_LIMITS = Limits(100 * 1024 * 1024, 1_000_000, 1_000_000)
 """The defaults of ``kwire.decompressed.max.bytes`` and ``kwire.decompressed.max.records``."""
@@ -147,14 +155,15 @@ def opening_units(batch: RecordBatch, config: LogConfig, now_ms: int) -> int | N
     that it needs a thread.
     """
     has_to_be_opened = _has_to_be_opened(batch, config, now_ms)
-    if not has_to_be_opened and not _has_few_records(batch):
-        return 0
-    count, payload_bytes = batch.records_count, batch.size_bytes - HEADER_BYTES
-    if has_to_be_opened and (count > SLOW_RECORDS or payload_bytes > SLOW_BYTES):
+    if not has_to_be_opened:
+        return units_to_open(batch, FEW_LIMITS.max_headers) if _has_few_records(batch) else 0
+    if not is_quick_to_open(batch):
         return None
-    units = OPENING_UNITS + RECORD_UNITS * max(count, 0)
-    needs_codec = batch.compression or config.compression not in (None, batch.compression)
-    return units + CODEC_UNITS if needs_codec else units
+    units = units_to_open(batch, INLINE_LIMITS.max_headers)
+    if config.compression is None or config.compression == batch.compression:
+        return units
+    more = units_to_recompress(batch, config.compression, config.compression_level)
+    return None if more is None else units + more
 
 
 def checked_batch(
@@ -176,11 +185,13 @@ def checked_batch(
     batch.verify_crc()
     _check_header(batch)
     seen = None
+    if config.compression is not None and config.compression != batch.compression:
+        limits = limits._replace(max_bytes=min(limits.max_bytes, limits.max_recompressed_bytes))
     if _has_to_be_opened(batch, config, now_ms):
         seen = _look(batch, config, now_ms, limits, between)
     elif _has_few_records(batch):
         with suppress(TooLarge):
-            seen = _look(batch, config, now_ms, INLINE_LIMITS, between)
+            seen = _look(batch, config, now_ms, FEW_LIMITS, between)
     return _put_right(batch, seen, config, now_ms, limits, between)
 
 
@@ -242,9 +253,9 @@ def _check_header(batch: RecordBatch) -> None:
 
 def _has_to_be_opened(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
     """Whether the header alone is not enough for the checks that Kafka's semantics need."""
-    if config.compact or config.compression not in (None, batch.compression):
+    if config.compact or batch.timestamp_type != CREATE_TIME:
         return True
-    if batch.timestamp_type != CREATE_TIME:
+    if config.compression is not None and config.compression != batch.compression:
         return True
     if config.log_append_time:
         return False

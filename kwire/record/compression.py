@@ -272,6 +272,8 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> Iterator[bytes]:
                 f"a snappy block of {len(block)} bytes cannot hold {size_bytes}",
             )
         left -= size_bytes
+        if not size_bytes:
+            yield b""  # so that blocks of nothing count as pieces, too
         yield from _pieces(memoryview(cramjam.snappy.decompress_raw(block)))
 
 

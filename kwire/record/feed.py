@@ -24,11 +24,17 @@ Between: TypeAlias = Callable[[], None]
 
 
 class Limits(NamedTuple):
-    """What a compressed batch may hold; ``max_headers`` also applies to uncompressed batches."""
+    """What a batch may hold; ``max_bytes`` and ``max_records`` are for compressed batches.
+
+    Batches that are rewritten take longer: a compressed batch that gets another codec may also have
+    at most ``max_recompressed_bytes``, and one that gets other offsets ``max_renumbered`` records.
+    """
 
     max_bytes: int = DEFAULT_MAX_BYTES
     max_records: int = 0x7FFF_FFFF
     max_headers: int = 1_000_000
+    max_recompressed_bytes: int = 0x7FFF_FFFF_FFFF_FFFF
+    max_renumbered: int = 0x7FFF_FFFF
 
 
 NO_LIMITS = Limits()

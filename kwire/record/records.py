@@ -33,6 +33,7 @@ from kwire.record.batch import (
     Buffer,
     InvalidRecords,
     RecordBatch,
+    TooLarge,
     build_header,
 )
 from kwire.record.compression import STRETCH_BYTES, compress, compressed, decompressed
@@ -272,9 +273,11 @@ def renumbered(
 ) -> bytearray:
     """A batch of the same records with consecutive offsets and effective timestamps.
 
-    It replaces a batch whose own offsets or timestamp type can't be kept. Raises InvalidRecords as
-    ``recompress`` does.
+    It replaces a batch whose own offsets or timestamp type can't be kept. Raises InvalidRecords and
+    TooLarge as ``recompress`` does.
     """
+    if batch.records_count > limits.max_renumbered:
+        raise TooLarge(f"more than {limits.max_renumbered} records that need other offsets")
     times = [NO_TIMESTAMP, NO_TIMESTAMP]  # of the first record, and the largest
     stretches = _renumbered_records(records(batch, limits, between), times)
     payload = _compress_all(stretches, compression, level, max_size_bytes, between)
@@ -322,6 +325,7 @@ def _compress_all(
     first: list[bytes] = []
     have = 0
     for stretch in stretches:
+        between()
         first.append(stretch)
         have += len(stretch)
         if have > AT_ONCE_BYTES:

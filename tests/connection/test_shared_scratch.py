@@ -14,7 +14,7 @@ from kwire.budget.work import DECODED_REQUESTS, PASS_REQUESTS, Turns
 from kwire.connection.connection import REQUESTS_PER_TURN, Connection
 from kwire.connection.inbox import SCRATCH_BYTES
 from kwire.handlers.context import ConnectionInfo
-from kwire.log.validation import SLOW_RECORDS
+from kwire.log.prices import SLOW_RECORDS
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request

@@ -25,11 +25,13 @@ from kwire.testing.in_process import running_server
 PARTITIONS = 5
 
 
-def request(partitions: int, timestamp_ms: int, records: int = 1, codec: int = 0) -> ProduceRequest:
+def request(
+    partitions: int, timestamp_ms: int, records: int = 1, codec: int = 0, value: bytes = b"v"
+) -> ProduceRequest:
     """A batch for each of several partitions."""
     builder = BatchBuilder()
     for _ in range(records):
-        builder.add(timestamp_ms, b"k", b"v")
+        builder.add(timestamp_ms, b"k", value)
     batch = bytes(builder.build(compression=codec))
     data = [PartitionProduceData(index=n, records=batch) for n in range(partitions)]
     return ProduceRequest(
@@ -56,6 +58,34 @@ async def test_a_new_segment_costs_a_slice(
         before = connection._work.used_units
         await client.request(request(PARTITIONS, now_ms + 10, records), 9, ProduceResponse)
         assert connection._work.used_units - before >= PARTITIONS * ROLL_UNITS
+        await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("level", "old", "value_bytes", "in_thread"),
+    [
+        (9, Compression.NONE, 500, False),
+        (9, Compression.ZSTD, 500, False),
+        (9, Compression.NONE, 3000, True),
+        (9, Compression.ZSTD, 3000, True),
+        (12, Compression.NONE, 500, True),
+    ],
+)
+async def test_slow_compression_is_left_to_a_thread(
+    tmp_path: Path, level: int, old: int, value_bytes: int, in_thread: bool
+) -> None:
+    """A topic of another codec than its producer's doesn't stop the event loop."""
+    async with running_server(tmp_path) as server:
+        settings = {"compression.type": "lz4", "compression.lz4.level": str(level)}
+        new = NewTopic("t", 1, 1, configs=settings)
+        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        client = await server.connect()
+        asked = request(1, server.broker.now_ms(), codec=old, value=b"v" * value_bytes)
+        response = await client.request(asked, 9, ProduceResponse)
+        assert response.responses[0].partition_responses[0].error_code == 0
+        (connection,) = server.server.poller.connections
+        assert isinstance(connection, Connection)
+        assert (connection._work.in_threads_units > 0) == in_thread
         await client.aclose()
 
 

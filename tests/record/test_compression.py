@@ -306,8 +306,9 @@ def test_what_follows_the_frames_of_zstd_must_be_a_frame() -> None:
         (Compression.GZIP, gzip.compress(b"")),
         (Compression.ZSTD, SKIPPABLE),
         (Compression.ZSTD, zstandard.compress(b"")),
+        (Compression.SNAPPY, b"\0\0\0\1\0"),
     ],
-    ids=["gzip", "skippable", "zstd"],
+    ids=["gzip", "skippable", "zstd", "snappy"],
 )
 def test_many_frames_of_nothing_are_too_much(codec: Compression, nothing: bytes) -> None:
     """They decompress to no bytes, but each takes its time."""

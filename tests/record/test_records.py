@@ -291,6 +291,22 @@ def test_who_does_not_want_the_result_any_more_ends_the_walk() -> None:
                 consume(read(batch, NO_LIMITS, enough))
 
 
+def test_blocks_of_nothing_end_the_walk_too() -> None:
+    """snappy blocks that decompress to no bytes are stretches: otherwise a megabyte of them could
+    not be given up."""
+    good = RecordBatch(build_batch([Record(0, 0, None, b"")], compression=Compression.SNAPPY))
+    payload = bytes(good.payload) + b"\0\0\0\1\0" * 1000
+    batch = raw_batch(payload, attributes=Compression.SNAPPY)
+    calls: list[None] = []
+    for read in (walk_records, records):
+        calls.clear()
+        consume(read(batch, NO_LIMITS, lambda: calls.append(None)))
+        assert len(calls) > 1000
+    calls.clear()
+    recompress(batch, Compression.GZIP, between=lambda: calls.append(None))
+    assert len(calls) > 1000
+
+
 @given(st.integers(0), st.integers(1, 255), st.sampled_from(Compression))
 def test_a_changed_byte_raises_nothing_but_kafka_errors(
     place: int, change: int, compression: Compression
