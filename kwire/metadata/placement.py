@@ -5,8 +5,10 @@ Rules:
 - A partition's replicas go to the racks in turn, and in each rack to its brokers in turn. The next
   partition begins one rack and one broker further. So leaders and replicas spread evenly, first
   over racks, then over brokers.
-- The leader is an unfenced broker. In each rack unfenced brokers are taken first.
-- After as many partitions as there are unfenced brokers, racks and brokers are shuffled, so that
+- The leader is an active broker, neither fenced nor in controlled shutdown. In each rack active
+  brokers are taken first. Apache Kafka may place a partition of one replica on a broker that is
+  shutting down, and then refuses the topic.
+- After as many partitions as there are active brokers, racks and brokers are shuffled, so that
   the same sets of brokers don't come again and again.
 - More partitions of a topic go on where its last partition was.
 - The replicas on active brokers are in sync, and the first of them leads.
@@ -47,11 +49,13 @@ class Placer:
         self._random = random
         by_rack: dict[str | None, list[BrokerImage]] = {}
         self._brokers = 0
-        self._unfenced = 0
+        self._active = 0
+        self._are_some_unfenced = False
         for broker in sorted(brokers, key=lambda broker: broker.node_id):
             by_rack.setdefault(broker.rack, []).append(broker)
             self._brokers += 1
-            self._unfenced += not broker.is_fenced
+            self._active += broker.is_active
+            self._are_some_unfenced |= not broker.is_fenced
         # A rack without a name comes first, as in Kafka.
         names = sorted(by_rack, key=lambda name: (name is not None, name or ""))
         self._racks = [_Rack(by_rack[name], random, existing) for name in names]
@@ -73,13 +77,13 @@ class Placer:
         Raises KafkaError (INVALID_REPLICATION_FACTOR) if there are too few brokers.
         """
         self._check(replication_factor)
-        if self._round == self._unfenced > 1:
+        if self._round == self._active > 1:
             self._shuffle()
             self._round = 0
         racks = self._racks
         self._offset %= len(racks)
         place = self._offset
-        while (leader := racks[place % len(racks)].next_unfenced(self._round)) is None:
+        while (leader := racks[place % len(racks)].next_active(self._round)) is None:
             place += 1
         replicas = [leader]
         leaders_rack: int | None = place % len(racks)
@@ -103,8 +107,9 @@ class Placer:
                 f"Invalid replication factor {replication_factor}: "
                 "the replication factor must be positive."
             )
-        elif not self._unfenced:
-            reason = "All brokers are currently fenced."
+        elif not self._active:
+            shutdown = " or in controlled shutdown" if self._are_some_unfenced else ""
+            reason = f"All brokers are currently fenced{shutdown}."
         elif replication_factor > self._brokers:
             reason = (
                 f"The target replication factor of {replication_factor} cannot be reached because "
@@ -130,12 +135,12 @@ class _Rack:
         self, brokers: Sequence[BrokerImage], random: Random, existing: Sequence[Replicas]
     ) -> None:
         self.nodes = {broker.node_id for broker in brokers}
-        unfenced = [broker.node_id for broker in brokers if not broker.is_fenced]
-        fenced = [broker.node_id for broker in brokers if broker.is_fenced]
+        active = [broker.node_id for broker in brokers if broker.is_active]
+        others = [broker.node_id for broker in brokers if not broker.is_active]
         last = self._last_used(existing)
-        after = unfenced.index(last) + 1 if last in unfenced else None
-        self._unfenced = _Turn(unfenced, random, after)
-        self._fenced = _Turn(fenced, random, None)
+        after = active.index(last) + 1 if last in active else None
+        self._active = _Turn(active, random, after)
+        self._others = _Turn(others, random, None)
 
     def _last_used(self, existing: Sequence[Replicas]) -> int | None:
         """The first replica in this rack of the last partition that has any replica here."""
@@ -145,19 +150,19 @@ class _Rack:
                     return node_id
         return None
 
-    def next_unfenced(self, round_: int) -> int | None:
-        """The next unfenced broker of a round; None when all have had their turn."""
-        return self._unfenced.next(round_)
+    def next_active(self, round_: int) -> int | None:
+        """The next active broker of a round; None when all have had their turn."""
+        return self._active.next(round_)
 
     def next(self, round_: int) -> int | None:
-        """The next broker of a round, unfenced ones first; None when all have had their turn."""
-        node_id = self._unfenced.next(round_)
-        return self._fenced.next(round_) if node_id is None else node_id
+        """The next broker of a round, active ones first; None when all have had their turn."""
+        node_id = self._active.next(round_)
+        return self._others.next(round_) if node_id is None else node_id
 
     def shuffle(self, random: Random) -> None:
         """Change the order of the brokers."""
-        self._unfenced.shuffle(random)
-        self._fenced.shuffle(random)
+        self._active.shuffle(random)
+        self._others.shuffle(random)
 
 
 class _Turn:
@@ -208,12 +213,6 @@ def placed(
         for _ in piece:
             replicas = placer.place(replication_factor)
             isr = _in_sync(image, replicas)
-            if not isr:
-                raise KafkaError(
-                    ErrorCode.INVALID_REPLICATION_FACTOR,
-                    f"Unable to replicate the partition {len(replicas)} time(s): All brokers are "
-                    "currently fenced or in controlled shutdown.",
-                )
             made.append(PartitionImage(isr[0], 0, replicas, isr))
     return made
 

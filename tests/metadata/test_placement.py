@@ -13,10 +13,12 @@ from kwire.metadata.image import BrokerImage
 from kwire.metadata.placement import Placer
 
 
-def _brokers(racks, fenced=()):
+def _brokers(racks, fenced=(), stopping=()):
     """One broker for each rack in the list, numbered from 0."""
     return [
-        BrokerImage(node_id, rack, (), is_fenced=node_id in fenced)
+        BrokerImage(
+            node_id, rack, (), is_fenced=node_id in fenced, is_shutting_down=node_id in stopping
+        )
         for node_id, rack in enumerate(racks)
     ]
 
@@ -79,6 +81,14 @@ def test_fenced_brokers_are_taken_last():
         assert replicas[2] in {0, 3}
 
 
+def test_a_broker_that_shuts_down_is_taken_last():
+    """A topic of one replica can be created during a rolling restart, and always has a leader."""
+    brokers = _brokers([None] * 3, fenced={2}, stopping={0})
+    assert _place(brokers, 4, 1) == [(1,)] * 4
+    assert {replicas[0] for replicas in _place(brokers, 4, 2)} == {1}
+    assert _place(_brokers(["a", "b"], stopping={0}), 2, 1) == [(1,)] * 2
+
+
 def test_more_partitions_go_on_after_the_last_one():
     """Whatever chance says: the next leader is the next broker."""
     brokers = _brokers([None] * 5)
@@ -96,7 +106,12 @@ def test_more_partitions_go_on_after_the_last_one():
     [
         (_brokers([None]), 0, "the replication factor must be positive"),
         (_brokers([None, None]), 3, "only 2 broker(s) are registered"),
-        (_brokers([None], fenced={0}), 1, "All brokers are currently fenced"),
+        (_brokers([None], fenced={0}), 1, "All brokers are currently fenced."),
+        (
+            _brokers([None] * 2, fenced={0}, stopping={1}),
+            1,
+            "All brokers are currently fenced or in controlled shutdown.",
+        ),
         ([], 1, "All brokers are currently fenced"),
     ],
 )
