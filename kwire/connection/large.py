@@ -28,8 +28,9 @@ from kwire.budget.kind import Kind
 from kwire.budget.work import Work
 from kwire.connection.ends import ConnectionClosed
 from kwire.connection.stopwatch import Stopwatch
-from kwire.handlers import PlainAnswer, Route
+from kwire.handlers import PRODUCE_KEY, PlainAnswer, Route
 from kwire.handlers.context import RequestContext
+from kwire.handlers.waiting import Unfinished
 from kwire.protocol.codec import InPieces
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import RequestHeader
@@ -59,6 +60,9 @@ COPY_BYTES = 256 * 1024
 SMALL_BYTES = 4096
 """A request of a fast path up to this size costs so little that its cost isn't counted."""
 
+SMALL_PRODUCED_BYTES = 256
+"""The same for the response of Produce: beyond this size there are several partitions."""
+
 _PIECE_UNITS = 40
 """The cost of a piece of decoding, encoding or taking apart, for elements with several fields."""
 
@@ -67,13 +71,19 @@ _PIECES_OF_NOBODY = 8
 
 _BYTES_PER_PLAIN_UNIT = 2000
 _ANSWER_BYTES_PER_UNIT = 8
+_PRODUCED_BYTES_PER_UNIT = 4
+"""The response of Produce has some 37 bytes for each partition."""
 
 
-def plain_units(frame: memoryview, answer: PlainAnswer) -> int:
+def plain_units(api_key: int, frame: memoryview, answer: PlainAnswer | Unfinished) -> int:
     """The cost of a fast path's request: its bytes for checksums, and its partitions."""
+    units = len(frame) // _BYTES_PER_PLAIN_UNIT
+    if isinstance(answer, Unfinished):
+        return units + answer.units
     parts = answer if isinstance(answer, list) else [answer]
-    told_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
-    return len(frame) // _BYTES_PER_PLAIN_UNIT + told_bytes // _ANSWER_BYTES_PER_UNIT
+    told_bytes = sum([len(part) for part in parts if isinstance(part, bytes)])
+    per_unit = _PRODUCED_BYTES_PER_UNIT if api_key == PRODUCE_KEY else _ANSWER_BYTES_PER_UNIT
+    return units + told_bytes // per_unit
 
 
 async def serve_large(

@@ -70,19 +70,23 @@ class Serving:
         try:
             if self._broker.quotas is not None and self._meter(served_by, header, frame, position):
                 return
-            answer = None
-            if served_by.plain is not None:
-                answer = served_by.plain(frame, position, header, self._broker, self._info)
+            plain, broker, info = served_by.plain, self._broker, self._info
+            answer = None if plain is None else plain(frame, position, header, broker, info)
             if answer is not None and not isinstance(answer, Unfinished):
                 self._poller.tally.fast[header.api_key] += 1
-                if len(frame) > large.SMALL_BYTES:
-                    self._work.begin_request(large.plain_units(frame, answer))
+                if len(frame) > large.SMALL_BYTES or (
+                    header.api_key == PRODUCE_KEY and len(answer) > large.SMALL_PRODUCED_BYTES
+                ):
+                    units = large.plain_units(header.api_key, frame, answer)
+                    self._work.begin_request(units)
                 self._outbox.append_plain(answer)
                 return
             if self._stopwatch is not None:
                 self._stopwatch.begin(header.api_key, self._poller.ready_s)
             if answer is not None:
                 self._work.is_large = False
+                if answer.units:
+                    self._work.begin_request(large.plain_units(header.api_key, frame, answer))
                 self._take(served_by, header, answer)
             else:
                 self._decode(served_by, header, frame, position)
@@ -113,9 +117,12 @@ class Serving:
             raise failed(error, served_by, header, self._broker, self._info.peer) from error
         if answer is None:
             return None
-        if len(frame) > large.SMALL_BYTES:
-            told = b"" if isinstance(answer, Unfinished) else answer
-            self._work.begin_request(large.plain_units(frame, told))
+        if len(frame) > large.SMALL_BYTES or (
+            answer.units
+            if isinstance(answer, Unfinished)
+            else header.api_key == PRODUCE_KEY and len(answer) > large.SMALL_PRODUCED_BYTES
+        ):
+            self._work.begin_request(large.plain_units(header.api_key, frame, answer))
         if isinstance(answer, Unfinished):
             if stopwatch is not None:
                 stopwatch.take(answer, False)
@@ -145,7 +152,7 @@ class Serving:
         if answer is None:
             self._decode(served_by, header, frame, position)
         else:
-            self._work.begin_request(len(frame) // served_by.decoded_bytes_per_unit)
+            self._work.begin_request(large.plain_units(header.api_key, frame, answer))
             self._take(served_by, header, [answer] if isinstance(answer, bytes) else answer)
         metering.rest()
         return True

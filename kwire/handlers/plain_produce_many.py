@@ -2,23 +2,31 @@
 
 ``kwire.handlers.plain_produce`` is the fast path for one partition. Both have the same slow and
 obvious twin: ``kwire.handlers.produce``. This fast path reads every batch before it appends the
-first. If a batch isn't plain or a partition doesn't exist, it appends nothing, and the twin serves
-the request. Whether ``append_plain`` can append a batch is known only when the batches before it
-are appended. If not, the batch is appended as in the twin, with the same errors.
+first. It appends nothing, and the twin serves the request, if:
+
+- a batch isn't plain, a partition doesn't exist, or a partition occurs twice;
+- an append would make files or rename them, as the first batch of a segment or of a leader epoch
+  does;
+- all of it would take longer than a slice of the event loop (``MOST_UNITS``): this fast path can't
+  wait between two batches, the twin can.
+
+If ``append_plain`` refuses a batch, it is appended as in the twin, with the same errors.
 """
 
+from itertools import islice
 from struct import Struct
 from struct import error as StructError
 
 from kwire.broker.broker import Broker
 from kwire.broker.partition import ACKS_ALL, UNACKED, Partition
+from kwire.budget.work import FIRST_UNITS
 from kwire.errors import KafkaError
 from kwire.handlers.context import ConnectionInfo
 from kwire.handlers.produce import told_log_start
 from kwire.handlers.waiting import Unfinished
 from kwire.log.plain_append import note_room_if_any
 from kwire.log.plain_batch import plain_batch
-from kwire.log.validation import CheckedBatch
+from kwire.log.validation import FEW_RECORDS, CheckedBatch
 from kwire.metadata.image import INTERNAL_TOPICS
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import MalformedRequest, append_unsigned_varint, read_unsigned_varint
@@ -26,11 +34,21 @@ from kwire.record.batch import NO_TIMESTAMP, RecordBatch
 
 TOPIC_IDS_SINCE = 13
 WRITE, TOPIC = 4, 2
-MOST_ROLLS = 4
-"""If more partitions of a request need a new segment, the twin serves the request."""
+MOST_UNITS = FIRST_UNITS
+"""A request that costs more is left to the twin. It is the slice with which a request begins: a
+batch of five small records for each of 100 partitions still fits."""
 
-MOST_PARTITIONS = 100
-"""More partitions would take longer than a slice of the event loop: the twin serves them."""
+TOPIC_UNITS = 3
+PARTITION_UNITS = 7
+"""What a partition costs: its batch is checked and written, and its answer made. The twin takes six
+to eight times as long."""
+
+RECORDS_PER_UNIT = 2
+"""How many records are checked in a unit of work, if a batch has so few that each one is read."""
+
+BYTES_PER_UNIT = 1000
+"""How many bytes are checked and written in a unit of work. Batches of 16 KB take twice as long, of
+1 MB a third."""
 
 PRODUCE_KEY = 0
 
@@ -62,9 +80,9 @@ class Uncommon(Exception):
 class Batches:
     """The batches of a request, all of them plain; ``at`` is the position of the next byte to read.
 
-    ``topics`` holds a pair for each topic. The first is the beginning of its part of the response:
-    its name or id, and the number of its partitions. The second is its partitions, each with its
-    batch.
+    ``topics`` holds a pair for each topic: the beginning of its part of the response, which is its
+    name or id and the number of its partitions, and that number. ``batches`` has the partitions of
+    all topics in the order of the request. ``units`` is the cost beside that of the bytes.
     """
 
     __slots__ = (
@@ -72,12 +90,12 @@ class Batches:
         "_client",
         "_frame",
         "_now_ms",
-        "_rolls",
         "_version",
         "at",
-        "count",
+        "batches",
         "topics",
         "unacked",
+        "units",
     )
 
     def __init__(
@@ -89,9 +107,9 @@ class Batches:
         self._client = client
         self._now_ms = broker.now_ms()
         self.at = at
-        self.count = 0
-        self._rolls = 0
-        self.topics: list[tuple[bytes, list[tuple[Partition, RecordBatch]]]] = []
+        self.units = 0
+        self.topics: list[tuple[bytes, int]] = []
+        self.batches: dict[Partition, RecordBatch] = {}
         self.unacked: list[tuple[Partition, int, int]] = []
 
     def read(self) -> None:
@@ -99,7 +117,7 @@ class Batches:
         count, self.at = read_unsigned_varint(self._frame, self.at)
         for _ in range(count - 1):
             self._read_topic()
-        if not self.count or self._frame[self.at :] != _NO_TAGS:
+        if not self.batches or self._frame[self.at :] != _NO_TAGS:
             raise Uncommon
 
     def _read_topic(self) -> None:
@@ -107,15 +125,22 @@ class Batches:
         name = self._name()
         head = bytearray(frame[begin : self.at])
         count, self.at = read_unsigned_varint(frame, self.at)
-        self.count += count - 1
-        if count < 1 or self.count > MOST_PARTITIONS:
+        if count < 1:
             raise Uncommon
         append_unsigned_varint(head, count)
-        partitions = [self._read_partition(name) for _ in range(count - 1)]
+        self._spend(TOPIC_UNITS + (count - 1) * PARTITION_UNITS)
+        for _ in range(count - 1):
+            self._read_partition(name)
         if frame[self.at]:
             raise Uncommon
         self.at += 1
-        self.topics.append((bytes(head), partitions))
+        self.topics.append((bytes(head), count - 1))
+
+    def _spend(self, units: int) -> None:
+        """Count the cost of what is read next; Uncommon if the whole request is too much."""
+        self.units += units
+        if self.units + len(self._frame) // BYTES_PER_UNIT > MOST_UNITS:
+            raise Uncommon
 
     def _name(self) -> str:
         """The name of the topic that begins here."""
@@ -141,7 +166,7 @@ class Batches:
             raise Uncommon
         return name
 
-    def _read_partition(self, topic: str) -> tuple[Partition, RecordBatch]:
+    def _read_partition(self, topic: str) -> None:
         frame, at = self._frame, self.at
         index, length, more = _PARTITION.unpack_from(frame, at)
         at += _PARTITION.size
@@ -151,7 +176,7 @@ class Batches:
             length, at = read_unsigned_varint(frame, at - 2)
         end = at + length - 1
         partition = self._broker.partition_if_served(topic, index)
-        if partition is None or length < 1 or frame[end]:
+        if partition is None or partition in self.batches or length < 1 or frame[end]:
             raise Uncommon
         batch = plain_batch(frame[at:end], partition.log.config, self._now_ms)
         if batch is None:
@@ -160,16 +185,19 @@ class Batches:
         segment = log.segments[-1]
         if segment.room_bytes < 0:
             note_room_if_any(segment, log.config)
-        room_bytes = segment.room_bytes
-        if room_bytes >= 0 and (
-            batch.max_timestamp > segment.room_timestamp
-            or segment.size_bytes + batch.size_bytes > room_bytes
+        epochs = log.leader_epochs.entries
+        if (
+            segment.size_bytes + batch.size_bytes > segment.room_bytes
+            or batch.max_timestamp > segment.room_timestamp
+            or log.log_end_offset + batch.last_offset_delta > segment.room_offset
+            or not epochs
+            or partition.leader_epoch > epochs[-1][0]
         ):
-            self._rolls += 1
-            if self._rolls > MOST_ROLLS:
-                raise Uncommon  # the twin lets other clients have turns between new segments
+            raise Uncommon  # the append makes files, or may do so
+        if 1 < batch.records_count <= FEW_RECORDS:
+            self._spend(batch.records_count // RECORDS_PER_UNIT)
+        self.batches[partition] = batch
         self.at = end + 1
-        return partition, batch
 
     def append(self, acks: int) -> bytes:
         """Append all batches; return the topics of the response.
@@ -177,9 +205,10 @@ class Batches:
         ``unacked`` then has the partitions that wait for replicas, see ``Unacked.add``.
         """
         parts: list[bytes] = []
-        for head, partitions in self.topics:
+        batches = iter(self.batches.items())
+        for head, count in self.topics:
             parts.append(head)
-            for partition, batch in partitions:
+            for partition, batch in islice(batches, count):
                 first_offset = partition.append_plain(batch, acks)
                 if first_offset < 0:
                     if first_offset > UNACKED:
@@ -253,4 +282,7 @@ def answer_many(
     unacked = Unacked(timeout_ms, header, broker, client)
     for partition, end_offset, place in batches.unacked:
         unacked.add(partition, end_offset, len(begin) + len(count) + place)
-    return unacked.answer(ready)
+    answer = unacked.answer(ready)
+    if isinstance(answer, Unfinished):
+        answer.units = batches.units
+    return answer

@@ -108,15 +108,17 @@ class Begun(Protocol):
 class Unfinished:
     """A handler's coroutine, and what it waits for.
 
-    ``demands`` are the flushes that its response has to wait for (``broker.flusher``).
+    ``demands`` are the flushes that its response has to wait for (``broker.flusher``). ``units`` is
+    what a fast path's work so far has cost beside its bytes, if that is worth counting.
     """
 
-    __slots__ = ("_begun", "demands", "waits_for")
+    __slots__ = ("_begun", "demands", "units", "waits_for")
 
     def __init__(self, begun: Begun, waits_for: Wait) -> None:
         self._begun = begun
         self.waits_for = waits_for
         self.demands: frozenset[Any] = _NOTHING
+        self.units = 0
 
     def go_on(self, result: Any = None) -> Any:
         """Resume the coroutine; return the response, or this object if it waits again."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kwire.handlers import plain_fetch, plain_produce, plain_produce_many
+from kwire.handlers import plain_fetch, plain_produce
 from kwire.protocol.frame import decode_request_header, skip_header_tags
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
@@ -156,15 +156,6 @@ async def test_a_topic_that_is_named_twice_is_told_once(tmp_path):
         ]
         request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics)
         assert side.fast(request, 12) in (None, side.slow(request, 12))
-
-
-async def test_very_many_batches_are_left_to_the_twin(tmp_path):
-    async with running_server(tmp_path) as server:
-        await test_plain_produce.create(server)
-        side = test_plain_produce.Side(server.broker, server.broker.now_ms())
-        request = produce_request(side, 1)
-        request.topic_data[0].partition_data *= plain_produce_many.MOST_PARTITIONS + 1
-        assert side.fast(request, 12) is None
 
 
 async def test_a_topic_of_the_broker_is_left_to_the_twin(tmp_path):

@@ -1,5 +1,6 @@
 """The fast path of Produce answers and appends the same bytes as its slow twin, or leaves it be."""
 
+from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
@@ -10,6 +11,7 @@ from kwire.errors import KafkaError
 from kwire.handlers import plain_produce, route
 from kwire.handlers.context import ConnectionInfo, RequestContext
 from kwire.handlers.waiting import Unfinished
+from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.frame import decode_request_header, encode_request, skip_header_tags
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
@@ -220,6 +222,8 @@ async def test_errors_of_single_partitions_are_told_among_many(tmp_path):
         now_ms = a.broker.now_ms()
         fast, slow = Side(a.broker, now_ms), Side(b.broker, now_ms)
         batches = [plain_batch_of(Random(seed), [5], now_ms) for seed in range(PARTITIONS)]
+        for side in (fast, slow):
+            begin_logs(side)
         for acks in (1, -1):
             data = [
                 PartitionProduceData(index=index, records=batch)
@@ -232,17 +236,149 @@ async def test_errors_of_single_partitions_are_told_among_many(tmp_path):
         assert fast.log_bytes() == slow.log_bytes()
 
 
+def request_for(batches):
+    """A request with these batches for partition 0, 1, …"""
+    data = [PartitionProduceData(index=n, records=batch) for n, batch in enumerate(batches)]
+    topic = TopicProduceData(name=NAME, partition_data=data)
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
+
+
+def same_batch(now_ms, record_bytes, records=1):
+    """A plain batch of equal records."""
+    builder = BatchBuilder()
+    for _ in range(records):
+        builder.add(now_ms, None, bytes(record_bytes))
+    return bytes(builder.build())
+
+
+def begin_logs(side):
+    """Append a batch to each partition: the twin does that, because it makes files."""
+    batch = same_batch(side.broker.now_ms(), 1)
+    for name in side.topic_ids:
+        request = request_for([batch] * len(side.broker.image.topics_by_name[name].partitions))
+        request.topic_data[0].name = name
+        assert side.fast(request, 12) is None
+        side.slow(request, 12)
+
+
+def end_offsets(side, name=NAME):
+    """Where the logs of a topic end."""
+    partitions = side.broker.image.topics_by_name[name].partitions
+    return [side.broker.partition(name, n).log.log_end_offset for n in range(len(partitions))]
+
+
+@asynccontextmanager
+async def many_partitions(directory, partitions, **configs):
+    """A side with one topic, whose partitions have a batch each."""
+    async with running_server(directory) as server:
+        settings = {name.replace("_", "."): value for name, value in configs.items()}
+        new = NewTopic(NAME, partitions, 1, configs=settings)
+        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        side = Side(server.broker, server.broker.now_ms())
+        begin_logs(side)
+        yield side
+
+
+def is_left_to_the_twin(side, request):
+    """Whether the fast path refuses a request and appends nothing."""
+    before = end_offsets(side)
+    answer = side.fast(request, 12)
+    return answer is None and end_offsets(side) == before
+
+
+@pytest.mark.parametrize(
+    ("partitions", "record_bytes", "records", "is_taken"),
+    [
+        (100, 100, 1, True),
+        (100, 10, 5, True),
+        (100, 10, 8, False),  # so few records are read one by one
+        (100, 10, 9, True),  # the header is trusted
+        (200, 100, 1, False),
+        (4, 100_000, 1, True),
+        (4, 900_000, 1, False),
+    ],
+)
+async def test_a_request_that_takes_longer_than_a_slice_is_left_to_the_twin(
+    tmp_path, partitions, record_bytes, records, is_taken
+):
+    async with many_partitions(tmp_path, partitions) as side:
+        batch = same_batch(side.broker.now_ms(), record_bytes, records)
+        request = request_for([batch] * partitions)
+        assert is_left_to_the_twin(side, request) is not is_taken
+        if is_taken:
+            assert end_offsets(side) == [1 + records] * partitions
+
+
+async def test_many_topics_without_partitions_are_left_to_the_twin(tmp_path):
+    """Each of them costs some time, too."""
+    async with many_partitions(tmp_path, 2) as side:
+        request = request_for([same_batch(side.broker.now_ms(), 1)])
+        empty = TopicProduceData(name=NAME, partition_data=[])
+        request.topic_data += [empty] * 100
+        assert not is_left_to_the_twin(side, request)
+        request.topic_data += [empty] * 300
+        assert is_left_to_the_twin(side, request)
+
+
+async def test_a_partition_that_occurs_twice_is_left_to_the_twin(tmp_path):
+    """Else each batch would have to be compared with the log as the others leave it."""
+    async with many_partitions(tmp_path, 2) as side:
+        request = request_for([same_batch(side.broker.now_ms(), 1)] * 2)
+        data = request.topic_data[0].partition_data
+        data[1].index = 0
+        assert is_left_to_the_twin(side, request)
+        once = [TopicProduceData(name=NAME, partition_data=[one]) for one in data]
+        request.topic_data = once
+        assert is_left_to_the_twin(side, request)
+        data[1].index = 1
+        assert not is_left_to_the_twin(side, request)
+
+
+@pytest.mark.parametrize(
+    ("configs", "later_ms", "record_bytes"),
+    [({"segment_ms": "1"}, 10, 1), ({"segment_bytes": "1048576"}, 0, 300_000)],
+)
+async def test_a_batch_that_begins_a_segment_is_left_to_the_twin(
+    tmp_path, configs, later_ms, record_bytes
+):
+    """To make the files of one takes longer than a slice."""
+    async with many_partitions(tmp_path, 2, **configs) as side:
+        now_ms = side.broker.now_ms()
+        rolled = False
+        for n in range(1, 5):
+            batch = same_batch(now_ms + later_ms * n, record_bytes)
+            request = request_for([batch, same_batch(now_ms, 1)])
+            log = side.broker.partition(NAME, 0).log
+            active = log.active
+            if is_left_to_the_twin(side, request):
+                side.slow(request, 12)
+                assert log.active is not active
+                rolled = True
+            assert rolled or log.active is active
+        assert rolled
+
+
+async def test_the_first_batch_of_a_leader_epoch_is_left_to_the_twin(tmp_path):
+    """It is noted in a file."""
+    async with many_partitions(tmp_path, 2) as side:
+        request = request_for([same_batch(side.broker.now_ms(), 1)] * 2)
+        assert not is_left_to_the_twin(side, request)
+        side.broker.partition(NAME, 1).leader_epoch += 1
+        assert is_left_to_the_twin(side, request)
+        side.slow(request, 12)
+        assert not is_left_to_the_twin(side, request)
+
+
 @pytest.mark.parametrize("partitions", [1, 2])
 async def test_a_frame_cut_anywhere_is_left_to_the_twin(tmp_path, partitions):
     async with running_server(tmp_path) as server:
         await create(server)
         side = Side(server.broker, server.broker.now_ms())
-        builder = BatchBuilder()
-        builder.add(side.broker.now_ms(), b"k", b"v")
-        data = PartitionProduceData(index=0, records=bytes(builder.build()))
-        topic = TopicProduceData(name=NAME, partition_data=[data] * partitions)
-        frame = side.frame(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic]), 12)
+        begin_logs(side)
+        request = request_for([same_batch(side.broker.now_ms(), 1)] * partitions)
+        frame = side.frame(request, 12)
         header, position = decode_request_header(frame)
         position = skip_header_tags(frame, position)
         for end in range(position, len(frame)):
             assert plain_produce.answer(frame[:end], position, header, side.broker, INFO) is None
+        assert plain_produce.answer(frame, position, header, side.broker, INFO) is not None

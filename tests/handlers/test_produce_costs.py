@@ -9,6 +9,7 @@ import trio
 from kwire.budget.checking import STRETCH_UNITS
 from kwire.budget.work import Turns, Work
 from kwire.connection.connection import Connection
+from kwire.handlers.plain_produce_many import PARTITION_UNITS
 from kwire.handlers.produce import ROLL_UNITS
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.messages.produce import (
@@ -86,6 +87,26 @@ async def test_slow_compression_is_left_to_a_thread(
         (connection,) = server.server.poller.connections
         assert isinstance(connection, Connection)
         assert (connection._work.in_threads_units > 0) == in_thread
+        await client.aclose()
+
+
+@pytest.mark.parametrize("partitions", [10, 100])
+async def test_the_fast_path_pays_for_each_partition(tmp_path: Path, partitions: int) -> None:
+    """However small the batches are."""
+    clock = FakeClock()
+    async with running_server(tmp_path, clock=clock) as server:
+        new = NewTopic("t", partitions, 1)
+        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        client = await server.connect()
+        asked = request(partitions, clock.now_ms())
+        await client.request(asked, 9, ProduceResponse)  # the first batches make files
+        (connection,) = server.server.poller.connections
+        assert isinstance(connection, Connection)
+        before = connection._work.used_units
+        await client.request(asked, 9, ProduceResponse)
+        assert server.server.poller.tally.fast[0] == 1
+        units = connection._work.used_units - before
+        assert PARTITION_UNITS * partitions <= units < 1.5 * PARTITION_UNITS * partitions
         await client.aclose()
 
 

@@ -14,6 +14,7 @@ from kwire.broker.leader_partition import LeaderPartition
 from kwire.connection.routing import loaded_route
 from kwire.errors import ErrorCode
 from kwire.handlers import route
+from kwire.handlers.plain_produce_many import PARTITION_UNITS
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header
@@ -145,6 +146,22 @@ async def test_a_request_waits_for_all_its_partitions(running, partitions, versi
     await trio.testing.wait_all_tasks_blocked()
     all_follow(partitions[0])
     assert [one.index for one in await answers(client, version)] == [2, 0, 1]
+    await client.aclose()
+
+
+async def test_a_request_that_waits_has_paid_for_its_partitions(running, partitions, version):
+    """On the fast path as on the slow one."""
+    client = await running.connect()
+    await client.send(request(0, 1, 2, acks=1), version)
+    await answers(client, version)
+    (connection,) = running.server.poller.connections
+    before = connection._work.used_units
+    await client.send(request(0, 1, 2), version)
+    await appended(partitions[2], 2)
+    assert connection._work.used_units - before >= PARTITIONS * PARTITION_UNITS
+    assert bool(partitions[0].acks)
+    all_follow(*partitions)
+    assert await outcomes(client, version) == [(0, 1)] * PARTITIONS
     await client.aclose()
 
 
