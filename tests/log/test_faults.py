@@ -61,6 +61,8 @@ def test_each_call_of_the_disk_may_fail(make_tools, tmp_path, failures):
         was_offline = log.is_offline
         if not was_offline and call % 2:
             log.close(tools.now_ms)
+        else:
+            log.abandon()
         log = tools.open(clean=not was_offline and bool(call % 2), **SETTINGS)
         found = tools.values(log)
         # A log went offline because it could not cut what was refused: that may come to light.
@@ -68,6 +70,7 @@ def test_each_call_of_the_disk_may_fail(make_tools, tmp_path, failures):
         assert len(found) <= len(acknowledged) + was_offline
         assert [offset for offset, _ in found] == list(range(len(found)))
         assert tools.append(log, b"on", producer=(4, 0, len(found))) == len(found)
+        log.abandon()
         shutil.rmtree(tools.root)
 
 
