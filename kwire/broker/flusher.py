@@ -34,9 +34,13 @@ from kwire.errors import KafkaError
 from kwire.log.partition_log import PartitionLog
 from kwire.log.syncing import sync_all
 
-LATER_AT_ONCE = 32
-"""So many of the partitions that nobody waits for are flushed in one run: twice as many as threads
-sync at a time (``Disk.syncers``)."""
+LATER_FIRST = 8
+MOST_LATER = 32
+"""So many of the partitions that nobody waits for are flushed in one run, at first and at the most:
+twice as many as threads sync at a time (``Disk.syncers``)."""
+
+LONG_S = 0.05
+"""If a demanded flush waits longer than this for such a run, the next runs take fewer."""
 
 
 class Flushed(Protocol):
@@ -86,6 +90,7 @@ class Flusher:
         self._threads = threads
         self._next: dict[Path, dict[Flushed, Flush]] = {}
         self._later: dict[Path, dict[Flushed, None]] = {}
+        self._later_at_once = LATER_FIRST
         self._running: set[Path] = set()
         self._changed = trio.Event()
 
@@ -142,11 +147,18 @@ class Flusher:
 
     async def _run_directory(self, directory: Path) -> None:
         """Carry out the flushes of one directory until none is left."""
-        while flushes := self._next_run(directory):
+        while True:
+            is_awaited = directory in self._next
+            flushes = self._next_run(directory)
+            if not flushes:
+                break
             logs = [partition.log for partition in flushes]
             began_s = perf_counter()
             errors = await self._threads.run(_flush_all, logs, self._steady_ms())
-            self.times.add(perf_counter() - began_s)
+            took_s = perf_counter() - began_s
+            self.times.add(took_s)
+            if directory in self._later:
+                self._adapt(took_s, is_awaited=is_awaited or directory in self._next)
             for flush, error in zip(flushes.values(), errors, strict=True):
                 if error is None:
                     flush.partition.flushed()
@@ -160,12 +172,23 @@ class Flusher:
         later = self._later.get(directory, {})
         for partition in flushes:
             later.pop(partition, None)
-        for partition in list(islice(later, LATER_AT_ONCE)):
+        for partition in list(islice(later, self._later_at_once)):
             del later[partition]
             flushes[partition] = Flush(partition)
         if not later:
             self._later.pop(directory, None)
         return flushes
+
+    def _adapt(self, took_s: float, *, is_awaited: bool) -> None:
+        """Let the next runs take more or fewer of those that nobody waits for.
+
+        On a slow disk many together take little longer than a few, because threads sync them. On
+        a busy processor each one takes longer.
+        """
+        if is_awaited and took_s > LONG_S:
+            self._later_at_once = max(self._later_at_once // 2, 1)
+        elif not is_awaited or took_s < LONG_S / 4:
+            self._later_at_once = min(self._later_at_once * 2, MOST_LATER)
 
     def _forget_done(self, done: set[Flush]) -> None:
         """Forget finished flushes, which tasks without a request to answer would keep forever."""
