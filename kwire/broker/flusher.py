@@ -34,8 +34,8 @@ from kwire.errors import KafkaError
 from kwire.log.partition_log import PartitionLog
 from kwire.log.syncing import sync_all
 
-LATER_FIRST = 8
-MOST_LATER = 32
+LATER_AT_FIRST = 8
+LATER_AT_BEST = 32
 """So many of the partitions that nobody waits for are flushed in one run, at first and at the most:
 twice as many as threads sync at a time (``Disk.syncers``)."""
 
@@ -90,7 +90,7 @@ class Flusher:
         self._threads = threads
         self._next: dict[Path, dict[Flushed, Flush]] = {}
         self._later: dict[Path, dict[Flushed, None]] = {}
-        self._later_at_once = LATER_FIRST
+        self._later_at_once = LATER_AT_FIRST
         self._running: set[Path] = set()
         self._changed = trio.Event()
 
@@ -188,7 +188,7 @@ class Flusher:
         if is_awaited and took_s > LONG_S:
             self._later_at_once = max(self._later_at_once // 2, 1)
         elif not is_awaited or took_s < LONG_S / 4:
-            self._later_at_once = min(self._later_at_once * 2, MOST_LATER)
+            self._later_at_once = min(self._later_at_once * 2, LATER_AT_BEST)
 
     def _forget_done(self, done: set[Flush]) -> None:
         """Forget finished flushes, which tasks without a request to answer would keep forever."""

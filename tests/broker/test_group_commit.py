@@ -9,7 +9,7 @@ from pathlib import Path
 
 import trio
 
-from kwire.broker.flusher import LATER_FIRST, LONG_S, MOST_LATER, Flusher
+from kwire.broker.flusher import LATER_AT_FIRST, LONG_S, LATER_AT_BEST, Flusher
 from kwire.budget.kind import Kind
 from kwire.clock import Clock
 from kwire.connection.waiting import held
@@ -235,7 +235,7 @@ async def test_a_producer_waits_for_few_of_the_flushes_that_nobody_waits_for(
 ) -> None:
     """Its flush is in the next run, however many partitions have rolled segments."""
     disk = FaultyDisk()
-    count = 20 * LATER_FIRST
+    count = 20 * LATER_AT_FIRST
     async with broker_with(tmp_path, disk, flush_messages="1") as running:
         broker = running.broker
         await broker.commit(
@@ -259,7 +259,7 @@ async def test_a_producer_waits_for_few_of_the_flushes_that_nobody_waits_for(
             nursery.start_soon(wait)
             await until(lambda: broker.partition("t", 0).log.log_end_offset == 1)
             gate.is_open.set()
-        assert 2 * LATER_FIRST <= flushed[0] < count
+        assert LATER_AT_FIRST < flushed[0] < count
         await until(lambda: not any(partition.log.unflushed for partition in many))
 
 
@@ -268,7 +268,7 @@ async def test_runs_take_few_while_clients_wait_long_and_many_while_nobody_waits
     flusher = Flusher(lambda: 0, Kind(1))
     for _ in range(5):
         flusher._adapt(2 * LONG_S, is_awaited=False)
-    assert flusher._later_at_once == MOST_LATER
+    assert flusher._later_at_once == LATER_AT_BEST
     for _ in range(9):
         flusher._adapt(2 * LONG_S, is_awaited=True)
     assert flusher._later_at_once == 1
