@@ -9,7 +9,7 @@ from pathlib import Path
 
 import trio
 
-from kwire.broker.flusher import LATER_AT_FIRST, LONG_S, LATER_AT_BEST, Flusher
+from kwire.broker.flusher import LATER_AT_BEST, LATER_AT_FIRST, LONG_S, Flusher
 from kwire.budget.kind import Kind
 from kwire.clock import Clock
 from kwire.connection.waiting import held
