@@ -241,6 +241,15 @@ class DataDirectory:
             if CLEANER_OFFSETS not in self._disk.names(self.path):
                 write_offsets(self.path / CLEANER_OFFSETS, {}, self._disk)
 
+    def lower_high_watermarks(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Let no checkpointed high watermark lie beyond these log end offsets; OSError."""
+        with self._checkpointing:
+            known = self._known(HIGH_WATERMARKS)
+            lowered = {key: min(offset, ends.get(key, offset)) for key, offset in known.items()}
+            self._write_checkpoint(HIGH_WATERMARKS, lowered)
+            for key in ends.keys() & self.high_watermarks.keys():
+                self.high_watermarks[key] = min(self.high_watermarks[key], ends[key])
+
     def forget_offsets(self, key: TopicPartition) -> None:
         """Remove a partition from the checkpoints; OSError.
 
@@ -251,11 +260,16 @@ class DataDirectory:
         with self._checkpointing:
             self.high_watermarks.pop(key, None)
             for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS):
-                known = self._checkpoints.get(name)
-                if known is None:
-                    known = self._checkpoints[name] = read_offsets(self.path / name, self._disk)
+                known = self._known(name)
                 if key in known:
                     self._write_checkpoint(name, {k: v for k, v in known.items() if k != key})
+
+    def _known(self, name: str) -> Offsets:
+        """The content of a checkpoint, read once; OSError."""
+        known = self._checkpoints.get(name)
+        if known is None:
+            known = self._checkpoints[name] = read_offsets(self.path / name, self._disk)
+        return known
 
     def _write_checkpoint(self, name: str, offsets: Offsets) -> None:
         if self._checkpoints.get(name) == offsets:

@@ -4,9 +4,10 @@ Rules:
 
 - Truncated records never come back, not even after a crash of the machine. Segments are removed
   from the last one backwards, so that a crash leaves no gap.
-- The recovery point and the log start offset are checkpointed before the next append. With the old
-  values, the next start would take the new records for synced, or for deleted. ``truncate_logs``
-  writes the checkpoints once for many logs.
+- The recovery point, the log start offset and the high watermark are checkpointed before the next
+  append. With the old values, the next start would take the new records for synced, for deleted, or
+  for replicated. ``truncate_logs`` writes the checkpoints once for many logs. Apache Kafka keeps
+  the old high watermark in its file for up to five seconds.
 - A thread truncates a log while the event loop may read it. So the log has at least one segment at
   every moment.
 - After an error the data directory is offline.
@@ -20,6 +21,7 @@ from typing import NamedTuple
 from kwire.errors import KafkaError
 from kwire.log.checkpointed import checkpoint
 from kwire.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
+from kwire.log.data_directory import DataDirectory
 from kwire.log.disk import Disk
 from kwire.log.manager import LogManager
 from kwire.log.partition_log import PartitionLog
@@ -56,7 +58,16 @@ def truncate_logs(
     for data in manager.data_directories:
         if id(data.health) in healths and data.is_online:
             checkpoint(data, manager.logs, {}, (RECOVERY_POINTS, LOG_START_OFFSETS), flush=False)
+            _lower_watermarks(data, [cut.log for cut in cuts])
     return errors
+
+
+def _lower_watermarks(data: DataDirectory, logs: Sequence[PartitionLog]) -> None:
+    ends = {(one.topic, one.partition): one.log_end_offset for one in logs}
+    try:
+        data.lower_high_watermarks(ends)
+    except OSError as error:
+        data.health.refused(f"cannot write the checkpoints in {data.path}", error)
 
 
 def truncate_log(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:

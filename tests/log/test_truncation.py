@@ -2,7 +2,7 @@
 
 import pytest
 
-from kwire.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
+from kwire.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.recovery import open_log
@@ -60,6 +60,20 @@ def test_several_logs_are_cut_with_one_checkpoint(tools, manager):
     assert tools.disk.calls > written
     for log in (first, second):
         check_log(log)
+
+
+def test_no_high_watermark_on_the_disk_lies_beyond_a_cut(tools, manager):
+    """Or after a crash the next start takes records for replicated that were written since."""
+    log = manager.logs["t", 0]
+    manager.checkpoint({("t", 0): 20, ("t", 1): 20})
+    truncate_logs(manager, [Cut(log, 5)], 0, 0)
+    path = tools.root / "data" / HIGH_WATERMARKS
+    assert read_offsets(path, tools.disk) == {("t", 0): 5, ("t", 1): 20}
+    tools.append(log, b"new")
+    manager.close(tools.now_ms, clean=False)
+    manager.__dict__.update(vars(open_manager(tools)))
+    reopened = manager.logs["t", 0]
+    assert (manager.high_watermark_before(reopened), reopened.log_end_offset) == (5, 6)
 
 
 def test_a_cut_at_the_end_forgets_an_epoch_without_records(tools):
