@@ -1,6 +1,6 @@
 """Writes the checkpoint files of a data directory, with the offsets of its logs."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 from kwire.errors import KafkaError
@@ -50,6 +50,19 @@ def checkpoint(
         data.health.refused(f"cannot write the checkpoints in {data.path}", error)
         return False
     return True
+
+
+def lower_high_watermarks(data: DataDirectory, logs: Iterable[PartitionLog]) -> None:
+    """Let no checkpointed high watermark lie beyond the end of one of these logs.
+
+    Otherwise a start after a crash takes records for replicated that were appended after the log
+    had lost its end, by a cut or with the power.
+    """
+    ends = {(o.topic, o.partition): o.log_end_offset for o in logs if o.health is data.health}
+    try:
+        data.lower_high_watermarks(ends)
+    except OSError as error:
+        data.health.refused(f"cannot write the checkpoints in {data.path}", error)
 
 
 def offsets_of(

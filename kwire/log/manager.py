@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.checkpointed import ALL_CHECKPOINTS, checkpoint
+from kwire.log.checkpointed import ALL_CHECKPOINTS, checkpoint, lower_high_watermarks
 from kwire.log.checkpoints import TopicPartition
 from kwire.log.data_directory import DataDirectory, open_directories
 from kwire.log.disk import Disk
@@ -134,6 +134,9 @@ class LogManager:
                 manager.rivals.append(one)
             else:
                 manager.logs[one.topic, one.partition] = one
+        for data in opened:
+            if data.may_lack_records:
+                lower_high_watermarks(data, found)
         return manager
 
     def look_for_room(self) -> None:

@@ -19,9 +19,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kwire.errors import KafkaError
-from kwire.log.checkpointed import checkpoint
+from kwire.log.checkpointed import checkpoint, lower_high_watermarks
 from kwire.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
-from kwire.log.data_directory import DataDirectory
 from kwire.log.disk import Disk
 from kwire.log.manager import LogManager
 from kwire.log.partition_log import PartitionLog
@@ -58,16 +57,8 @@ def truncate_logs(
     for data in manager.data_directories:
         if id(data.health) in healths and data.is_online:
             checkpoint(data, manager.logs, {}, (RECOVERY_POINTS, LOG_START_OFFSETS), flush=False)
-            _lower_watermarks(data, [cut.log for cut in cuts])
+            lower_high_watermarks(data, [cut.log for cut in cuts])
     return errors
-
-
-def _lower_watermarks(data: DataDirectory, logs: Sequence[PartitionLog]) -> None:
-    ends = {(one.topic, one.partition): one.log_end_offset for one in logs}
-    try:
-        data.lower_high_watermarks(ends)
-    except OSError as error:
-        data.health.refused(f"cannot write the checkpoints in {data.path}", error)
 
 
 def truncate_log(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:

@@ -1,5 +1,7 @@
 """Truncating logs as a follower does; see also test_partition_log.py."""
 
+import os
+
 import pytest
 
 from kwire.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
@@ -74,6 +76,21 @@ def test_no_high_watermark_on_the_disk_lies_beyond_a_cut(tools, manager):
     manager.__dict__.update(vars(open_manager(tools)))
     reopened = manager.logs["t", 0]
     assert (manager.high_watermark_before(reopened), reopened.log_end_offset) == (5, 6)
+
+
+def test_no_high_watermark_on_the_disk_lies_beyond_a_log_that_lost_its_end(
+    tools, manager, monkeypatch
+):
+    """The power was cut: what is appended next isn't replicated, also if the power is cut again."""
+    log = manager.logs["t", 0]
+    manager.checkpoint({("t", 0): 20, ("t", 1): 20})
+    manager.close(tools.now_ms, clean=False)
+    os.truncate(log.active.path(".log"), 0)
+    monkeypatch.setattr(tools.disk, "boot_id", lambda: "another boot")
+    manager.__dict__.update(vars(open_manager(tools)))
+    path = tools.root / "data" / HIGH_WATERMARKS
+    assert read_offsets(path, tools.disk) == {("t", 0): 0, ("t", 1): 20}
+    assert manager.high_watermark_before(manager.logs["t", 0]) == 0
 
 
 def test_a_cut_at_the_end_forgets_an_epoch_without_records(tools):
