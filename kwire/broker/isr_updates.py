@@ -28,6 +28,7 @@ from typing import Protocol
 
 import trio
 
+from kwire.broker.isr_news import IsrNews
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.partition import ACKS_ALL, Partition
 from kwire.broker.proposals import Decide
@@ -79,6 +80,7 @@ class IsrUpdates:
         self.expands = self.shrinks = self.failures = 0
         self.is_cut_off = False
         self._broker = broker
+        self._news = IsrNews()
         self._asking: dict[LeaderPartition, None] = {}
         self._resting: dict[LeaderPartition, float] = {}
         self._asked = trio.Event()
@@ -143,11 +145,12 @@ class IsrUpdates:
     # The tasks
 
     async def run(self) -> None:
-        """Look for followers that lag, and commit proposals, forever."""
+        """Look for followers that lag, commit proposals, and log changes, forever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._look_for_lag)
             nursery.start_soon(self._look_at_brokers)
             nursery.start_soon(self._commit_proposals)
+            nursery.start_soon(self._news.run)
 
     async def _look_for_lag(self) -> None:
         while True:
@@ -223,7 +226,7 @@ class IsrUpdates:
         if wished and set(row.isr) == set(wished) != set(before):
             self.expands += not set(wished) <= set(before)
             self.shrinks += not set(before) <= set(wished)
-            log.info("%s is in sync on %s, before on %s", partition.log.name, wished, before)
+            self._news.changed(partition.log.name, before, wished)
 
 
 class _Proposals:
