@@ -24,9 +24,12 @@ _LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 
-def finish_leftovers(directory: Path, disk: Disk) -> None:
-    """Bring a directory into a state in which it holds only valid segments; OSError."""
-    names = disk.names(directory)
+def finish_leftovers(directory: Path, names: list[str], disk: Disk) -> list[str]:
+    """Bring a directory into a state in which it holds only valid segments; OSError.
+
+    ``names`` are those of its files; returns the names afterwards, perhaps with those of removed
+    indexes.
+    """
     if any(name.endswith(_LEFTOVER_SUFFIXES) for name in names):
         _finish(directory, names, disk)
         names = disk.names(directory)
@@ -34,6 +37,7 @@ def finish_leftovers(directory: Path, disk: Disk) -> None:
     for name in names:
         if name.endswith(_INDEX_SUFFIXES) and name.split(".", 1)[0] not in stems:
             disk.remove(directory / name)
+    return names
 
 
 def _finish(directory: Path, names: list[str], disk: Disk) -> None:

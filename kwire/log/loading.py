@@ -228,7 +228,7 @@ def _suspect_bytes(
     """How many bytes recovery has to read: every segment that a crash may have touched."""
     total = 0
     for path, key in () if data.was_clean else found:
-        bases = segment_offsets(path, disk)
+        bases = segment_offsets(disk.names(path))
         point = data.recovery_points.get(key, 0)
         for base, following in zip(bases, [*bases[1:], None], strict=False):
             if following is None or following > point:

@@ -24,7 +24,7 @@ Source: LogLoader of Kafka.
 import logging
 import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
@@ -76,19 +76,19 @@ def open_log(
     OSError and ValueError say that the log can't be used.
     """
     disk.make_directory(directory)
-    is_new = not disk.names(directory)
-    found_id = None if is_new else read_topic_id(directory, disk)
+    names = disk.names(directory)
+    found_id = read_topic_id(directory, disk) if names else None
     if found_id is None and topic_id is not None:
         found_id = topic_id
         write_topic_id(directory, topic_id, disk)
     opened = PartitionLog(
         directory, topic, partition, found_id or NO_TOPIC_ID, config, disk, health
     )
-    if is_new:
+    if not names:
         return _begun(opened, log_start_offset, now_ms, disk)
-    finish_leftovers(directory, disk)
+    names = finish_leftovers(directory, names, disk)
     opened.segments = LogSegments(
-        opened.new_segment(base, now_ms) for base in segment_offsets(directory, disk)
+        opened.new_segment(base, now_ms) for base in segment_offsets(names)
     )
     recovered: dict[int, array[int]] = {}
     if opened.segments:
@@ -175,11 +175,9 @@ def _has_epoch(segment: LogSegment, header: BatchHeader) -> bool:
     return start[-1] == MAGIC and header.leader_epoch != UNDEFINED
 
 
-def segment_offsets(directory: Path, disk: Disk) -> list[int]:
-    """The base offsets of the segments in a partition's directory, ascending."""
-    stems = (
-        name.removesuffix(LOG_SUFFIX) for name in disk.names(directory) if name.endswith(LOG_SUFFIX)
-    )
+def segment_offsets(names: Iterable[str]) -> list[int]:
+    """The base offsets of the segments among the files of a partition's directory, ascending."""
+    stems = (name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX))
     return sorted(int(stem) for stem in stems if _STEM.fullmatch(stem))
 
 
