@@ -98,9 +98,15 @@ async def _visible(
         return response
 
     kept, others = await gate.apart(answered, pairs)
-    once = {(name, topic.topic_id): (topic, name) for topic, name in others}
-    free_in_slices(once, gate.context.work)
-    return [topic for topic, _ in kept], await gate.made(hidden, list(once.values()))
+    once: dict[tuple[str | None, bytes], tuple[MetadataRequestTopic, str | None]] = {}
+    work = gate.context.work
+    for piece in pieces(others):
+        if work.spend(len(piece) // 2):
+            await later(work.next_slice)
+        once.update(((name, topic.topic_id), (topic, name)) for topic, name in piece)
+    free_in_slices(once, work)
+    topics = await gate.made(lambda pair: pair[0], kept, 1)
+    return topics, await gate.made(hidden, list(once.values()))
 
 
 def _creates(request: MetadataRequest, gate: Gate) -> bool:
