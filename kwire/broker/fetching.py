@@ -14,14 +14,16 @@ Rules:
 - If the leader doesn't have the requested offset, its first and last offset decide
   (``out_of_range``).
 - After another error, a partition isn't fetched for a while, a little longer each time, and is
-  left out of the session. A partition whose leader epoch is outdated isn't fetched until the image
-  brings a newer epoch.
+  left out of the session. The leader may hold the next request only until this pause ends: the
+  records of the paused partition may be what a producer waits for. A partition whose leader epoch
+  is outdated isn't fetched until the image brings a newer epoch.
 
 Source: AbstractFetcherThread, ReplicaFetcherThread, FetchSessionHandler of Kafka.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from kwire.errors import ErrorCode
@@ -153,6 +155,13 @@ class Fetching(Generic[P]):
         """When the next pause of a partition ends; infinity if there is none."""
         return min(self.resting.values(), default=float("inf"))
 
+    def wait_ms(self, max_wait_ms: int, now_s: float) -> int:
+        """How long the leader may hold a request that is sent now."""
+        if not self.resting:
+            return max_wait_ms
+        pause_ms = (self.resumes_s - now_s) * 1000
+        return max_wait_ms if pause_ms >= max_wait_ms else max(ceil(pause_ms), 0)
+
     # The request
 
     def request(
@@ -176,7 +185,7 @@ class Fetching(Generic[P]):
             return None
         return FetchRequest(
             replica_state=ReplicaState(replica_id=node_id, replica_epoch=broker_epoch),
-            max_wait_ms=limits.max_wait_ms,
+            max_wait_ms=self.wait_ms(limits.max_wait_ms, now_s),
             min_bytes=limits.min_bytes,
             max_bytes=limits.max_bytes,
             session_id=self.session_id,

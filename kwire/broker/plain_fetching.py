@@ -97,7 +97,7 @@ def request(
     out += sender.client_id
     out.append(_NO_TAGS)
     out += _BEGIN.pack(
-        limits.max_wait_ms,
+        fetching.wait_ms(limits.max_wait_ms, now_s),
         limits.min_bytes,
         limits.max_bytes,
         0,

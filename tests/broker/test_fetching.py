@@ -219,6 +219,23 @@ def test_an_error_rests_longer_each_time(fetching):
     assert fetching.resumes_s == pytest.approx(now_s + FIRST_REST_S)
 
 
+def test_a_leader_holds_a_request_until_a_pause_ends(fetching):
+    """Records of the paused partition may be what a producer waits for; nobody waits for ever."""
+
+    def wait_ms(now_s):
+        return fetching.request(2, 77, LIMITS, now_s).max_wait_ms
+
+    assert wait_ms(0.0) == LIMITS.max_wait_ms
+    take(fetching, answer(of(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)), now_s=0.0)
+    assert wait_ms(0.0) == FIRST_REST_S * 1000
+    take(fetching, answer(), now_s=0.0)
+    assert wait_ms(FIRST_REST_S / 2) == FIRST_REST_S * 500
+    take(fetching, answer(), now_s=0.0)
+    assert wait_ms(FIRST_REST_S) == LIMITS.max_wait_ms
+    take(fetching, answer(of(0, ErrorCode.FENCED_LEADER_EPOCH)), now_s=0.1)
+    assert wait_ms(0.1) == LIMITS.max_wait_ms
+
+
 def test_a_fenced_partition_waits_for_the_image(fetching):
     """The leader has a newer epoch; asking again with the old one is in vain."""
     asked(fetching)

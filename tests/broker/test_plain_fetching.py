@@ -126,14 +126,14 @@ class Twins:
     def change(self, now_s: float) -> None:
         """Something else happens to a partition."""
         partition = self.random.choice(self.partitions)
-        what = self.random.random()
+        what, pause_s = self.random.random(), self.random.choice((0.2, 2.0))
         for fetching in (self.plain, self.slow):
             if what < 0.05:
                 fetching.leave(partition)
             elif what < 0.15:
                 fetching.follow(partition)
             elif what < 0.2:
-                fetching.pause(partition, now_s + 2)
+                fetching.pause(partition, now_s + pause_s)
             elif what < 0.22:
                 fetching.lost()
         if 0.22 < what < 0.3:
