@@ -32,6 +32,7 @@ from kwire.budget.threads import Kind
 from kwire.clock import Clock
 from kwire.errors import KafkaError
 from kwire.log.checkpoints import TopicPartition
+from kwire.log.leader_epochs import UNDEFINED
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.partition_log import PartitionLog
@@ -344,12 +345,15 @@ class ServedPartitions(ReplicaRoles):
         The leader's epoch is written here, because the first append may not wait for the disk.
         """
         row = topic.partitions[index]
+        leads = role_of(row, self._node_id) is not Role.FOLLOWER
+        epoch = row.leader_epoch if leads else UNDEFINED
+        now_ms = self._clock.now_ms()
         try:
             opened = self._log_manager.get_or_create(
-                topic.name, index, topic.topic_id, config, self._clock.now_ms(), is_new=is_new
+                topic.name, index, topic.topic_id, config, now_ms, is_new=is_new, epoch=epoch
             )
-            if role_of(row, self._node_id) is not Role.FOLLOWER:
-                self._log_manager.begin_epoch(opened, row.leader_epoch)
+            if leads:
+                self._log_manager.begin_epoch(opened, epoch)
             if opened.flush_is_due:  # consumers would see unflushed records that may be lost
                 opened.flush(self._clock.steady_ms())
             return opened

@@ -241,7 +241,7 @@ def _topic_image(topic: str, paths: Sequence[Path], node_id: int, disk: Disk) ->
     images = []
     for path in paths:
         _check_topic_id(path, topic_id, disk)
-        epoch = LeaderEpochs(path, disk).latest + 1
+        epoch = LeaderEpochs.read(path, disk).latest + 1
         images.append(PartitionImage(node_id, epoch, (node_id,), (node_id,)))
     return TopicImage(topic, topic_id, tuple(images), len(images))
 

@@ -43,9 +43,13 @@ def read_lines(path: Path, disk: Disk) -> list[list[str]]:
 
 def write_lines(path: Path, entries: Iterable[Iterable[object]], disk: Disk) -> None:
     """Replace a checkpoint."""
+    disk.write_atomically(path, text_of(entries))
+
+
+def text_of(entries: Iterable[Iterable[object]]) -> bytes:
+    """The content of a checkpoint."""
     lines = [" ".join(map(str, entry)) for entry in entries]
-    text = "\n".join([_VERSION, str(len(lines)), *lines]) + "\n"
-    disk.write_atomically(path, text.encode())
+    return ("\n".join([_VERSION, str(len(lines)), *lines]) + "\n").encode()
 
 
 def read_offsets(path: Path, disk: Disk) -> dict[TopicPartition, int]:

@@ -162,9 +162,15 @@ class Disk:
         finally:
             os.close(fd)
 
-    def make_directory(self, path: Path) -> None:
-        """Create a directory and its missing parents."""
-        path.mkdir(parents=True, exist_ok=True)
+    def make_directory(self, path: Path) -> bool:
+        """Create a directory and its missing parents; False if it was there. OSError."""
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            if not path.is_dir():
+                raise
+            return False
+        return True
 
     def names(self, directory: Path) -> list[str]:
         """The names of the entries of a directory, in no order."""
@@ -206,6 +212,14 @@ class Disk:
         Without ``durable`` the call doesn't wait for the disk, and the file may have any content
         after a power loss. Use that only for a file that has a checksum and can be rebuilt.
         """
+        self.replace_file(path, content, durable=durable)
+        if durable:
+            self.sync_directory(path.parent)
+
+    def replace_file(self, path: Path, content: bytes, *, durable: bool = True) -> None:
+        """Replace a small file as a whole. It stays so after a power loss if its directory is
+        synced afterwards.
+        """
         temporary = path.with_name(path.name + ".tmp")
         fd = self.open_briefly(temporary, create=True)
         try:
@@ -220,5 +234,3 @@ class Disk:
         finally:
             self.close(fd)
         self.rename(temporary, path)
-        if durable:
-            self.sync_directory(path.parent)

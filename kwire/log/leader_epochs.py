@@ -19,7 +19,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from kwire.log.checkpoints import read_lines, write_lines
+from kwire.log.checkpoints import read_lines, text_of, write_lines
 from kwire.log.disk import Disk
 
 log = logging.getLogger(__name__)
@@ -29,19 +29,26 @@ UNDEFINED = -1
 
 
 class LeaderEpochs:
-    """The epochs of one partition, as (epoch, start offset), ascending."""
+    """The epochs of one partition, as (epoch, start offset), ascending; those of a new log."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
         self._path = directory / FILE_NAME
         self._disk = disk
         self.entries: list[tuple[int, int]] = []
-        try:
-            self.entries = [(int(e), int(start)) for e, start in read_lines(self._path, disk)]
-        except ValueError:
-            log.warning("%s is broken and ignored", self._path)
         self._written = self.entries
         # Threads that flush and threads that truncate may save at the same time.
         self._saving = threading.Lock()
+
+    @classmethod
+    def read(cls, directory: Path, disk: Disk) -> "LeaderEpochs":
+        """The epochs of a log that may have a file; OSError."""
+        epochs = cls(directory, disk)
+        try:
+            epochs.entries = [(int(e), int(start)) for e, start in read_lines(epochs._path, disk)]
+        except ValueError:
+            log.warning("%s is broken and ignored", epochs._path)
+        epochs._written = epochs.entries
+        return epochs
 
     @property
     def latest(self) -> int:
@@ -88,6 +95,12 @@ class LeaderEpochs:
             if self._written != entries:
                 write_lines(self._path, entries, self._disk)
                 self._written = entries
+
+    def save_first(self) -> None:
+        """Write the file of a new log; OSError. The caller syncs the directory."""
+        with self._saving:
+            self._disk.replace_file(self._path, text_of(self.entries))
+            self._written = self.entries
 
     def relocate(self, directory: Path) -> None:
         """Have the next ``save`` write the file in another directory."""

@@ -30,6 +30,7 @@ from kwire.log.checkpointed import ALL_CHECKPOINTS, checkpoint, lower_high_water
 from kwire.log.checkpoints import TopicPartition
 from kwire.log.data_directory import DataDirectory, open_directories
 from kwire.log.disk import Disk
+from kwire.log.leader_epochs import UNDEFINED
 from kwire.log.loading import DELETE_SUFFIX, load_logs, never
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
@@ -155,20 +156,28 @@ class LogManager:
         now_ms: int,
         *,
         is_new: bool = True,
+        epoch: int = UNDEFINED,
     ) -> PartitionLog:
         """The log of a partition, updated to these settings; created if there is none.
 
+        ``epoch`` is that of the leader if this broker leads: a log that is created begins with it.
         A directory of the same name with another topic id is left from a deleted topic and is put
         aside. Raises KafkaError (KAFKA_STORAGE_ERROR), also for a partition that isn't new and may
         be in a directory that is offline.
         """
         with self._changing:
-            found = self._get_or_create((topic, partition), topic_id, config, now_ms, is_new)
+            found = self._get_or_create((topic, partition), topic_id, config, now_ms, is_new, epoch)
         found.update_config(config)
         return found
 
     def _get_or_create(
-        self, key: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int, is_new: bool
+        self,
+        key: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        now_ms: int,
+        is_new: bool,
+        epoch: int,
     ) -> PartitionLog:
         found = self._choose(key, topic_id)
         if found is not None and found.topic_id == NO_TOPIC_ID:
@@ -179,7 +188,7 @@ class LogManager:
                     ErrorCode.KAFKA_STORAGE_ERROR,
                     f"{key[0]}-{key[1]} may be in a directory that is offline",
                 )
-            found = self.logs[key] = self._create(*key, topic_id, config, now_ms)
+            found = self.logs[key] = self._create(key, topic_id, config, now_ms, epoch)
         return found
 
     def _choose(self, key: TopicPartition, topic_id: bytes) -> PartitionLog | None:
@@ -221,36 +230,39 @@ class LogManager:
         """Write the topic id into the log's directory, which has none yet."""
         try:
             write_topic_id(found.directory, topic_id, self.disk)
+            self.disk.sync_directory(found.directory)
         except OSError as error:
             raise found.health.refused(f"cannot open {found.name}", error) from error
         found.topic_id = topic_id
 
     def _create(
-        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
+        self, key: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int, epoch: int
     ) -> PartitionLog:
         """Create a log in the preferred directory, or that with the fewest logs, or the next."""
         refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data directory is offline")
-        wanted = self.preferred.pop((topic, partition), None)
+        wanted = self.preferred.pop(key, None)
         for data in sorted(
             self.data_directories, key=lambda d: (d.path != wanted, self.counts[d.path])
         ):
             if not data.is_online:
                 continue
-            path = data.path / f"{topic}-{partition}"
+            path = data.path / f"{key[0]}-{key[1]}"
             try:
-                if holds_another_log(path, topic_id, self.disk):
+                data.forget_offsets(key)  # first: after a crash the directory would have them
+                is_new = self.disk.make_directory(path)
+                if not is_new and holds_another_log(path, topic_id, self.disk):
                     log.warning("%s holds another log; putting it aside", path)
                     self._put_aside(path, STRAY_SUFFIX)
-                data.forget_offsets((topic, partition))
                 created = open_log(
                     path,
-                    topic,
-                    partition,
+                    *key,
                     config,
                     disk=self.disk,
                     now_ms=now_ms,
                     clean=True,
                     topic_id=topic_id,
+                    epoch=epoch,
+                    is_new=is_new,
                     health=data.health,
                 )
                 self.disk.sync_directory(data.path)

@@ -222,18 +222,18 @@ class PartitionLog:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} was deleted")
         self._cut_refused()
 
-    def roll(self, now_ms: int) -> None:
+    def roll(self, now_ms: int, *, is_first: bool = False) -> None:
         """Close the active segment and start a new one at the log end offset; OSError.
 
         Does nothing while the active segment is empty. Housekeeping flushes the closed segment
-        later, because a flush can take long.
+        later, because a flush can take long. ``is_first`` says that the log's directory is new.
         """
         self._cut_refused()
         if self.segments and not self.active.size_bytes:
             return
         new = self.new_segment(self.log_end_offset, now_ms)
         try:
-            new.create()
+            new.create(is_first=is_first)
             if self.segments:
                 self.active.finish()
                 write_snapshot(self.producers, self.directory, self.log_end_offset, self._disk)

@@ -42,6 +42,6 @@ def holds_another_log(directory: Path, topic_id: bytes, disk: Disk) -> bool:
 
 
 def write_topic_id(directory: Path, topic_id: bytes, disk: Disk) -> None:
-    """Write the file."""
+    """Write the file. It stays after a power loss if its directory is synced afterwards."""
     text = f"version: 0\ntopic_id: {uuid_to_str(topic_id)}"
-    disk.write_atomically(directory / FILE_NAME, text.encode())
+    disk.replace_file(directory / FILE_NAME, text.encode())

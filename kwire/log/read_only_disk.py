@@ -30,10 +30,11 @@ class ReadOnlyDisk(Disk):
         """Refused."""
         _refuse(fd)
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path) -> bool:
         """Refused unless the directory exists."""
         if not path.is_dir():
             _refuse(path)
+        return False
 
     def rename(self, old: Path, new: Path) -> None:
         """Refused."""
@@ -48,6 +49,6 @@ class ReadOnlyDisk(Disk):
         """Refused unless the directory is missing."""
         self.remove(path)
 
-    def write_atomically(self, path: Path, content: bytes, *, durable: bool = True) -> None:
+    def replace_file(self, path: Path, content: bytes, *, durable: bool = True) -> None:
         """Refused."""
         _refuse(path)

@@ -64,6 +64,8 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     topic_id: bytes | None = None,
+    epoch: int = UNDEFINED,
+    is_new: bool = False,
     health: DirectoryHealth | None = None,
     progress: Progress = lambda size_bytes: None,
     may_lack_records: bool = False,
@@ -72,20 +74,25 @@ def open_log(
 
     ``recovery_point`` and ``log_start_offset`` come from the checkpoints. ``clean`` says that the
     last stop was clean, ``may_lack_records`` that the power may have been cut. ``topic_id`` is used
-    only if the directory has no ``partition.metadata``. ``health`` is that of the data directory.
-    OSError and ValueError say that the log can't be used.
+    only if the directory has no ``partition.metadata``, and ``epoch``, that of the leader, only if
+    the directory is empty. ``is_new`` says that the caller has just made it. ``health`` is that of
+    the data directory. OSError and ValueError say that the log can't be used.
     """
-    disk.make_directory(directory)
-    names = disk.names(directory)
+    is_new = is_new or disk.make_directory(directory)
+    names = [] if is_new else disk.names(directory)
     found_id = read_topic_id(directory, disk) if names else None
     if found_id is None and topic_id is not None:
         found_id = topic_id
         write_topic_id(directory, topic_id, disk)
+        if names:
+            disk.sync_directory(directory)
     opened = PartitionLog(
         directory, topic, partition, found_id or NO_TOPIC_ID, config, disk, health
     )
     if not names:
-        return _begun(opened, log_start_offset, now_ms, disk)
+        _begin(opened, log_start_offset, epoch, now_ms, disk)
+        return opened
+    opened.leader_epochs = LeaderEpochs.read(directory, disk)
     names = finish_leftovers(directory, names, disk)
     opened.segments = LogSegments(
         opened.new_segment(base, now_ms) for base in segment_offsets(names)
@@ -122,12 +129,20 @@ def open_log(
     return opened
 
 
-def _begun(opened: PartitionLog, offset: int, now_ms: int, disk: Disk) -> PartitionLog:
-    """The log of an empty directory. Many may be created at once: it looks for no other files."""
-    _start_anew(opened, offset, now_ms, disk)
+def _begin(opened: PartitionLog, offset: int, epoch: int, now_ms: int, disk: Disk) -> None:
+    """Make the files of a log in an empty directory, and sync the directory once for all of them.
+
+    While the event loop is busy, the thread that does this waits for the interpreter after every
+    call of the system, and many logs may be created at once. So there are few calls.
+    """
+    opened.log_start_offset = opened.log_end_offset = offset
     opened.recovery_point = opened.sure_end_offset = offset
+    opened.roll(now_ms, is_first=True)
     opened.active.close()
-    return opened
+    if epoch != UNDEFINED:
+        opened.leader_epochs.assign(epoch, offset)
+        opened.leader_epochs.save_first()
+    disk.sync_directory(opened.directory)
 
 
 def _start_anew(opened: PartitionLog, offset: int, now_ms: int, disk: Disk) -> None:

@@ -123,8 +123,14 @@ class LogSegment:
         self.time_index.close()
         return sound
 
-    def create(self) -> None:
-        """Create an empty log file, and remove indexes that an earlier segment has left."""
+    def create(self, *, is_first: bool = False) -> None:
+        """Create an empty log file, and remove files that an earlier segment has left.
+
+        ``is_first`` says that the directory is new: there are none.
+        """
+        if is_first:
+            self._file.get(create=True)
+            return
         for suffix in _INDEX_SUFFIXES:
             self._disk.remove(self.path(suffix))
         file = self._file.get(create=True)

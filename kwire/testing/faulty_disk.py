@@ -90,10 +90,10 @@ class FaultyDisk(Disk):
         """Do nothing, or fail."""
         self._check(path)
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path) -> bool:
         """Make, or fail."""
         self._check(path)
-        super().make_directory(path)
+        return super().make_directory(path)
 
     def names(self, directory: Path) -> list[str]:
         """List, or fail."""

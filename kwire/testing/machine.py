@@ -273,14 +273,15 @@ class MachineDisk(Disk):
         self._call(path)
         self._machine.directory(path).sync()
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path) -> bool:
         """Create a directory, which may vanish until its parent is synced."""
         if self._machine.entry(path) is not None:
-            return
+            return False
         self.make_directory(path.parent)
         self._call(path)
         path.mkdir()
         self._machine.directory(path.parent).change({path.name: _Directory()})
+        return True
 
     def names(self, directory: Path) -> list[str]:
         """The names in a directory, sorted, so that runs are repeatable."""

@@ -1,6 +1,7 @@
 """A log moves to another data directory while it is used, and whoever dies when."""
 
 import random
+from contextlib import suppress
 
 import pytest
 
@@ -301,18 +302,13 @@ def test_killed_at_any_call_of_the_disk(tools, monkeypatch):
         chance = random.Random(calls)
         with monkeypatch.context() as patched:
             left = die_after(moves.disk, calls, patched)
-            appended = moves.sequence
-            try:
+            with suppress(Killed):
                 move = moves.begin()
                 while not moves.step(move):
-                    appended = moves.sequence
                     if chance.random() < 0.5 and moves.sequence < 35:
                         moves.append()
-                        appended = moves.sequence
                 moves.append(3)
-                appended = moves.sequence
-            except Killed:
-                pass
+            appended = moves.sequence
         moves.restart(clean=False)
         found = moves.values
         assert found[:appended] == expected(appended), calls

@@ -128,7 +128,7 @@ def test_epochs_are_kept_in_kafkas_file(tmp_path):
     epochs.truncate_from_start(15)
     assert path.read_text() == "0\n3\n0 0\n2 10\n5 20\n"
     epochs.save()
-    assert LeaderEpochs(tmp_path, Disk()).entries == [(2, 15), (6, 20)]
+    assert LeaderEpochs.read(tmp_path, Disk()).entries == [(2, 15), (6, 20)]
     epochs.truncate_from_end(20)
     epochs.save()
     assert path.read_text() == "0\n1\n2 15\n"
@@ -141,7 +141,7 @@ def test_epochs_are_kept_in_kafkas_file(tmp_path):
 def test_a_broken_epoch_file_counts_as_empty(tmp_path, caplog, content):
     """The batches know their epochs."""
     (tmp_path / "leader-epoch-checkpoint").write_text(content)
-    assert LeaderEpochs(tmp_path, Disk()).entries == []
+    assert LeaderEpochs.read(tmp_path, Disk()).entries == []
     assert "broken" in caplog.text
 
 

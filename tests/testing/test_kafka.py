@@ -277,9 +277,9 @@ def test_a_start_that_hangs_says_where(tmp_path: Path, monkeypatch: pytest.Monke
     released = threading.Event()
 
     class Hanging(FaultyDisk):
-        def make_directory(self, path: Path) -> None:
+        def make_directory(self, path: Path) -> bool:
             released.wait()
-            super().make_directory(path)
+            return super().make_directory(path)
 
     try:
         with pytest.raises(BrokerFailed, match=r"not ready after 0.5 s") as failed:
