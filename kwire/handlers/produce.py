@@ -71,7 +71,7 @@ ADDS_SINCE = 12
 ROLL_UNITS = 1000
 """The rough cost of making the files of a new segment; on a busy disk it takes far longer."""
 
-BYTES_PER_UNIT = 8 * 1024
+BYTES_PER_UNIT = 2 * 1024
 """How many bytes of a batch are copied, checked and written in one unit of work."""
 
 UNITS = 45
