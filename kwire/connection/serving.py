@@ -85,7 +85,7 @@ class Serving:
                 self._stopwatch.begin(header.api_key, self._poller.ready_s)
             if answer is not None:
                 self._work.is_large = False
-                if answer.units:
+                if answer.units or len(frame) > large.SMALL_BYTES:
                     self._work.begin_request(large.plain_units(header.api_key, frame, answer))
                 self._take(served_by, header, answer)
             else:

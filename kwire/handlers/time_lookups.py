@@ -16,7 +16,7 @@ from kwire.handlers.context import RequestContext
 from kwire.handlers.opening import full_limits, open_in_thread
 from kwire.handlers.waiting import later
 from kwire.log.page_cache import ColdPages
-from kwire.log.prices import is_quick_to_open
+from kwire.log.prices import is_quick_to_open, units_to_open
 from kwire.log.time_search import BatchToOpen, FoundOffset, LargestSearch, TimeSearch
 from kwire.log.validation import INLINE_LIMITS
 from kwire.record.batch import InvalidRecords, TooLarge
@@ -24,7 +24,6 @@ from kwire.record.feed import nothing_between
 
 MANY_TRIES = 200
 STEP_UNITS = 30
-INLINE_UNITS = 100
 
 
 async def find_by_time(
@@ -77,7 +76,7 @@ async def _look(
     """Look into a batch; an unreadable batch counts by its header."""
     batch, look = opening.batch, partial(search.look, opening)
     is_small = is_quick_to_open(batch)
-    if is_small and context.work.spend(INLINE_UNITS):
+    if is_small and context.work.spend(units_to_open(batch, INLINE_LIMITS.max_headers)):
         await later(context.work.next_slice)
     try:
         if is_small:

@@ -57,6 +57,11 @@ DECOMPRESSION: dict[int, Pace] = {
 """The paces of reading compressed bytes. The blocks of gzip and zstd may each have a table of codes
 and no content: 4 KiB of them take 400 µs."""
 
+_LZ4_BLOCK_SIZE_AT = 5
+_LZ4_64_KIB = 4
+"""The place of the descriptor in an lz4 frame that has the largest size of its blocks, in the bits
+4 to 6, and the number there that clients write by default. 5 to 7 are 256 KiB, 1 MiB and 4 MiB."""
+
 COMPRESSION: dict[Compression, Pace] = {
     Compression.NONE: _PLAIN,
     Compression.GZIP: Pace(4 * 1024, 12),
@@ -77,8 +82,21 @@ CHEAP_LEVELS: dict[Compression, int] = {
 """Kafka's default levels. Lower ones cost less; zstd 22 takes 4 ms for 2 KiB."""
 
 
+def has_large_blocks(batch: RecordBatch) -> bool:
+    """Whether more than 64 KiB may have to be decompressed before any of it can be counted.
+
+    lz4 decompresses a block as a whole: 16 KiB of it become 4 MiB, which takes 3 ms.
+    """
+    if batch.compression != Compression.LZ4:
+        return False
+    payload = batch.payload
+    return len(payload) > _LZ4_BLOCK_SIZE_AT and payload[_LZ4_BLOCK_SIZE_AT] >> 4 & 7 > _LZ4_64_KIB
+
+
 def is_quick_to_open(batch: RecordBatch) -> bool:
     """Whether the event loop may open a batch, if it doesn't decompress to too much."""
+    if has_large_blocks(batch):
+        return False
     most_bytes = DECOMPRESSION.get(batch.compression, _PLAIN).most_bytes
     return batch.records_count <= SLOW_RECORDS and batch.size_bytes - HEADER_BYTES <= most_bytes
 

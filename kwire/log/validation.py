@@ -28,6 +28,7 @@ from kwire.log.log_config import NO_LIMIT, LogConfig
 from kwire.log.prices import (
     RECOMPRESSED_BYTES,
     SLOW_RECORDS,
+    has_large_blocks,
     is_quick_to_open,
     units_to_open,
     units_to_recompress,
@@ -267,8 +268,10 @@ def _has_to_be_opened(batch: RecordBatch, config: LogConfig, now_ms: int) -> boo
 
 
 def _has_few_records(batch: RecordBatch) -> bool:
-    return batch.records_count <= FEW_RECORDS and (
-        batch.compression == Compression.NONE or batch.size_bytes <= FEW_COMPRESSED_BYTES
+    if batch.records_count > FEW_RECORDS:
+        return False
+    return batch.compression == Compression.NONE or (
+        batch.size_bytes <= FEW_COMPRESSED_BYTES and not has_large_blocks(batch)
     )
 
 

@@ -11,7 +11,14 @@ from kwire.budget.work import Turns, Work
 from kwire.connection.connection import Connection
 from kwire.handlers.plain_produce_many import PARTITION_UNITS
 from kwire.handlers.produce import ROLL_UNITS
+from kwire.log.prices import CODEC_UNITS, OPENING_UNITS, RECORD_UNITS
 from kwire.metadata.controller import NewTopic, create_topic
+from kwire.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from kwire.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -87,6 +94,27 @@ async def test_slow_compression_is_left_to_a_thread(
         (connection,) = server.server.poller.connections
         assert isinstance(connection, Connection)
         assert (connection._work.in_threads_units > 0) == in_thread
+        await client.aclose()
+
+
+async def test_a_lookup_by_time_pays_for_the_batch_that_it_opens(tmp_path: Path) -> None:
+    """As Produce does: by its records, its codec and its bytes."""
+    clock = FakeClock()
+    async with running_server(tmp_path, clock=clock) as server:
+        new = NewTopic("t", 1, 1)
+        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        client = await server.connect()
+        asked = request(1, clock.now_ms(), records=100, codec=Compression.GZIP)
+        await client.request(asked, 9, ProduceResponse)
+        (connection,) = server.server.poller.connections
+        assert isinstance(connection, Connection)
+        before = connection._work.used_units
+        wanted = ListOffsetsPartition(partition_index=0, timestamp=clock.now_ms())
+        lookup = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[wanted])])
+        answer = await client.request(lookup, 9, ListOffsetsResponse)
+        assert answer.topics[0].partitions[0].offset == 0
+        units = connection._work.used_units - before
+        assert units >= OPENING_UNITS + 100 * RECORD_UNITS + CODEC_UNITS
         await client.aclose()
 
 

@@ -165,6 +165,24 @@ async def test_a_request_that_waits_has_paid_for_its_partitions(running, partiti
     await client.aclose()
 
 
+async def test_a_large_batch_that_waits_has_paid_for_its_bytes(running, partitions, version):
+    """As one that doesn't wait, also if it is the only one of its request."""
+    client = await running.connect()
+    builder = BatchBuilder()
+    builder.add(NOW_MS, None, b"v" * 200_000)
+    records = bytes(builder.build())
+    used = []
+    for acks in (1, 1, -1):
+        await client.send(request(0, acks=acks, records=records), version)
+        await appended(partitions[0], len(used) + 1)
+        (connection,) = running.server.poller.connections
+        used.append(connection._work.used_units)
+        all_follow(partitions[0])
+        await answers(client, version)
+    assert used[2] - used[1] + 50 >= used[1] - used[0] >= 200
+    await client.aclose()
+
+
 @pytest.mark.parametrize("acks", [0, 1])
 async def test_other_acks_wait_for_nobody(running, partitions, version, acks):
     """As with one replica."""

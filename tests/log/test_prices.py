@@ -3,6 +3,7 @@
 from dataclasses import replace
 from random import Random
 
+import lz4.frame
 import pytest
 
 from kwire.log.log_config import LogConfig
@@ -15,9 +16,10 @@ from kwire.log.prices import (
     OPENING_UNITS,
     RECOMPRESSED_BYTES,
     RECORD_UNITS,
+    is_quick_to_open,
 )
 from kwire.log.validation import FEW_LIMITS, INLINE_LIMITS, checked_batch, opening_units
-from kwire.record.batch import HEADER_BYTES, RecordBatch, TooLarge
+from kwire.record.batch import HEADER_BYTES, RecordBatch, TooLarge, build_header
 from kwire.record.compression import DEFAULT_LEVELS, Compression
 
 
@@ -76,6 +78,31 @@ def test_what_a_codec_costs(tools, codec):
     assert prices[0] < prices[1]
     data = tools.batch(incompressible(pace.most_bytes), compression=codec)
     assert opening_units(RecordBatch(data), compacted, now_ms) is None
+
+
+@pytest.mark.parametrize(("block_size", "is_large"), [(4, False), (5, True), (6, True), (7, True)])
+def test_large_blocks_of_lz4_are_left_to_a_thread(tools, block_size, is_large):
+    """A block is decompressed as a whole: a few KiB of it are 4 MiB on the event loop."""
+    payload = lz4.frame.compress(bytes(500_000), block_size=block_size)
+    batch = RecordBatch(
+        build_header(
+            payload,
+            base_offset=0,
+            leader_epoch=-1,
+            attributes=Compression.LZ4,
+            last_offset_delta=0,
+            base_timestamp=tools.now_ms,
+            max_timestamp=tools.now_ms,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            records_count=1,
+        )
+    )
+    assert is_quick_to_open(batch) != is_large
+    compacted = LogConfig(compact=True)
+    assert (opening_units(batch, compacted, tools.now_ms) is None) == is_large
+    assert (opening_units(batch, LogConfig(), tools.now_ms) == 0) == is_large, "trusted"
 
 
 @pytest.mark.parametrize("codec", list(Compression)[1:])
