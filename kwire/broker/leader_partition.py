@@ -358,10 +358,11 @@ class LeaderPartition(Partition):
                 return UNACKED - first_offset
         return first_offset
 
-    def _check_in_sync(self, required_acks: int) -> None:
+    def check_in_sync(self, required_acks: int) -> None:
+        """As ``Partition.check_in_sync``; also if another broker may lead by now."""
         if self._updates.is_cut_off and self._updates.refuses(self, required_acks):
             raise KafkaError(_MOVED, f"another broker may lead {self.topic}-{self.index}")
-        Partition._check_in_sync(self, required_acks)
+        Partition.check_in_sync(self, required_acks)
 
     def _appended(self, info: AppendInfo) -> AppendInfo:
         if self.log.flush_is_due:

@@ -13,6 +13,8 @@ Rules:
 
 from typing import Protocol
 
+from trio import Event
+
 from kwire.broker.flusher import Flush, Flusher
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
@@ -72,6 +74,7 @@ class Partition:
         "topic",
         "topic_id",
         "waiters",
+        "writing",
     )
 
     def __init__(
@@ -98,6 +101,7 @@ class Partition:
         self.reference = PartitionReference(self)
         self.waiters: set[Waiter] = set()
         self.flush: Flush | None = None
+        self.writing: Event | None = None  # a large batch; other producers wait for its end
         self._flusher = flusher
 
     def configure(self, config: LogConfig) -> None:
@@ -156,7 +160,7 @@ class Partition:
         over, and NOT_ENOUGH_REPLICAS if all replicas are to acknowledge and fewer than
         ``min.insync.replicas`` are in sync.
         """
-        self._check_in_sync(required_acks)
+        self.check_in_sync(required_acks)
         info = self.log.append(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
         )
@@ -166,7 +170,7 @@ class Partition:
         self, checked: CheckedBatch, *, now_ms: int, required_acks: int = ACKS_ALL
     ) -> AppendInfo:
         """Append a client's batch that was checked; otherwise like ``append``."""
-        self._check_in_sync(required_acks)
+        self.check_in_sync(required_acks)
         info = self.log.append_checked(checked, leader_epoch=self.leader_epoch, now_ms=now_ms)
         return self._appended(info)
 
@@ -211,7 +215,8 @@ class Partition:
         info = self.append(records, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
         return info.first_offset
 
-    def _check_in_sync(self, required_acks: int) -> None:
+    def check_in_sync(self, required_acks: int) -> None:
+        """KafkaError if this object no longer leads, or too few replicas are in sync."""
         if self.is_deleted:  # the role has changed: another object uses the log now
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,

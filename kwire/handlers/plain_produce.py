@@ -10,7 +10,7 @@ A request is common if:
 - its version is 9 to 13, and acks is 1 or all;
 - it has no transactional id and no tagged fields;
 - its topic exists and isn't internal;
-- its batch is plain (``kwire.log.plain_batch``), and there is no error.
+- its batch is plain (``kwire.log.plain_batch``) and not very large, and there is no error.
 
 ``kwire.handlers.plain_produce_many`` serves requests for several partitions.
 """
@@ -23,6 +23,7 @@ from kwire.broker.partition import UNACKED, Partition
 from kwire.handlers.context import ConnectionInfo
 from kwire.handlers.waiting import Unfinished
 from kwire.log.plain_batch import plain_batch
+from kwire.log.prices import AT_ONCE_BYTES
 from kwire.metadata.image import INTERNAL_TOPICS
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import MalformedRequest, read_unsigned_varint
@@ -89,7 +90,7 @@ def answer(
     except (StructError, IndexError, MalformedRequest):
         return None
     records_end = records_at + length - 1
-    if frame[records_end:] != _NO_TAGS:
+    if length > AT_ONCE_BYTES or frame[records_end:] != _NO_TAGS:
         return None
     topic = frame[topic_at:topic_end]
     partition = _partition(topic, index, version, broker, client)

@@ -11,7 +11,8 @@ Behavior:
 - If an idempotent producer repeats a batch, the answer is the offset that the batch already has.
 - A thread checks and recompresses a batch that has to be opened, if the batch is large or
   decompresses to a large one. Beyond ``kwire.decompressed.max.bytes`` the error is
-  MESSAGE_TOO_LARGE.
+  MESSAGE_TOO_LARGE. A thread also checks a very large batch that needn't be opened, and such a
+  batch is written in pieces (``kwire.log.write_ahead``).
 - The producer's coordinator verifies a transactional batch. From version 12 on, the batch adds its
   partition to the transaction (KIP-890). The client gets NOT_ENOUGH_REPLICAS for a temporary error
   of the coordinator, because every client retries after that code.
@@ -37,6 +38,7 @@ from kwire.handlers.opening import full_limits, open_in_thread
 from kwire.handlers.slices import in_slices
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.log.partition_log import AppendInfo, PartitionLog
+from kwire.log.prices import AT_ONCE_BYTES
 from kwire.log.validation import (
     INLINE_LIMITS,
     CheckedBatch,
@@ -255,14 +257,24 @@ async def _append(partition: Partition, batch: RecordBatch, together: "_Partitio
     if context.work.spend(batch.size_bytes // BYTES_PER_UNIT):
         await later(context.work.next_slice)
     checked = await _check(batch, partition.log, context)
+    while partition.writing is not None:
+        await later(partition.writing.wait)
+    ahead = None
+    if checked.batch.size_bytes > AT_ONCE_BYTES:
+        from kwire.handlers.large_batches import write_ahead
+
+        ahead = await write_ahead(partition, checked.batch, together.request.acks, context)
     if batch.is_transactional and not partition.log.producers.has_open_transaction(
         batch.producer_id, batch.producer_epoch
     ):
         await _verify(partition, batch, together)
-    now_ms = context.broker.now_ms()
+    now_ms, acks = context.broker.now_ms(), together.request.acks
+    if ahead is not None:
+        with ahead.written(now_ms):
+            return partition.append_checked(checked, now_ms=now_ms, required_acks=acks)
     segments = partition.log.segments
     active = segments.active
-    info = partition.append_checked(checked, now_ms=now_ms, required_acks=together.request.acks)
+    info = partition.append_checked(checked, now_ms=now_ms, required_acks=acks)
     if segments.active is not active:
         context.work.spend(ROLL_UNITS)  # the next partition waits for a slice
     return info
@@ -275,7 +287,7 @@ async def _check(batch: RecordBatch, log: PartitionLog, context: RequestContext)
     """
     broker = context.broker
     units = opening_units(batch, log.config, broker.now_ms())
-    if units is not None:
+    if units is not None and batch.size_bytes <= AT_ONCE_BYTES:
         if units and context.work.spend(units):
             await later(context.work.next_slice)
         with suppress(TooLarge):

@@ -26,7 +26,7 @@ from kwire.log.log_config import LogConfig
 from kwire.log.producer_snapshot import write_snapshot
 from kwire.log.producer_state import ProducerStates
 from kwire.log.rolling import is_full
-from kwire.log.segment import LogSegment
+from kwire.log.segment import ALL_BYTES, LogSegment
 from kwire.log.segments import LogSegments
 from kwire.log.syncing import Syncing, Unsynced, sync_one
 from kwire.log.transaction_index import AbortedTransaction
@@ -76,7 +76,7 @@ class PartitionLog:
         self.log_start_offset = self.log_end_offset = self.recovery_point = 0
         self.sure_end_offset = -1  # the log end offset at the last sync of all files and indexes
         self.first_dirty_offset = 0  # offsets before it are compacted
-        self.truncations, self.flushed_ms, self.gap_at = 0, -1, -1
+        self.truncations, self.flushed_ms, self.gap_at, self.unwritten_bytes = 0, -1, -1, ALL_BYTES
         self.doomed: list[tuple[int, list[Path]]] = []
         self.unflushed: list[LogSegment] = []
         self._disk, self.hurry = disk, disk.hurry
@@ -179,7 +179,8 @@ class PartitionLog:
                 segment = self.active
             if batch.partition_leader_epoch > self.leader_epochs.latest:
                 self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-            segment.append(batch.data, last_offset, batch.max_timestamp, last_offset)
+            newest_ms = batch.max_timestamp
+            segment.append(batch.data, last_offset, newest_ms, last_offset, self.unwritten_bytes)
         except OSError as error:
             raise self.undo_append(error) from error
         self.log_end_offset = last_offset + 1

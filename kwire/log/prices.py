@@ -16,6 +16,10 @@ from typing import NamedTuple
 from kwire.record.batch import HEADER_BYTES, RecordBatch
 from kwire.record.compression import Compression
 
+AT_ONCE_BYTES = 2 * 1024 * 1024
+"""The event loop checks and writes a batch of up to this size in one go, in a few milliseconds.
+Kafka's default of ``max.message.bytes`` is half of it."""
+
 SLOW_RECORDS = 100
 
 OPENING_UNITS = 20

@@ -80,7 +80,7 @@ def _append_to_segment(
             break  # its age or a full index rolls the segment: bytes written ahead are overwritten
         epoch, last_offset = batch.partition_leader_epoch, batch.last_offset
         log.leader_epochs.assign(epoch, batch.base_offset)
-        segment.append(batch.data, last_offset, batch.max_timestamp, last_offset, is_written=True)
+        segment.append(batch.data, last_offset, batch.max_timestamp, last_offset, unwritten_bytes=0)
         log.log_end_offset = last_offset + 1
         if batch.has_producer_id:
             log.note_producer(batch, segment)

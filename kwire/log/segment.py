@@ -42,6 +42,9 @@ CHUNK_BYTES = 1024 * 1024
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 _MAX_TAIL_BATCHES = 256
 
+ALL_BYTES = -1
+"""Nothing of a batch was written before it is appended."""
+
 
 class LogSegment:
     """The segment that starts at ``base_offset``."""
@@ -157,9 +160,9 @@ class LogSegment:
             return self.max_timestamp
         return self._disk.modified_ms(self.path(LOG_SUFFIX))
 
-    def write_ahead(self, records: Buffer) -> None:
-        """Write several batches at the end with one call; each still has to be appended."""
-        self._file.get().pwrite_all(records, self.size_bytes)
+    def write_ahead(self, records: Buffer, distance_bytes: int = 0) -> None:
+        """Write at the end, or after a gap there, what still has to be appended."""
+        self._file.get().pwrite_all(records, self.size_bytes + distance_bytes)
 
     def append(
         self,
@@ -167,15 +170,16 @@ class LogSegment:
         last_offset: int,
         max_timestamp: int,
         max_timestamp_offset: int,
-        is_written: bool = False,
+        unwritten_bytes: int = ALL_BYTES,
     ) -> None:
         """Write a batch at the end. After an OSError the segment's state is unchanged.
 
-        ``is_written`` says that ``write_ahead`` has written the batch.
+        ``unwritten_bytes`` are those at its beginning that ``write_ahead`` has not written.
         """
         position = self.size_bytes
-        if not is_written:
-            self._file.get().pwrite_all(records, position)
+        if unwritten_bytes:
+            unwritten = records if unwritten_bytes < 0 else memoryview(records)[:unwritten_bytes]
+            self._file.get().pwrite_all(unwritten, position)
         if position == 0:
             self._first_timestamp = max_timestamp
         if self._bytes_since_index > self.index_interval_bytes:

@@ -1,6 +1,7 @@
 """What a produce request costs beside its bytes, and when its batches get their time."""
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from kwire.budget.work import Turns, Work
 from kwire.connection.connection import Connection
 from kwire.handlers.plain_produce_many import PARTITION_UNITS
 from kwire.handlers.produce import ROLL_UNITS
+from kwire.log.disk import Disk
 from kwire.log.prices import CODEC_UNITS, OPENING_UNITS, RECORD_UNITS
+from kwire.log.write_ahead import PIECE_BYTES
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -25,10 +28,12 @@ from kwire.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from kwire.record.batch import Buffer
 from kwire.record.compression import Compression
 from kwire.record.records import BatchBuilder
 from kwire.testing.clock import FakeClock
-from kwire.testing.in_process import running_server
+from kwire.testing.in_process import RawClient, running_server
+from kwire.testing.waiting import until
 
 PARTITIONS = 5
 
@@ -199,3 +204,52 @@ async def test_the_append_time_does_not_include_the_wait_for_a_slice(tmp_path: P
         assert 0 < appended < PARTITIONS
         assert times == [sent_ms] * appended + [sent_ms + 60_000] * (PARTITIONS - appended)
         await client.aclose()
+
+
+class SlowWrites(Disk):
+    """Knows how large the largest write was. A large write takes a while."""
+
+    def __init__(self) -> None:
+        self.largest_bytes = 0
+
+    def pwrite_all(self, fd: int, data: Buffer, position: int) -> None:
+        """Write."""
+        if len(data) == PIECE_BYTES:
+            time.sleep(0.01)
+        self.largest_bytes = max(self.largest_bytes, len(data))
+        super().pwrite_all(fd, data, position)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("settings", [{}, {"cleanup.policy": "compact"}])
+async def test_a_large_batch_is_written_in_pieces(
+    tmp_path: Path, settings: dict[str, str], version: int
+) -> None:
+    """Others have their turns between two of them; producers of its partition follow it."""
+    disk = SlowWrites()
+    async with running_server(tmp_path, disk=disk) as server:
+        configs = {"max.message.bytes": "50000000", **settings}
+        new = NewTopic("t", 1, 1, configs=configs)
+        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        partition = server.broker.partition("t", 0)
+        assert partition is not None
+        large, small = await server.connect(), await server.connect()
+        now_ms = server.broker.now_ms()
+        asked = request(1, now_ms, value=b"v" * 20_000_000)
+        offsets: dict[RawClient, int] = {}
+
+        async def produce(client: RawClient, request: ProduceRequest) -> None:
+            response = await client.request(request, version, ProduceResponse)
+            one = response.responses[0].partition_responses[0]
+            assert one.error_code == 0
+            offsets[client] = one.base_offset
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(produce, large, asked)
+            await until(lambda: partition.writing is not None)
+            nursery.start_soon(produce, small, request(1, now_ms))
+            await until(lambda: partition.writing is None)
+        assert offsets == {large: 0, small: 1}
+        assert disk.largest_bytes <= PIECE_BYTES
+        for client in (large, small):
+            await client.aclose()

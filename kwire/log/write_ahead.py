@@ -1,0 +1,92 @@
+"""Writes a large batch in pieces before it is appended, so that others have turns in between.
+
+One call of the system takes 200 to 500 ms for 90 MB, and all clients would wait for it.
+
+Rules:
+
+- Until the append, the pieces count as the remains of an append that has failed (``needs_cut``).
+  Another append, a roll or a truncation in between cuts them off, as they would cut such remains.
+  A crash does that, too. Then the writer begins again at the log's new end.
+- The batch's header is written last: its base offset is known only then.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kwire.log.partition_log import PartitionLog
+from kwire.log.rolling import is_full
+from kwire.log.segment import ALL_BYTES, LogSegment
+from kwire.record.batch import HEADER_BYTES, RecordBatch
+
+PIECE_BYTES = 1024 * 1024
+
+
+class WriteAhead:
+    """A batch on its way into a log, in which only the event loop writes."""
+
+    def __init__(self, log: PartitionLog, batch: RecordBatch) -> None:
+        self._log = log
+        self._data = memoryview(batch.data)
+        self._batch = batch
+        self._segment: LogSegment | None = None
+        self._position = self._truncations = self._done = 0
+
+    def step(self, now_ms: int) -> bool:
+        """Write the next piece; True when all are written. KafkaError after a disk error."""
+        if not self._goes_on():
+            self._begin(now_ms)
+        assert self._segment is not None
+        piece = self._data[self._done : self._done + PIECE_BYTES]
+        try:
+            self._segment.write_ahead(piece, self._done)
+        except OSError as error:
+            raise self._log.undo_append(error) from error
+        self._done += len(piece)
+        return self._done == len(self._data)
+
+    def _goes_on(self) -> bool:
+        """Whether the pieces that are written are still at the end of the log."""
+        log = self._log
+        return (
+            log.needs_cut
+            and log.active is self._segment
+            and log.active.size_bytes == self._position
+            and log.truncations == self._truncations
+            and not log.is_being_cut
+        )
+
+    def _begin(self, now_ms: int) -> None:
+        log = self._log
+        log.check_writable()
+        if self._is_full(now_ms):
+            try:
+                log.roll(now_ms)
+            except OSError as error:
+                raise log.undo_append(error) from error
+        log.needs_cut = True
+        self._segment, self._position = log.active, log.active.size_bytes
+        self._truncations, self._done = log.truncations, HEADER_BYTES
+
+    def _is_full(self, now_ms: int) -> bool:
+        log, segment = self._log, self._log.active
+        last_offset = log.log_end_offset + self._batch.last_offset_delta
+        full = is_full(segment, self._batch, last_offset, log.config, now_ms)
+        return bool(segment.size_bytes) and full
+
+    @contextmanager
+    def written(self, now_ms: int) -> Iterator[None]:
+        """Inside, the append of the batch at ``now_ms`` finds it written, except for its header.
+
+        If it isn't at the log's end any more, or has to go into a new segment, it is written again.
+        """
+        log, end_offset = self._log, self._log.log_end_offset
+        if not self._goes_on() or self._is_full(now_ms):
+            yield
+            return
+        log.needs_cut, log.unwritten_bytes = False, HEADER_BYTES
+        try:
+            yield
+        finally:
+            log.unwritten_bytes = ALL_BYTES
+            if log.log_end_offset == end_offset:  # it was refused, or is a duplicate
+                log.needs_cut = True
