@@ -77,14 +77,14 @@ async def read_in_group(
             while not is_finished:
                 partitions = await member.settle()
                 committed = await committed_offsets(cluster, options.group, partitions)
-                led, without = partitions, list[TopicPartition]()
+                led, without = partitions, dict[TopicPartition, int]()
                 if not options.exit:
                     reader.leaderless.only(partitions)
                     led, without = await reader.leaderless.split(partitions)
                 missing = [one for one in led if one not in committed]
                 positions = committed | await start_positions(cluster, missing, first)
                 commits.begin(committed, positions)
-                unplaced = [one for one in without if one not in committed]
+                unplaced = {one: at for one, at in without.items() if one not in committed}
                 is_finished = await _read_assignment(
                     reader, member, commits, positions, late(cluster, unplaced, first), options
                 )

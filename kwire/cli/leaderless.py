@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 import trio
 
 from kwire.client.cluster import TRY_AGAIN, Cluster
-from kwire.client.leaders import TopicPartition, find_leaders
+from kwire.client.leaders import NoLeader, TopicPartition, find_leaders
 from kwire.client.patience import SILENT_S
 from kwire.errors import KafkaError
 
@@ -51,13 +51,13 @@ class Leaderless:
 
     async def split(
         self, partitions: Collection[TopicPartition]
-    ) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    ) -> tuple[list[TopicPartition], dict[TopicPartition, int]]:
         """The partitions with a leader, and those that have had none for a moment.
 
-        KafkaError if all have none for long.
+        The latter with their leader epochs, -1 if unknown. KafkaError if all have none for long.
         """
 
-        async def look() -> tuple[list[TopicPartition], list[TopicPartition]]:
+        async def look() -> tuple[list[TopicPartition], dict[TopicPartition, int]]:
             found = await find_leaders(self._cluster, partitions)
             errors = {one: got for one, got in found.items() if isinstance(got, KafkaError)}
             for error in errors.values():
@@ -66,7 +66,10 @@ class Leaderless:
             led = [one for one in found if one not in errors]
             if errors and not (led and self.now(errors)):
                 raise next(iter(errors.values()))
-            return led, list(errors)
+            return led, {
+                one: error.epoch if isinstance(error, NoLeader) else -1
+                for one, error in errors.items()
+            }
 
         return await self._cluster.retrying(look)
 

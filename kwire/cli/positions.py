@@ -1,13 +1,12 @@
 """The place where a command starts to read: beginning, end, an offset, or a time."""
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kwire.client.cluster import Cluster
 from kwire.client.fetcher import Late
 from kwire.client.leaders import TopicPartition
-from kwire.client.offsets import all_or_raise, ends_of, list_offsets, starts_of
+from kwire.client.offsets import all_or_raise, ends_of_epochs, list_offsets, starts_of
 
 BEGINNING = "beginning"
 END = "end"
@@ -29,24 +28,38 @@ async def start_positions(
     cluster: Cluster, partitions: Iterable[TopicPartition], start: Start
 ) -> dict[TopicPartition, int]:
     """The offset of each partition to start with; KafkaError."""
-    wanted = list(partitions)
+    return await _positions(cluster, dict.fromkeys(partitions, -1), start, once=False)
+
+
+def late(cluster: Cluster, epochs: Mapping[TopicPartition, int], start: Start) -> Late:
+    """Partitions without a leader, which begin where they would have begun with one.
+
+    Nothing is written without a leader, so their end is that of the present leader epoch.
+    """
+
+    async def place(found: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return await _positions(cluster, {one: epochs[one] for one in found}, start, once=True)
+
+    return Late(list(epochs), place)
+
+
+async def _positions(
+    cluster: Cluster, epochs: Mapping[TopicPartition, int], start: Start, *, once: bool
+) -> dict[TopicPartition, int]:
+    """Where partitions start that end with their leader epoch; -1 stands for the present end."""
     if start.kind == BEGINNING:
-        return await starts_of(cluster, wanted)
+        return await starts_of(cluster, epochs, once=once)
     if start.kind == OFFSET and start.number >= 0:
-        return dict.fromkeys(wanted, start.number)
-    ends = await ends_of(cluster, wanted)
+        return dict.fromkeys(epochs, start.number)
+    ends = await ends_of_epochs(cluster, epochs, once=once)
     if start.kind == END:
         return ends
     if start.kind == TIME:
-        found = all_or_raise(await list_offsets(cluster, dict.fromkeys(wanted, start.number)))
+        wanted = dict.fromkeys(epochs, start.number)
+        found = all_or_raise(await list_offsets(cluster, wanted, once=once))
         return {one: ends[one] if offset < 0 else offset for one, offset in found.items()}
-    starts = await starts_of(cluster, wanted)
-    return {one: max(starts[one], ends[one] + start.number) for one in wanted}
-
-
-def late(cluster: Cluster, partitions: Iterable[TopicPartition], start: Start) -> Late:
-    """Partitions without a leader, which begin at ``start`` when they have one."""
-    return Late(list(partitions), partial(start_positions, cluster, start=start))
+    starts = await starts_of(cluster, epochs, once=once)
+    return {one: max(starts[one], ends[one] + start.number) for one in epochs}
 
 
 async def partitions_of_topics(

@@ -251,9 +251,9 @@ class Cluster:
         """New pauses for an operation that is tried again."""
         return Backoff(self.settings.backoff_s, self.settings.max_backoff_s, self.random)
 
-    def patience(self) -> Patience:
+    def patience(self, since_s: float | None = None) -> Patience:
         """Tells what a new operation waits for, as the settings say."""
-        return Patience(self.settings.tell)
+        return Patience(self.settings.tell, since_s)
 
     def _peer(self, host: str, port: int, *, coordinates: bool = False) -> Peer:
         peer = self._peers.get((host, port, coordinates))

@@ -8,7 +8,9 @@ Rules:
   ``auto.offset.reset=earliest``, and the caller learns it. An offset beyond the end is an error.
 - If a partition has no leader, nothing is read until it has one. A caller that takes
   ``leaderless`` reads the other partitions meanwhile, unless no partition has a leader. Partitions
-  that are ``late`` get their positions when they have a leader.
+  that are ``late`` get their positions when they have a leader, while the others are read.
+- A leader that doesn't answer is asked again for ``give_up_s``, and the others are read meanwhile.
+  Then its failure ends the reading, however well the others answer.
 - With ``read_committed`` the records of aborted transactions are left out, by the list of aborted
   transactions in the answer (Fetcher.CompletedFetch of Kafka).
 """
@@ -19,9 +21,9 @@ from typing import NamedTuple
 import trio
 
 from kwire.client.cluster import TRY_AGAIN, Cluster
-from kwire.client.errors import CannotConnect, ConnectionLost
 from kwire.client.leaders import TopicPartition, find_leaders, first_error
 from kwire.client.offsets import by_topic, ends_of, starts_of
+from kwire.client.retries import FAILURES, Retries
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.fetch import (
     AbortedTransaction,
@@ -50,7 +52,10 @@ class Fetched(NamedTuple):
 
 
 class Late(NamedTuple):
-    """Partitions without a leader; ``place`` gives the positions of those that have one now."""
+    """Partitions without a leader; ``place`` gives the positions of those that have one now.
+
+    It asks each leader once; an error of TRY_AGAIN makes the Fetcher call it again.
+    """
 
     partitions: Sequence[TopicPartition]
     place: Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, int]]]
@@ -81,6 +86,7 @@ class Fetcher:
         self._late = late
         self._unplaced = set(late.partitions if late is not None else ())
         self._paused: set[TopicPartition] = set()
+        self._reading, self._placing = Retries(cluster), Retries(cluster)
         self._out, self._in = trio.open_memory_channel[Fetched](0)
 
     async def next(self) -> Fetched:
@@ -92,32 +98,26 @@ class Fetcher:
         self._paused.add(partition)
 
     async def run(self) -> None:
-        """Read until cancelled; KafkaError, or a ClientError if no broker answers for long."""
-        backoff, patience = self._cluster.backoff(), self._cluster.patience()
-        lost_since_s: float | None = None
+        """Read until cancelled; KafkaError, or a ClientError if a leader is silent for long."""
+        backoff = self._cluster.backoff()
         while True:
-            answered: set[int] = set()
+            asked_s = trio.current_time()
             try:
-                await self._follow_leaders(answered)
-            except (CannotConnect, ConnectionLost, KafkaError) as error:
-                if isinstance(error, KafkaError) and error.code not in TRY_AGAIN:
-                    raise
-                now_s = trio.current_time()
-                if lost_since_s is None or answered:  # it may have answered for hours
-                    lost_since_s = now_s
-                if now_s - lost_since_s > self._cluster.settings.give_up_s:
-                    raise
-                patience.failed([error])
-            else:
-                lost_since_s = None if answered else lost_since_s
-            if answered:
+                by_node, missing = await self._leaders()
+            except FAILURES as error:
+                await self._reading.pause(None, error, asked_s)
+                continue
+            self._reading.only(by_node)
+            self._placing.only(by_node)
+            await self._follow_leaders(by_node, missing)
+            if by_node:
                 backoff.reset()
-                patience.reset()
             await trio.sleep(backoff.next_s())
 
-    async def _follow_leaders(self, answered: set[int]) -> None:
-        """Read from the present leaders until one of them has changed; adds those that answer."""
-        by_node, missing = await self._leaders()
+    async def _follow_leaders(
+        self, by_node: dict[int, list[TopicPartition]], missing: list[TopicPartition]
+    ) -> None:
+        """Read from the leaders until one of them has changed or failed."""
         try:
             async with trio.open_nursery() as nursery:
                 all_ = nursery.cancel_scope
@@ -125,7 +125,11 @@ class Fetcher:
                     nursery.start_soon(self._look_again, missing, all_)
                 async with trio.open_nursery() as followers:
                     for node, mine in by_node.items():
-                        followers.start_soon(self._follow, node, mine, answered, all_)
+                        late = [one for one in mine if one in self._unplaced]
+                        if late:
+                            followers.start_soon(self._place, node, late, all_)
+                        placed = [one for one in mine if one not in self._unplaced]
+                        followers.start_soon(self._follow, node, placed, all_)
                 all_.cancel()
         except BaseExceptionGroup as group:
             raise first_error(group) from group
@@ -146,11 +150,20 @@ class Fetcher:
             raise next(iter(errors.values()))
         if self._leaderless is not None:
             self._leaderless(list(errors))
-        found = [one for one in self._unplaced if one not in errors]
-        if self._late is not None and found:
-            self.positions.update(await self._late.place(found))
-            self._unplaced.difference_update(found)
         return by_node, list(errors)
+
+    async def _place(self, node: int, late: list[TopicPartition], all_: trio.CancelScope) -> None:
+        """Find where partitions of a leader begin; then all begin anew."""
+        assert self._late is not None
+        asked_s = trio.current_time()
+        try:
+            self.positions.update(await self._late.place(late))
+        except FAILURES as error:
+            await self._placing.pause(node, error, asked_s)
+        else:
+            self._unplaced.difference_update(late)
+            self._placing.succeeded(node)
+        all_.cancel()
 
     async def _look_again(self, missing: list[TopicPartition], all_: trio.CancelScope) -> None:
         """Wait until a partition without a leader has one, or is gone; then all begin anew."""
@@ -158,7 +171,13 @@ class Fetcher:
         backoff = self._cluster.backoff()
         while True:
             await trio.sleep(backoff.next_s())
-            found = await find_leaders(self._cluster, missing)
+            asked_s = trio.current_time()
+            try:
+                found = await find_leaders(self._cluster, missing)
+            except FAILURES as error:
+                await self._reading.pause(None, error, asked_s)
+                continue
+            self._reading.succeeded(None)
             left = [
                 one
                 for one, leader in found.items()
@@ -169,32 +188,37 @@ class Fetcher:
                 return
             self._leaderless(left)
 
-    async def _follow(
-        self, node: int, mine: list[TopicPartition], answered: set[int], all_: trio.CancelScope
-    ) -> None:
-        """Read from one leader until it no longer leads one of the partitions."""
-        while True:
-            wanted = [one for one in mine if one not in self._paused]
-            if not wanted:
-                return
-            answer = await self._cluster.ask(
-                self._request(wanted),
-                FetchResponse,
-                node=node,
-                at_most=_NEWEST_WITH_NAMES,
-                timeout_s=self._cluster.settings.request_timeout_s + self._max_wait_ms / 1000,
-            )
-            if answer.error_code:
-                raise KafkaError(ErrorCode(answer.error_code), f"fetch from broker {node}")
-            answered.add(node)
-            has_moved = False
-            for topic in answer.responses:
-                for data in topic.partitions:
-                    partition = TopicPartition(topic.topic, data.partition_index)
-                    has_moved |= await self._take(partition, data)
-            if has_moved:
-                all_.cancel()
-            mine.append(mine.pop(0))  # a broker fills its answer in the order of the request
+    async def _follow(self, node: int, mine: list[TopicPartition], all_: trio.CancelScope) -> None:
+        """Read from one leader until it fails, or no longer leads one of the partitions."""
+        asked_s = trio.current_time()
+        try:
+            while wanted := [one for one in mine if one not in self._paused]:
+                asked_s = trio.current_time()
+                if await self._fetch(node, wanted):
+                    all_.cancel()
+                mine.append(mine.pop(0))  # a broker fills its answer in the order of the request
+        except FAILURES as error:
+            await self._reading.pause(node, error, asked_s)
+            all_.cancel()
+
+    async def _fetch(self, node: int, wanted: list[TopicPartition]) -> bool:
+        """Read once from a leader; returns whether one of the partitions has a new leader."""
+        answer = await self._cluster.ask(
+            self._request(wanted),
+            FetchResponse,
+            node=node,
+            at_most=_NEWEST_WITH_NAMES,
+            timeout_s=self._cluster.settings.request_timeout_s + self._max_wait_ms / 1000,
+        )
+        if answer.error_code:
+            raise KafkaError(ErrorCode(answer.error_code), f"fetch from broker {node}")
+        self._reading.succeeded(node)
+        has_moved = False
+        for topic in answer.responses:
+            for data in topic.partitions:
+                partition = TopicPartition(topic.topic, data.partition_index)
+                has_moved |= await self._take(partition, data)
+        return has_moved
 
     async def _take(self, partition: TopicPartition, data: PartitionData) -> bool:
         """Hand on the records of an answer; returns whether the partition has a new leader."""

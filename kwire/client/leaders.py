@@ -136,6 +136,17 @@ async def _leaders(
     return found
 
 
+class NoLeader(KafkaError):
+    """A partition has no leader; ``epoch`` is its leader epoch, -1 if the broker doesn't say it.
+
+    Records of later epochs are those that are written when it has a leader again.
+    """
+
+    def __init__(self, code: ErrorCode, partition: TopicPartition, epoch: int) -> None:
+        super().__init__(code, f"{partition} has no leader")
+        self.epoch = epoch
+
+
 async def find_leaders(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int | KafkaError]:
@@ -154,7 +165,7 @@ async def find_leaders(
                 cluster.known_leaders[known] = row.leader_id
             else:
                 code = ErrorCode(row.error_code or ErrorCode.LEADER_NOT_AVAILABLE)
-                found[known] = KafkaError(code, f"{known} has no leader")
+                found[known] = NoLeader(code, known, row.leader_epoch)
     for one in wanted:
         if one not in found:
             number = topic_errors.get(one.topic) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,4 +1,4 @@
-"""Offsets of partitions: the first, the last, and by time (ListOffsets)."""
+"""Offsets of partitions: the first, the last, by time (ListOffsets), and by leader epoch."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,6 +10,12 @@ from kwire.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
+)
+from kwire.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
 )
 
 LATEST = -1
@@ -59,18 +65,62 @@ async def list_offsets(
 
 
 async def ends_of(
-    cluster: Cluster, partitions: Iterable[TopicPartition], *, read_committed: bool = False
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    *,
+    read_committed: bool = False,
+    once: bool = False,
 ) -> dict[TopicPartition, int]:
     """The high watermark of each partition; with ``read_committed`` the last stable offset."""
     wanted = dict.fromkeys(partitions, LATEST)
-    return all_or_raise(await list_offsets(cluster, wanted, read_committed=read_committed))
+    found = await list_offsets(cluster, wanted, read_committed=read_committed, once=once)
+    return all_or_raise(found)
 
 
 async def starts_of(
-    cluster: Cluster, partitions: Iterable[TopicPartition]
+    cluster: Cluster, partitions: Iterable[TopicPartition], *, once: bool = False
 ) -> dict[TopicPartition, int]:
     """The log start offset of each partition."""
-    return all_or_raise(await list_offsets(cluster, dict.fromkeys(partitions, EARLIEST)))
+    wanted = dict.fromkeys(partitions, EARLIEST)
+    return all_or_raise(await list_offsets(cluster, wanted, once=once))
+
+
+async def ends_of_epochs(
+    cluster: Cluster, epochs: Mapping[TopicPartition, int], *, once: bool = False
+) -> dict[TopicPartition, int]:
+    """The offset of the first record after a leader epoch of each partition (KIP-320).
+
+    This is the present end if no record is newer, or if the epoch is -1, which means unknown.
+    """
+
+    async def ask(
+        node: int, mine: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-1,
+            topics=[
+                OffsetForLeaderTopic(
+                    topic=topic,
+                    partitions=[
+                        OffsetForLeaderPartition(partition=one.partition, leader_epoch=mine[one])
+                        for one in group
+                    ],
+                )
+                for topic, group in by_topic(mine)
+            ],
+        )
+        answer = await cluster.ask(request, OffsetForLeaderEpochResponse, node=node)
+        return {
+            TopicPartition(topic.topic, row.partition): (row.error_code, row.end_offset)
+            for topic in answer.topics
+            for row in topic.partitions
+        }
+
+    ends = await ends_of(cluster, epochs, once=once)  # first: they hold if no epoch is newer then
+    known = {one: epoch for one, epoch in epochs.items() if epoch >= 0}
+    found: dict[TopicPartition, int | KafkaError]
+    found = await ask_leaders(cluster, known, ask, once=once)
+    return ends | {one: offset for one, offset in all_or_raise(found).items() if offset >= 0}
 
 
 def all_or_raise(found: Mapping[TopicPartition, int | KafkaError]) -> dict[TopicPartition, int]:

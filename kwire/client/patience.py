@@ -3,7 +3,7 @@
 Rules:
 
 - The first second passes without a word: an election is over sooner.
-- After that second, the next failure is told once. After a success it may be told again.
+- After that second, the next failure is told once.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,13 +17,16 @@ _SHOWN = 3
 
 
 class Patience:
-    """The failures of one operation that is tried again; ``tell`` takes one line about them."""
+    """The failures of one operation that is tried again; ``tell`` takes one line about them.
+
+    The second begins with the first failure, or at ``since_s``.
+    """
 
     __slots__ = ("_has_told", "_since_s", "_tell")
 
-    def __init__(self, tell: Callable[[str], object]) -> None:
+    def __init__(self, tell: Callable[[str], object], since_s: float | None = None) -> None:
         self._tell = tell
-        self._since_s: float | None = None
+        self._since_s = since_s
         self._has_told = False
 
     def failed(self, reasons: Iterable[Exception]) -> None:
@@ -36,11 +39,6 @@ class Patience:
         texts = list(dict.fromkeys(_text(reason) for reason in reasons))
         more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
         self._tell(f"{', '.join(texts[:_SHOWN])}{more}")
-
-    def reset(self) -> None:
-        """The operation has succeeded."""
-        self._since_s = None
-        self._has_told = False
 
 
 def _text(reason: Exception) -> str:

@@ -7,8 +7,10 @@ import trio
 import trio.testing
 
 from kwire.cli.leaderless import Leaderless
+from kwire.cli.positions import BEGINNING, END, OFFSET, Start, late
 from kwire.client.cluster import open_cluster
 from kwire.client.leaders import TopicPartition
+from kwire.errors import KafkaError
 from kwire.metadata.changes import PartitionsChanged
 from kwire.metadata.image import PartitionImage
 from kwire.testing.in_process import RunningServer, running_server
@@ -17,7 +19,7 @@ from tests.cli.test_to_the_end import LOST, add, run
 
 NAMED = "kwire: t-1 has no leader; the other partitions are read"
 OVER = "kwire: all partitions have a leader again"
-T1, T2 = TopicPartition("t", 1), TopicPartition("t", 2)
+T0, T1, T2 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
 
 
 @pytest.fixture
@@ -36,9 +38,17 @@ async def write(server: RunningServer, directory: Path, *values: str, to: int = 
     assert await run(server, "produce", "t", str(path), "-q", "-p", str(to)) == 0
 
 
-async def mend(server: RunningServer) -> None:
+async def mend(server: RunningServer, epoch: int = 4) -> None:
     """Give the partition a leader."""
-    row = PartitionImage(1, 4, (1,), (1,), partition_epoch=1)
+    await _change(server, PartitionImage(1, epoch, (1,), (1,), partition_epoch=epoch))
+
+
+async def lose(server: RunningServer, epoch: int) -> None:
+    """Take the leader from the partition."""
+    await _change(server, PartitionImage(-1, epoch, (1,), (1,), partition_epoch=epoch))
+
+
+async def _change(server: RunningServer, row: PartitionImage) -> None:
     await server.broker.commit(
         lambda image: [PartitionsChanged(image.topics_by_name["t"].topic_id, ((1, row),))]
     )
@@ -93,6 +103,35 @@ async def test_the_others_are_read_until_the_partition_has_a_leader(
     assert err.splitlines() == [NAMED, OVER]
 
 
+@pytest.mark.parametrize(
+    ("start", "position"),
+    [(Start(END), 2), (Start(OFFSET, -1), 1), (Start(OFFSET, -9), 0), (Start(BEGINNING), 0)],
+    ids=["end", "tail", "long tail", "beginning"],
+)
+async def test_what_is_written_before_the_next_look_is_not_passed_over(
+    server: RunningServer, tmp_path: Path, start: Start, position: int
+) -> None:
+    """The place is that before the election, or the end if nothing has been written since."""
+    await mend(server)
+    await write(server, tmp_path, "x", "y", to=1)
+    await lose(server, 5)
+    async with open_cluster([(server.host, server.port)]) as cluster:
+        _, without = await Leaderless(cluster).split([T0, T1])
+        assert without == {T1: 5}
+        place = late(cluster, without, start).place
+        await mend(server, 6)
+        assert await place([T1]) == {T1: position}
+        await write(server, tmp_path, "d1", "d2", to=1)
+        assert await place([T1]) == {T1: position}
+
+
+async def test_a_place_is_asked_for_once(server: RunningServer) -> None:
+    """The reader asks again, and sees then whether there is a leader."""
+    async with open_cluster([(server.host, server.port)]) as cluster:
+        with pytest.raises(KafkaError, match="t-1 has no leader"), trio.fail_after(10):
+            await late(cluster, {T1: 3}, Start(END)).place([T1])
+
+
 async def test_a_group_that_has_committed_reads_on_too(
     server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,10 +141,7 @@ async def test_a_group_that_has_committed_reads_on_too(
     await write(server, tmp_path, "x", to=1)
     assert await run(server, *consume, "-n", "3") == 0
     assert sorted(capsys.readouterr().out.split()) == ["a", "b", "x"]
-    lost = LOST._replace(leader_epoch=5, partition_epoch=2)
-    await server.broker.commit(
-        lambda image: [PartitionsChanged(image.topics_by_name["t"].topic_id, ((1, lost),))]
-    )
+    await lose(server, 5)
     await write(server, tmp_path, "c")
     assert await run(server, *consume, "-n", "1") == 0
     told = capsys.readouterr()

@@ -1,5 +1,7 @@
 """Reading partitions: positions, deleted records, aborted transactions, leaders that move."""
 
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -7,10 +9,12 @@ import trio
 
 from kwire.client.cluster import open_cluster
 from kwire.client.deletion import delete_records
+from kwire.client.errors import CannotConnect
 from kwire.client.fetcher import Fetcher, Late
 from kwire.client.leaders import TopicPartition, first_error
-from kwire.client.offsets import ends_of
+from kwire.client.offsets import LATEST, all_or_raise, ends_of, list_offsets
 from kwire.client.producer import produce
+from kwire.client.settings import ClientSettings
 from kwire.client.topics import create_topics
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.fetch import (
@@ -137,7 +141,7 @@ async def test_a_leader_that_moves_is_followed(brokers, autojump_clock):
 
 
 def _one_record(brokers):
-    """A script: each fetched partition has one record, and no more."""
+    """A script: each partition has one record, and no more, and only its leader gives it."""
 
     def answer(port, request, version):
         if not isinstance(request, FetchRequest):
@@ -148,6 +152,12 @@ def _one_record(brokers):
                 partition_index=one.partition,
                 high_watermark=1,
                 records=b"" if one.fetch_offset else batch(b"from %d" % one.partition),
+            )
+            if brokers.leaders[one.partition] == port
+            else PartitionData(
+                partition_index=one.partition,
+                error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                records=None,
             )
             for one in topic.partitions
         ]
@@ -224,6 +234,104 @@ async def test_a_partition_without_a_leader_is_an_error_when_no_other_one_is_lef
             with pytest.raises(KafkaError, match="t-1 has no leader"):
                 await fetcher.run()
             nursery.cancel_scope.cancel()
+
+
+async def _hanging(brokers, host, port):
+    """A stream to a broker, of which number 2 is behind a firewall."""
+    if port == 2:
+        await trio.sleep_forever()
+    return await brokers.open(host, port)
+
+
+@pytest.mark.parametrize(
+    ("hangs", "reason", "told_by_s"),
+    [(False, "h:2: connection refused", 2.5), (True, "h:2: no connection within 5 s", 6)],
+    ids=["refused", "hanging"],
+)
+async def test_a_leader_that_cannot_be_reached_is_named_and_given_up(
+    brokers, autojump_clock, hangs, reason, told_by_s
+):
+    """However well another leader answers; the partitions of that one are read meanwhile."""
+    brokers.refused = {2}
+    brokers.answer = _one_record(brokers)
+    open_stream = partial(_hanging, brokers) if hangs else brokers.open
+    told, read_s = [], []
+    began_s = trio.current_time()
+    settings = ClientSettings(tell=lambda text: told.append((text, trio.current_time() - began_s)))
+    async with open_cluster([("h", 1)], settings, open_stream) as cluster:
+        fetcher = Fetcher(cluster, {T0: 0, T1: 0})
+
+        async def take():
+            while True:
+                assert (await _slowly(fetcher)).partition == T0
+                read_s.append(trio.current_time() - began_s)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take)
+            with pytest.raises(CannotConnect, match=reason), trio.fail_after(3600):
+                await fetcher.run()
+            nursery.cancel_scope.cancel()
+    ended_s = trio.current_time() - began_s
+    assert settings.give_up_s < ended_s < settings.give_up_s + 10
+    assert [text for text, _ in told] == [reason]
+    assert 1 <= told[0][1] <= told_by_s
+    pauses_s = [after - before for before, after in pairwise(read_s)]
+    assert max(pauses_s) < 3
+    assert read_s[-1] > ended_s - 3
+
+
+async def test_the_time_of_a_leader_ends_when_it_no_longer_leads(brokers, autojump_clock):
+    """It may lead again hours later: then it has the whole time anew."""
+    brokers.refused = {2}
+    brokers.answer = _one_record(brokers)
+    async with open_cluster([("h", 1)], open_stream=brokers.open) as cluster:
+        fetcher = Fetcher(cluster, {T0: 0, T1: 0})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetcher.run)
+            for leader in (2, 1, 2, 1):
+                brokers.leaders = {0: 1, 1: leader}
+                read = set()
+                with trio.move_on_after(cluster.settings.give_up_s * 0.8):
+                    while True:
+                        read.add((await _slowly(fetcher)).partition)
+                assert read == ({T0, T1} if leader == 1 else {T0})
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_late_partition_whose_leader_cannot_be_reached_holds_up_no_other_one(
+    brokers, autojump_clock
+):
+    """Its place is asked beside the others, which are read until its leader is given up."""
+    brokers.leaders = {0: 1, 1: -1}
+    brokers.refused = {2}
+    brokers.answer = _one_record(brokers)
+    told, read_s = [], []
+    async with open_cluster([("h", 1)], ClientSettings(tell=told.append), brokers.open) as cluster:
+
+        async def place(partitions):
+            wanted = dict.fromkeys(partitions, LATEST)
+            return all_or_raise(await list_offsets(cluster, wanted, once=True))
+
+        fetcher = Fetcher(cluster, {T0: 0}, leaderless=lambda _: None, late=Late([T1], place))
+
+        async def take():
+            while True:
+                assert (await _slowly(fetcher)).partition == T0
+                read_s.append(trio.current_time())
+                if trio.current_time() - began_s > 10:
+                    brokers.leaders = {0: 1, 1: 2}
+
+        began_s = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take)
+            with pytest.raises(KafkaError, match="h:2: connection refused"), trio.fail_after(3600):
+                await fetcher.run()
+            nursery.cancel_scope.cancel()
+        ended_s = trio.current_time()
+        assert ended_s - began_s < 10 + cluster.settings.give_up_s + 5
+    assert max(after - before for before, after in pairwise(read_s)) < 3
+    assert read_s[-1] > ended_s - 3
+    assert told == ["h:2: connection refused"]
 
 
 async def _slowly(fetcher):

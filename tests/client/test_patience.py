@@ -73,16 +73,19 @@ async def test_a_topic_that_is_not_ready(brokers, cluster, told):
 
 
 async def test_a_short_wait_says_nothing(mock_clock):
-    """After a success the second begins anew, and the next wait is told again."""
+    """The second begins with the first failure, or when the question was asked."""
     told: list[str] = []
-    patience = Patience(told.append)
     reasons = [KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"t-{n} has no leader") for n in range(5)]
-    for pause_s in (0.9, 0.2):
-        patience.failed(reasons[:1])
-        mock_clock.jump(pause_s)
-        patience.reset()
+    asked_s = trio.current_time()
+    mock_clock.jump(0.9)
+    for since_s in (None, asked_s):
+        Patience(told.append, since_s).failed(reasons)
+    patience = Patience(told.append)
     assert told == []
     for _ in range(4):
         patience.failed(reasons)
         mock_clock.jump(0.5)
-    assert told == ["t-0 has no leader, t-1 has no leader, t-2 has no leader and 2 more"]
+    text = "t-0 has no leader, t-1 has no leader, t-2 has no leader and 2 more"
+    assert told == [text]
+    Patience(told.append, asked_s).failed(reasons)
+    assert told == [text, text]
