@@ -359,16 +359,13 @@ class LeaderPartition(Partition):
         return first_offset
 
     def check_in_sync(self, required_acks: int) -> None:
-        """As ``Partition.check_in_sync``; also if another broker may lead by now."""
+        """Like ``Partition.check_in_sync``; KafkaError also if another broker may lead by now."""
         if self._updates.is_cut_off and self._updates.refuses(self, required_acks):
             raise KafkaError(_MOVED, f"another broker may lead {self.topic}-{self.index}")
         Partition.check_in_sync(self, required_acks)
 
     def _appended(self, info: AppendInfo) -> AppendInfo:
-        if self.log.flush_is_due:
-            self.flush = self._flusher.demand(self)
-        else:
-            self.flush = None
+        self.flush = self._flusher.demand(self) if self.log.flush_is_due else None
         self._grown()
         return info
 

@@ -24,7 +24,7 @@ Source: LogLoader of Kafka.
 import logging
 import re
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -80,15 +80,8 @@ def open_log(
     """
     is_new = is_new or disk.make_directory(directory)
     names = [] if is_new else disk.names(directory)
-    found_id = read_topic_id(directory, disk) if names else None
-    if found_id is None and topic_id is not None:
-        found_id = topic_id
-        write_topic_id(directory, topic_id, disk)
-        if names:
-            disk.sync_directory(directory)
-    opened = PartitionLog(
-        directory, topic, partition, found_id or NO_TOPIC_ID, config, disk, health
-    )
+    found_id = _identify(directory, names, topic_id, disk)
+    opened = PartitionLog(directory, topic, partition, found_id, config, disk, health)
     if not names:
         _begin(opened, log_start_offset, epoch, now_ms, disk)
         return opened
@@ -127,6 +120,16 @@ def open_log(
     for segment in opened.segments:
         segment.close()
     return opened
+
+
+def _identify(directory: Path, names: Sequence[str], topic_id: bytes | None, disk: Disk) -> bytes:
+    """The topic id that a log's directory has, or gets; it has files of these names."""
+    found_id = read_topic_id(directory, disk) if names else None
+    if found_id is None and topic_id is not None:
+        write_topic_id(directory, topic_id, disk)
+        if names:
+            disk.sync_directory(directory)
+    return found_id or topic_id or NO_TOPIC_ID
 
 
 def _begin(opened: PartitionLog, offset: int, epoch: int, now_ms: int, disk: Disk) -> None:

@@ -42,8 +42,7 @@ CHUNK_BYTES = 1024 * 1024
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 _MAX_TAIL_BATCHES = 256
 
-ALL_BYTES = -1
-"""Nothing of a batch was written before it is appended."""
+ALL_BYTES = -1  # of a batch are still to be written
 
 
 class LogSegment:
@@ -90,17 +89,15 @@ class LogSegment:
         self._disk = disk
         self._file = LazyFile(directory, self._stem + LOG_SUFFIX, disk)
         self.index_interval_bytes = index_interval_bytes
-        self._bytes_since_index = 0
+        self._bytes_since_index = self.size_bytes = 0
         self._first_timestamp: int | None = None
         self._tail_offsets: list[int] = []
         self._tail_positions: list[int] = []
-        self.size_bytes = 0
         self.room_bytes = self.room_offset = self.room_timestamp = -1
         self.offset_index = OffsetIndex(directory, self._stem + ".index", disk, index_bytes)
         self.time_index = TimeIndex(directory, self._stem + ".timeindex", disk, index_bytes)
         self.transaction_index = TransactionIndex(directory, self._stem + ".txnindex", disk)
-        self.max_timestamp = -1
-        self.max_timestamp_offset = -1
+        self.max_timestamp = self.max_timestamp_offset = -1
         self.times_are_sure = True
 
     def path(self, suffix: str) -> Path:
@@ -127,18 +124,12 @@ class LogSegment:
         return sound
 
     def create(self, *, is_first: bool = False) -> None:
-        """Create an empty log file, and remove files that an earlier segment has left.
-
-        ``is_first`` says that the directory is new: there are none.
-        """
-        if is_first:
-            self._file.get(create=True)
-            return
-        for suffix in _INDEX_SUFFIXES:
+        """Create an empty log file. Earlier segments left no files if this one ``is_first``."""
+        for suffix in () if is_first else _INDEX_SUFFIXES:
             self._disk.remove(self.path(suffix))
         file = self._file.get(create=True)
         # Only if needed: after a cut to zero, ext4 writes the file out when it is closed.
-        if file.size():
+        if not is_first and file.size():
             file.truncate(0)
 
     def file(self) -> OpenFile:

@@ -1,7 +1,6 @@
 """What a produce request costs beside its bytes, and when its batches get their time."""
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,6 @@ from kwire.record.compression import Compression
 from kwire.record.records import BatchBuilder
 from kwire.testing.clock import FakeClock
 from kwire.testing.in_process import RawClient, running_server
-from kwire.testing.waiting import until
 
 PARTITIONS = 5
 
@@ -206,16 +204,17 @@ async def test_the_append_time_does_not_include_the_wait_for_a_slice(tmp_path: P
         await client.aclose()
 
 
-class SlowWrites(Disk):
-    """Knows how large the largest write was. A large write takes a while."""
+class WatchedWrites(Disk):
+    """Knows how large the largest write was, and when there was one of a whole piece."""
 
     def __init__(self) -> None:
         self.largest_bytes = 0
+        self.has_piece = trio.Event()
 
     def pwrite_all(self, fd: int, data: Buffer, position: int) -> None:
         """Write."""
         if len(data) == PIECE_BYTES:
-            time.sleep(0.01)
+            self.has_piece.set()
         self.largest_bytes = max(self.largest_bytes, len(data))
         super().pwrite_all(fd, data, position)
 
@@ -226,7 +225,7 @@ async def test_a_large_batch_is_written_in_pieces(
     tmp_path: Path, settings: dict[str, str], version: int
 ) -> None:
     """Others have their turns between two of them; producers of its partition follow it."""
-    disk = SlowWrites()
+    disk = WatchedWrites()
     async with running_server(tmp_path, disk=disk) as server:
         configs = {"max.message.bytes": "50000000", **settings}
         new = NewTopic("t", 1, 1, configs=configs)
@@ -235,7 +234,7 @@ async def test_a_large_batch_is_written_in_pieces(
         assert partition is not None
         large, small = await server.connect(), await server.connect()
         now_ms = server.broker.now_ms()
-        asked = request(1, now_ms, value=b"v" * 20_000_000)
+        asked = request(1, now_ms, value=b"v" * 40_000_000)
         offsets: dict[RawClient, int] = {}
 
         async def produce(client: RawClient, request: ProduceRequest) -> None:
@@ -246,9 +245,9 @@ async def test_a_large_batch_is_written_in_pieces(
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(produce, large, asked)
-            await until(lambda: partition.writing is not None)
+            await disk.has_piece.wait()
+            assert partition.writing is not None
             nursery.start_soon(produce, small, request(1, now_ms))
-            await until(lambda: partition.writing is None)
         assert offsets == {large: 0, small: 1}
         assert disk.largest_bytes <= PIECE_BYTES
         for client in (large, small):
