@@ -41,7 +41,7 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         "how long a piece of work took, for metrics and for turns of some milliseconds",
         (
             *("broker/flusher", "budget/slices", "connection/metering", "connection/poller"),
-            *("connection/stopwatch", "server", "web/desk"),
+            *("connection/stopwatch", "log/syncing", "server", "web/desk"),
         ),
     ),
     (
