@@ -40,8 +40,8 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         SPANS,
         "how long a piece of work took, for metrics and for turns of some milliseconds",
         (
-            *("broker/flusher", "budget/slices", "connection/metering", "connection/poller"),
-            *("connection/stopwatch", "server", "web/desk"),
+            *("budget/slices", "connection/metering", "connection/poller"),
+            *("connection/stopwatch", "log/syncing", "server", "web/desk"),
         ),
     ),
     (
@@ -86,6 +86,7 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
     ),
     (TRIO, "waits for etcd", ("metadata/etcd/http_gateway",)),
     (TRIO, "the rate of copying between directories", ("broker/replica_moves",)),
+    (TRIO, "how long runs of syncs take, and when the next ones are due", ("broker/flusher",)),
     (TRIO, "turns of the event loop", ("connection/own_wait", "runtime")),
     (
         TRIO,

@@ -6,8 +6,12 @@ Rules:
   run belongs to the next run, which covers all such flushes. A hundred producers that wait for the
   disk cost one sync for each partition, not one sync for each request.
 - Many partitions may have to be flushed at the same time without anybody waiting, because they have
-  rolled segments or because ``flush.ms`` has passed (``flush_later``). Each run takes only a few of
-  them, so that a producer whose flush belongs to the next run doesn't wait for all of them.
+  rolled segments or because ``flush.ms`` has passed (``flush_later``). Each run takes only so many
+  of them that all are flushed within ``LATER_S``. So a producer whose flush belongs to the next
+  run doesn't wait for all of them.
+- Where the disk can't keep up, a run has ``LOGS_AT_ONCE`` logs at the most, or half of its logs are
+  demanded ones. So the producer waits less than for all logs in one run, and the others are
+  flushed nearly as fast.
 - An append is acknowledged, and shown to consumers, after the run that covers it.
 - A sync that fails takes its directory offline, and no append that waited for it is acknowledged.
 - Most handlers ignore the disk: the connection holds a response back (``hold``) until the flushes
@@ -19,10 +23,11 @@ Rules:
   brokers have these records (``rest_on``).
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from itertools import islice
+from math import ceil
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -31,16 +36,16 @@ import trio
 from kwire.broker.tally import Spread
 from kwire.budget.threads import Kind
 from kwire.errors import KafkaError
+from kwire.log.disk import Disk
 from kwire.log.partition_log import PartitionLog
 from kwire.log.syncing import sync_all
 
-LATER_AT_FIRST = 8
-LATER_AT_BEST = 32
-"""So many of the partitions that nobody waits for are flushed in one run, at first and at the most:
-twice as many as threads sync at a time (``Disk.syncers``)."""
+LATER_S = 0.5
+"""A partition that nobody waits for is flushed in this time, if the disk can do that."""
 
-LONG_S = 0.05
-"""If a demanded flush waits longer than this for such a run, the next runs take fewer."""
+LOGS_AT_ONCE = 2 * Disk.syncers
+"""A run of so many logs keeps the threads busy. In a larger run a log takes hardly less time, and
+clients wait longer."""
 
 
 class Flushed(Protocol):
@@ -80,6 +85,47 @@ class Flush(Demand):
             raise self._error
 
 
+class _Directory:
+    """What has to be flushed in one data directory, and how much of it the next run takes."""
+
+    __slots__ = ("demanded", "due_s", "is_running", "later", "took_s")
+
+    def __init__(self) -> None:
+        self.demanded: dict[Flushed, Flush] = {}
+        self.later: dict[Flushed, None] = {}
+        self.due_s = 0.0  # when the last of ``later`` should have its turn
+        self.took_s = 0.0  # the last run
+        self.is_running = False
+
+    def add_later(self, partition: Flushed, now_s: float) -> None:
+        """Add a partition that nobody waits for."""
+        if not self.later:
+            self.due_s = now_s + LATER_S
+        self.later[partition] = None
+
+    def next_run(self, now_s: float) -> dict[Flushed, Flush]:
+        """Take all flushes that are demanded, and some of those that nobody waits for."""
+        flushes, self.demanded = self.demanded, {}
+        for partition in flushes:
+            self.later.pop(partition, None)
+        for partition in list(islice(self.later, self._share(len(flushes), now_s))):
+            del self.later[partition]
+            flushes[partition] = Flush(partition)
+        return flushes
+
+    def _share(self, demanded: int, now_s: float) -> int:
+        """How many of those that nobody waits for are in a run with so many demanded flushes.
+
+        So many that all have their turns by ``due_s``, if each run takes as long as the last one.
+        At the most they fill the run, or double the number of its logs.
+        """
+        at_most = max(LOGS_AT_ONCE - demanded, demanded)
+        left_s = self.due_s - now_s
+        if left_s <= self.took_s:
+            return at_most
+        return min(max(ceil(len(self.later) * self.took_s / left_s), 1), at_most)
+
+
 class Flusher:
     """The runs of syncs of one broker, and their ``times``; a task has to execute ``run``."""
 
@@ -88,15 +134,12 @@ class Flusher:
         self.times = Spread()
         self._steady_ms = steady_ms
         self._threads = threads
-        self._next: dict[Path, dict[Flushed, Flush]] = {}
-        self._later: dict[Path, dict[Flushed, None]] = {}
-        self._later_at_once = LATER_AT_FIRST
-        self._running: set[Path] = set()
+        self._directories: defaultdict[Path, _Directory] = defaultdict(_Directory)
         self._changed = trio.Event()
 
     def demand(self, partition: Flushed) -> Flush:
         """Demand a flush of everything that is in a partition's log now; it happens soon."""
-        pending = self._next.setdefault(partition.log.health.path, {})
+        pending = self._directories[partition.log.health.path].demanded
         flush = pending.get(partition)
         if flush is None:
             flush = pending[partition] = Flush(partition)
@@ -106,7 +149,8 @@ class Flusher:
 
     def flush_later(self, partition: Flushed) -> None:
         """Flush everything in a partition's log when its turn comes; nobody waits for that."""
-        self._later.setdefault(partition.log.health.path, {})[partition] = None
+        directory = self._directories[partition.log.health.path]
+        directory.add_later(partition, trio.current_time())
         self._changed.set()
 
     def rest_on(self, basis: Demand) -> None:
@@ -140,55 +184,24 @@ class Flusher:
             while True:
                 await self._changed.wait()
                 self._changed = trio.Event()
-                for directory in {*self._next, *self._later}:
-                    if directory not in self._running:
-                        self._running.add(directory)
+                for directory in self._directories.values():
+                    if not directory.is_running and (directory.demanded or directory.later):
+                        directory.is_running = True
                         nursery.start_soon(self._run_directory, directory)
 
-    async def _run_directory(self, directory: Path) -> None:
+    async def _run_directory(self, directory: _Directory) -> None:
         """Carry out the flushes of one directory until none is left."""
-        while True:
-            is_awaited = directory in self._next
-            flushes = self._next_run(directory)
-            if not flushes:
-                break
+        while flushes := directory.next_run(began_s := trio.current_time()):
             logs = [partition.log for partition in flushes]
-            began_s = perf_counter()
             errors = await self._threads.run(_flush_all, logs, self._steady_ms())
-            took_s = perf_counter() - began_s
-            self.times.add(took_s)
-            if directory in self._later:
-                self._adapt(took_s, is_awaited=is_awaited or directory in self._next)
+            directory.took_s = trio.current_time() - began_s
+            self.times.add(directory.took_s)
             for flush, error in zip(flushes.values(), errors, strict=True):
                 if error is None:
                     flush.partition.flushed()
                 flush.finish(error)
             self._forget_done({f for f, e in zip(flushes.values(), errors, strict=True) if not e})
-        self._running.discard(directory)
-
-    def _next_run(self, directory: Path) -> dict[Flushed, Flush]:
-        """Take all flushes that are demanded, and a few of those that nobody waits for."""
-        flushes = self._next.pop(directory, {})
-        later = self._later.get(directory, {})
-        for partition in flushes:
-            later.pop(partition, None)
-        for partition in list(islice(later, self._later_at_once)):
-            del later[partition]
-            flushes[partition] = Flush(partition)
-        if not later:
-            self._later.pop(directory, None)
-        return flushes
-
-    def _adapt(self, took_s: float, *, is_awaited: bool) -> None:
-        """Let the next runs take more or fewer of those that nobody waits for.
-
-        On a slow disk many together take little longer than a few, because threads sync them. On
-        a busy processor each one takes longer.
-        """
-        if is_awaited and took_s > LONG_S:
-            self._later_at_once = max(self._later_at_once // 2, 1)
-        elif not is_awaited or took_s < LONG_S / 4:
-            self._later_at_once = min(self._later_at_once * 2, LATER_AT_BEST)
+        directory.is_running = False
 
     def _forget_done(self, done: set[Flush]) -> None:
         """Forget finished flushes, which tasks without a request to answer would keep forever."""

@@ -15,6 +15,7 @@ Source: UnifiedLog and LocalLog of Kafka.
 """
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -306,18 +307,18 @@ class PartitionLog:
         directory = self.directory if files_made > self._files_sure else None
         files: list[Path] = []
         health.check()  # the system reports lost pages once: the next sync of the file succeeds
-        failed = health.refused
+        failed = partial(health.refused, f"cannot flush {self.name}")
         try:
             for segment in [*rolled, active] if active else rolled:
                 segment.transaction_index.write_missing()
-                files += segment.files(log_only=segment is active)
+                files += segment.files(log_only=segment is active and segment not in rolled)
             self.leader_epochs.save()
-            failed = health.sync_failed
-            yield Unsynced(self._disk, files, directory)
+            failed = partial(health.sync_failed, f"cannot flush {self.name}")
+            yield Unsynced(self._disk, files, failed, directory)
         except FileNotFoundError:
             return  # the partition was deleted meanwhile
         except OSError as error:
-            raise failed(f"cannot flush {self.name}", error) from error
+            raise failed(error) from error
         health.check()
         self._files_sure = max(self._files_sure, files_made)
         for segment in rolled:  # not the active one: it may have grown and been rolled meanwhile

@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 from kwire.errors import KafkaError
+from kwire.log import syncing
 from kwire.log.checkpointed import offsets_of
 from kwire.log.checkpoints import RECOVERY_POINTS
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
+from kwire.log.partition_log import PartitionLog
 from kwire.log.recovery import open_log
-from kwire.log.syncing import FEW, sync_all
+from kwire.log.segment import LogSegment
+from kwire.log.syncing import FEW, SHORT_S, sync_all
 from tests.log.conftest import NOW_MS, LogTools
 
 MEETING = 4
@@ -123,6 +126,87 @@ def test_a_log_that_is_deleted_meanwhile_is_no_error(tmp_path: Path, tools: LogT
     with pytest.raises(StopIteration):
         flushing.throw(FileNotFoundError(errno.ENOENT, "gone"))
     assert not log.is_offline
+
+
+@pytest.mark.parametrize(("sync_s", "in_threads"), [(0.02, MEETING), (SHORT_S / 100, 0)])
+def test_few_files_are_synced_in_threads_if_the_first_sync_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync_s: float, in_threads: int
+) -> None:
+    """A fast disk doesn't pay for threads, and on a slow one few files take little longer than one.
+
+    The clock shows only what the syncs take. The syncs after the first one wait for each other.
+    """
+    disk = MeetingDisk()
+    manager = manager_with_segments(tmp_path, disk, 1 + MEETING, 0)
+    logs = list(manager.logs.values())
+    assert sync_all([log.flushing(0) for log in logs]) == [None] * len(logs)
+    for log in logs:
+        log.append(LogTools.batch(b"v"), leader_epoch=0, now_ms=NOW_MS)
+    now_s = 0.0
+    threads: list[threading.Thread] = []
+
+    def sync_path(path: Path) -> None:
+        nonlocal now_s
+        if in_threads and threads:
+            disk.meeting.wait()
+        now_s += sync_s
+        threads.append(threading.current_thread())
+
+    monkeypatch.setattr(syncing, "perf_counter", lambda: now_s)
+    monkeypatch.setattr(disk, "sync_path", sync_path)
+    assert sync_all([log.flushing(0) for log in logs]) == [None] * len(logs)
+    assert len(threads) == len(logs)
+    assert len({*threads}) == max(in_threads, 1)
+    manager.close(NOW_MS)
+
+
+def test_the_log_of_a_lost_page_is_offline_before_the_other_syncs_end(tmp_path: Path) -> None:
+    """A lost page is reported once: a second sync of the file must not acknowledge its records."""
+    manager = manager_with_segments(tmp_path, Disk(), 2, 1)
+    lost, slow = manager.logs["t", 0], manager.logs["t", 1]
+    segment = lost.segments[0].path(".log")
+    seconds: list[str] = []
+    disk = lost._disk
+
+    def sync_path(path: Path) -> None:
+        if path == segment and not seconds:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        if path.parent == slow.directory and not seconds:
+            seconds.append("begun")
+            with pytest.raises(KafkaError):
+                lost.flush_rolled()
+
+    disk.sync_path = sync_path  # type: ignore[method-assign]
+    first, second = sync_all([lost.flushing(0), slow.flushing(0)])
+    assert seconds == ["begun"]
+    assert isinstance(first, KafkaError)
+    assert isinstance(second, KafkaError)  # both are in the directory that is offline
+    assert lost.recovery_point == slow.recovery_point == 0
+
+
+def test_a_segment_that_is_rolled_while_a_flush_begins_is_synced_with_its_indexes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flush takes the segment for the active one, and finds it among the rolled ones too."""
+    disk = Disk()
+    manager = manager_with_segments(tmp_path, disk, 1, 0)
+    log = manager.logs["t", 0]
+    log.append(LogTools.batch(b"v"), leader_epoch=0, now_ms=NOW_MS)
+    segment = log.active
+
+    def roll_after(_: PartitionLog) -> LogSegment:
+        monkeypatch.undo()
+        log.roll(NOW_MS)
+        return segment
+
+    monkeypatch.setattr(PartitionLog, "active", property(roll_after))
+    flush = log.flushing(0)
+    synced = next(flush)
+    assert log.active is not segment
+    assert {*segment.files()} <= {*synced.files}
+    assert next(flush, None) is None
+    assert log.unflushed == []
+    manager.close(NOW_MS)
 
 
 class ScarceDisk(Disk):
