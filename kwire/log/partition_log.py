@@ -227,8 +227,8 @@ class PartitionLog:
     def roll(self, now_ms: int, *, is_first: bool = False) -> None:
         """Close the active segment and start a new one at the log end offset; OSError.
 
-        Does nothing while the active segment is empty. Housekeeping flushes the closed segment
-        later, because a flush can take long. ``is_first`` says that the log's directory is new.
+        Does nothing while the active one is empty. Housekeeping flushes the closed one later: that
+        can take long. ``is_first`` says that the log's directory is new.
         """
         self._cut_refused()
         if self.segments and not self.active.size_bytes:
@@ -299,11 +299,9 @@ class PartitionLog:
         if self.unflushed:
             sync_one(self._sync(self.active.base_offset, None, list(self.unflushed)))
 
-    def _sync(
-        self, end_offset: int, active: LogSegment | None, rolled: list[LogSegment]
-    ) -> Syncing:
-        truncations, health = self.truncations, self.health
+    def _sync(self, end: int, active: LogSegment | None, rolled: list[LogSegment]) -> Syncing:
         files_made = self._files_made  # read first: a file created meanwhile may not be synced
+        truncations, health = self.truncations, self.health
         directory = self.directory if files_made > self._files_sure else None
         files: list[Path] = []
         health.check()  # the system reports lost pages once: the next sync of the file succeeds
@@ -325,7 +323,7 @@ class PartitionLog:
             with suppress(ValueError):
                 self.unflushed.remove(segment)
         if self.truncations == truncations:  # else other records may be there now
-            self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
+            self.recovery_point = max(self.recovery_point, min(end, self.log_end_offset))
 
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool
