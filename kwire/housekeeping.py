@@ -178,5 +178,5 @@ class Housekeeping:
             self._checkpoint_due_ms[name] = steady_ms + integer(CHECKPOINT_INTERVALS[name])
         if due:
             await self._broker.threads.housekeeping.run(
-                manager.checkpoint, self._broker.high_watermarks(), due
+                manager.checkpoint, self._broker.high_watermarks, due
             )

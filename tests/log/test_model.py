@@ -142,7 +142,7 @@ class LogModel(RuleBasedStateMachine):
     def checkpoint(self):
         """Rolled segments are flushed, offsets noted; then log start offsets are sure."""
         histories = dict(self.logs.histories)
-        if self.logs.attempt(lambda: self.logs.manager.checkpoint({})):
+        if self.logs.attempt(lambda: self.logs.manager.checkpoint(dict)):
             for history in histories.values():
                 history.sure_start = history.start
 
