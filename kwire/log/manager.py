@@ -321,7 +321,7 @@ class LogManager:
         return target
 
     def retain(
-        self, clocks: Clocks, high_watermark: Callable[[TopicPartition], int | None]
+        self, clocks: Clocks, high_watermark: Callable[[TopicPartition], int]
     ) -> Iterator[None]:
         """Apply retention and expire producers, see ``apply_retention``; yields for other tasks."""
         for deleted in apply_retention(self.logs, clocks, high_watermark, self.disk):

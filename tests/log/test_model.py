@@ -185,8 +185,8 @@ class LogModel(RuleBasedStateMachine):
         self.logs.attempt(
             lambda: list(
                 manager.retain(
-                    Clocks(lambda: self.logs.now_ms, lambda: self.logs.now_ms, lambda _: 0),
-                    lambda _: None,
+                    Clocks(lambda: self.logs.now_ms, lambda: self.logs.now_ms, lambda: lambda _: 0),
+                    lambda key: manager.logs[key].log_end_offset,
                 )
             )
         )
