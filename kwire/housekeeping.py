@@ -152,9 +152,13 @@ class Housekeeping:
                 connection.release_memory()
         self._broker.log_manager.look_for_room()
 
-    def _high_watermark(self, key: TopicPartition) -> int | None:
+    def _high_watermark(self, key: TopicPartition) -> int:
+        """A partition's high watermark; that of an earlier process if the log isn't served."""
         replica = self._broker.replica(*key)
-        return None if replica is None else replica.high_watermark
+        if replica is not None:
+            return replica.high_watermark
+        opened = self._broker.log_manager.logs.get(key)
+        return 0 if opened is None else self._broker.log_manager.high_watermark_before(opened)
 
     async def retain(self) -> None:
         """Delete segments past retention and forget old producers, if that is due."""
@@ -163,7 +167,7 @@ class Housekeeping:
             return
         interval_ms = self._broker.integer("log.retention.check.interval.ms")
         self._retention_due_ms = clock.steady_ms() + interval_ms
-        clocks = Clocks(clock.now_ms, clock.steady_ms, clock.ages())
+        clocks = Clocks(clock.now_ms, clock.steady_ms, clock.ages)
         for _ in self._broker.log_manager.retain(clocks, self._high_watermark):
             await trio.lowlevel.checkpoint()
 
@@ -178,5 +182,5 @@ class Housekeeping:
             self._checkpoint_due_ms[name] = steady_ms + integer(CHECKPOINT_INTERVALS[name])
         if due:
             await self._broker.threads.housekeeping.run(
-                manager.checkpoint, self._broker.high_watermarks(), due
+                manager.checkpoint, self._broker.high_watermarks, due
             )

@@ -134,11 +134,14 @@ class HostedPartitions:
         return list(self._followers.values())
 
     def hosted(self) -> list[Hosted]:
-        """Every partition that this broker leads or follows."""
+        """Every partition that this broker leads or follows.
+
+        Any thread may call it: the values of a dict get into a list in one step of the interpreter.
+        """
         return [*self._partitions.values(), *self._followers.values()]
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """The high watermarks of all these partitions."""
+        """The high watermarks of all these partitions; threads that write checkpoints call it."""
         return {(one.topic, one.index): one.high_watermark for one in self.hosted()}
 
     def stable_offset(self, key: TopicPartition) -> int | None:

@@ -171,7 +171,7 @@ class ReplicaMoves:
             piece = move.next_piece(LAST_BYTES)
         if move.is_stale or (piece is not None and piece.size_bytes >= min(LAST_BYTES, rate)):
             return True
-        await run(move.prepare, steady_ms, broker.high_watermarks())
+        await run(move.prepare, steady_ms, broker.high_watermarks)
         if move.finish(broker.clock.now_ms(), broker.clock.steady_ms()):
             log.info("%s was moved to %s", move.current.name, move.target.path)
             self._forget(move)

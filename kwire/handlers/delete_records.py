@@ -59,7 +59,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
 async def _checkpoint(context: RequestContext) -> bool:
     """Write the log start offsets to the checkpoints; False if the disk refuses."""
     manager = context.broker.log_manager
-    return await context.broker.threads.logs.run(manager.checkpoint, {}, (LOG_START_OFFSETS,))
+    return await context.broker.threads.logs.run(manager.checkpoint, dict, (LOG_START_OFFSETS,))
 
 
 async def _wanted(request: DeleteRecordsRequest, work: Work) -> dict[tuple[str, int], int]:

@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.checkpointed import ALL_CHECKPOINTS, checkpoint, lower_high_watermarks
+from kwire.log.checkpointed import ALL_CHECKPOINTS, HighWatermarks, checkpoint, note_lost_ends
 from kwire.log.checkpoints import TopicPartition
 from kwire.log.data_directory import DataDirectory, open_directories
 from kwire.log.disk import Disk
@@ -136,8 +136,8 @@ class LogManager:
             else:
                 manager.logs[one.topic, one.partition] = one
         for data in opened:
-            if data.may_lack_records:
-                lower_high_watermarks(data, found)
+            if data.is_online and not data.was_clean:
+                note_lost_ends(data, manager.logs, found)
         return manager
 
     def look_for_room(self) -> None:
@@ -321,7 +321,7 @@ class LogManager:
         return target
 
     def retain(
-        self, clocks: Clocks, high_watermark: Callable[[TopicPartition], int | None]
+        self, clocks: Clocks, high_watermark: Callable[[TopicPartition], int]
     ) -> Iterator[None]:
         """Apply retention and expire producers, see ``apply_retention``; yields for other tasks."""
         for deleted in apply_retention(self.logs, clocks, high_watermark, self.disk):
@@ -350,9 +350,7 @@ class LogManager:
                 self.doomed.remove(doomed)
 
     def checkpoint(
-        self,
-        high_watermarks: Mapping[TopicPartition, int],
-        names: Collection[str] = ALL_CHECKPOINTS,
+        self, high_watermarks: HighWatermarks, names: Collection[str] = ALL_CHECKPOINTS
     ) -> bool:
         """Flush the rolled segments, then write these checkpoints; may run in a thread.
 
@@ -386,7 +384,7 @@ class LogManager:
         for data in self._data_directories.values():
             is_clean = clean and data.is_online and data.path not in unclean
             is_clean = is_clean and not self._has_gap(data)
-            is_clean = is_clean and checkpoint(data, self.logs, known.high_watermarks)
+            is_clean = is_clean and checkpoint(data, self.logs, lambda: known.high_watermarks)
             data.close(clean=is_clean, broker_epoch=known.broker_epoch)
 
 

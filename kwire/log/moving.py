@@ -16,12 +16,11 @@ Source: Partition.maybeReplaceCurrentWithFutureReplica, ReplicaAlterLogDirsThrea
 """
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.checkpointed import checkpoint
+from kwire.log.checkpointed import HighWatermarks, checkpoint
 from kwire.log.checkpoints import TopicPartition
 from kwire.log.data_directory import DataDirectory
 from kwire.log.disk import Disk
@@ -124,7 +123,7 @@ class Move:
         first = current.log_start_offset if has_records else current.log_end_offset
         start_at(self.future, first, now_ms, self._disk, steady_ms)
 
-    def prepare(self, steady_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> None:
+    def prepare(self, steady_ms: int, high_watermarks: HighWatermarks) -> None:
         """Sync the copy, and write its offsets into the checkpoint files. In a thread."""
         future, target = self.future, self.target
         start = self.current.log_start_offset

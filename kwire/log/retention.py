@@ -5,7 +5,8 @@ Rules:
 - A segment is deleted when it lies wholly before the log start offset. If ``cleanup.policy`` has
   ``delete``, it is also deleted when its newest record is older than ``retention.ms``, or when the
   log without it is still at least ``retention.bytes`` large. Records beyond the high watermark are
-  never deleted.
+  never deleted. Of a log that isn't served, because the disk was full for instance, the high
+  watermark is what an earlier process knew, 0 if that is nothing.
 - The event loop deletes one segment at a time, and other tasks have their turns in between.
 - A thread removes the producer snapshots that no segment needs any more, with the deleted files.
 - Files are renamed at once and removed after ``file.delete.delay.ms`` on the steady clock. The age
@@ -28,14 +29,15 @@ _log = logging.getLogger(__name__)
 
 
 class Clocks(NamedTuple):
-    """The date, the steady clock, and a lower bound for how long ago a date was; all in ms.
+    """The date, the steady clock, and ``Clock.ages``: how long ago dates were; all in ms.
 
-    Retention asks them for each segment: it may take minutes, because others work in between.
+    Retention asks the first two for each segment and the last one for each log: it may take
+    minutes, and the date may be set meanwhile, because others work in between.
     """
 
     now_ms: Callable[[], int]
     steady_ms: Callable[[], int]
-    age_ms: Callable[[int], int]
+    ages: Callable[[], Callable[[int], int]]
 
 
 LOGS_AT_ONCE = 64
@@ -46,14 +48,13 @@ PRODUCERS_AT_ONCE = 1000
 def apply_retention(
     logs: Mapping[TopicPartition, PartitionLog],
     clocks: Clocks,
-    high_watermark: Callable[[TopicPartition], int | None],
+    high_watermark: Callable[[TopicPartition], int],
     disk: Disk,
 ) -> Iterator[int]:
     """Delete old segments of all logs, and forget producers that no longer write.
 
     It never waits for the disk. It yields 1 after each deleted segment, and 0 now and then in
-    between, so that other tasks have their turns. ``high_watermark`` gives that of a partition,
-    None if it isn't known.
+    between, so that other tasks have their turns. ``high_watermark`` gives that of a partition.
     """
     looks = LOGS_AT_ONCE
     for key, opened in list(logs.items()):
@@ -67,7 +68,7 @@ def apply_retention(
         try:
             for _ in delete_old_segments(opened, clocks, partial(high_watermark, key), disk):
                 yield 1
-            opened.producers.expire(clocks.age_ms, opened.config.producer_id_expiration_ms)
+            opened.producers.expire(clocks.ages(), opened.config.producer_id_expiration_ms)
         except OSError as error:
             opened.health.refused(f"cannot delete old segments of {opened.name}", error)
         except KafkaError as error:
@@ -75,11 +76,11 @@ def apply_retention(
 
 
 def delete_old_segments(
-    log: PartitionLog, clocks: Clocks, high_watermark: Callable[[], int | None], disk: Disk
+    log: PartitionLog, clocks: Clocks, high_watermark: Callable[[], int], disk: Disk
 ) -> Iterator[None]:
     """Delete the segments past retention, and yield after each. Rolls the active one if it is due.
 
-    The log may change between two segments. ``high_watermark`` gives None if it isn't known.
+    The log and the high watermark may change between two segments.
     """
     deleted = 0
     while _may_delete(log):
@@ -102,15 +103,15 @@ def _may_delete(log: PartitionLog) -> bool:
     return not (log.is_offline or log.is_being_cut or log.is_abandoned)
 
 
-def _first_is_past_retention(log: PartitionLog, now_ms: int, high_watermark: int | None) -> bool:
+def _first_is_past_retention(log: PartitionLog, now_ms: int, high_watermark: int) -> bool:
     first = log.segments[0]
     end = log.segments[1].base_offset if len(log.segments) > 1 else log.log_end_offset
     if first.size_bytes == 0 and len(log.segments) == 1:
         return False
-    if high_watermark is not None and end > high_watermark:
-        return False
     if end <= log.log_start_offset and len(log.segments) > 1:
         return True
+    if end > high_watermark:
+        return False
     config = log.config
     if not config.delete:
         return False
@@ -121,9 +122,12 @@ def _first_is_past_retention(log: PartitionLog, now_ms: int, high_watermark: int
 
 
 def _drop_snapshots(log: PartitionLog, disk: Disk) -> None:
-    """Remove the producer snapshots from before the first remaining segment."""
+    """Remove the producer snapshots from before the first remaining segment.
+
+    If the topic is deleted and made anew meanwhile, those that are found may be the new log's.
+    """
     for offset in snapshot_offsets(log.directory, disk):
-        if offset < log.segments[0].base_offset:
+        if offset < log.segments[0].base_offset and not log.is_abandoned:
             disk.remove(snapshot_path(log.directory, offset))
 
 
@@ -143,6 +147,8 @@ def remove_doomed(log: PartitionLog, steady_ms: int, disk: Disk) -> None:
         deleted_ms, paths = doomed
         if steady_ms - deleted_ms >= log.config.file_delete_delay_ms:
             for path in paths:
+                if log.is_abandoned:
+                    return  # the files went with the directory, whose name a new log may have
                 disk.remove(path)
             log.doomed.remove(doomed)
             removed = True

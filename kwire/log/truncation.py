@@ -10,17 +10,23 @@ Rules:
   the old high watermark in its file for up to five seconds.
 - A thread truncates a log while the event loop may read it. So the log has at least one segment at
   every moment.
-- After an error the data directory is offline.
+- A data directory without room for the checkpoints takes no cut: its logs stay as they are, and are
+  cut when there is room and they are fetched again. After an error in the middle of a cut the
+  directory is offline, also if that error is a lack of room. The log fits the leader's then, so
+  the next answer would be appended although the checkpoints are those from before the cut.
 
 Source: UnifiedLog.truncateTo, truncateFullyAndStartAt of Kafka.
 """
 
+import errno
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from kwire.errors import KafkaError
-from kwire.log.checkpointed import checkpoint, lower_high_watermarks
-from kwire.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
+from kwire.log.checkpointed import note_cuts
+from kwire.log.data_directory import DataDirectory
+from kwire.log.directory_health import LEAST_ROOM_BYTES
 from kwire.log.disk import Disk
 from kwire.log.manager import LogManager
 from kwire.log.partition_log import PartitionLog
@@ -45,20 +51,43 @@ def truncate_logs(
 
     Waits for the disk, so call it in a thread.
     """
-    errors: list[KafkaError | None] = []
-    for log, offset, is_anew in cuts:
-        cut = start_at if is_anew else truncate_log
-        try:
-            cut(log, offset, now_ms, manager.disk, steady_ms)
-            errors.append(None)
-        except KafkaError as error:
-            errors.append(error)
-    healths = {id(log.health) for log, _, _ in cuts}
+    errors: list[KafkaError | None] = [None] * len(cuts)
     for data in manager.data_directories:
-        if id(data.health) in healths and data.is_online:
-            checkpoint(data, manager.logs, {}, (RECOVERY_POINTS, LOG_START_OFFSETS), flush=False)
-            lower_high_watermarks(data, [cut.log for cut in cuts])
+        numbers = [n for n, one in enumerate(cuts) if one.log.health is data.health]
+        if not numbers:
+            continue
+        refusal = _refusal(data, manager.disk)
+        for number in numbers:
+            errors[number] = refusal or _cut(cuts[number], now_ms, manager.disk, steady_ms)
+        if refusal is None and data.is_online:
+            refusal = note_cuts(data, manager.logs, [cuts[number].log for number in numbers])
+            for number in numbers:
+                errors[number] = errors[number] or refusal
     return errors
+
+
+def _refusal(data: DataDirectory, disk: Disk) -> KafkaError | None:
+    """The error if a directory is offline, or has no room for the checkpoints after a cut."""
+    what = f"cannot cut logs in {data.path}"
+    try:
+        data.health.check()
+        if disk.free_bytes(data.path) >= LEAST_ROOM_BYTES:
+            return None
+    except KafkaError as error:
+        return error
+    except OSError as error:
+        return data.health.refused(what, error)
+    return data.health.refused(what, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+
+def _cut(cut: Cut, now_ms: int, disk: Disk, steady_ms: int) -> KafkaError | None:
+    """Cut one log; the error if that fails."""
+    log, offset, is_anew = cut
+    try:
+        (start_at if is_anew else truncate_log)(log, offset, now_ms, disk, steady_ms)
+    except KafkaError as error:
+        return error
+    return None
 
 
 def truncate_log(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:

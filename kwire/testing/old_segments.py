@@ -9,5 +9,5 @@ def delete_old_segments(
     log: PartitionLog, now_ms: int, high_watermark: int, disk: Disk, steady_ms: int
 ) -> int:
     """Delete all segments past retention; returns how many."""
-    clocks = retention.Clocks(lambda: now_ms, lambda: steady_ms, lambda _: 0)
+    clocks = retention.Clocks(lambda: now_ms, lambda: steady_ms, lambda: lambda _: 0)
     return len(list(retention.delete_old_segments(log, clocks, lambda: high_watermark, disk)))

@@ -84,9 +84,9 @@ def leader(
     brokers = Brokers()
     config = LogConfig(**settings)
     log = open_log(
-        directory / "t-0",
+        directory / f"t-{index}",
         "t",
-        0,
+        index,
         config,
         disk=Disk(),
         now_ms=NOW_MS,

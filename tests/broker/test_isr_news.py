@@ -34,11 +34,12 @@ async def test_one_partition_is_told_with_its_replicas(
     """Each time anew, if the changes are apart; and nothing while nothing changes."""
     cluster = Cluster(tmp_path, [ROW._replace(isr=(1,))] * 2)
     nursery.start_soon(cluster.updates.run)
-    line = f"{cluster.led[0].log.name} is in sync on (1, 3), before on (1,)"
     for partition in cluster.led:
         follow(partition, 3)
         await pass_s(GATHER_S + 0.1)
-    assert caplog.messages == [line, line]
+    assert caplog.messages == [
+        f"{name} is in sync on (1, 3), before on (1,)" for name in ("t-0", "t-1")
+    ]
     await pass_s(3 * GATHER_S)
     assert len(caplog.messages) == 2
 
@@ -93,3 +94,44 @@ async def test_a_broker_that_stops_tells_what_it_has_gathered(
         assert caplog.messages == []
         nursery.cancel_scope.cancel()
     assert caplog.messages == ["t-0 is in sync on (1,), before on (1, 2)"]
+
+
+async def test_a_partition_that_changes_several_times_is_told_as_it_is_in_the_end(
+    nursery: trio.Nursery,
+    autojump_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is counted once; whoever came and went, or went and came, isn't named as both."""
+    news = IsrNews()
+    nursery.start_soon(news.run)
+    news.changed("a-0", (1, 2), (1,))
+    news.changed("a-0", (1,), (1, 2))
+    news.changed("a-0", (1, 2), (1,))
+    await pass_s(GATHER_S + 0.1)
+    assert caplog.messages == ["a-0 is in sync on (1,), before on (1, 2)"]
+    caplog.clear()
+    for partition in ("a-0", "a-1", "a-2"):
+        news.changed(partition, (1,), (1, 2))
+    news.changed("a-1", (1, 2), (1,))
+    news.changed("a-2", (1, 2), (1, 2, 3))
+    await pass_s(GATHER_S + 0.1)
+    assert caplog.messages == [
+        "broker 2 is in sync for 2 partition(s): a-0, a-2",
+        "broker 3 is in sync for 1 partition(s): a-2",
+        "the same brokers as before are in sync again for 1 partition(s): a-1",
+    ]
+
+
+async def test_a_partition_that_went_and_came_alone_is_told_too(
+    nursery: trio.Nursery,
+    autojump_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing is different, but whoever looks for a slow broker wants to know it."""
+    news = IsrNews()
+    nursery.start_soon(news.run)
+    news.changed("a-0", (1, 2), (1,))
+    news.changed("a-0", (1,), (1, 2))
+    await pass_s(GATHER_S + 0.1)
+    line = "the same brokers as before are in sync again for 1 partition(s): a-0"
+    assert caplog.messages == [line]

@@ -186,7 +186,7 @@ class LogsOnMachine:
         if not self.failed and log is self.manager.logs.get(key):
             history.cut(offset)
             manager = self.manager
-            self.attempt(lambda: manager.checkpoint({}))
+            self.attempt(lambda: manager.checkpoint(dict))
         if self.failed or self.manager.logs.get(key) is not log:
             self.restart()
             for opened in self.manager.logs.values():  # or the power may undo half of a cut

@@ -92,7 +92,7 @@ class CompactionModel(RuleBasedStateMachine):
     @rule()
     def checkpoint(self):
         """Rolled segments are flushed, offsets noted."""
-        self.logs.attempt(lambda: self.logs.manager.checkpoint({}))
+        self.logs.attempt(lambda: self.logs.manager.checkpoint(dict))
 
     @rule(calls=st.integers(0, 80), written=st.sampled_from([0.0, 0.5]), power=POWER)
     def plan_a_death(self, calls, written, power):

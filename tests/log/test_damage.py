@@ -37,7 +37,7 @@ def intact(tmp_path_factory):
                     continue
                 sequence = number - number // 10
                 tools.append(log, value, producer=(7, 0, sequence), transactional=True)
-        assert manager.checkpoint({})
+        assert manager.checkpoint(dict)
         manager.close(NOW_MS, clean=clean)
         found[clean] = root
     return found

@@ -69,11 +69,11 @@ def test_a_slow_checkpoint_never_replaces_a_newer_one(tools, tmp_path):
         tools.append(log, value)
     log.advance_log_start_offset(1)
     disk.is_slow = True
-    older = threading.Thread(target=manager.checkpoint, args=({},))
+    older = threading.Thread(target=manager.checkpoint, args=(dict,))
     older.start()
     assert disk.waits.wait(10)
     log.advance_log_start_offset(2)
-    newer = threading.Thread(target=manager.checkpoint, args=({},))
+    newer = threading.Thread(target=manager.checkpoint, args=(dict,))
     newer.start()
     newer.join(0.05)
     disk.go_on.set()

@@ -118,7 +118,7 @@ def test_an_unclean_stop_is_recovered_from_the_recovery_point(tools, open_manage
     tools.append(log, b"flushed")
     tools.append(log, b"too")
     log.flush(tools.now_ms)
-    manager.checkpoint({("t", 0): 1})
+    manager.checkpoint(lambda: {("t", 0): 1})
     tools.append(log, b"not flushed")
     kill(manager)
     with open(tools.root / "data" / "t-0" / f"{0:020d}.log", "ab") as file:
@@ -301,12 +301,12 @@ def test_rolled_segments_are_flushed_by_the_checkpoint(tools, open_manager):
     tools.append(log, b"x")
     log.roll(tools.now_ms)
     tools.append(log, b"y")
-    manager.checkpoint({})
+    manager.checkpoint(dict)
     checkpoint = tools.root / "data" / "recovery-point-offset-checkpoint"
     assert checkpoint.read_text() == "0\n1\nt 0 1\n"
     log.roll(tools.now_ms)
     tools.disk.fails_sync = True
-    assert not manager.checkpoint({})
+    assert not manager.checkpoint(dict)
     assert log.is_offline
     assert log.recovery_point == 1
     tools.disk.fails_sync = False
@@ -324,7 +324,7 @@ def test_offsets_of_a_deleted_partition_do_not_count_for_a_new_one(tools, open_m
     for _ in range(5):
         tools.append(log, b"old")
     log.advance_log_start_offset(4)
-    assert manager.checkpoint({("t", 0): 5})
+    assert manager.checkpoint(lambda: {("t", 0): 5})
     manager.delete("t", 0, tools.now_ms)
     log = manager.get_or_create("t", 0, ID_2, log.config, tools.now_ms)
     tools.append(log, b"new")
@@ -340,7 +340,7 @@ def test_a_log_that_is_made_during_a_checkpoint_is_not_taken_for_replicated(tool
     manager = open_manager()
     looked_up = {("t", 0): tools.append(create(manager, tools), b"x") + 1}
     tools.append(create(manager, tools, partition=1), b"y")
-    assert manager.checkpoint(looked_up)
+    assert manager.checkpoint(lambda: looked_up)
     manager.close(tools.now_ms, clean=False)
     again = open_manager()
     found = [again.high_watermark_before(again.logs["t", index]) for index in range(2)]

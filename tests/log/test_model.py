@@ -142,7 +142,7 @@ class LogModel(RuleBasedStateMachine):
     def checkpoint(self):
         """Rolled segments are flushed, offsets noted; then log start offsets are sure."""
         histories = dict(self.logs.histories)
-        if self.logs.attempt(lambda: self.logs.manager.checkpoint({})):
+        if self.logs.attempt(lambda: self.logs.manager.checkpoint(dict)):
             for history in histories.values():
                 history.sure_start = history.start
 
@@ -185,8 +185,8 @@ class LogModel(RuleBasedStateMachine):
         self.logs.attempt(
             lambda: list(
                 manager.retain(
-                    Clocks(lambda: self.logs.now_ms, lambda: self.logs.now_ms, lambda _: 0),
-                    lambda _: None,
+                    Clocks(lambda: self.logs.now_ms, lambda: self.logs.now_ms, lambda: lambda _: 0),
+                    lambda key: manager.logs[key].log_end_offset,
                 )
             )
         )

@@ -6,12 +6,13 @@ from contextlib import suppress
 import pytest
 
 from kwire.errors import KafkaError
+from kwire.log.checkpoints import HIGH_WATERMARKS, read_offsets
 from kwire.log.data_directory import LogDirectoryError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.moved import MARKER
 from kwire.log.moving import begin
-from kwire.log.truncation import truncate_log
+from kwire.log.truncation import Cut, truncate_log, truncate_logs
 from kwire.testing.log_scan import check_log
 from kwire.testing.old_segments import delete_old_segments
 
@@ -63,7 +64,7 @@ class Moves:
         elif piece is not None:
             move.copy(piece, now_ms)
         else:
-            move.prepare(0, {KEY: self.log.log_end_offset})
+            move.prepare(0, lambda: {KEY: self.log.log_end_offset})
             if move.finish(now_ms, 0):
                 move.clean_up()
                 return True
@@ -176,7 +177,7 @@ def test_records_deleted_between_preparing_and_the_end_are_noted_first(moves):
     move = moves.begin()
     while (piece := move.next_piece()) is not None:
         move.copy(piece, 0)
-    move.prepare(0, {})
+    move.prepare(0, dict)
     moves.log.advance_log_start_offset(7)
     assert not move.finish(0, 0)
     moves.finish(move)
@@ -203,10 +204,39 @@ def test_a_log_that_is_being_cut_waits(moves):
     move = moves.begin()
     while (piece := move.next_piece()) is not None:
         move.copy(piece, 0)
-    move.prepare(0, {})
+    move.prepare(0, dict)
     moves.log.is_being_cut = True
     assert move.is_waiting
     assert not move.finish(0, 0)
+
+
+def test_a_log_that_is_cut_beside_an_arriving_copy_keeps_its_lower_high_watermark(
+    moves, monkeypatch
+):
+    """The watermarks are looked up when the copy is on the disk, not before."""
+    tools, manager = moves.tools, moves.manager
+    manager.preferred["t", 1] = moves.target.path
+    other = manager.get_or_create("t", 1, TOPIC_ID, LogConfig(**SETTINGS), tools.now_ms)
+    assert other.health is moves.target.health
+    for _ in range(9):
+        tools.append(other, b"x")
+    served = {KEY: moves.log.log_end_offset, ("t", 1): 9}
+    move = moves.begin()
+    while (piece := move.next_piece()) is not None:
+        move.copy(piece, 0)
+    flush = move.future.flush
+
+    def cut_meanwhile(steady_ms):
+        flush(steady_ms)
+        truncate_logs(manager, [Cut(other, 5)], 0, 0)
+        served["t", 1] = 5
+        for _ in range(9):
+            tools.append(other, b"new")
+
+    monkeypatch.setattr(move.future, "flush", cut_meanwhile)
+    move.prepare(0, served.copy)
+    noted = read_offsets(moves.target.path / HIGH_WATERMARKS, tools.disk)
+    assert noted == {KEY: moves.log.log_end_offset, ("t", 1): 5}
 
 
 def test_an_empty_log_moves(tools):

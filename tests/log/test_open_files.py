@@ -74,7 +74,7 @@ def test_a_process_without_descriptors_closes_files(tools, tmp_path):
     assert values(manager) == {n: [b"%d" % n] for n in range(50)}
     for log in manager.logs.values():
         log.flush(NOW_MS)
-    assert manager.checkpoint({})
+    assert manager.checkpoint(dict)
     manager.close(NOW_MS)
 
 

@@ -69,7 +69,7 @@ def test_a_recovery_point_stays_in_the_first_segment_without_synced_indexes(
         append()
     assert next(flush, None) is None
     assert (log.recovery_point, [one.base_offset for one in log.segments]) == (2, [0, 2, 4, 6])
-    assert offsets_of(RECOVERY_POINTS, lambda: {("t", 0): log}, {}) == {("t", 0): 1}
+    assert offsets_of(RECOVERY_POINTS, lambda: {("t", 0): log}, dict) == {("t", 0): 1}
     manager.close(NOW_MS)
 
 

@@ -5,8 +5,12 @@ from itertools import pairwise
 
 import pytest
 
+from kwire.clock import Clock
 from kwire.log import retention
+from kwire.log.log_config import LogConfig
+from kwire.log.manager import LogManager
 from kwire.log.producer_entry import ProducerEntry
+from kwire.log.producer_snapshot import snapshot_offsets
 from kwire.log.retention import remove_doomed
 from kwire.record.compression import Compression
 from kwire.record.records import BatchBuilder
@@ -100,7 +104,11 @@ def test_retention_by_time(tools):
 
 def steps_of(tools, log, high_watermark):
     """Retention of one log a day later."""
-    clocks = retention.Clocks(lambda: tools.now_ms + DAY_MS, lambda: tools.now_ms, lambda _: 0)
+
+    def late_ms():
+        return tools.now_ms + DAY_MS
+
+    clocks = retention.Clocks(late_ms, lambda: tools.now_ms, lambda: lambda _: 0)
     return retention.delete_old_segments(log, clocks, high_watermark, tools.disk)
 
 
@@ -145,10 +153,30 @@ def test_many_producers_take_several_turns(tools):
     for log in logs.values():
         for producer_id in range(retention.PRODUCERS_AT_ONCE):
             log.producers.producers[producer_id] = ProducerEntry(producer_id, 0)
-    clocks = retention.Clocks(lambda: tools.now_ms, lambda: tools.now_ms, lambda _: 1 << 60)
-    steps = retention.apply_retention(logs, clocks, lambda _: None, tools.disk)
+    clocks = retention.Clocks(lambda: tools.now_ms, lambda: tools.now_ms, lambda: lambda _: 1 << 60)
+    steps = retention.apply_retention(logs, clocks, lambda _: 0, tools.disk)
     left = [sum(len(log.producers.producers) for log in set(logs.values())) for _ in steps]
     assert [before - after for before, after in pairwise(left)] == [retention.PRODUCERS_AT_ONCE] * 3
+
+
+def test_a_date_that_is_set_back_during_retention_makes_no_producer_old(tools):
+    """Retention takes minutes, and a producer that writes meanwhile has the new date."""
+    times = [tools.now_ms, 0]
+    clock = Clock(lambda: times[0], lambda: times[1])
+    log = tools.open(retention_ms=0, producer_id_expiration_ms=DAY_MS)
+    days(tools, log, 3)
+    clocks = retention.Clocks(clock.now_ms, clock.steady_ms, clock.ages)
+    times[0] += 1
+    steps = retention.apply_retention({("t", 0): log}, clocks, lambda _: 3, tools.disk)
+    assert next(step for step in steps if step) == 1
+    times[0] -= DAY_MS
+    log.producers.producers[7] = ProducerEntry(7, 0)
+    log.producers.producers[7].timestamp = times[0]
+    list(steps)
+    assert 7 in log.producers.producers
+    times[0], times[1] = times[0] + DAY_MS, times[1] + DAY_MS
+    list(retention.apply_retention({("t", 0): log}, clocks, lambda _: 3, tools.disk))
+    assert 7 not in log.producers.producers
 
 
 def test_retention_by_size(tools):
@@ -166,6 +194,15 @@ def test_nothing_beyond_the_high_watermark_is_deleted(tools):
     days(tools, log, 6)
     assert delete_old_segments(log, tools.now_ms + DAY_MS, 3, tools.disk, tools.now_ms) == 3
     assert log.log_start_offset == 3
+
+
+def test_what_is_before_the_log_start_is_deleted_without_a_known_high_watermark(tools):
+    """It was replicated: a log start offset never passes the high watermark."""
+    log = tools.open(retention_ms=0)
+    days(tools, log, 6)
+    log.advance_log_start_offset(2)
+    assert delete_old_segments(log, tools.now_ms + DAY_MS, 0, tools.disk, tools.now_ms) == 2
+    assert (log.log_start_offset, log.segments[0].base_offset) == (2, 2)
 
 
 def test_delete_records_frees_whole_segments_whatever_the_policy(tools):
@@ -200,6 +237,35 @@ def test_files_are_renamed_first_and_removed_later(tools):
     remove_doomed(log, tools.now_ms + 60_000, tools.disk)
     assert not list(tools.directory.glob("*.deleted"))
     assert not (tools.directory / f"{1:020d}.snapshot").exists()
+
+
+@pytest.mark.parametrize("after", [0, -1])
+def test_a_new_topic_of_the_same_name_keeps_its_files(tools, monkeypatch, after):
+    """The old one is deleted after a thread has removed the first, or the last, of its files."""
+    root = tools.root / "data"
+    manager = LogManager.open([root], node_id=1, now_ms=tools.now_ms, disk=tools.disk)
+    config = LogConfig(retention_ms=0, file_delete_delay_ms=0)
+    old = manager.get_or_create("t", 0, tools.topic_id, config, tools.now_ms)
+    days(tools, old, 4)
+    assert delete_old_segments(old, tools.now_ms + DAY_MS, 2, tools.disk, 0) == 2
+    doomed = [path for _, paths in old.doomed for path in paths]
+    remove = tools.disk.remove
+
+    def remove_and_make_anew(path):
+        remove(path)
+        if path == doomed[after] and not old.is_abandoned:
+            manager.delete("t", 0, 0)
+            new = manager.get_or_create("t", 0, bytes([7] * 16), config, tools.now_ms)
+            days(tools, new, 2)
+            assert delete_old_segments(new, tools.now_ms + DAY_MS, 1, tools.disk, 0) == 1
+
+    monkeypatch.setattr(tools.disk, "remove", remove_and_make_anew)
+    remove_doomed(old, tools.now_ms, tools.disk)
+    new = manager.logs["t", 0]
+    assert new is not old
+    assert snapshot_offsets(new.directory, tools.disk) == [1]
+    assert all(path.exists() for _, paths in new.doomed for path in paths)
+    manager.close(tools.now_ms, clean=False)
 
 
 def test_a_log_start_offset_inside_a_segment_hides_what_is_before(tools):

@@ -1,9 +1,11 @@
 """Truncating logs as a follower does; see also test_partition_log.py."""
 
+import errno
 import os
 
 import pytest
 
+from kwire.errors import ErrorCode
 from kwire.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
@@ -44,7 +46,7 @@ def manager(tools):
                 now_ms=tools.now_ms,
             )
         log.flush(0)
-    opened.checkpoint({})
+    opened.checkpoint(dict)
     yield opened
     opened.close(tools.now_ms, clean=False)
 
@@ -67,7 +69,7 @@ def test_several_logs_are_cut_with_one_checkpoint(tools, manager):
 def test_no_high_watermark_on_the_disk_lies_beyond_a_cut(tools, manager):
     """Or after a crash the next start takes records for replicated that were written since."""
     log = manager.logs["t", 0]
-    manager.checkpoint({("t", 0): 20, ("t", 1): 20})
+    manager.checkpoint(lambda: {("t", 0): 20, ("t", 1): 20})
     truncate_logs(manager, [Cut(log, 5)], 0, 0)
     path = tools.root / "data" / HIGH_WATERMARKS
     assert read_offsets(path, tools.disk) == {("t", 0): 5, ("t", 1): 20}
@@ -83,7 +85,7 @@ def test_no_high_watermark_on_the_disk_lies_beyond_a_log_that_lost_its_end(
 ):
     """The power was cut: what is appended next isn't replicated, also if the power is cut again."""
     log = manager.logs["t", 0]
-    manager.checkpoint({("t", 0): 20, ("t", 1): 20})
+    manager.checkpoint(lambda: {("t", 0): 20, ("t", 1): 20})
     manager.close(tools.now_ms, clean=False)
     os.truncate(log.active.path(".log"), 0)
     monkeypatch.setattr(tools.disk, "boot_id", lambda: "another boot")
@@ -91,6 +93,65 @@ def test_no_high_watermark_on_the_disk_lies_beyond_a_log_that_lost_its_end(
     path = tools.root / "data" / HIGH_WATERMARKS
     assert read_offsets(path, tools.disk) == {("t", 0): 0, ("t", 1): 20}
     assert manager.high_watermark_before(manager.logs["t", 0]) == 0
+
+
+@pytest.mark.parametrize("refused", [RECOVERY_POINTS, HIGH_WATERMARKS])
+def test_a_log_whose_cut_is_not_noted_takes_no_records(tools, manager, monkeypatch, refused):
+    """Or they would be taken for replicated, or for synced, after a crash."""
+    log = manager.logs["t", 0]
+    manager.checkpoint(lambda: {("t", 0): 20, ("t", 1): 20})
+    write_atomically = tools.disk.write_atomically
+
+    def full(path, content, *, durable=True):
+        if path.name == refused:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_atomically(path, content, durable=durable)
+
+    monkeypatch.setattr(tools.disk, "write_atomically", full)
+    first, second = truncate_logs(manager, [Cut(log, 5), Cut(manager.logs["t", 1], 20)], 0, 0)
+    assert first.code is second.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.is_offline
+    [why] = manager.failures.values()
+    assert os.strerror(errno.ENOSPC) in why
+
+
+def test_a_full_disk_takes_no_cut_and_stays_online(tools, manager, monkeypatch):
+    """The log is as before, so its leader asks for the cut again when there is room."""
+    log = manager.logs["t", 0]
+    free_bytes = tools.disk.free_bytes
+    monkeypatch.setattr(tools.disk, "free_bytes", lambda path: 999_999)
+    [error] = truncate_logs(manager, [Cut(log, 5)], 0, 0)
+    assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.log_end_offset, log.is_offline, log.health.is_full) == (20, False, True)
+    monkeypatch.setattr(tools.disk, "free_bytes", free_bytes)
+    assert truncate_logs(manager, [Cut(log, 5)], 0, 0) == [None]
+    assert log.log_end_offset == 5
+
+
+def test_a_directory_that_is_offline_takes_no_cut(tools, manager):
+    """Its checkpoints can't follow."""
+    log = manager.logs["t", 0]
+    log.health.fail("the disk", OSError(errno.EIO, os.strerror(errno.EIO)))
+    [error] = truncate_logs(manager, [Cut(log, 5)], 0, 0)
+    assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.log_end_offset == 20
+
+
+def test_a_start_notes_a_cut_that_the_end_of_the_process_interrupted(tools, manager):
+    """The log was cut, the checkpoints weren't written: what comes next isn't what they know."""
+    manager.note_boot()  # the machine goes on: no record can be lost
+    log = manager.logs["t", 0]
+    log.roll(tools.now_ms)
+    log.flush(0)
+    manager.checkpoint(lambda: {("t", 0): 20, ("t", 1): 20})
+    root = tools.root / "data"
+    assert read_offsets(root / RECOVERY_POINTS, tools.disk)["t", 0] == 20
+    truncate_log(log, 5, tools.now_ms, tools.disk, 0)
+    manager.close(tools.now_ms, clean=False)
+    manager.__dict__.update(vars(open_manager(tools)))
+    assert read_offsets(root / RECOVERY_POINTS, tools.disk)["t", 0] <= 5
+    assert read_offsets(root / HIGH_WATERMARKS, tools.disk) == {("t", 0): 5, ("t", 1): 20}
+    assert manager.high_watermark_before(manager.logs["t", 0]) == 5
 
 
 def test_a_cut_at_the_end_forgets_an_epoch_without_records(tools):
@@ -123,7 +184,7 @@ def test_the_log_start_offset_goes_back_on_the_disk_too(tools, manager):
     """Or the next start would hide, or remove, what was replicated since."""
     log = manager.logs["t", 0]
     log.advance_log_start_offset(12)
-    manager.checkpoint({})
+    manager.checkpoint(dict)
     path = tools.root / "data" / LOG_START_OFFSETS
     assert read_offsets(path, tools.disk) == {("t", 0): 12}
     truncate_logs(manager, [Cut(log, 3, is_anew=True)], tools.now_ms, 0)

@@ -7,9 +7,12 @@ from pathlib import Path
 import trio
 
 from kwire.housekeeping import FIRST_TASKS_MS
+from kwire.log.checkpoints import HIGH_WATERMARKS, write_offsets
+from kwire.log.disk import Disk
 from kwire.metadata.controller import NewTopic, create_topic, delete_topic
 from kwire.record.records import BatchBuilder
 from kwire.testing.clock import FakeClock
+from kwire.testing.faulty_disk import FaultyDisk
 from kwire.testing.in_process import running_server
 
 MINUTE_MS = 60_000
@@ -63,6 +66,45 @@ async def test_a_week_passes(tmp_path: Path) -> None:
         clock.pass_time(WEEK_MS)
         await keep_house()
         assert partition.log.log_start_offset == 2
+
+
+async def test_a_log_that_is_not_served_keeps_what_may_not_be_replicated(tmp_path: Path) -> None:
+    """Its role failed on a full disk, perhaps. Retention goes by what an earlier process knew, and
+    so makes room."""
+    clock = FakeClock()
+    async with running_server(tmp_path, clock=clock) as running:
+        broker = running.broker
+        await broker.commit(lambda image: create_topic(image, NewTopic("t", 2, 1), broker.random))
+        for index in range(2):
+            partition = broker.partition("t", index)
+            for _ in range(3):
+                partition.append(record(broker.now_ms()), now_ms=broker.now_ms())
+                partition.log.roll(broker.now_ms())
+    write_offsets(tmp_path / HIGH_WATERMARKS, {("t", 1): 2}, Disk())
+    clock.pass_time(2 * WEEK_MS)
+    async with running_server(tmp_path, clock=clock) as running:
+        logs, served = running.broker.log_manager.logs, running.broker._served
+        for index in range(2):
+            served._end(("t", index))
+        clock.pass_time(MINUTE_MS)
+        await running.server.housekeeping.retain()
+        assert [logs["t", index].log_start_offset for index in range(2)] == [0, 2]
+
+
+async def test_a_checkpoint_looks_high_watermarks_up_when_it_writes_them(tmp_path: Path) -> None:
+    """A thread may have to wait before that; the log of a follower may be cut meanwhile."""
+    clock, disk = FakeClock(), FaultyDisk()
+    async with running_server(tmp_path, clock=clock, disk=disk) as running:
+        broker = running.broker
+        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        partition = broker.partition("t", 0)
+        for _ in range(9):
+            partition.append(record(broker.now_ms()), now_ms=broker.now_ms())
+        partition.log.roll(broker.now_ms())
+        clock.pass_time(MINUTE_MS)
+        disk.before_sync = lambda path: setattr(partition, "high_watermark", 5)
+        await running.server.housekeeping.keep_house()
+        assert content(tmp_path / HIGH_WATERMARKS).endswith("\nt 0 5\n")
 
 
 async def test_other_tasks_have_a_turn_after_each_deleted_segment(tmp_path: Path) -> None:
