@@ -21,7 +21,8 @@ from importlib import import_module
 from kwire.protocol.codec import decoder, encoder
 
 HANDLERS = (
-    *("produce", "plain_produce", "plain_produce_many", "unacked", "leader_hints"),
+    *("produce", "plain_produce", "plain_produce_many", "large_batches", "unacked"),
+    "leader_hints",
     *("fetch", "plain_fetch", "plain_replica_fetch", "replica_fetch", "nearest_replica"),
     *("metadata", "seen_brokers", "elections", "list_offsets", "api_versions", "settled"),
     *("find_coordinator", "coordinators_elsewhere", "announce_member"),
