@@ -10,7 +10,8 @@ Rules:
 - The fetcher lends its connection's socket to the link, and waits until the link is ``over``.
   Meanwhile only the link sends and receives.
 - The link leaves uncommon cases to the fetcher (``Left``): an answer with an error, the rest of an
-  answer after a failed append, logs that have to be flushed, a request that isn't plain.
+  answer after a failed append, the append of a large batch, logs that have to be flushed, a request
+  that isn't plain.
 - While the fetcher has news, the link sends no further request.
 - The link receives answers into one buffer and writes the records to the logs from there. The
   buffer grows with the bytes that arrive, and shrinks when an answer brings no records.
@@ -31,6 +32,7 @@ from kwire.broker.fetching import Fetching, Limits
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.plain_fetching import Fetched, Sender, answer, request
 from kwire.errors import KafkaError
+from kwire.log.prices import AT_ONCE_BYTES
 
 BYTES_PER_TURN = 256 * 1024
 """After appending so many bytes, a link lets other tasks have their turn."""
@@ -269,6 +271,9 @@ class FetchLink:
         found, now_ms, done_bytes = self._found, self._lender.now_ms(), 0
         while self._done < len(found):
             partition, records, watermark, start = found[self._done]
+            if len(records) > AT_ONCE_BYTES:
+                self.end(Left(rest=tuple(found[self._done :]), due=tuple(self._due)))
+                return
             if not self._lender.is_over(partition):
                 try:
                     if records:

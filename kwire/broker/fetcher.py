@@ -21,6 +21,7 @@ Source: AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint of Kaf
 import logging
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import trio
 
@@ -28,6 +29,7 @@ from kwire.broker.fetch_link import BYTES_PER_TURN
 from kwire.broker.fetching import Fetching, Outcome
 from kwire.broker.fetching_broker import FetchingBroker
 from kwire.broker.follower_partition import FollowerPartition
+from kwire.broker.large_appends import append_large
 from kwire.broker.leaders_ends import Cuts, cuts_into_range
 from kwire.broker.quick_fetching import GIVEN_UP, QuickFetching, outcome_of
 from kwire.broker.suspects import Suspects
@@ -36,6 +38,7 @@ from kwire.client.errors import ClientError
 from kwire.client.peer import OpenStream, Peer
 from kwire.client.settings import ClientSettings
 from kwire.errors import ErrorCode, KafkaError
+from kwire.log.prices import AT_ONCE_BYTES
 from kwire.log.replication import Overlap
 from kwire.log.truncation import Cut, truncate_logs
 from kwire.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
@@ -284,11 +287,17 @@ class Fetcher:
         """Append fetched records; returns the appends whose logs must begin at another offset."""
         anew, done_bytes = [], 0
         due: list[FollowerPartition] = []
+        now_ms = self._broker.clock.now_ms()
         for partition, data in appends:
             if self._is_over(partition):
                 continue  # its role has changed while others were appended
             try:
-                self._append_one(partition, data)
+                append = partial(self._append_one, partition, data)
+                if len(_bytes(data)) > AT_ONCE_BYTES:
+                    is_over = partial(self._is_over, partition)
+                    await append_large(partition, _bytes(data), now_ms, is_over, append)
+                else:
+                    append()
             except Overlap as overlap:
                 opened = partition.log
                 if opened.log_end_offset > opened.log_start_offset or opened.size_bytes:

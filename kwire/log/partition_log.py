@@ -76,12 +76,11 @@ class PartitionLog:
         self.producers = ProducerStates(config.producer_ids_max)
         self.log_start_offset = self.log_end_offset = self.recovery_point = 0
         self.sure_end_offset = -1  # the log end offset at the last sync of all files and indexes
-        self.first_dirty_offset = 0  # offsets before it are compacted
         self.truncations, self.flushed_ms, self.gap_at, self.unwritten_bytes = 0, -1, -1, ALL_BYTES
         self.doomed: list[tuple[int, list[Path]]] = []
         self.unflushed: list[LogSegment] = []
         self._disk, self.hurry = disk, disk.hurry
-        self._files_made, self._files_sure = 1, 0
+        self._files_made, self._files_sure, self.first_dirty_offset = 1, 0, 0  # compacted before it
         self.is_abandoned = self.needs_cut = self.is_being_cut = False
 
     @property
@@ -227,9 +226,11 @@ class PartitionLog:
     def roll(self, now_ms: int, *, is_first: bool = False) -> None:
         """Close the active segment and start a new one at the log end offset; OSError.
 
-        Does nothing while the active one is empty. Housekeeping flushes the closed one later: that
-        can take long. ``is_first`` says that the log's directory is new.
+        Does nothing while the active one is empty. What was written ahead there is cut off, and
+        housekeeping flushes it later. ``is_first`` says that the log's directory is new.
         """
+        is_ahead, self.unwritten_bytes = self.unwritten_bytes >= 0, ALL_BYTES
+        self.needs_cut |= is_ahead
         self._cut_refused()
         if self.segments and not self.active.size_bytes:
             return

@@ -7,7 +7,8 @@ Rules:
 - An incomplete batch at the end is left out: the leader may cut a response within a batch.
 - A batch with a newer leader epoch than the follower knows, and all batches after it, are left out.
   They come from a leader that this follower does not follow yet (KAFKA-18723).
-- All batches that go into one segment are written with one system call.
+- All batches that go into one segment are written with one system call, unless the first one is so
+  large that it was written ahead (``kwire.log.write_ahead``).
 - A batch that the log already has is skipped. A batch that begins before the log's end and ends
   after it is refused.
 
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.partition_log import PartitionLog
 from kwire.log.rolling import is_full
+from kwire.log.segment import ALL_BYTES
 from kwire.record.batch import Buffer, RecordBatch, complete_batches
 
 
@@ -71,9 +73,14 @@ def _append_to_segment(
     if segment.size_bytes and is_full(segment, first, first.last_offset, log.config, now_ms):
         log.roll(now_ms)
         segment = log.active
-    fitting = [first, *_following(log, first, wanted[1:])]
-    last = fitting[-1]
-    segment.write_ahead(memoryview(records)[first.position : last.position + last.size_bytes])
+    if log.unwritten_bytes == ALL_BYTES:
+        fitting = [first, *_following(log, first, wanted[1:])]
+        last = fitting[-1]
+        segment.write_ahead(memoryview(records)[first.position : last.position + last.size_bytes])
+    else:  # a single large batch
+        fitting = [first]
+        segment.write_ahead(memoryview(first.data)[: log.unwritten_bytes])
+        log.unwritten_bytes = ALL_BYTES
     count = 0
     for batch in fitting:
         if count and is_full(segment, batch, batch.last_offset, log.config, now_ms):

@@ -7,7 +7,7 @@ Rules:
 - Until the append, the pieces count as the remains of an append that has failed (``needs_cut``).
   Another append, a roll or a truncation in between cuts them off, as they would cut such remains.
   A crash does that, too. Then the writer begins again at the log's new end.
-- The batch's header is written last: its base offset is known only then.
+- The batch's header is written last: a leader assigns the base offset only then.
 """
 
 from collections.abc import Iterator
@@ -69,7 +69,8 @@ class WriteAhead:
 
     def _is_full(self, now_ms: int) -> bool:
         log, segment = self._log, self._log.active
-        last_offset = log.log_end_offset + self._batch.last_offset_delta
+        first_offset = max(log.log_end_offset, self._batch.base_offset)  # a leader assigns it later
+        last_offset = first_offset + self._batch.last_offset_delta
         full = is_full(segment, self._batch, last_offset, log.config, now_ms)
         return bool(segment.size_bytes) and full
 
@@ -88,5 +89,5 @@ class WriteAhead:
             yield
         finally:
             log.unwritten_bytes = ALL_BYTES
-            if log.log_end_offset == end_offset:  # it was refused, or is a duplicate
+            if log.log_end_offset == end_offset:  # it was refused, or is there already
                 log.needs_cut = True

@@ -82,6 +82,7 @@ class Following:
         directory: Path,
         *,
         has_poller: bool = False,
+        disk: Disk | None = None,
         **config: Any,
     ) -> None:
         self.node_id = NODE
@@ -92,7 +93,8 @@ class Following:
         }
         self.image = MetadataImage(brokers=brokers)
         self.log_config = LogConfig(**config)
-        self.log_manager = LogManager.open([directory], node_id=NODE, now_ms=NOW_MS, disk=Disk())
+        disk = disk or Disk()
+        self.log_manager = LogManager.open([directory], node_id=NODE, now_ms=NOW_MS, disk=disk)
         self.threads = Threads()
         self.clock = Clock()
         self.flusher = Flusher(self.clock.steady_ms, self.threads.syncing)
