@@ -200,7 +200,7 @@ def test_replicas_move_while_brokers_die(seed: int, tmp_path: Path) -> None:
         await world.until(
             lambda: not any(row.adding or row.removing for row in rows_of(world)), 60, "all moved"
         )
-        check_places(world)
+        await check_places(world)
         producer.stops = True
         await producer.has_ended.wait()
         await producer.check()

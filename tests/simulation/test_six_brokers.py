@@ -60,7 +60,7 @@ def test_all_replicas_move_under_faults(seed: int, tmp_path: Path) -> None:
         await producer.has_ended.wait()
         await world.until(world.checks.all_equal, 30, "all replicas are equal")
         world.checks.check_equal()
-        check_places(world)
+        await check_places(world)
         await producer.check()
 
     simulate(seed, tmp_path, scenario, replicated=True, nodes=SIX)
@@ -86,7 +86,7 @@ def test_a_replica_moves_away_while_its_broker_is_down(seed: int, tmp_path: Path
         await world.until(lambda: _has_moved(world, wanted), MOVED_WITHIN_S, "all have moved")
         away.start()
         await world.all_ready(60)
-        check_places(world)
+        await check_places(world)
         assert len(list(away.data.glob(f"{TOPIC}-*-stray"))) == len(moves)
         await producer.step()
         await producer.check()
