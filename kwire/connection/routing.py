@@ -7,7 +7,8 @@ the event loop, every client would wait for one client's first request.
 Rules:
 
 - Within ``load_in_threads``, the first request of each version of an API waits until a thread has
-  imported the modules. Other connections are served meanwhile.
+  imported the modules. Other connections are served meanwhile. Those that need the same modules
+  wait for the same thread: a thread for each of 200 connections would keep all clients waiting.
 - Only a broker that runs as its own process uses these threads. A broker inside a test imports on
   the event loop, because a thread would make the order of events in the test depend on the machine.
 - A broker of a cluster has imported most modules before (``preloading``).
@@ -18,6 +19,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
+import trio
+
+from kwire.budget.kind import Kind
 from kwire.connection.ends import ConnectionClosed
 from kwire.errors import KafkaError
 from kwire.handlers import Route, route, served_api
@@ -47,13 +51,30 @@ needs a coordinator begins with one of them."""
 _loaded: set[tuple[int, int]] | None = None
 """The versions of APIs that threads have loaded; None if the event loop loads them."""
 
+_being_loaded: dict[tuple[int, int], trio.Event] = {}
+"""The versions of APIs that a thread loads at the moment, with the end of that."""
+
 
 class NotLoaded(Exception):
-    """A version of an API isn't loaded: call ``load`` in a thread, then open the frame again."""
+    """A version of an API isn't loaded: wait until it ``is_loaded``, then open the frame again."""
 
     def __init__(self, api_key: int, version: int) -> None:
         super().__init__(api_key, version)
         self._api_key, self._version = api_key, version
+
+    async def is_loaded(self, threads: Kind) -> None:
+        """Wait until one of these threads has called ``load``, perhaps for another client."""
+        key = (self._api_key, self._version)
+        while _loaded is not None and key not in _loaded:
+            if key in _being_loaded:
+                await _being_loaded[key].wait()
+                continue
+            end = _being_loaded[key] = trio.Event()
+            try:
+                await threads.run(self.load)
+            finally:
+                del _being_loaded[key]
+                end.set()
 
     def load(self) -> None:
         """Import the modules, and generate the code that reads and writes the messages."""

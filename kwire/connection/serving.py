@@ -62,7 +62,7 @@ class Serving:
         try:
             header, served_by, position = self._poller.open_frame(frame)
         except NotLoaded as missing:
-            self.waiting = FirstUse(missing.load, frame)
+            self.waiting = FirstUse(missing.is_loaded, frame)
             return
         if served_by is None:
             self._outbox.append(*unknown_api_versions(self._context(header)), header.correlation_id)
@@ -259,7 +259,7 @@ class Serving:
         assert self.waiting is not None
         waiting, self.waiting = self.waiting, None
         if isinstance(waiting, FirstUse):
-            await self._broker.threads.loading.run(waiting.load)
+            await waiting.is_loaded(self._broker.threads.loading)
             self.serve(waiting.frame)
             return
         metering = self._metering

@@ -5,12 +5,13 @@ the handler answered at once or later. If the response rests on a coordinator's 
 until other brokers have these records.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from types import CoroutineType
 from typing import Any, Final, TypeAlias
 
 from kwire.broker.acks import Acks
 from kwire.broker.flusher import Demand, Flush, Flusher
+from kwire.budget.kind import Kind
 from kwire.handlers import Route
 from kwire.handlers.waiting import Change, Unfinished, at_once_or_later
 from kwire.protocol.frame import RequestHeader
@@ -99,12 +100,12 @@ class Waiting:
 
 
 class FirstUse(Waiting):
-    """Takes the place of a request in hand: ``frame`` is served after a thread has run ``load``."""
+    """Takes the place of a request in hand: ``frame`` is served after ``is_loaded``."""
 
-    __slots__ = ("frame", "load")
+    __slots__ = ("frame", "is_loaded")
 
-    def __init__(self, load: Callable[[], None], frame: memoryview) -> None:
-        self.load = load
+    def __init__(self, is_loaded: Callable[[Kind], Awaitable[None]], frame: memoryview) -> None:
+        self.is_loaded = is_loaded
         self.frame = frame
 
     @property

@@ -4,6 +4,7 @@ import threading
 from importlib import import_module
 
 import pytest
+import trio.testing
 
 from kwire.connection import preloading, routing
 from kwire.coordinator.records import (
@@ -80,6 +81,21 @@ async def test_an_api_is_loaded_once(tmp_path, loads):
             await client.request(GROUPS, 5, DescribeGroupsResponse)
     assert loads.in_thread == [GROUPS.API_KEY]
     assert loads.on_loop == [GROUPS.API_KEY]
+
+
+async def test_clients_that_need_the_same_api_wait_for_one_thread(tmp_path, loads):
+    """However many there are: a thread for each would keep the others waiting."""
+    async with running_server(tmp_path) as server:
+        loads.may_end.clear()
+        clients = [await server.connect() for _ in range(20)]
+        for client in clients:
+            await client.send(GROUPS, 5)
+        await until(loads.has_begun.is_set)
+        await trio.testing.wait_all_tasks_blocked()
+        loads.may_end.set()
+        for client in clients:
+            assert await client.receive_frame() is not None
+    assert loads.in_thread == [GROUPS.API_KEY]
 
 
 async def test_a_version_that_is_not_served_loads_nothing(tmp_path, loads):
