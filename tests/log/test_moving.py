@@ -224,17 +224,19 @@ def test_a_log_that_is_cut_beside_an_arriving_copy_keeps_its_lower_high_watermar
     move = moves.begin()
     while (piece := move.next_piece()) is not None:
         move.copy(piece, 0)
-    flush = move.future.flush
+    sync = tools.disk.sync
 
-    def cut_meanwhile(steady_ms):
-        flush(steady_ms)
+    def cut_meanwhile(fd):
+        monkeypatch.undo()
+        sync(fd)
         truncate_logs(manager, [Cut(other, 5)], 0, 0)
         served["t", 1] = 5
         for _ in range(9):
             tools.append(other, b"new")
 
-    monkeypatch.setattr(move.future, "flush", cut_meanwhile)
+    monkeypatch.setattr(tools.disk, "sync", cut_meanwhile)
     move.prepare(0, served.copy)
+    assert served["t", 1] == 5
     noted = read_offsets(moves.target.path / HIGH_WATERMARKS, tools.disk)
     assert noted == {KEY: moves.log.log_end_offset, ("t", 1): 5}
 

@@ -14,9 +14,7 @@ from kwire.log.checkpoints import RECOVERY_POINTS
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
-from kwire.log.partition_log import PartitionLog
 from kwire.log.recovery import open_log
-from kwire.log.segment import LogSegment
 from kwire.log.syncing import FEW, SHORT_S, sync_all
 from tests.log.conftest import NOW_MS, LogTools
 
@@ -185,7 +183,7 @@ def test_the_log_of_a_lost_page_is_offline_before_the_other_syncs_end(tmp_path: 
 
 
 def test_a_segment_that_is_rolled_while_a_flush_begins_is_synced_with_its_indexes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """The flush takes the segment for the active one, and finds it among the rolled ones too."""
     disk = Disk()
@@ -193,16 +191,11 @@ def test_a_segment_that_is_rolled_while_a_flush_begins_is_synced_with_its_indexe
     log = manager.logs["t", 0]
     log.append(LogTools.batch(b"v"), leader_epoch=0, now_ms=NOW_MS)
     segment = log.active
-
-    def roll_after(_: PartitionLog) -> LogSegment:
-        monkeypatch.undo()
-        log.roll(NOW_MS)
-        return segment
-
-    monkeypatch.setattr(PartitionLog, "active", property(roll_after))
-    flush = log.flushing(0)
+    end_offset = log.log_end_offset
+    log.roll(NOW_MS)  # after ``flushing`` has read the active segment, in another thread
+    flush = log._sync(end_offset, segment, list(log.unflushed))
     synced = next(flush)
-    assert log.active is not segment
+    assert log.unflushed == [segment]
     assert {*segment.files()} <= {*synced.files}
     assert next(flush, None) is None
     assert log.unflushed == []
