@@ -27,10 +27,15 @@ async def append_large(
         append()
         return
     ahead = WriteAhead(partition.log, first)
-    while not ahead.step(now_ms):
-        await trio.lowlevel.checkpoint()
-        if is_over():
-            return
+    try:
+        while not ahead.step(now_ms):
+            await trio.lowlevel.checkpoint()
+            if is_over():
+                ahead.drop()
+                return
+    except BaseException:
+        ahead.drop()
+        raise
     with ahead.written(now_ms):
         append()
 

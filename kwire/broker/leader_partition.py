@@ -28,8 +28,9 @@ from kwire.broker.followers import UNKNOWN, Follower, NoUpdates, ReplicaWaiter
 from kwire.broker.partition import ACKS_ALL, UNACKED, Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
-from kwire.log.partition_log import AppendInfo, PartitionLog
+from kwire.log.partition_log import PartitionLog
 from kwire.log.plain_append import append_plain
+from kwire.log.validation import AppendInfo
 from kwire.metadata.image import PartitionImage
 from kwire.record.batch import RecordBatch
 

@@ -18,9 +18,9 @@ from trio import Event
 from kwire.broker.flusher import Flush, Flusher
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
-from kwire.log.partition_log import AppendInfo, PartitionLog
+from kwire.log.partition_log import PartitionLog
 from kwire.log.plain_append import append_plain
-from kwire.log.validation import AppendOrigin, CheckedBatch
+from kwire.log.validation import AppendInfo, AppendOrigin, CheckedBatch
 from kwire.protocol.file_slice import FileSlice
 from kwire.record.batch import NO_PRODUCER_ID, Buffer, RecordBatch
 

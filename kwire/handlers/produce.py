@@ -37,10 +37,11 @@ from kwire.handlers.context import RequestContext
 from kwire.handlers.opening import full_limits, open_in_thread
 from kwire.handlers.slices import in_slices
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
-from kwire.log.partition_log import AppendInfo, PartitionLog
+from kwire.log.partition_log import PartitionLog
 from kwire.log.prices import AT_ONCE_BYTES
 from kwire.log.validation import (
     INLINE_LIMITS,
+    AppendInfo,
     CheckedBatch,
     InvalidBatch,
     checked_batch,
@@ -257,21 +258,17 @@ async def _append(partition: Partition, batch: RecordBatch, together: "_Partitio
     if context.work.spend(batch.size_bytes // BYTES_PER_UNIT):
         await later(context.work.next_slice)
     checked = await _check(batch, partition.log, context)
-    while partition.writing is not None:
-        await later(partition.writing.wait)
-    ahead = None
-    if checked.batch.size_bytes > AT_ONCE_BYTES:
-        from kwire.handlers.large_batches import write_ahead
-
-        ahead = await write_ahead(partition, checked.batch, together.request.acks, context)
     if batch.is_transactional and not partition.log.producers.has_open_transaction(
         batch.producer_id, batch.producer_epoch
     ):
         await _verify(partition, batch, together)
-    now_ms, acks = context.broker.now_ms(), together.request.acks
-    if ahead is not None:
-        with ahead.written(now_ms):
-            return partition.append_checked(checked, now_ms=now_ms, required_acks=acks)
+    acks = together.request.acks
+    if partition.writing is not None or checked.batch.size_bytes > AT_ONCE_BYTES:
+        from kwire.handlers.large_batches import append_in_turn
+
+        verify = partial(_verify, partition, batch, together)
+        return await append_in_turn(partition, checked, acks, context, verify)
+    now_ms = context.broker.now_ms()
     segments = partition.log.segments
     active = segments.active
     info = partition.append_checked(checked, now_ms=now_ms, required_acks=acks)

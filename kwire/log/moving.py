@@ -77,7 +77,7 @@ class Move:
     def is_waiting(self) -> bool:
         """Whether the log is being truncated, or must be truncated before it can be copied."""
         current = self.current
-        return current.is_being_cut or current.needs_cut or current.gap_at >= 0
+        return current.is_being_cut or bool(current.needs_cut) or current.gap_at >= 0
 
     @property
     def offset_lag(self) -> int:

@@ -17,7 +17,6 @@ Source: UnifiedLog and LocalLog of Kafka.
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.directory_health import DirectoryHealth
@@ -32,6 +31,7 @@ from kwire.log.segments import LogSegments
 from kwire.log.syncing import Syncing, Unsynced, sync_one
 from kwire.log.transaction_index import AbortedTransaction
 from kwire.log.validation import (
+    AppendInfo,
     AppendOrigin,
     CheckedBatch,
     check_of_coordinator,
@@ -41,16 +41,6 @@ from kwire.log.validation import (
 )
 from kwire.protocol.file_slice import FileSlice
 from kwire.record.batch import Buffer, RecordBatch, assign_offsets, batches
-
-
-class AppendInfo(NamedTuple):
-    """The result of an append; ``log_append_time_ms`` is -1 if the client's timestamps stay."""
-
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    is_duplicate: bool = False
 
 
 class PartitionLog:
@@ -81,7 +71,9 @@ class PartitionLog:
         self.unflushed: list[LogSegment] = []
         self._disk, self.hurry = disk, disk.hurry
         self._files_made, self._files_sure, self.first_dirty_offset = 1, 0, 0  # compacted before it
-        self.is_abandoned = self.needs_cut = self.is_being_cut = False
+        self.is_abandoned = self.is_being_cut = False
+        # True if bytes after the end are to be cut off, or the WriteAhead that has written them.
+        self.needs_cut: object = False
 
     @property
     def name(self) -> str:
@@ -210,6 +202,7 @@ class PartitionLog:
 
     def _cut_refused(self) -> None:
         if self.needs_cut:
+            self.needs_cut = True  # if the cut fails halfway, a WriteAhead can't go on
             try:
                 self.active.cut(self.active.size_bytes, self.log_end_offset)
             except OSError as error:
@@ -229,8 +222,8 @@ class PartitionLog:
         Does nothing while the active one is empty. What was written ahead there is cut off, and
         housekeeping flushes it later. ``is_first`` says that the log's directory is new.
         """
-        is_ahead, self.unwritten_bytes = self.unwritten_bytes >= 0, ALL_BYTES
-        self.needs_cut |= is_ahead
+        if self.unwritten_bytes >= 0:
+            self.needs_cut, self.unwritten_bytes = True, ALL_BYTES
         self._cut_refused()
         if self.segments and not self.active.size_bytes:
             return

@@ -100,6 +100,16 @@ class _Seen(NamedTuple):
     is_in_order: bool
 
 
+class AppendInfo(NamedTuple):
+    """The result of an append; ``log_append_time_ms`` is -1 if the client's timestamps stay."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool = False
+
+
 class CheckedBatch(NamedTuple):
     """A batch that may be appended and whose buffer is writable.
 

@@ -6,13 +6,17 @@ Rules:
 
 - Until the append, the pieces count as the remains of an append that has failed (``needs_cut``).
   Another append, a roll or a truncation in between cuts them off, as they would cut such remains.
-  A crash does that, too. Then the writer begins again at the log's new end.
+  A crash does that, too. Then the writer begins again at the log's new end, in pieces twice as
+  large: whoever appends again and again can't keep it from its end.
+- ``needs_cut`` is the writer whose pieces they are. Another large batch cuts them off, too.
+- A batch that isn't appended after all is cut off at once (``drop``).
 - The batch's header is written last: a leader assigns the base offset only then.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from kwire.errors import KafkaError
 from kwire.log.partition_log import PartitionLog
 from kwire.log.rolling import is_full
 from kwire.log.segment import ALL_BYTES, LogSegment
@@ -30,13 +34,14 @@ class WriteAhead:
         self._batch = batch
         self._segment: LogSegment | None = None
         self._position = self._truncations = self._done = 0
+        self._piece_bytes = PIECE_BYTES
 
     def step(self, now_ms: int) -> bool:
         """Write the next piece; True when all are written. KafkaError after a disk error."""
         if not self._goes_on():
             self._begin(now_ms)
         assert self._segment is not None
-        piece = self._data[self._done : self._done + PIECE_BYTES]
+        piece = self._data[self._done : self._done + self._piece_bytes]
         try:
             self._segment.write_ahead(piece, self._done)
         except OSError as error:
@@ -48,7 +53,7 @@ class WriteAhead:
         """Whether the pieces that are written are still at the end of the log."""
         log = self._log
         return (
-            log.needs_cut
+            log.needs_cut is self
             and log.active is self._segment
             and log.active.size_bytes == self._position
             and log.truncations == self._truncations
@@ -63,7 +68,9 @@ class WriteAhead:
                 log.roll(now_ms)
             except OSError as error:
                 raise log.undo_append(error) from error
-        log.needs_cut = True
+        if self._segment is not None:
+            self._piece_bytes *= 2
+        log.needs_cut = self
         self._segment, self._position = log.active, log.active.size_bytes
         self._truncations, self._done = log.truncations, HEADER_BYTES
 
@@ -81,7 +88,8 @@ class WriteAhead:
         If it isn't at the log's end any more, or has to go into a new segment, it is written again.
         """
         log, end_offset = self._log, self._log.log_end_offset
-        if not self._goes_on() or self._is_full(now_ms):
+        is_whole = self._done == len(self._data)
+        if not (is_whole and self._goes_on()) or self._is_full(now_ms):
             yield
             return
         log.needs_cut, log.unwritten_bytes = False, HEADER_BYTES
@@ -90,4 +98,11 @@ class WriteAhead:
         finally:
             log.unwritten_bytes = ALL_BYTES
             if log.log_end_offset == end_offset:  # it was refused, or is there already
-                log.needs_cut = True
+                log.needs_cut = self
+                self.drop()
+
+    def drop(self) -> None:
+        """Cut off what is written. If the disk refuses that, the next append cuts it off."""
+        if self._log.needs_cut is self and not self._log.is_being_cut:
+            with suppress(KafkaError):
+                self._log.check_writable()

@@ -1,5 +1,8 @@
 """A large batch that is written in pieces before it is appended, whatever comes between."""
 
+import errno
+import os
+
 import pytest
 
 from kwire.errors import KafkaError
@@ -125,11 +128,82 @@ def test_a_refused_batch_leaves_nothing(tools, log):
     again = Writer(tools, log, producer=(7, 0, 0))
     again.steps(3)
     assert again.append() == 1, "a duplicate"
-    assert log.needs_cut
-    assert log.size_bytes == size_bytes
+    assert not log.needs_cut
+    file = tools.directory / "00000000000000000000.log"
+    assert log.size_bytes == size_bytes == file.stat().st_size
     tools.append(log, b"last")
     assert contents(tools, log) == [(0, b"f"), (1, b"L"), (2, b"l")]
     assert contents(tools, tools.open(clean=False)) == [(0, b"f"), (1, b"L"), (2, b"l")]
+
+
+@pytest.mark.parametrize("done", [1, 2, 3])
+def test_two_writers_never_mix_their_pieces(tools, log, done):
+    """The second one has cut the first one's pieces off, and its own are at the same place."""
+    first, second = Writer(tools, log, b"A"), Writer(tools, log, b"B")
+    first.steps(3)
+    second.steps(done)
+    assert first.append() == 1
+    tools.append(log, b"small")
+    while not second.steps(1)[0]:
+        pass
+    assert second.append() == 3
+    wanted = [(0, b"f"), (1, b"A"), (2, b"s"), (3, b"B")]
+    assert contents(tools, log) == wanted
+    assert contents(tools, tools.open(clean=False)) == wanted
+
+
+def test_a_cut_that_fails_halfway_has_cut_the_pieces_off(tools, log, monkeypatch):
+    """The file may be shorter by then: a writer that went on would leave zeros before its end."""
+    writer = Writer(tools, log)
+    writer.steps(2)
+    truncate = tools.disk.truncate
+
+    def truncate_and_fail(fd, size_bytes):
+        monkeypatch.undo()
+        truncate(fd, size_bytes)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(tools.disk, "truncate", truncate_and_fail)
+    with pytest.raises(KafkaError):
+        tools.append(log, b"small")
+    while not writer.steps(1)[0]:
+        pass
+    assert writer.append() == 1
+    tools.append(log, b"last")
+    wanted = [(0, b"f"), (1, b"L"), (2, b"l")]
+    assert contents(tools, log) == wanted
+    assert contents(tools, tools.open(clean=False)) == wanted
+
+
+def test_whoever_appends_again_and_again_does_not_keep_it_from_its_end(tools, log):
+    """Its pieces get larger each time that it begins again."""
+    writer = Writer(tools, log)
+    appends = 0
+    while not writer.steps(1)[0]:
+        tools.append(log, b"small")
+        appends += 1
+    assert 1 < appends < 6
+    writer.append()
+    assert contents(tools, log)[-1] == (appends + 1, b"L")
+
+
+def test_an_append_before_the_last_piece_writes_the_whole_batch(tools, log):
+    """Whoever forgets a piece loses nothing."""
+    writer = Writer(tools, log)
+    writer.steps(2)
+    assert writer.append() == 1
+    assert contents(tools, log) == [(0, b"f"), (1, b"L")]
+    assert contents(tools, tools.open(clean=False)) == [(0, b"f"), (1, b"L")]
+
+
+def test_a_dropped_batch_is_cut_off_at_once(tools, log):
+    """Nothing waits for the next append: no move of the log, and no room on the disk."""
+    size_bytes = log.size_bytes
+    writer = Writer(tools, log)
+    writer.steps(2)
+    writer.ahead.drop()
+    assert not log.needs_cut
+    assert (tools.directory / "00000000000000000000.log").stat().st_size == size_bytes
 
 
 def test_a_crash_or_a_stop_leaves_nothing_of_it(tools, log):
