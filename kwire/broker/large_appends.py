@@ -33,11 +33,11 @@ async def append_large(
             if is_over():
                 ahead.drop()
                 return
+        with ahead.written(now_ms):
+            append()
     except BaseException:
         ahead.drop()
         raise
-    with ahead.written(now_ms):
-        append()
 
 
 def _large(partition: FollowerPartition, records: Buffer) -> RecordBatch | None:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from kwire.broker.partition import Partition
+from kwire.budget.work import Work
 from kwire.handlers.context import RequestContext
 from kwire.handlers.waiting import later
 from kwire.log.prices import AT_ONCE_BYTES
@@ -37,7 +38,7 @@ async def append_in_turn(
             await verify()
 
     while partition.writing is not None:
-        await later(partition.writing.wait)
+        await _wait_for_turn(partition.writing, context.work)
         await verify_again()
     ahead = None
     if batch.size_bytes > AT_ONCE_BYTES:
@@ -51,6 +52,16 @@ async def append_in_turn(
             return partition.append_checked(checked, now_ms=now_ms, required_acks=acks)
     finally:
         ahead.drop()
+
+
+async def _wait_for_turn(turn: trio.Event, work: Work) -> None:
+    """Wait for another request. What this one holds must not keep that one from going on."""
+    held_bytes = work.held_bytes
+    if held_bytes:
+        work.release()
+    await later(turn.wait)
+    if held_bytes:
+        work.hold(held_bytes)
 
 
 async def write_ahead(

@@ -202,9 +202,13 @@ class PartitionLog:
 
     def _cut_refused(self) -> None:
         if self.needs_cut:
-            self.needs_cut = True  # if the cut fails halfway, a WriteAhead can't go on
+            # Pieces are only in the file. If their cut fails, their writer can't go on.
+            are_pieces, self.needs_cut = self.needs_cut is not True, True
             try:
-                self.active.cut(self.active.size_bytes, self.log_end_offset)
+                if are_pieces:
+                    self.active.file().truncate(self.active.size_bytes)
+                else:
+                    self.active.cut(self.active.size_bytes, self.log_end_offset)
             except OSError as error:
                 raise self.health.refused(f"cannot cut the end of {self.name}", error) from error
             self.needs_cut = False

@@ -3,7 +3,7 @@
 Rules:
 
 - Batches keep the offsets and leader epochs that the leader has given them. All checksums in a
-  fetch response are verified before the first byte is written.
+  fetch response are verified before the first byte counts.
 - An incomplete batch at the end is left out: the leader may cut a response within a batch.
 - A batch with a newer leader epoch than the follower knows, and all batches after it, are left out.
   They come from a leader that this follower does not follow yet (KAFKA-18723).

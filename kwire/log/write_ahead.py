@@ -75,11 +75,16 @@ class WriteAhead:
         self._truncations, self._done = log.truncations, HEADER_BYTES
 
     def _is_full(self, now_ms: int) -> bool:
+        """Whether a new segment has to begin; KafkaError if its file can't be read."""
         log, segment = self._log, self._log.active
+        if not segment.size_bytes:
+            return False
         first_offset = max(log.log_end_offset, self._batch.base_offset)  # a leader assigns it later
         last_offset = first_offset + self._batch.last_offset_delta
-        full = is_full(segment, self._batch, last_offset, log.config, now_ms)
-        return bool(segment.size_bytes) and full
+        try:
+            return is_full(segment, self._batch, last_offset, log.config, now_ms)
+        except OSError as error:
+            raise log.undo_append(error) from error
 
     @contextmanager
     def written(self, now_ms: int) -> Iterator[None]:
@@ -98,7 +103,7 @@ class WriteAhead:
         finally:
             log.unwritten_bytes = ALL_BYTES
             if log.log_end_offset == end_offset:  # it was refused, or is there already
-                log.needs_cut = self
+                log.needs_cut = log.needs_cut or self
                 self.drop()
 
     def drop(self) -> None:

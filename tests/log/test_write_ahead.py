@@ -206,6 +206,42 @@ def test_a_dropped_batch_is_cut_off_at_once(tools, log):
     assert (tools.directory / "00000000000000000000.log").stat().st_size == size_bytes
 
 
+def test_a_dropped_batch_costs_no_look_at_the_segment(tools, log, monkeypatch):
+    """Clients that end their connections would stop the event loop for as long as that takes."""
+    for _ in range(50):
+        tools.append(log, b"small")
+    writer = Writer(tools, log)
+    writer.steps(1)
+    reads = []
+    pread = tools.disk.pread
+    monkeypatch.setattr(tools.disk, "pread", lambda *asked: reads.append(asked) or pread(*asked))
+    writer.ahead.drop()
+    tools.append(log, b"last")
+    assert not reads
+    assert contents(tools, log)[-1] == (51, b"l")
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_segment_that_cannot_be_read_refuses_it(tools, log, monkeypatch, is_written):
+    """As it refuses an ordinary batch, with an error for the client."""
+    log.close(tools.now_ms)
+    log = tools.open()
+    writer = Writer(tools, log)
+    if is_written:
+        writer.steps(3)
+        log.active._first_timestamp = None
+
+    def fail(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(tools.disk, "pread", fail)
+    with pytest.raises(KafkaError):
+        writer.append() if is_written else writer.steps(1)
+    monkeypatch.undo()
+    tools.append(log, b"last")
+    assert contents(tools, log) == [(0, b"f"), (1, b"l")]
+
+
 def test_a_crash_or_a_stop_leaves_nothing_of_it(tools, log):
     """Nobody was told that it is there."""
     Writer(tools, log).steps(2)
