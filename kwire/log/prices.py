@@ -61,6 +61,7 @@ DECOMPRESSION: dict[int, Pace] = {
 """The paces of reading compressed bytes. The blocks of gzip and zstd may each have a table of codes
 and no content: 4 KiB of them take 400 µs."""
 
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_BLOCK_SIZE_AT = 5
 _LZ4_64_KIB = 4
 """The place of the descriptor in an lz4 frame that has the largest size of its blocks, in the bits
@@ -89,12 +90,15 @@ CHEAP_LEVELS: dict[Compression, int] = {
 def has_large_blocks(batch: RecordBatch) -> bool:
     """Whether more than 64 KiB may have to be decompressed before any of it can be counted.
 
-    lz4 decompresses a block as a whole: 16 KiB of it become 4 MiB, which takes 3 ms.
+    lz4 decompresses a block as a whole: 16 KiB of it become 4 MiB, which takes 3 ms. What isn't a
+    frame has no blocks, and is refused when it is opened.
     """
     if batch.compression != Compression.LZ4:
         return False
-    payload = batch.payload
-    return len(payload) > _LZ4_BLOCK_SIZE_AT and payload[_LZ4_BLOCK_SIZE_AT] >> 4 & 7 > _LZ4_64_KIB
+    frame = batch.payload
+    if len(frame) <= _LZ4_BLOCK_SIZE_AT or frame[: len(_LZ4_MAGIC)] != _LZ4_MAGIC:
+        return False
+    return frame[_LZ4_BLOCK_SIZE_AT] >> 4 & 7 > _LZ4_64_KIB
 
 
 def is_quick_to_open(batch: RecordBatch) -> bool:

@@ -5,7 +5,9 @@ from random import Random
 
 import lz4.frame
 import pytest
+from crc32c import crc32c
 
+from kwire.errors import KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.prices import (
     CHEAP_LEVELS,
@@ -103,6 +105,21 @@ def test_large_blocks_of_lz4_are_left_to_a_thread(tools, block_size, is_large):
     compacted = LogConfig(compact=True)
     assert (opening_units(batch, compacted, tools.now_ms) is None) == is_large
     assert (opening_units(batch, LogConfig(), tools.now_ms) == 0) == is_large, "trusted"
+
+
+def test_what_is_not_lz4_is_refused(tools):
+    """Whatever stands where a frame would say how large its blocks are."""
+    for byte in (0x00, 0x40, 0x70, 0xFF):
+        garbage = bytes([byte]) * 40
+        batch = RecordBatch(tools.batch(b"v"))
+        data = bytearray(batch.data[:HEADER_BYTES]) + garbage
+        data[8:12] = (len(data) - 12).to_bytes(4)
+        data[22] = Compression.LZ4
+        data[17:21] = crc32c(bytes(data[21:])).to_bytes(4)
+        batch = RecordBatch(bytes(data))
+        assert is_quick_to_open(batch)
+        with pytest.raises(KafkaError):
+            checked_batch(batch, LogConfig(), tools.now_ms, INLINE_LIMITS)
 
 
 @pytest.mark.parametrize("codec", list(Compression)[1:])
