@@ -287,17 +287,20 @@ class Fetcher:
         """Append fetched records; returns the appends whose logs must begin at another offset."""
         anew, done_bytes = [], 0
         due: list[FollowerPartition] = []
-        now_ms = self._broker.clock.now_ms()
         for partition, data in appends:
             if self._is_over(partition):
                 continue  # its role has changed while others were appended
             try:
-                append = partial(self._append_one, partition, data)
                 if len(_bytes(data)) > AT_ONCE_BYTES:
-                    is_over = partial(self._is_over, partition)
-                    await append_large(partition, _bytes(data), now_ms, is_over, append)
+                    await append_large(
+                        partition,
+                        _bytes(data),
+                        self._broker.clock.now_ms(),
+                        partial(self._is_over, partition),
+                        partial(self._append_one, partition, data),
+                    )
                 else:
-                    append()
+                    self._append_one(partition, data)
             except Overlap as overlap:
                 opened = partition.log
                 if opened.log_end_offset > opened.log_start_offset or opened.size_bytes:

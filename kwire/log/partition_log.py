@@ -66,11 +66,13 @@ class PartitionLog:
         self.producers = ProducerStates(config.producer_ids_max)
         self.log_start_offset = self.log_end_offset = self.recovery_point = 0
         self.sure_end_offset = -1  # the log end offset at the last sync of all files and indexes
-        self.truncations, self.flushed_ms, self.gap_at, self.unwritten_bytes = 0, -1, -1, ALL_BYTES
+        self.first_dirty_offset = 0  # offsets before it are compacted
+        self.truncations, self.flushed_ms, self.gap_at = 0, -1, -1
+        self.unwritten_bytes = ALL_BYTES  # of the next batch, see kwire.log.write_ahead
         self.doomed: list[tuple[int, list[Path]]] = []
         self.unflushed: list[LogSegment] = []
         self._disk, self.hurry = disk, disk.hurry
-        self._files_made, self._files_sure, self.first_dirty_offset = 1, 0, 0  # compacted before it
+        self._files_made, self._files_sure = 1, 0
         self.is_abandoned = self.is_being_cut = False
         # True if bytes after the end are to be cut off, or the WriteAhead that has written them.
         self.needs_cut: object = False
@@ -223,8 +225,9 @@ class PartitionLog:
     def roll(self, now_ms: int, *, is_first: bool = False) -> None:
         """Close the active segment and start a new one at the log end offset; OSError.
 
-        Does nothing while the active one is empty. What was written ahead there is cut off, and
-        housekeeping flushes it later. ``is_first`` says that the log's directory is new.
+        Does nothing while the active segment is empty. What was written ahead of an append is cut
+        off. Housekeeping flushes the closed segment later, because a flush can take long.
+        ``is_first`` says that the log's directory is new.
         """
         if self.unwritten_bytes >= 0:
             self.needs_cut, self.unwritten_bytes = True, ALL_BYTES

@@ -26,7 +26,7 @@ def told() -> list[tuple[float, str]]:
 
 
 @pytest.fixture
-async def cluster(brokers, autojump_clock, told):
+async def cluster(brokers, told):
     """A client of two scripted brokers; t-1 has no leader."""
     brokers.leaders = {0: 1, 1: -1}
     brokers.ranges[ListOffsetsRequest.API_KEY] = (1, 1)
@@ -38,7 +38,7 @@ async def cluster(brokers, autojump_clock, told):
         yield found
 
 
-async def test_a_question_to_a_missing_leader(cluster, told):
+async def test_a_question_to_a_missing_leader(cluster, autojump_clock, told):
     """Told once, between one and two and a half seconds after the first failure."""
     with pytest.raises(KafkaError, match=NO_LEADER):
         await ends_of(cluster, [T1])
@@ -47,7 +47,7 @@ async def test_a_question_to_a_missing_leader(cluster, told):
     assert 1 <= when_s <= 2.5
 
 
-async def test_a_reader_of_a_partition_without_a_leader(cluster, told):
+async def test_a_reader_of_a_partition_without_a_leader(cluster, autojump_clock, told):
     """A fetch is tried again just so."""
     with pytest.raises(KafkaError, match=NO_LEADER) as raised:
         await Fetcher(cluster, {T1: 0}).run()
@@ -56,7 +56,7 @@ async def test_a_reader_of_a_partition_without_a_leader(cluster, told):
     assert (text, 1 <= when_s <= 2.5) == (NO_LEADER, True)
 
 
-async def test_a_topic_that_is_not_ready(brokers, cluster, told):
+async def test_a_topic_that_is_not_ready(brokers, cluster, autojump_clock, told):
     """The code says what is wrong where the message only names the topic."""
 
     def answer(port, request, version):
