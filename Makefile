@@ -43,7 +43,7 @@ NOT_COMPILED := $(addprefix --ignore tests/,performance mutants simulation bench
 	--ignore-glob "*/tests/test_*.py"
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
-CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_tools_agree.py cluster_unregister.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_secured.py cluster_from_secure_init.py \
+CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_tools_agree.py cluster_unregister.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_large_batches.py cluster_secured.py cluster_from_secure_init.py \
 	group_protocol.py consumer_group_protocol.py group_rebalances.py \
 	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
 SECURED_COMPAT := $(addprefix compat_tests/test_,clients.py admin.py groups.py consumer_group_protocol.py transactions.py java_tools.py secured_programs.py)
