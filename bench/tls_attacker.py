@@ -33,7 +33,7 @@ from bench.tls_logins import (
     trusting,
 )
 from kwire.protocol.messages.api_versions import ApiVersionsRequest
-from kwire.testing.openssl import Hostile
+from tests.support.openssl import Hostile
 
 PAUSE_S = 0.1
 """Between two bytes of a client that is slow on purpose."""

@@ -25,8 +25,8 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from compat_tests.java_tools import MissingTool, command, run_tool
-from kwire.testing.ports import free_port
 from kwire.testing.waiting import wait_until
+from tests.support.ports import free_port
 
 START_TIMEOUT_S = 60
 ANSWERS_INTERVAL_S = 0.005

@@ -17,9 +17,9 @@ from types import MappingProxyType, TracebackType
 
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kwire.testing.asking import Asker
-from kwire.testing.etcd import ELECTION_MS, Etcd
 from kwire.testing.process import BrokerFailed, BrokerProcess
 from kwire.testing.waiting import wait_until
+from tests.support.etcd import ELECTION_MS, Etcd
 
 NODES = 3
 ROOT = Path(__file__).parent.parent

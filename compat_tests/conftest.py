@@ -19,9 +19,9 @@ from compat_tests import secured_clients
 from compat_tests.cluster import KwireCluster
 from compat_tests.command_line import CommandLine
 from compat_tests.secured import secured_broker
-from kwire.testing.etcd import MISSING, find_etcd
 from kwire.testing.process import BrokerProcess
 from tests.names import show_names
+from tests.support.etcd import MISSING, find_etcd
 
 if secured_clients.IS_ON:
     secured_clients.patch()

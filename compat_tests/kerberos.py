@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kwire.testing.ports import free_port
 from kwire.testing.waiting import wait_until
+from tests.support.ports import free_port
 
 REALM = "KWIRE.TEST"
 SBIN = "/usr/sbin:/sbin"

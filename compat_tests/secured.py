@@ -28,9 +28,9 @@ from confluent_kafka.admin import (
 
 from compat_tests.apache_kafka import ApacheKafka
 from compat_tests.bearer_tokens import LIFE_S, LINE, ForAiokafka, ForKafkaPython, Issuer
-from kwire.testing.certificates import Authority
-from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerProcess
+from tests.support.certificates import Authority
+from tests.support.ports import free_port
 
 LOGIN = "KWIRE_COMPAT_LOGIN"
 """The variable that tells processes of tests librdkafka's settings, as JSON; it may be missing."""

@@ -26,8 +26,8 @@ from kwire.protocol.messages.metadata import MetadataRequest
 from kwire.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kwire.protocol.types import Request
-from kwire.testing.certificates import Authority, Certified
-from kwire.testing.openssl import Hostile, Missing
+from tests.support.certificates import Authority, Certified
+from tests.support.openssl import Hostile, Missing
 
 LIMIT_BYTES = 524_288
 """sasl.server.max.receive.size, when nobody sets it."""

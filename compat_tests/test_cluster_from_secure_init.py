@@ -17,9 +17,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.conftest import NODES
-from kwire.testing.etcd import MISSING, Etcd, find_etcd
-from kwire.testing.ports import free_ports
 from kwire.testing.waiting import wait_until
+from tests.support.etcd import MISSING, Etcd, find_etcd
+from tests.support.ports import free_ports
 
 KWIRE = [sys.executable, "-m", "kwire"]
 TOPIC, PARTITIONS, RECORDS = "orders", 6, 60

@@ -24,9 +24,9 @@ from kwire.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from kwire.testing.etcd import MISSING, find_etcd
-from kwire.testing.ports import free_port
 from kwire.testing.waiting import wait_until
+from tests.support.etcd import MISSING, find_etcd
+from tests.support.ports import free_port
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 USERS = ("broker", "admin", "alice")

@@ -19,8 +19,8 @@ from compat_tests import exchange
 from compat_tests.apache_kafka import ApacheKafka
 from compat_tests.java_tools import run_tool
 from kwire.log import open_partition
-from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerFailed, BrokerProcess
+from tests.support.ports import free_port
 
 DATA = Path(__file__).parent.parent / "tests" / "data"
 

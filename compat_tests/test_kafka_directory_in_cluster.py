@@ -15,9 +15,9 @@ from compat_tests.cluster import KwireCluster
 from compat_tests.java_tools import run_tool
 from compat_tests.test_cluster_kills import REASSIGN, log_bytes
 from kwire.log import open_partition
-from kwire.testing.etcd import MISSING, find_etcd
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
+from tests.support.etcd import MISSING, find_etcd
 
 BROKERS = [1, 2, 3]
 

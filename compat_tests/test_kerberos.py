@@ -20,10 +20,10 @@ from compat_tests.cluster import KwireCluster
 from compat_tests.command_line import CommandLine
 from compat_tests.java_tools import run_tool
 from compat_tests.kerberos import REALM, Realm, missing, running_realm
-from kwire.testing.etcd import MISSING, find_etcd
-from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
+from tests.support.etcd import MISSING, find_etcd
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"Kerberos isn't tested: {missing()}")
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"

@@ -19,8 +19,8 @@ from kwire.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from kwire.testing.certificates import Authority, Certified
 from kwire.testing.waiting import wait_until
+from tests.support.certificates import Authority, Certified
 
 BROKER, SET = 4, 0
 LISTENERS = ("SASL_SSL", "SSL")

@@ -32,8 +32,8 @@ from kwire.protocol.messages.metadata import (
     MetadataResponsePartition,
 )
 from kwire.testing.asking import Asker
-from kwire.testing.etcd import MISSING, find_etcd
 from kwire.testing.waiting import wait_until
+from tests.support.etcd import MISSING, find_etcd
 
 BROKERS = 3
 SETTINGS = {

@@ -17,8 +17,8 @@ import kafka
 import pytest
 
 from compat_tests.java_tools import run_tool
-from kwire.testing.ports import free_port
 from kwire.testing.waiting import wait_until
+from tests.support.ports import free_port
 
 KWIRE = [sys.executable, "-m", "kwire"]
 

@@ -27,8 +27,8 @@ from compat_tests.secured import (
 )
 from compat_tests.test_streams import SOURCE, TARGET, WORD_COUNT, running, settings
 from kwire.config.properties import parse_properties
-from kwire.testing.ports import free_port
 from kwire.testing.waiting import wait_until
+from tests.support.ports import free_port
 
 ALL = [("SSL", ""), *(("SASL_SSL", mechanism) for mechanism in MECHANISMS)]
 OF_STREAMS = ALL if secured_clients.IS_ON else [("SASL_SSL", "OAUTHBEARER")]

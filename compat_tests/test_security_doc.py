@@ -26,8 +26,8 @@ from confluent_kafka.admin import (
 from kafka.errors import KafkaError
 
 from compat_tests.java_tools import run_tool
-from kwire.testing.certificates import Authority
-from kwire.testing.ports import free_port
+from tests.support.certificates import Authority
+from tests.support.ports import free_port
 
 PAGE = (Path(__file__).parent.parent / "docs" / "SECURITY.md").read_text(encoding="utf-8")
 KWIRE = [sys.executable, "-m", "kwire"]

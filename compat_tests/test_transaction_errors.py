@@ -42,7 +42,7 @@ from kwire.protocol.messages.write_txn_markers import (
 )
 from kwire.protocol.types import Request, Response
 from kwire.record.records import BatchBuilder, ProducerState
-from kwire.testing.raw_producer import RawProducer
+from tests.support.raw_producer import RawProducer
 
 PASSING = {
     ErrorCode.CONCURRENT_TRANSACTIONS,

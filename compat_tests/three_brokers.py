@@ -22,8 +22,8 @@ from compat_tests.cluster import KwireCluster
 from compat_tests.conftest import NODES, OWN
 from compat_tests.java_tools import run_tool
 from compat_tests.test_java_tools import TOPICS
-from kwire.testing.etcd import MISSING, find_etcd
 from kwire.testing.waiting import wait_until
+from tests.support.etcd import MISSING, find_etcd
 
 PARTITIONS = 3
 SETTINGS = {

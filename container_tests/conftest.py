@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from container_tests import tool
-from kwire.testing.in_process import local_port
 from kwire.testing.waiting import wait_until
+from tests.support.in_process import local_port
 
 HERE = Path(__file__).parent
 MISSING = "the container is not tested: neither podman nor docker is here"

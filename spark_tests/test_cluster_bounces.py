@@ -10,9 +10,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
 from compat_tests.cluster import KwireCluster
-from kwire.testing.etcd import MISSING, find_etcd
 from kwire.testing.waiting import wait_until
 from spark_tests.rows import KAFKA_QUICK_FETCH, TIMEOUT_S
+from tests.support.etcd import MISSING, find_etcd
 
 PATIENCE_S = 150
 PARTITIONS = 3

@@ -6,11 +6,11 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerProcess
 from spark_tests.commands import Commands
 from spark_tests.pipelines import TIMEOUT_S, numbers, produce_values, settings_of
 from spark_tests.processes import toml
+from tests.support.ports import free_port
 
 PASSWORD = "geheim"
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -23,9 +23,9 @@ from compat_tests.raw_client import RawConnection
 from kwire.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from kwire.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerProcess
 from spark_tests.rows import KAFKA_QUICK_FETCH, TIMEOUT_S
+from tests.support.ports import free_port
 
 USER, PASSWORD = "alice", "alice-secret"
 MODULES = "org.apache.kafka.common.security"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerProcess
 from spark_tests.test_pipeline_process import process
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parent.parent
 TIMEOUT_S = 600

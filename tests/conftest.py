@@ -135,7 +135,7 @@ def nobody_waits_for_the_disk() -> Iterator[None]:
     """Brokers in this process don't wait for syncs, which would take most of a short test's time.
 
     No test cuts a real power: what is synced, and when, is seen at the door to the disk
-    (``kwire.testing.machine``). Files are real, and brokers in processes of their own do sync.
+    (``tests.support.machine``). Files are real, and brokers in processes of their own do sync.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)

@@ -3,7 +3,7 @@
 import pytest
 
 from kwire.clock import Clock, steady_clock_ms, wall_clock_ms
-from kwire.testing.clock import FakeClock
+from tests.support.clock import FakeClock
 
 SECOND_MS = 1000
 HOUR_MS = 3600 * SECOND_MS

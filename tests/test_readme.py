@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from kwire.testing.etcd import MISSING, Etcd, find_etcd
-from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
+from tests.support.etcd import MISSING, Etcd, find_etcd
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parent.parent
 ETCD = "make etcd &"

@@ -11,7 +11,7 @@ from threading import Thread
 from bench.cluster.kills import TOPIC, ClusterTrial, new_reader
 from bench.cluster.measure import Number, percentile
 from compat_tests.crash_clients import read_all
-from kwire.testing.etcd import EtcdMember
+from tests.support.etcd import EtcdMember
 
 CREATED_S = 2.0
 """The bar until a topic is created."""

@@ -25,7 +25,7 @@ from kwire.metadata.etcd.etcd_store import EtcdStore
 from kwire.metadata.etcd.gateway import Access
 from kwire.metadata.image import BrokerImage, MetadataImage
 from kwire.metadata.registration import fence
-from kwire.testing.etcd import Etcd
+from tests.support.etcd import Etcd
 
 PARTITIONS_PER_TOPIC = 1000
 KB = 1000

@@ -24,8 +24,8 @@ from kwire.protocol.messages.describe_quorum import (
     DescribeQuorumRequestTopicData,
 )
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kwire.testing.etcd import Etcd
 from kwire.testing.waiting import wait_until
+from tests.support.etcd import Etcd
 
 REPLICAS = 3
 KWIRE = "kwire"

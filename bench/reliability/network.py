@@ -24,8 +24,8 @@ from bench.reliability.clusters import (
 )
 from bench.rows.common import NotHere
 from compat_tests.apache_kafka import KafkaCluster
-from kwire.testing.etcd import Etcd
 from kwire.testing.process import BrokerProcess
+from tests.support.etcd import Etcd
 
 CLIENTS, CLUSTER = "clients", "cluster"
 SIDES = {CLIENTS: "198.18.1", CLUSTER: "198.18.2"}

@@ -22,8 +22,8 @@ from kwire.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from kwire.testing.in_process import RawClient, RunningServer, running_server
 from kwire.testing.waiting import until
+from tests.support.in_process import RawClient, RunningServer, running_server
 
 VERSION = 9
 

@@ -30,10 +30,10 @@ from kwire.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from kwire.testing.in_process import RawClient, RunningServer, running_server
-from kwire.testing.raw_producer import RawProducer
 from kwire.testing.waiting import until
 from tests.broker.replicated import FOLLOWERS, create_replicated, follow, led, move
+from tests.support.in_process import RawClient, RunningServer, running_server
+from tests.support.raw_producer import RawProducer
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 

@@ -22,8 +22,8 @@ from kwire.metadata.changes import Change
 from kwire.metadata.controller import NewTopic, create_topic, delete_topic
 from kwire.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, MetadataImage
 from kwire.record.records import BatchBuilder, records
-from kwire.testing.in_process import running_server
 from kwire.testing.waiting import wait_until
+from tests.support.in_process import running_server
 
 SETTINGS = {"log.cleaner.backoff.ms": "10"}
 CONFIGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}

@@ -16,8 +16,8 @@ from kwire.log.deletions import note_deletions
 from kwire.log.manager import LogManager
 from kwire.metadata.changes import TopicDeleted
 from kwire.metadata.controller import NewTopic, create_topic
-from kwire.testing.in_process import running_server
 from kwire.testing.waiting import until
+from tests.support.in_process import running_server
 
 MANY = 5 * LOGS_PER_TURN
 

@@ -17,9 +17,9 @@ from kwire.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from kwire.protocol.messages.end_txn import EndTxnRequest
-from kwire.testing.in_process import RunningServer, running_server
-from kwire.testing.raw_producer import RawProducer
 from kwire.testing.waiting import until
+from tests.support.in_process import RunningServer, running_server
+from tests.support.raw_producer import RawProducer
 
 TOPIC, LEDGER, OTHER = "orders", "ledger", "second"
 MANY = 120

@@ -22,9 +22,9 @@ from kwire.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from kwire.testing.in_process import RawClient, running_server
 from kwire.testing.waiting import until
 from tests.broker.queueing import Queue
+from tests.support.in_process import RawClient, running_server
 
 UNKNOWN = OutcomeUnknown("no answer")
 STORAGE = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no")

@@ -64,7 +64,7 @@ from kwire.protocol.messages.produce import (
 from kwire.record.records import BatchBuilder
 from kwire.server import Server, StartError
 from kwire.testing.faulty_disk import FaultyDisk
-from kwire.testing.in_process import RawClient, RunningServer, running_server
+from tests.support.in_process import RawClient, RunningServer, running_server
 
 OFFLINE = ErrorCode.KAFKA_STORAGE_ERROR
 PARTITIONS = 4

@@ -11,8 +11,8 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.log.partition_log import PartitionLog
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest
 from kwire.protocol.messages.fetch import FetchPartition
-from kwire.testing.in_process import running_server
 from tests.soak.things import ask, create_topic, fetch_session
+from tests.support.in_process import running_server
 
 LIMITS = SessionLimits(slots=3, partitions=100)
 

@@ -16,7 +16,6 @@ from kwire.log.disk import Disk
 from kwire.protocol.messages.fetch import EpochEndOffset, FetchRequest
 from kwire.protocol.messages.list_offsets import ListOffsetsRequest
 from kwire.protocol.types import Request, Response
-from kwire.testing.log_scan import check_log
 from kwire.testing.waiting import until
 from tests.broker.following import (
     EPOCH,
@@ -28,6 +27,7 @@ from tests.broker.following import (
     answer,
     batch_at,
 )
+from tests.support.log_scan import check_log
 
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["slowly", "quickly"])

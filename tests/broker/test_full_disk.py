@@ -43,7 +43,7 @@ from kwire.protocol.messages.produce import (
 from kwire.record.batch import complete_batches
 from kwire.record.records import BatchBuilder, records
 from kwire.testing.faulty_disk import FaultyDisk
-from kwire.testing.in_process import RawClient, running_server
+from tests.support.in_process import RawClient, running_server
 
 SIZE_MB = 6
 VALUE_BYTES = 50_000

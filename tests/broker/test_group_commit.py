@@ -39,10 +39,10 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
 )
 from kwire.record.records import BatchBuilder
-from kwire.testing.clock import FakeClock
 from kwire.testing.faulty_disk import FaultyDisk
-from kwire.testing.in_process import RawClient, RunningServer, running_server
 from kwire.testing.waiting import until
+from tests.support.clock import FakeClock
+from tests.support.in_process import RawClient, RunningServer, running_server
 
 
 class Gate:

@@ -36,7 +36,7 @@ from kwire.protocol.messages.metadata import (
 )
 from kwire.protocol.messages.sync_group import SyncGroupRequest
 from kwire.runtime import Reply
-from kwire.testing.in_process import RunningServer, running_server
+from tests.support.in_process import RunningServer, running_server
 
 SETTINGS = {"offsets.topic.num.partitions": "3", "num.partitions": "1"}
 DELETE_VERSION = 3

@@ -26,9 +26,9 @@ from kwire.metadata.changes import (
 )
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
-from kwire.testing.in_process import RunningServer, running_server
 from kwire.testing.waiting import until
 from tests.broker.queueing import Client, ContestedStore
+from tests.support.in_process import RunningServer, running_server
 
 SLICES = 5
 MANY = SLICES * LOGS_PER_TURN

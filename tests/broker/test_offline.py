@@ -11,8 +11,8 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import TopicDeleted
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.metadata.image import TopicImage
-from kwire.testing.in_process import running_server
 from kwire.testing.waiting import until
+from tests.support.in_process import running_server
 
 
 async def test_a_partition_whose_directory_cannot_be_made(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kwire.protocol.messages.create_topics import (
 )
 from kwire.record.control import ControlType, end_transaction_marker
 from kwire.record.records import NO_PRODUCER, BatchBuilder, ProducerState
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 START_MS = 1_700_000_000_000
 

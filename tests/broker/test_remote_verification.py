@@ -21,7 +21,7 @@ from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 PRODUCER = ProducerIdAndEpoch(7, 3)
 ABORT = EndMarker(7, 3, 0, committed=False, transaction_version=0)

@@ -33,9 +33,9 @@ from kwire.protocol.messages.produce import (
 from kwire.record.batch import complete_batches
 from kwire.record.records import BatchBuilder, ProducerState
 from kwire.testing.faulty_disk import FaultyDisk
-from kwire.testing.in_process import RawClient, RunningServer, running_server
 from kwire.testing.waiting import until
 from tests.broker.replicated import FOLLOWERS, create_replicated, follow, led, move
+from tests.support.in_process import RawClient, RunningServer, running_server
 
 PLACES = ("a", "b")
 SETTINGS = {"node.id": "1"}

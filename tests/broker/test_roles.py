@@ -31,9 +31,9 @@ from kwire.protocol.messages.describe_log_dirs import (
 )
 from kwire.record.batch import RecordBatch
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import running_server
 from kwire.testing.waiting import until
 from tests.broker.following import batch_at
+from tests.support.in_process import running_server
 
 ME, OTHER = 1, 2
 DATE_MS = 1_700_000_000_000

@@ -13,7 +13,7 @@ from kwire.metadata.image import (
     TopicImage,
 )
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 NOW_MS = 1_800_000_000_000
 ROW = PartitionImage(1, 0, (1, 2), (1, 2))

@@ -13,7 +13,7 @@ from kwire.broker.takeover import PRODUCER_IDS_LEFT_TO_KAFKA, TakeoverError, pla
 from kwire.log import open_partition
 from kwire.metadata.image import ConfigResourceType
 from kwire.server import StartError
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 DATA = Path(__file__).parent.parent / "data"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"

@@ -30,8 +30,8 @@ from kwire.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from kwire.testing.in_process import RunningServer, running_server
-from kwire.testing.raw_producer import RawProducer
+from tests.support.in_process import RunningServer, running_server
+from tests.support.raw_producer import RawProducer
 
 TOPIC, LEDGER, OTHER = "orders", "ledger", "second"
 FAR_MS = 1 << 50

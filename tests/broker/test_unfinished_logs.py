@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kwire.broker.served_partitions import ServedPartitions
-from kwire.testing.in_process import running_server
 from kwire.testing.waiting import until
 from tests.broker.test_log_jobs import MANY, create, directories
+from tests.support.in_process import running_server
 
 SMALL = {"offsets.topic.num.partitions": "2"}
 

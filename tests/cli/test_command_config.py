@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from kwire.cli import COMMANDS, actions_of, main, make_parser
-from kwire.testing.certificates import Authority
-from kwire.testing.in_process import running_server
+from tests.support.certificates import Authority
+from tests.support.in_process import running_server
 
 CA = Authority()
 SETTINGS = {

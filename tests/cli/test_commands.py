@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from kwire.cli import COMMANDS, INTERRUPTED, actions_of, main, make_parser
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 KWIRE = [sys.executable, "-m", "kwire"]
 

@@ -20,7 +20,7 @@ from kwire.metadata.acls import (
     Permission,
     ResourceType,
 )
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 MOST_DENIALS = 3
 """A command may be denied the topic, the group and the cluster, one after the other."""

@@ -17,8 +17,8 @@ from kwire.client.leaders import TopicPartition
 from kwire.client.producer import produce
 from kwire.client.topics import create_topics
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import running_server
-from kwire.testing.ports import free_port
+from tests.support.in_process import running_server
+from tests.support.ports import free_port
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from kwire.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from kwire.testing.in_process import running_server
-from kwire.testing.ports import free_port
+from tests.support.in_process import running_server
+from tests.support.ports import free_port
 
 
 async def _explain(group: str, bootstrap: str) -> int:

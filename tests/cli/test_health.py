@@ -37,8 +37,8 @@ from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponseTopic
-from kwire.testing.in_process import running_server
 from tests.client.conftest import ScriptedBrokers
+from tests.support.in_process import running_server
 
 NO_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 AUTHORIZER = {

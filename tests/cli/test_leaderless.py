@@ -13,9 +13,9 @@ from kwire.client.leaders import TopicPartition
 from kwire.errors import KafkaError
 from kwire.metadata.changes import PartitionsChanged
 from kwire.metadata.image import PartitionImage
-from kwire.testing.in_process import RunningServer, running_server
 from kwire.testing.waiting import until
 from tests.cli.test_to_the_end import LOST, add, run
+from tests.support.in_process import RunningServer, running_server
 
 NAMED = "kwire: t-1 has no leader; the other partitions are read"
 OVER = "kwire: all partitions have a leader again"

@@ -18,9 +18,9 @@ from kwire.errors import KafkaError
 from kwire.log.mending import find_damage
 from kwire.record.batch import RecordBatch
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import RunningServer, running_server
-from kwire.testing.raw_producer import RawProducer
 from kwire.testing.waiting import until
+from tests.support.in_process import RunningServer, running_server
+from tests.support.raw_producer import RawProducer
 
 LEDGER, TOPIC = "ledger", "orders"
 OFFSETS, LOST, KEPT = "__consumer_offsets-0", "lost", "kept"

@@ -20,7 +20,7 @@ from kwire.security.listeners import secured_listeners
 from kwire.security.own_keys import LOOK_INTERVAL_S, OwnKeys
 from kwire.security.renewal import _authority
 from kwire.security.tls import client_context
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 
 @pytest.fixture

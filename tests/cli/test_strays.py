@@ -6,7 +6,7 @@ import pytest
 
 from kwire.cli import main
 from kwire.metadata.controller import NewTopic, create_topic
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 HEXADECIMAL = "0123456789abcdef" * 2
 

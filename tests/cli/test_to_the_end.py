@@ -10,8 +10,8 @@ import trio
 from kwire.cli import main
 from kwire.metadata.changes import BrokerRegistered, PartitionsAdded, PartitionsChanged
 from kwire.metadata.image import BrokerImage, PartitionImage
-from kwire.testing.in_process import RunningServer, running_server
 from kwire.testing.waiting import until
+from tests.support.in_process import RunningServer, running_server
 
 LOST = PartitionImage(-1, 3, (2,), (2,))
 """A partition of a broker that is not there."""

@@ -24,8 +24,8 @@ from kwire.protocol.messages.fetch import (
     PartitionData,
 )
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import running_server
-from kwire.testing.raw_producer import RawProducer
+from tests.support.in_process import running_server
+from tests.support.raw_producer import RawProducer
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

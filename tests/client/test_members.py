@@ -12,7 +12,7 @@ from kwire.client.leaders import TopicPartition
 from kwire.client.members import open_member
 from kwire.client.topics import create_topics
 from kwire.errors import ErrorCode, KafkaError
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 SESSION_MS = 900
 PARTITIONS = [TopicPartition("t", index) for index in range(4)]

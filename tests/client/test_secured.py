@@ -19,8 +19,8 @@ from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kwire.security.among_brokers import opener
 from kwire.security.jaas import parse_jaas
 from kwire.security.own_logins import token_of
-from kwire.testing.certificates import Authority
-from kwire.testing.in_process import running_server
+from tests.support.certificates import Authority
+from tests.support.in_process import running_server
 
 CA = Authority()
 USER = {"listeners": "SASL_SSL://127.0.0.1:0", "ssl.truststore.type": "PEM"}

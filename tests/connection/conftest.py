@@ -9,7 +9,7 @@ import pytest
 
 from kwire.broker.partition import Partition
 from kwire.metadata.controller import NewTopic, create_topic
-from kwire.testing.in_process import RunningServer, running_server
+from tests.support.in_process import RunningServer, running_server
 
 TOPIC = "t"
 

@@ -19,8 +19,8 @@ from kwire.protocol.messages.produce import (
 )
 from kwire.record.compression import Compression
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import running_server
 from kwire.testing.waiting import until
+from tests.support.in_process import running_server
 
 LIMIT = 8 << 20
 ANNOUNCED_BYTES = 50 << 20

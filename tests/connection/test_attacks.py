@@ -15,10 +15,10 @@ from kwire.connection.tls_socket import MOST_SILENT_BYTES, TlsSocket
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kwire.security.authority import NewAuthority
 from kwire.security.tls import server_context
-from kwire.testing.certificates import Authority
-from kwire.testing.in_process import RawClient, running_server
-from kwire.testing.openssl import Hostile, Missing
 from kwire.testing.waiting import until
+from tests.support.certificates import Authority
+from tests.support.in_process import RawClient, running_server
+from tests.support.openssl import Hostile, Missing
 
 CA = Authority()
 

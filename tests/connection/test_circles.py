@@ -44,9 +44,9 @@ from kwire.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
-from kwire.testing.certificates import Authority
-from kwire.testing.in_process import RunningServer, running_server
 from kwire.testing.waiting import until
+from tests.support.certificates import Authority
+from tests.support.in_process import RunningServer, running_server
 
 MADE = 10
 """So many connections come and go."""

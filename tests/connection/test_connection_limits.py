@@ -9,8 +9,8 @@ from kwire.connection.connection_limits import LOOK_S
 from kwire.metadata.config_control import Alteration, Operation, alter_configs
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.metadata import MetadataRequest
-from kwire.testing.in_process import RawClient, running_server
 from tests.connection.peer import until
+from tests.support.in_process import RawClient, running_server
 
 BROKER = ConfigResourceType.BROKER
 

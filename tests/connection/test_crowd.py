@@ -8,8 +8,8 @@ from kwire.budget.order import OLDEST_EVERY
 from kwire.budget.work import CREDIT_UNITS, PASS_UNITS, Work
 from kwire.connection.poller import Poller
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kwire.testing.in_process import running_server
 from tests.connection.peer import Peer, until
+from tests.support.in_process import running_server
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from kwire.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from kwire.testing.certificates import Authority
-from kwire.testing.in_process import RawClient, running_server
+from tests.support.certificates import Authority
+from tests.support.in_process import RawClient, running_server
 
 CA, OTHER_CA = Authority(), Authority("another CA")
 SSL = "listener.name.ssl.ssl"

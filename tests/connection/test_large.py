@@ -31,8 +31,8 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
 )
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import running_server
 from kwire.testing.waiting import until
+from tests.support.in_process import running_server
 
 
 def _list_offsets(count):

@@ -22,9 +22,9 @@ from kwire.protocol.messages.fetch import (
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.record.batch import RecordBatch
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import RawClient, RunningServer, running_server
 from kwire.testing.waiting import until
 from tests.connection.conftest import TOPIC
+from tests.support.in_process import RawClient, RunningServer, running_server
 
 NOW_MS = 1_700_000_000_000
 VERSIONS = [11, 12]

@@ -43,8 +43,8 @@ from kwire.protocol.messages.write_txn_markers import (
 from kwire.record.records import BatchBuilder
 from kwire.security.authorizer import Authorizer
 from kwire.security.principal import ANONYMOUS
-from kwire.testing.clock import FakeClock
-from kwire.testing.in_process import RawClient, RunningServer, running_server
+from tests.support.clock import FakeClock
+from tests.support.in_process import RawClient, RunningServer, running_server
 
 USER = (("user", "ANONYMOUS"),)
 PAUSE_MS = 300

@@ -23,9 +23,9 @@ from kwire.protocol.messages.sasl_authenticate import (
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.record.records import BatchBuilder
-from kwire.testing.certificates import Authority
-from kwire.testing.in_process import RawClient, running_server
 from tests.connection.test_metering import alter
+from tests.support.certificates import Authority
+from tests.support.in_process import RawClient, running_server
 
 VERSION = 9
 RATE = 1000.0

@@ -19,10 +19,10 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
 )
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import RawClient, RunningServer
 from kwire.testing.waiting import until
 from tests.broker.leading import follow, lead
 from tests.connection.conftest import TOPIC
+from tests.support.in_process import RawClient, RunningServer
 
 NOW_MS = 1_700_000_000_000
 FAST, SLOW = 12, 8

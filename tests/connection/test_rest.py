@@ -9,8 +9,8 @@ from kwire.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from kwire.testing.in_process import running_server
 from kwire.testing.waiting import until
+from tests.support.in_process import running_server
 
 BROKER = 4
 LIMIT = 8 << 20

@@ -5,7 +5,6 @@ import pytest
 from kwire.broker.partition import Partition
 from kwire.budget.resting import Resting
 from kwire.connection.large import INLINE_ELEMENTS
-from kwire.testing.in_process import RunningServer
 from kwire.testing.waiting import until
 from tests.connection.test_long_polls import (
     VERSIONS,
@@ -15,6 +14,7 @@ from tests.connection.test_long_polls import (
     wait_behind_what_is_not_read,
     waiting,
 )
+from tests.support.in_process import RunningServer
 
 pytestmark = pytest.mark.parametrize("version", VERSIONS)
 

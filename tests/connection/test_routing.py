@@ -17,8 +17,8 @@ from kwire.protocol import codec
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kwire.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kwire.protocol.types import Schema
-from kwire.testing.in_process import running_server
 from kwire.testing.waiting import until
+from tests.support.in_process import running_server
 
 GROUPS = DescribeGroupsRequest(groups=[])
 OFFSETS = ListOffsetsRequest(topics=[])

@@ -30,10 +30,10 @@ from kwire.protocol.messages.sasl_authenticate import (
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.security.principal import Principal
-from kwire.testing.in_process import running_server
 from tests.broker.leading import lead
 from tests.connection.peer import until
 from tests.connection.test_pipeline import everything_follows, number, produce
+from tests.support.in_process import running_server
 
 SETTINGS = {
     "listeners": "LOGIN://127.0.0.1:0",

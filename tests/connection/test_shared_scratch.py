@@ -27,7 +27,7 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
 )
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import RunningServer, running_server
+from tests.support.in_process import RunningServer, running_server
 
 TOPIC = "t"
 CLIENTS = 40

@@ -35,9 +35,9 @@ from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHan
 from kwire.record.records import BatchBuilder
 from kwire.security.listeners import ListenerSecurity
 from kwire.security.tls import Tls
-from kwire.testing.certificates import Authority
-from kwire.testing.in_process import RawClient, running_server
 from kwire.testing.waiting import until
+from tests.support.certificates import Authority
+from tests.support.in_process import RawClient, running_server
 
 CA, OTHER_CA = Authority(), Authority("another CA")
 TOPIC = "t"

@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 
 from kwire.connection.tls_socket import MOST_SILENT_BYTES, MOST_STEPS, TlsSocket
-from kwire.testing.certificates import Authority
-from kwire.testing.openssl import Hostile, Missing
+from tests.support.certificates import Authority
+from tests.support.openssl import Hostile, Missing
 
 CA = Authority()
 

@@ -11,8 +11,8 @@ from kwire.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kwire.testing.in_process import RawClient, running_server
 from kwire.testing.waiting import until
+from tests.support.in_process import RawClient, running_server
 
 SETTINGS = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0",

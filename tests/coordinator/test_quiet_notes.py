@@ -21,7 +21,7 @@ from kwire.protocol.messages.leave_group import (
     MemberIdentity,
 )
 from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from kwire.testing.in_process import RawClient, running_server
+from tests.support.in_process import RawClient, running_server
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:

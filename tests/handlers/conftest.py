@@ -24,7 +24,7 @@ from kwire.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from kwire.testing.in_process import RawClient, RunningServer, running_server
+from tests.support.in_process import RawClient, RunningServer, running_server
 
 GROUP = "billing"
 

@@ -35,7 +35,7 @@ from kwire.protocol.messages.sasl_authenticate import (
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 SETTINGS = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0",

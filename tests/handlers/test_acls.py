@@ -43,7 +43,7 @@ from kwire.protocol.messages.sasl_authenticate import (
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.record.records import BatchBuilder
 from kwire.security.principal import Principal
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 SETTINGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP

@@ -6,7 +6,7 @@ import pytest
 
 from kwire.errors import ErrorCode
 from kwire.protocol.messages import alter_configs, incremental_alter_configs
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)

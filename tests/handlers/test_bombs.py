@@ -34,7 +34,7 @@ from kwire.protocol.messages.produce import (
 from kwire.record.batch import build_header
 from kwire.record.compression import Compression
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import RawClient, RunningServer, running_server
+from tests.support.in_process import RawClient, RunningServer, running_server
 
 LIMITS = {"kwire.decompressed.max.bytes": "8000000", "kwire.decompressed.max.records": "30000"}
 TOPICS = {

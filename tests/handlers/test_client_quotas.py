@@ -16,8 +16,8 @@ from kwire.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from kwire.testing.in_process import running_server
 from tests.connection.test_metering import alter
+from tests.support.in_process import running_server
 
 USER = (("user", "ANONYMOUS"),)
 

@@ -32,8 +32,8 @@ from kwire.protocol.messages.sasl_authenticate import (
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.security.principal import Principal
-from kwire.testing.clock import FakeClock
-from kwire.testing.in_process import running_server
+from tests.support.clock import FakeClock
+from tests.support.in_process import running_server
 
 DAY_MS = 86_400_000
 TOKEN_LOGIN = ",tokenauth=true"

@@ -30,8 +30,8 @@ from kwire.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from kwire.protocol.types import ZERO_UUID
-from kwire.testing.in_process import running_server
 from kwire.testing.waiting import until
+from tests.support.in_process import running_server
 
 
 async def _delete(server, request, version):

@@ -10,7 +10,7 @@ from kwire.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 
 async def _describe(server, version=2, **fields):

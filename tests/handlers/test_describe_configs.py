@@ -31,7 +31,7 @@ from kwire.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 KAFKA = Path(__file__).parents[1] / "data" / "kafka-4.3-describe-configs.json.gz"
 LEFT_OUT = {

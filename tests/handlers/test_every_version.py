@@ -89,7 +89,7 @@ from kwire.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 TOPIC = "orders"
 GROUP = "billing"

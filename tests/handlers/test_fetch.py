@@ -30,7 +30,7 @@ from kwire.protocol.messages.produce import (
 )
 from kwire.record.batch import complete_batches
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import RawClient, RunningServer, running_server
+from tests.support.in_process import RawClient, RunningServer, running_server
 
 TOPIC = "orders"
 VERSION = 12

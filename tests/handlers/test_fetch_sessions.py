@@ -16,7 +16,7 @@ from kwire.protocol.messages.fetch import (
     PartitionData,
 )
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import RawClient, RunningServer, running_server
+from tests.support.in_process import RawClient, RunningServer, running_server
 
 VERSION = 12
 NOW_MS = 1_700_000_000_000

@@ -7,7 +7,7 @@ from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 
 async def _find(server, version, *keys, key_type=0):

@@ -19,7 +19,7 @@ from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 
 def _join(group_id):

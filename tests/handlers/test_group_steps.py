@@ -8,9 +8,9 @@ from kwire.coordinator.classic_member import Member
 from kwire.handlers.context import ConnectionInfo, RequestContext
 from kwire.handlers.group_steps import MEMBERS_PER_UNIT, coordinator_for_step
 from kwire.handlers.waiting import Unfinished, at_once_or_later
-from kwire.testing.in_process import running_server
 from kwire.testing.waiting import until
-from kwire.testing.work import free_work
+from tests.support.in_process import running_server
+from tests.support.work import free_work
 
 
 @pytest.mark.parametrize("members", [MEMBERS_PER_UNIT * FIRST_UNITS, 100])

@@ -9,7 +9,7 @@ from kwire.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from kwire.testing.in_process import RunningServer, running_server
+from tests.support.in_process import RunningServer, running_server
 
 
 async def _ask(server: RunningServer, *names: str, version: int = 12) -> list[tuple[str, int]]:

@@ -16,10 +16,10 @@ from kwire.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from kwire.testing.in_process import RawClient
 from kwire.testing.waiting import until
 from tests.broker.following import batch_at
 from tests.handlers.followers import BROKER_EPOCH, TOPIC, Leader, at, leading, offsets
+from tests.support.in_process import RawClient
 
 SELECTOR = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",

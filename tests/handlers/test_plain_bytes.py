@@ -13,8 +13,8 @@ from kwire.protocol.messages.create_topics import (
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import running_server
 from tests.handlers import test_plain_fetch, test_plain_produce
+from tests.support.in_process import running_server
 
 VALUES = (0, 1, 2, 3, 0x7F, 0x80, 0xFF)
 INTERNAL = "__consumer_offsets"

@@ -22,8 +22,8 @@ from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kwire.record.control import ControlType, end_transaction_marker
 from kwire.record.records import NO_PRODUCER, BatchBuilder, ProducerState
-from kwire.testing.in_process import running_server
-from kwire.testing.work import free_work
+from tests.support.in_process import running_server
+from tests.support.work import free_work
 
 INFO = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
 NAMES = ("orders", "payments")

@@ -21,8 +21,8 @@ from kwire.protocol.messages.create_topics import (
 )
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.record.records import BatchBuilder, ProducerState
-from kwire.testing.in_process import running_server
-from kwire.testing.work import free_work
+from tests.support.in_process import running_server
+from tests.support.work import free_work
 
 INFO = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
 NAME = "orders"

@@ -23,8 +23,8 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
 )
 from kwire.record.records import BatchBuilder, ProducerState
-from kwire.testing.in_process import RawClient, RunningServer, running_server
 from kwire.testing.waiting import until
+from tests.support.in_process import RawClient, RunningServer, running_server
 
 VERSION = 11
 TOPICS = {

@@ -30,8 +30,8 @@ from kwire.protocol.messages.produce import (
 from kwire.record.batch import Buffer
 from kwire.record.compression import Compression
 from kwire.record.records import BatchBuilder
-from kwire.testing.clock import FakeClock
-from kwire.testing.in_process import RawClient, running_server
+from tests.support.clock import FakeClock
+from tests.support.in_process import RawClient, running_server
 
 PARTITIONS = 5
 

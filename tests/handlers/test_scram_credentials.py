@@ -12,7 +12,7 @@ from kwire.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     UserName,
 )
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 
 def _credential(user, mechanism=1):

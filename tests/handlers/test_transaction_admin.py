@@ -25,8 +25,8 @@ from kwire.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from kwire.testing.in_process import RawClient
-from kwire.testing.raw_producer import RawProducer
+from tests.support.in_process import RawClient
+from tests.support.raw_producer import RawProducer
 
 TOPIC = "orders"
 

@@ -28,8 +28,8 @@ from kwire.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from kwire.testing.in_process import RawClient
-from kwire.testing.raw_producer import RawProducer
+from tests.support.in_process import RawClient
+from tests.support.raw_producer import RawProducer
 
 TOPIC, GROUP = "orders", "billing"
 READ_COMMITTED = 1

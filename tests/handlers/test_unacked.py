@@ -26,9 +26,9 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
 )
 from kwire.record.records import BatchBuilder, ProducerState
-from kwire.testing.in_process import RawClient, RunningServer, running_server
 from kwire.testing.waiting import until
 from tests.broker.leading import follow, lead
+from tests.support.in_process import RawClient, RunningServer, running_server
 
 TOPIC = "t"
 PARTITIONS = 3

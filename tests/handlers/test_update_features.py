@@ -7,7 +7,7 @@ from kwire.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 SAFE_DOWNGRADE = 2
 

@@ -18,8 +18,8 @@ from kwire.log.partition_log import PartitionLog
 from kwire.record.batch import RecordBatch
 from kwire.record.control import ControlType, control_type
 from kwire.record.records import records
-from kwire.testing.log_scan import log_batches
-from kwire.testing.time_lookups import max_timestamp, offset_for_timestamp
+from tests.support.log_scan import log_batches
+from tests.support.time_lookups import max_timestamp, offset_for_timestamp
 
 Row = tuple[int, bytes | None, bytes | None]
 """Timestamp, key and value of a record."""

@@ -12,9 +12,9 @@ from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.truncation import truncate_log
 from kwire.log.validation import AppendOrigin
-from kwire.testing.log_scan import check_log
-from kwire.testing.machine import Died, Machine
 from tests.log.history import History
+from tests.support.log_scan import check_log
+from tests.support.machine import Died, Machine
 
 HOUR_MS = 3_600_000
 COMMON = {

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kwire.log.disk import Disk
-from kwire.testing.old_segments import delete_old_segments
-from kwire.testing.time_lookups import max_timestamp, offset_for_timestamp
+from tests.support.old_segments import delete_old_segments
+from tests.support.time_lookups import max_timestamp, offset_for_timestamp
 
 SETTINGS = {"segment_bytes": 3000, "index_interval_bytes": 200}
 ASCENDING = list(range(120))

@@ -13,7 +13,7 @@ from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.recovery import open_log
 from kwire.record.records import records
-from kwire.testing.time_lookups import max_timestamp, offset_for_timestamp
+from tests.support.time_lookups import max_timestamp, offset_for_timestamp
 
 DATA = Path(__file__).parent.parent / "data"
 NOW_MS = 1_800_000_000_000

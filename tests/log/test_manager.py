@@ -12,7 +12,7 @@ from kwire.log.log_config import LogConfig
 from kwire.log.manager import AtStop, LogManager
 from kwire.log.partition_metadata import write_topic_id
 from kwire.testing.faulty_disk import FaultyDisk
-from kwire.testing.old_segments import delete_old_segments
+from tests.support.old_segments import delete_old_segments
 
 ID_1, ID_2 = bytes([1] * 16), bytes([2] * 16)
 

@@ -13,8 +13,8 @@ from kwire.log.manager import LogManager
 from kwire.log.moved import MARKER
 from kwire.log.moving import begin
 from kwire.log.truncation import Cut, truncate_log, truncate_logs
-from kwire.testing.log_scan import check_log
-from kwire.testing.old_segments import delete_old_segments
+from tests.support.log_scan import check_log
+from tests.support.old_segments import delete_old_segments
 
 TOPIC_ID = bytes([1] * 16)
 KEY = ("t", 0)

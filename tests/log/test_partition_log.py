@@ -10,7 +10,7 @@ from kwire.log.replication import append_replicated
 from kwire.log.retention import remove_doomed
 from kwire.log.truncation import truncate_log
 from kwire.record.batch import complete_batches
-from kwire.testing.old_segments import delete_old_segments
+from tests.support.old_segments import delete_old_segments
 
 
 def test_offsets_and_epochs_are_stamped_in_place(tools):

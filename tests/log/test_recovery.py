@@ -8,8 +8,8 @@ import pytest
 
 from kwire.log.recovery import open_log
 from kwire.log.segment import LogSegment
-from kwire.testing.machine import Machine
-from kwire.testing.time_lookups import offset_for_timestamp
+from tests.support.machine import Machine
+from tests.support.time_lookups import offset_for_timestamp
 
 
 def write_some(tools, log, count=12):

@@ -4,7 +4,7 @@ import pytest
 
 from kwire.errors import ErrorCode
 from kwire.log.replication import Overlap, append_replicated
-from kwire.testing.log_scan import check_log
+from tests.support.log_scan import check_log
 
 
 def batch_at(tools, base, *values, epoch=0, **options):

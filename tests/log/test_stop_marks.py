@@ -4,7 +4,7 @@ import pytest
 
 from kwire.log.disk import Disk
 from kwire.log.stop_marks import BOOT_FILE, CLEAN_SHUTDOWN_FILE, StopMarks
-from kwire.testing.machine import Machine
+from tests.support.machine import Machine
 
 
 class Booted(Disk):

@@ -14,8 +14,8 @@ from kwire.log.producer_snapshot import snapshot_offsets
 from kwire.log.retention import remove_doomed
 from kwire.record.compression import Compression
 from kwire.record.records import BatchBuilder
-from kwire.testing.old_segments import delete_old_segments
-from kwire.testing.time_lookups import max_timestamp, offset_for_timestamp
+from tests.support.old_segments import delete_old_segments
+from tests.support.time_lookups import max_timestamp, offset_for_timestamp
 
 DAY_MS = 86_400_000
 

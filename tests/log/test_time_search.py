@@ -12,7 +12,7 @@ from kwire.log.time_search import HEADERS_PER_STEP, MOST_OPENED, LargestSearch, 
 from kwire.record.batch import InvalidRecords, TooLarge, build_header
 from kwire.record.compression import Compression
 from kwire.record.feed import NO_LIMITS, Limits, nothing_between
-from kwire.testing.time_lookups import max_timestamp, offset_for_timestamp
+from tests.support.time_lookups import max_timestamp, offset_for_timestamp
 
 MAX_TIMESTAMP_AT, CRC_AT, CHECKED_FROM = 35, 17, 21
 

@@ -15,8 +15,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kwire.testing.old_segments import delete_old_segments
-from kwire.testing.time_lookups import max_timestamp, offset_for_timestamp
+from tests.support.old_segments import delete_old_segments
+from tests.support.time_lookups import max_timestamp, offset_for_timestamp
 
 SETTINGS = {"segment_bytes": 500, "index_interval_bytes": 100, "segment_index_bytes": 96}
 PRODUCERS = st.integers(1, 3)

@@ -11,7 +11,7 @@ from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.recovery import open_log
 from kwire.log.truncation import Cut, start_at, truncate_log, truncate_logs
-from kwire.testing.log_scan import check_log
+from tests.support.log_scan import check_log
 
 
 def open_manager(tools):

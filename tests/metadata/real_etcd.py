@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kwire.metadata.etcd.gateway import Access
-from kwire.testing.certificates import Authority
-from kwire.testing.etcd import Etcd
+from tests.support.certificates import Authority
+from tests.support.etcd import Etcd
 
 WAIT_S = 30
 USER, PASSWORD = "kwire", "secret"

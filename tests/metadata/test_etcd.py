@@ -11,11 +11,11 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import ProducerIdsAllocated
 from kwire.metadata.etcd.gateway import Access
 from kwire.metadata.store import Member, OutcomeUnknown, StoreUnusable
-from kwire.testing.etcd import Etcd
-from kwire.testing.ports import free_port
 from tests.metadata.real_etcd import PREFIX, allow, post, with_certificates
 from tests.metadata.stores import need_etcd, open_etcd
 from tests.metadata.test_http_client import Server, serving
+from tests.support.etcd import Etcd
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.processes
 WAIT_S = 30

@@ -7,7 +7,7 @@ import pytest
 from kwire.metadata.etcd.gateway import Access
 from kwire.metadata.etcd.tls import EtcdTls
 from kwire.metadata.store import StoreUnusable
-from kwire.testing.certificates import Authority
+from tests.support.certificates import Authority
 
 
 def test_renewed_files_count_for_new_connections(tmp_path, caplog):

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from kwire.metadata.etcd.http_client import HttpClient, HttpError, NotConnected
-from kwire.testing.ports import free_port
+from tests.support.ports import free_port
 
 PATH, BODY = "/v3/kv/txn", b'{"compare": []}'
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

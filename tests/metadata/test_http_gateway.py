@@ -14,9 +14,9 @@ from kwire.metadata.etcd import http_gateway
 from kwire.metadata.etcd.gateway import Access, Unreachable
 from kwire.metadata.etcd.http_gateway import HttpGateway
 from kwire.metadata.store import StoreUnusable
-from kwire.testing.certificates import Authority
-from kwire.testing.ports import free_port
 from tests.metadata.test_http_client import Server, serving
+from tests.support.certificates import Authority
+from tests.support.ports import free_port
 
 
 def _telling(version: str):

@@ -26,7 +26,7 @@ from kwire.metadata.store import (
     RevisionGone,
     StoreUnusable,
 )
-from kwire.testing.simulated_etcd import SimulatedEtcd, simulated_store
+from tests.support.simulated_etcd import SimulatedEtcd, simulated_store
 
 TTL_MS = 6000
 SEEDS = range(20)

@@ -28,10 +28,10 @@ from kwire.protocol.messages.push_telemetry import PushTelemetryRequest, PushTel
 from kwire.protocol.otlp import Point
 from kwire.protocol.types import ZERO_UUID
 from kwire.record.compression import compress
-from kwire.testing.clock import FakeClock
-from kwire.testing.in_process import RawClient, running_server
 from kwire.testing.waiting import until
 from tests.metrics.pushes import added, gauge, pushed
+from tests.support.clock import FakeClock
+from tests.support.in_process import RawClient, running_server
 from tests.web.conftest import http_server
 
 CLIENT_METRICS = 16

@@ -45,8 +45,8 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
 )
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import RawClient, RunningServer
 from kwire.testing.waiting import until
+from tests.support.in_process import RawClient, RunningServer
 from tests.web.conftest import http_server
 
 METRICS = "kafka_server_brokertopicmetrics_"

@@ -23,8 +23,8 @@ from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages import message_classes
 from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kwire.testing.in_process import running_server
 from tests.performance.answers import brings_records, error_codes
+from tests.support.in_process import running_server
 
 NOW_MS = 1_700_000_000_000
 SETTINGS = {

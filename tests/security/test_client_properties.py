@@ -10,7 +10,7 @@ from kwire.security.client_properties import ClientFileError, read_client_proper
 from kwire.security.jaas import parse_jaas
 from kwire.security.oauth import unsecured
 from kwire.security.own_logins import token_of
-from kwire.testing.certificates import Authority
+from tests.support.certificates import Authority
 
 CA = Authority()
 MODULES = "org.apache.kafka.common.security"

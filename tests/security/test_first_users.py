@@ -10,7 +10,7 @@ from kwire.metadata.image import ConfigResourceType
 from kwire.metadata.scram import ScramCredentialChanged, credential_of, salted
 from kwire.security.first_users import MADE, SETTING, add_first_users, first_users
 from kwire.server import StartError
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 SALT = b"0123456789"
 

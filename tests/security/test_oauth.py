@@ -19,7 +19,7 @@ from kwire.security.listeners import ListenerSecurity
 from kwire.security.oauth import OauthExchange, TokenRules, signed, unsecured
 from kwire.security.principal import Principal
 from kwire.security.sasl import Identity, LoginRefused
-from kwire.testing.certificates import Authority
+from tests.support.certificates import Authority
 
 NOW_S = 1_800_000_000
 RSA, EC, OTHER = (

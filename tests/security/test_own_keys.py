@@ -2,7 +2,7 @@
 
 from kwire.config.broker import BrokerConfig
 from kwire.security.own_keys import LOOK_INTERVAL_S, OwnKeys
-from kwire.testing.certificates import Authority
+from tests.support.certificates import Authority
 
 CA = Authority()
 LOCATION = "ssl.keystore.location"

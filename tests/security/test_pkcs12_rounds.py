@@ -12,7 +12,7 @@ from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.security.pkcs12_rounds import MOST_ROUNDS, rounds_of
 from kwire.security.tls import Tls
-from kwire.testing.certificates import Authority
+from tests.support.certificates import Authority
 
 CA = Authority()
 OF_THE_MAC = 2048

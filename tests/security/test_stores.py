@@ -5,7 +5,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from kwire.config.broker import BrokerConfig
 from kwire.security.key_changes import check_change
 from kwire.security.stores import key_and_chain
-from kwire.testing.certificates import Authority
+from tests.support.certificates import Authority
 
 CA = Authority()
 

@@ -7,7 +7,7 @@ import pytest
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.security.tls import Tls, openssl_name, server_context
-from kwire.testing.certificates import Authority
+from tests.support.certificates import Authority
 
 CA = Authority()
 SERVER = CA.sign("server")

@@ -7,10 +7,10 @@ from uuid import uuid4
 import pytest
 
 from kwire.config.broker import ONE_REPLICA
-from kwire.testing.etcd import MISSING, Etcd, find_etcd
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
 from tests.server.clusters import FEW, PARTITIONS, create, leaders
+from tests.support.etcd import MISSING, Etcd, find_etcd
 
 
 @pytest.fixture(scope="module")

@@ -41,9 +41,9 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
 )
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import RawClient, RunningServer, running_server
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import until, wait_until
+from tests.support.in_process import RawClient, RunningServer, running_server
 
 TOPIC = "orders"
 VERSION = 11

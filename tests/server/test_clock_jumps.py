@@ -26,9 +26,9 @@ from kwire.protocol.messages.join_group import (
 )
 from kwire.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from kwire.record.records import BatchBuilder, ProducerState
-from kwire.testing.clock import FakeClock
-from kwire.testing.in_process import RawClient, RunningServer, running_server
 from kwire.testing.waiting import until
+from tests.support.clock import FakeClock
+from tests.support.in_process import RawClient, RunningServer, running_server
 
 SECOND_MS = 1000
 MINUTE_MS = 60 * SECOND_MS

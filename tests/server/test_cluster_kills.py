@@ -13,7 +13,7 @@ import kwire
 from bench.cluster.etcd_kills import leader_killed, stopped
 from bench.cluster.kills import ClusterTrial
 from bench.cluster.worker_kills import WorkersTrial
-from kwire.testing.etcd import MISSING, find_etcd
+from tests.support.etcd import MISSING, find_etcd
 
 PACKAGE = Path(kwire.__file__).parent.parent
 LONGER_THAN_SESSIONS_S = 3.0

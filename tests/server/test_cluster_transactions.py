@@ -12,9 +12,9 @@ from kwire.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kwire.protocol.types import Request
 from kwire.testing.asking import Asker
 from kwire.testing.process import BrokerProcess
-from kwire.testing.raw_producer import RawProducer
 from kwire.testing.waiting import wait_until
 from tests.server.clusters import PARTITIONS, bootstrap_of, coordinator, leaders
+from tests.support.raw_producer import RawProducer
 
 pytestmark = pytest.mark.processes
 

@@ -31,8 +31,8 @@ from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from kwire.record.control import ControlType, control_type
-from kwire.testing.in_process import running_server
-from kwire.testing.raw_producer import RawProducer
+from tests.support.in_process import running_server
+from tests.support.raw_producer import RawProducer
 
 TOPIC, GROUP, LEDGER = "ledger", "readers", "writer"
 PARTITIONS = 2

@@ -15,8 +15,8 @@ from kwire.log.manager import LogManager
 from kwire.metadata.embedded import EmbeddedStore
 from kwire.server import StartError
 from kwire.testing.faulty_disk import FaultyDisk
-from kwire.testing.in_process import running_server
 from tests.log.conftest import NOW_MS, LogTools
+from tests.support.in_process import running_server
 
 # A limit of the process stands for the disk: SQLite's own calls fail as well.
 SERVE_WITHOUT_ROOM = """

@@ -11,9 +11,9 @@ from kwire.log.checkpoints import HIGH_WATERMARKS, write_offsets
 from kwire.log.disk import Disk
 from kwire.metadata.controller import NewTopic, create_topic, delete_topic
 from kwire.record.records import BatchBuilder
-from kwire.testing.clock import FakeClock
 from kwire.testing.faulty_disk import FaultyDisk
-from kwire.testing.in_process import running_server
+from tests.support.clock import FakeClock
+from tests.support.in_process import running_server
 
 MINUTE_MS = 60_000
 WEEK_MS = 7 * 24 * 60 * MINUTE_MS

@@ -10,8 +10,8 @@ import pytest
 from kwire.budget.work import SLICE_UNITS
 from kwire.connection.connection import Connection
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
-from kwire.testing.in_process import running_server
 from kwire.testing.waiting import until
+from tests.support.in_process import running_server
 
 LEAVE = """
 import atexit, sys

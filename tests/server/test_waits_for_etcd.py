@@ -11,11 +11,11 @@ from contextlib import closing, contextmanager
 import pytest
 
 from kwire.config.broker import ONE_REPLICA
-from kwire.testing.etcd import MISSING, Etcd, find_etcd
-from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerFailed, BrokerProcess
 from kwire.testing.waiting import wait_until
 from tests.server.clusters import create
+from tests.support.etcd import MISSING, Etcd, find_etcd
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.processes
 

@@ -13,11 +13,11 @@ from kwire.config.broker import BrokerConfig
 from kwire.errors import KafkaError
 from kwire.log.partition_log import PartitionLog
 from kwire.record.records import BatchBuilder
-from kwire.testing.log_scan import check_log, log_batches
 from tests.simulation.run import simulate
 from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import PARTITIONS, IdempotentProducer
 from tests.simulation.world import DATE_MS, Node, World
+from tests.support.log_scan import check_log, log_batches
 
 TOPIC = "t"
 

@@ -25,7 +25,6 @@ from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.housekeeping import StorageLost
 from kwire.server import StartError
-from kwire.testing.machine import Died, Machine, MachineDisk
 from tests.simulation.checks import WatchedEtcd
 from tests.simulation.faults import Faults
 from tests.simulation.network import Network
@@ -33,6 +32,7 @@ from tests.simulation.replicas import ReplicaChecks
 from tests.simulation.serving import SimulatedServer, server_of
 from tests.simulation.sockets import Sockets
 from tests.simulation.virtual_time import pass_s
+from tests.support.machine import Died, Machine, MachineDisk
 
 NODES = (1, 2, 3)
 HOUR_MS = 3_600_000

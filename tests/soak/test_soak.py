@@ -31,10 +31,10 @@ from kwire.metadata import embedded
 from kwire.protocol.messages import message_classes
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kwire.security import authorizer
-from kwire.testing import in_process
-from kwire.testing.in_process import RawClient, running_server
 from tests.performance.answers import error_codes
 from tests.soak import things, things_of_access
+from tests.support import in_process
+from tests.support.in_process import RawClient, running_server
 
 CYCLES = int(os.environ.get("KWIRE_SOAK_CYCLES", "3"))
 WARM_UP = 2

@@ -45,9 +45,9 @@ from kwire.protocol.messages.offset_delete import (
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kwire.record.records import BatchBuilder, ProducerState
-from kwire.testing.raw_producer import RawProducer
 from tests.performance.answers import error_codes
 from tests.performance.desk import answer_class
+from tests.support.raw_producer import RawProducer
 
 LASTING = "lasting"
 """The topic that is there all the time."""

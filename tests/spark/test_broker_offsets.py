@@ -13,8 +13,8 @@ from kwire.client.topics import create_topics
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import BatchBuilder
 from kwire.spark.broker_offsets import broker_offsets
-from kwire.testing.in_process import running_server
-from kwire.testing.raw_producer import RawProducer
+from tests.support.in_process import running_server
+from tests.support.raw_producer import RawProducer
 
 PLACE = ("t", 0)
 

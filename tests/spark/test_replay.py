@@ -24,7 +24,7 @@ from kwire.spark.storage import LocalStorage
 from kwire.spark.upkeep import Cutoff
 from kwire.spark.upkeep.commands import size
 from kwire.spark.upkeep.conditions import Columns, of_cutoff, of_range, within
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from kwire.spark.session import as_arguments
 from kwire.spark.settings import Source, WrongSetting
 from kwire.spark.source import connector_options
 from kwire.spark.source_client import open_source, opener_of
-from kwire.testing.certificates import Authority
-from kwire.testing.in_process import running_server
+from tests.support.certificates import Authority
+from tests.support.in_process import running_server
 
 CA = Authority()
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"

@@ -18,7 +18,7 @@ from kwire.spark.settings import PipelineSettings, SinkSettings, Source
 from kwire.spark.storage import LocalStorage
 from kwire.spark.upkeep import Cutoff
 from kwire.spark.verify import beginning, check_empty, check_topics
-from kwire.testing.in_process import running_server
+from tests.support.in_process import running_server
 
 PLACE = ("t", 0)
 

@@ -1,4 +1,4 @@
-"""``python -m kwire.testing.etcd``, which ``make etcd`` runs: it starts one etcd and ends it."""
+"""``python -m tests.support.etcd``, which ``make etcd`` runs: it starts one etcd and ends it."""
 
 import signal
 import socket
@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from kwire.testing.etcd import MISSING, find_etcd, main
-from kwire.testing.ports import free_port
+from tests.support.etcd import MISSING, find_etcd, main
+from tests.support.ports import free_port
 
 
 @pytest.mark.skipif(find_etcd() is None, reason=MISSING)
@@ -16,7 +16,7 @@ from kwire.testing.ports import free_port
 def test_no_etcd_is_left_behind(by):
     """Also when the command ends by SIGTERM, as by ``kill`` and at a shutdown."""
     port = free_port()
-    command = [sys.executable, "-m", "kwire.testing.etcd", str(port)]
+    command = [sys.executable, "-m", "tests.support.etcd", str(port)]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert started.stdout.readline().startswith("etcd ready: ")

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from kwire.testing.machine import Died, Machine
+from tests.support.machine import Died, Machine
 
 
 def outcomes(tmp_path, work, tries=100):

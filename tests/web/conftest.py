@@ -8,7 +8,7 @@ import httpx
 
 from kwire.clock import Clock
 from kwire.server import Server
-from kwire.testing.in_process import RunningServer, running_server
+from tests.support.in_process import RunningServer, running_server
 
 HTTP = {"kwire.http.listen": "127.0.0.1:0", "offsets.topic.num.partitions": "1"}
 

@@ -29,7 +29,7 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
 )
 from kwire.record.records import BatchBuilder, Headers
-from kwire.testing.in_process import RawClient, RunningServer
+from tests.support.in_process import RawClient, RunningServer
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>'\""
 """What a hostile client calls itself; no page may hold it as it is."""

@@ -7,9 +7,9 @@ import pytest
 import trio
 
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kwire.testing.in_process import RunningServer
 from kwire.web import connections, governor
 from kwire.web.guard import MAX_BODY_BYTES
+from tests.support.in_process import RunningServer
 from tests.web.conftest import http_server
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kwire.testing.clock import FakeClock
-from kwire.testing.in_process import RunningServer
 from kwire.web.metrics import FRESH_S
 from kwire.web.page import sampler
 from kwire.web.page.sessions import SESSION_S
+from tests.support.clock import FakeClock
+from tests.support.in_process import RunningServer
 from tests.web.conftest import http_server
 from tests.web.page_data import create
 from tests.web.test_page_admin import administered, csrf_of

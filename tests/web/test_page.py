@@ -10,10 +10,10 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from kwire.testing.in_process import RunningServer
 from kwire.web import page
 from kwire.web.page import paging, sampler
 from kwire.web.page.views import routes
+from tests.support.in_process import RunningServer
 from tests.web.conftest import http_server
 from tests.web.page_data import MARKUP, commit, create, join, produce
 

@@ -17,9 +17,9 @@ from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.metadata.image import ConfigResourceType
 from kwire.server import Server, StartError
-from kwire.testing.in_process import RunningServer
 from kwire.web import desk
 from kwire.web.page import admin
+from tests.support.in_process import RunningServer
 from tests.web.conftest import HTTP, http_server
 from tests.web.page_data import commit, create, join, produce
 

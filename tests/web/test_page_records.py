@@ -8,10 +8,10 @@ import pytest
 
 from kwire.config.authorizer import STANDARD_AUTHORIZER
 from kwire.record.compression import Compression
-from kwire.testing.in_process import RawClient
-from kwire.testing.raw_producer import RawProducer
 from kwire.web.page import reading
 from kwire.web.page.record_text import Shown, shown
+from tests.support.in_process import RawClient
+from tests.support.raw_producer import RawProducer
 from tests.web.conftest import http_server
 from tests.web.page_data import create, produce
 

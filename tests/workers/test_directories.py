@@ -2,10 +2,10 @@
 
 import pytest
 
-from kwire.testing.etcd import MISSING, Etcd, find_etcd
 from kwire.testing.process import BrokerFailed, BrokerProcess
 from kwire.testing.waiting import wait_until
 from tests.server.clusters import create, leaders
+from tests.support.etcd import MISSING, Etcd, find_etcd
 from tests.workers.clients import consumer, produce, read, stored
 from tests.workers.conftest import FEW
 from tests.workers.test_processes import At

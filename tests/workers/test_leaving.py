@@ -11,11 +11,11 @@ from kwire.log.stop_marks import CLEAN_SHUTDOWN_FILE
 from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
 from kwire.metadata.etcd.etcd_store import EtcdStore
 from kwire.metadata.etcd.gateway import Unreachable
-from kwire.testing.etcd import MISSING, Etcd, find_etcd
 from kwire.testing.process import BrokerFailed, BrokerProcess
 from kwire.testing.waiting import wait_until
 from kwire.workers.leaving import PENDING
 from tests.server.clusters import create, leaders, metadata
+from tests.support.etcd import MISSING, Etcd, find_etcd
 from tests.workers.clients import consumer, produce, read, stored
 from tests.workers.conftest import FEW
 from tests.workers.test_processes import At

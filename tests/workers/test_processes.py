@@ -10,10 +10,10 @@ from confluent_kafka import Producer, TopicPartition
 
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kwire.testing.asking import Asker
-from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerFailed
 from kwire.testing.waiting import wait_until
 from tests.server.clusters import create, leaders
+from tests.support.ports import free_port
 from tests.workers.clients import WAIT_S, consumer, produce, read, stored, wait_for_shares
 
 PARTITIONS = 4

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kwire.testing.ports import free_ports
 from kwire.testing.waiting import wait_until
+from tests.support.ports import free_ports
 from tests.workers.clients import WAIT_S, read
 
 KWIRE = [sys.executable, "-m", "kwire"]

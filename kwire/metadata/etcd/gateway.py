@@ -5,7 +5,7 @@ Rules:
 - A call without an answer may have been done nevertheless. A call is repeated, at the next
   endpoint, until its time is over. So every call must be harmless when it is sent twice.
 
-``http_gateway`` calls a real etcd. ``kwire.testing.simulated_etcd`` is an etcd in memory.
+``http_gateway`` calls a real etcd. The tests have an etcd in memory.
 """
 
 from collections.abc import AsyncIterator, Sequence

@@ -4,7 +4,7 @@ import pytest
 
 from kwire.record.batch import LOG_APPEND_TIME
 from kwire.record.records import records
-from kwire.testing.time_lookups import max_timestamp, offset_for_timestamp
+from tests.support.time_lookups import max_timestamp, offset_for_timestamp
 
 
 def test_the_last_value_of_each_key_is_left(compaction):

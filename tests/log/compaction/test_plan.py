@@ -11,7 +11,7 @@ from kwire.log.compaction.manager import CompactionManager, CompactionSettings
 from kwire.log.compaction.plan import log_to_clean
 from kwire.log.log_config import LogConfig
 from kwire.log.truncation import truncate_log
-from kwire.testing.old_segments import delete_old_segments
+from tests.support.old_segments import delete_old_segments
 
 
 def fill(c, count, keys=2):

@@ -28,7 +28,7 @@ from kwire.protocol.messages.produce import (
 from kwire.record.records import Record, build_batch
 from kwire.testing import Kafka
 from kwire.testing.faults.planning import NotObserved
-from kwire.testing.in_process import RawClient
+from tests.support.in_process import RawClient
 from tests.testing.faults.stock import send
 
 

@@ -1,4 +1,4 @@
-"""A real etcd for tests and trials, as a process of its own: ``python -m kwire.testing.etcd``.
+"""A real etcd for tests and trials, as a process of its own: ``python -m tests.support.etcd``.
 
 The program is ``etcd`` on PATH, else the one that ``make etcd`` brings into ``.cache/etcd``. The
 data is in a temporary directory and isn't synced to the disk.
@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -20,13 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from kwire.testing.ports import free_port
+from kwire.testing.waiting import WaitTimeout, wait_until
+from tests.support.ports import free_port
 
 CACHED = Path(".cache", "etcd", "etcd")
 MISSING = "there is no etcd: install it (Debian: apt install etcd-server), or run make etcd once"
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
-POLL_S = 0.02
 ELECTION_MS = 1000
 """The default of etcd's ``--election-timeout``."""
 
@@ -64,12 +63,18 @@ class EtcdMember:
 
     def wait_ready(self) -> None:
         """Wait until the member answers as part of a cluster with a leader."""
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not self._is_healthy():
-            process = self._process
-            if process is None or process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"etcd doesn't start:\n{self._log.read_text()[-2000:]}")
-            time.sleep(POLL_S)
+        try:
+            wait_until(self._is_decided, timeout_s=START_TIMEOUT_S, what="etcd's start")
+            if self._is_healthy():
+                return
+        except WaitTimeout:
+            pass
+        raise RuntimeError(f"etcd doesn't start:\n{self._log.read_text()[-2000:]}")
+
+    def _is_decided(self) -> bool:
+        """Whether the process answers, or has ended and never will."""
+        process = self._process
+        return process is None or process.poll() is not None or self._is_healthy()
 
     def _is_healthy(self) -> bool:
         try:
