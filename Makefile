@@ -54,7 +54,7 @@ CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transaction
 KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.py pipeline_upkeep.py \
 	dead_letters.py parts.py decode_poisoned.py sinks_topic.py)
 
-.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench access bench-cluster reliability pipelines segments costs hostile hostile-tls prices growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help run test check processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench access bench-cluster reliability pipelines segments costs hostile hostile-tls prices growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,11 +70,14 @@ check: $(VENV)/.test ## format, lint, types, structure and unit tests but for th
 	$(BIN)/ruff check .
 	@echo "$(BIN)/mypy, while the unit tests wait now and then"; \
 	{ said=$$($(BIN)/mypy 2>&1); status=$$?; echo "$$said"; exit $$status; } & types=$$!; \
-	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m "not processes" --ignore tests/simulation $(PARALLEL); tests=$$?; \
+	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m "not processes and not worst_cases" --ignore tests/simulation $(PARALLEL); tests=$$?; \
 	wait $$types && exit $$tests
 
 processes: $(VENV)/.test ## tests that start other programs: builds, stock clients, the pytest plugin
-	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m processes $(PARALLEL) $(ARGS)
+	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m "processes and not worst_cases" $(PARALLEL) $(ARGS)
+
+worst-cases: $(VENV)/.test ## the worst that clients can do: hostile clients, the largest requests, a long life
+	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m worst_cases $(PARALLEL) $(ARGS)
 
 unit: $(VENV)/.test ## unit tests only (ARGS="tests/log -k roll")
 	$(BIN)/pytest $(QUIET) $(or $(ARGS),tests $(PARALLEL))

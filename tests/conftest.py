@@ -93,6 +93,16 @@ PROCESSES = (
 simulated clusters, which take seconds each. `make processes` runs them; `make check` leaves them
 out, because it is for before every commit."""
 
+WORST_CASES = (
+    "tests/budget/test_freeing.py",
+    "tests/budget/test_worst_requests.py",
+    "tests/connection/test_attacks.py",
+    "tests/soak",
+    "tests/web/test_attackers.py",
+)
+"""Tests of the worst that clients can do: hostile clients, the largest requests, a life of many
+cycles. They take millions of steps. `make worst-cases` runs them, and none of the other two."""
+
 
 FEW_COLLECTIONS = 5_000
 """So many more new objects, not 700, before the collector of garbage looks at them: it takes a
@@ -117,11 +127,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of ``PROCESSES``."""
-    slow = {ROOT / name for name in PROCESSES}
+    """Mark the tests of ``PROCESSES`` and ``WORST_CASES``, which name files and directories."""
+    marks = {ROOT / name: "processes" for name in PROCESSES}
+    marks |= {ROOT / name: "worst_cases" for name in WORST_CASES}
     for item in items:
-        if item.path in slow:
-            item.add_marker("processes")
+        for path in (item.path, *item.path.parents):
+            if path in marks:
+                item.add_marker(marks[path])
 
 
 def pytest_collection_finish() -> None:

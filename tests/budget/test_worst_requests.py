@@ -58,11 +58,10 @@ CASES += [(name, version_of(api), make) for name, (api, make) in IN_ONE.items()]
 AUTHORIZED = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
 DENIED = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:admin"}
 WHO_MAY = (
-    pytest.param({}, id="everybody may", marks=pytest.mark.processes),
+    pytest.param({}, id="everybody may"),
     pytest.param(AUTHORIZED, id="a super user"),
     pytest.param(DENIED, id="denied"),
 )
-"""``make check`` looks at the longer ways only: a super user passes every guard."""
 
 AT_ONCE = {"JoinGroup", "ConsumerGroupHeartbeat"}
 """A step of a group is done as a whole. ``kwire.group.member.max.bytes`` bounds it."""

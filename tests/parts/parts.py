@@ -36,6 +36,7 @@ class Part(NamedTuple):
 PARTS = (
     Part("check", "format, lint, types, structure, unit tests", "1 to 2 min"),
     Part("processes", "tests that start other programs", "1 to 2 min"),
+    Part("worst-cases", "hostile clients, the largest requests, a long life", "1 min"),
     Part("short-fuzz", "property tests with new examples", "1 min"),
     Part("short-simulation", "clusters in virtual time under faults, seeded bugs", "3 min"),
     Part("compat", "stock clients and Kafka's Java tools", "7 min", "160 MB, Java tools"),
