@@ -105,7 +105,7 @@ spark-cluster: $(VENV)/.test bring-etcd ## test PySpark on three kwires and an e
 	$(BIN)/python -m compat_tests.cluster --run \
 		$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) $(or $(FILES),$(CLUSTER_SPARK)) $(ARGS)
 
-spark-kafka: $(VENV)/.test ## test pipelines on a real Apache Kafka 4.3.1: losses, verify and upkeep, dead letters, garbage (LANE=new FILES=…)
+spark-kafka: $(VENV)/.test ## test pipelines on a real Apache Kafka: losses, verify and upkeep, dead letters, garbage (LANE=new FILES=…)
 	$(BIN)/python -m compat_tests.apache_kafka --set log.cleaner.backoff.ms=100 --run \
 		$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) $(or $(FILES),$(KAFKA_SPARK)) $(ARGS)
 
@@ -131,7 +131,7 @@ compiled-unit: build/compiled/.built
 compiled-compat: build/compiled/.built
 	KWIRE_BOOTSTRAP= $(COMPILED_PYTEST) $(COMPILED_COMPAT) $(PARALLEL)
 
-bench: $(VENV)/.test ## measure kwire and Apache Kafka 4.3.1 in one table (KAFKA=no: only kwire)
+bench: $(VENV)/.test ## measure kwire and Apache Kafka in one table (KAFKA=no: only kwire)
 	$(BIN)/python -m bench $(ARGS)
 
 bench-tls: $(VENV)/.test ## measure produce, fetch and handshakes over TLS 1.3, kwire and Apache Kafka in turns (KAFKA=no: only kwire; ARGS=--publish)
@@ -170,7 +170,7 @@ growth: $(VENV)/.test ## measure cost by connections, partitions, groups, record
 demo: $(VENV)/.test ## send 336,776 flights through a pipeline on Spark, with a crash halfway, and draw their delays (ARGS="--picture delays.svg")
 	$(BIN)/python -m spark_tests.environment --lane stock --run demo $(ARGS)
 
-kafka: $(VENV)/.test ## start a real Apache Kafka 4.3.1 (Java 17 and Maven needed)
+kafka: $(VENV)/.test ## start a real Apache Kafka 4.4.0 (KAFKA_VERSION=4.3.1: that one; Java 17 and Maven needed)
 	$(BIN)/python -m compat_tests.apache_kafka $(ARGS)
 
 etcd: bring-etcd ## start an etcd to play with, on port 2379 (PORT=2379)

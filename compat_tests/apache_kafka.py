@@ -1,10 +1,10 @@
-"""A real Apache Kafka 4.3.1, to prove the tests against and to ask how it behaves.
+"""A real Apache Kafka, to prove the tests against and to ask how it behaves.
 
 ``python -m compat_tests.apache_kafka`` (``make kafka``) runs one until Ctrl-C, with ``--nodes 3`` a
 cluster of three. With ``--run COMMAND …`` it runs this command, which finds Kafka in
-KWIRE_BOOTSTRAP, and ends with its exit code. Combined KRaft mode on free ports of 127.0.0.1,
-formatted by Kafka's own tool, with the settings that Kafka's own ``server.properties`` has for one
-broker.
+KWIRE_BOOTSTRAP, and ends with its exit code. ``kafka_version`` says which version. Combined KRaft
+mode on free ports of 127.0.0.1, formatted by Kafka's own tool, with the settings that Kafka's own
+``server.properties`` has for one broker.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from compat_tests.java_tools import MissingTool, command, run_tool
+from compat_tests.kafka_version import NAME
 from kwire.testing.waiting import wait_until
 from tests.support.ports import free_port
 
@@ -287,7 +288,7 @@ def _run(command: Sequence[str], bootstrap: str) -> int:
 
 def main() -> int:
     """Run one, or a cluster, until Ctrl-C, or as long as a command runs."""
-    parser = argparse.ArgumentParser(description="run a real Apache Kafka 4.3.1 until Ctrl-C")
+    parser = argparse.ArgumentParser(description=f"run a real {NAME} until Ctrl-C")
     parser.add_argument("--port", type=int, default=0, help="the port; 0 picks a free one")
     parser.add_argument("--nodes", type=int, default=1, help="how many brokers")
     parser.add_argument("--data-dir", type=Path, help="where to keep data; else it is temporary")
@@ -308,7 +309,7 @@ def main() -> int:
             broker = ApacheKafka(data_dir, settings, f"127.0.0.1:{options.port}")
         try:
             with broker:
-                print(f"Apache Kafka 4.3.1 ready: {broker.bootstrap}", flush=True)
+                print(f"{NAME} ready: {broker.bootstrap}", flush=True)
                 if options.run:
                     return _run(options.run, broker.bootstrap)
                 signal.pause()

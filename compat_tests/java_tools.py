@@ -1,6 +1,6 @@
 """Kafka's own jars and Java: fetched once by Maven, run as processes.
 
-The jars of Apache Kafka 4.3.1 and its tools land in ``.cache/kafka-4.3.1/libs``. What is missing on
+The jars of Apache Kafka and its tools land in ``.cache/kafka-VERSION/libs``. What is missing on
 this machine (Java 17, Maven) is said in one sentence, by MissingTool.
 
 A tool spends most of its second on loading the same thousands of classes as the one before it. The
@@ -21,8 +21,10 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from compat_tests import kafka_version
+
 ROOT = Path(__file__).parent.parent
-HOME = ROOT / ".cache" / "kafka-4.3.1"
+HOME = ROOT / ".cache" / f"kafka-{kafka_version.VERSION}"
 LIBS = HOME / "libs"
 STREAMS_LIBS = HOME / "streams"
 CONNECT_LIBS = HOME / "connect"
@@ -108,8 +110,9 @@ def _fetch(pom: Path, directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     for archive in HOME.glob("classes-*.jsa"):
         archive.unlink()
-    print("fetching the jars of Apache Kafka 4.3.1 …", file=sys.stderr, flush=True)
+    print(f"fetching the jars of {kafka_version.NAME} …", file=sys.stderr, flush=True)
     fetch = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+    fetch += [f"-Dkafka.version={kafka_version.VERSION}"]
     fetch += ["-DincludeScope=runtime", f"-DoutputDirectory={directory}"]
     run = subprocess.run(fetch, capture_output=True, text=True, check=False)
     if run.returncode:

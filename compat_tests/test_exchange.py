@@ -1,6 +1,6 @@
 """Data directories go from Apache Kafka to kwire and back: the same records, offsets and topics.
 
-Each test starts the brokers that it needs: a kwire, a real Apache Kafka 4.3.1, or one after the
+Each test starts the brokers that it needs: a kwire, a real Apache Kafka, or one after the
 other on the same directory.
 """
 

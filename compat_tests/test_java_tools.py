@@ -1,6 +1,6 @@
 """Kafka's own command line tools: what they print of a broker, and what they do to it.
 
-They are the tools of Apache Kafka 4.3.1, run as processes from its jars.
+They are the tools of Apache Kafka, run as processes from its jars.
 """
 
 import json
