@@ -28,21 +28,6 @@ QUIET := -q
 AGAIN :=
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
-# Extension modules need a C compiler and Python's headers; kwire itself needs neither.
-CAN_COMPILE = command -v cc >/dev/null && \
-	test -f "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
-NO_COMPILER = it needs a C compiler and Python.h \
-	(Debian and Ubuntu: apt install gcc python3-dev)
-# The compiled kwire is first on the path, also in processes that tests start.
-COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR)
-COMPILED_PYTEST = $(COMPILED) $(BIN)/pytest $(QUIET) $(AGAIN) -o "pythonpath=build/compiled ."
-# tests/performance counts calls of Python functions, which compiled functions don't show, and the
-# simulation looks into functions of the log and of partitions, which can't be replaced when compiled.
-# The other tests that are left out run no compiled module, or only those that tests/server runs too.
-NOT_COMPILED := $(addprefix --ignore tests/,performance mutants simulation bench parts soak web workers) \
-	--ignore-glob "*/tests/test_*.py"
-COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
-	aborted.py compaction.py list_offsets.py broker_kills.py)
 CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_tools_agree.py cluster_unregister.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_large_batches.py cluster_secured.py cluster_from_secure_init.py \
 	group_protocol.py consumer_group_protocol.py group_rebalances.py \
 	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
@@ -54,7 +39,7 @@ CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transaction
 KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.py pipeline_upkeep.py \
 	dead_letters.py parts.py decode_poisoned.py sinks_topic.py)
 
-.PHONY: help run test check processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench access bench-cluster reliability pipelines segments costs hostile hostile-tls prices growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help run test check processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls prices growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,7 +47,7 @@ help: ## list these targets
 run: $(VENV)/.core ## serve on 127.0.0.1:9092 with data in ./kwire-data (ARGS="…" adds options)
 	@exec $(BIN)/python -m kwire serve $(ARGS)
 
-test: $(VENV)/.test bring-etcd ## every test: check, other programs, a short fuzz, stock clients and Java tools, Spark, demo, the page in Chromium, the compiled build (PARTS="check compat": only these)
+test: $(VENV)/.test bring-etcd ## every test: check, other programs, a short fuzz, stock clients and Java tools, Spark, demo, the page in Chromium (PARTS="check compat": only these)
 	@MAKE="$(MAKE_COMMAND)" $(BIN)/python -m tests.parts $(PARTS)
 
 check: $(VENV)/.test ## format, lint, types, structure and unit tests but for the simulation, in a bit more than a minute on two cores
@@ -118,18 +103,6 @@ browser: $(VENV)/.test ## test the page of the HTTP port in headless Chromium (D
 
 container: $(VENV)/.test ## build the image of deploy/Containerfile with podman or docker and test it (KWIRE_IMAGE=name: that image)
 	$(BIN)/pytest $(QUIET) container_tests $(ARGS)
-
-compiled: build/compiled/.built ## compile kwire's hot modules into build/compiled (needs a C compiler)
-
-compiled-tests: $(VENV)/.test ## unit tests and stock clients on the compiled build
-	@if $(CAN_COMPILE); then $(MAKE) --no-print-directory compiled-unit compiled-compat; \
-	else echo "tests of the compiled build are skipped: $(NO_COMPILER)"; fi
-
-compiled-unit: build/compiled/.built
-	$(COMPILED_PYTEST) $(or $(ARGS),tests $(NOT_COMPILED) $(PARALLEL))
-
-compiled-compat: build/compiled/.built
-	KWIRE_BOOTSTRAP= $(COMPILED_PYTEST) $(COMPILED_COMPAT) $(PARALLEL)
 
 bench: $(VENV)/.test ## measure kwire and Apache Kafka in one table (KAFKA=no: only kwire)
 	$(BIN)/python -m bench $(ARGS)
@@ -268,12 +241,4 @@ $(VENV)/.test: requirements/test.txt requirements/gssapi.txt pyproject.toml $(VE
 	@$(PIP) --require-hashes -r requirements/test.txt
 	@! command -v krb5-config >/dev/null || $(PIP) --require-hashes -r requirements/gssapi.txt || \
 		echo "the package gssapi can't be compiled: the tests of Kerberos are skipped"
-	@touch $@
-
-# The files of the compiled wheel as `pip install` makes them; any changed source rebuilds all.
-build/compiled/.built: setup.py pyproject.toml $(shell find kwire -name '*.py' -o -name '*.tsv' -o -name '*.html' -o -path '*/static/*') | $(VENV)/.test
-	@$(CAN_COMPILE) || { echo "the compiled build can't be made: $(NO_COMPILER)"; exit 1; }
-	@echo "compiling kwire's hot modules, about a minute …"
-	@rm -rf build
-	@KWIRE_COMPILED=1 $(PIP) --no-build-isolation --no-deps --target build/compiled .
 	@touch $@

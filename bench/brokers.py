@@ -1,9 +1,4 @@
-"""The brokers that are measured: each is a column of the table.
-
-``kwire`` is the compiled build, whose hot modules mypyc has compiled. ``pure`` is kwire run from
-its sources in pure Python. ``kafka`` is Apache Kafka. Without a C compiler there is no ``kwire``,
-and ``pure`` is compared with ``kafka``.
-"""
+"""The brokers that are measured, kwire and Apache Kafka: each is a column of the table."""
 
 from collections.abc import Callable
 from compileall import compile_dir
@@ -13,15 +8,13 @@ from typing import Protocol
 from kwire.testing.process import BrokerProcess
 
 ROOT = Path(__file__).parent.parent
-KWIRE, PURE, KAFKA = "kwire", "pure", "kafka"
+KWIRE, KAFKA = "kwire", "kafka"
 SETTINGS = {"log.segment.delete.delay.ms": "100"}
 """Settings of every broker: segments that a load has deleted are gone before the next load."""
 KAFKAS_SETTINGS = SETTINGS | {"log.initial.task.delay.ms": "100"}
 """By default Apache Kafka starts to delete segments half a minute after its start."""
 
-COMPILED_MARK = "__mypyc"
-"""A part of the name of every file with compiled modules."""
-TITLES = {KWIRE: "kwire", PURE: "kwire, pure Python", KAFKA: "Apache Kafka 4.3.1"}
+TITLES = {KWIRE: "kwire", KAFKA: "Apache Kafka 4.3.1"}
 
 
 class MeasuredBroker(Protocol):
@@ -55,24 +48,10 @@ def new_kafka(directory: Path) -> MeasuredBroker:
     return MeasuredKafka(directory, KAFKAS_SETTINGS)
 
 
-def kwire_maker(package_parent: Path | None) -> Maker:
-    """A maker for kwire, compiled from the directory with its modules, or from its sources.
-
-    The bytecode is compiled beforehand, as ``pip install`` does.
-    """
-    parent = package_parent or ROOT
-    compile_dir(parent / "kwire", quiet=1)
-    return lambda directory: BrokerProcess(directory, SETTINGS, package_parent=parent)
-
-
-def is_compiled(pid: int) -> bool:
-    """Whether a broker's process has loaded compiled modules."""
-    return COMPILED_MARK in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
-
-
-def subjects(names: list[str]) -> list[str]:
-    """The kwire brokers among these names; bars are about the first one."""
-    return [name for name in names if name != KAFKA]
+def kwire_maker() -> Maker:
+    """A maker for kwire, whose bytecode is written beforehand, as ``pip install`` does."""
+    compile_dir(ROOT / "kwire", quiet=1)
+    return lambda directory: BrokerProcess(directory, SETTINGS)
 
 
 def titles(names: list[str]) -> dict[str, str]:

@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from bench.brokers import PURE, titles
+from bench.brokers import titles
 from bench.report import Grown, Growth, Line, Run, main_lines
 
 TICKS = [whole * 10.0**power for power in range(-3, 8) for whole in (1, 2, 5)]
 AHEAD, BEHIND, GRID = "#2a6f97", "#c1121f", "#ddd"
 COLORS = ("#2a6f97", "#e09f3e", "#6a994e")
 ROW_HEIGHT = 17
+RATIOS_LEGEND = "times better than Apache Kafka 4.3.1; black: the bar; red: it is missed"
 MEASURES = (("p50_us", "p50, µs"), ("p99_us", "p99, µs"), ("cpu_us", "CPU a request, µs"))
 
 
@@ -70,10 +71,10 @@ def _write(target: Path, width: float, height: float, elements: Iterable[str]) -
 
 def draw_ratios(run: Run, target: Path) -> None:
     """Write the chart: the rows that have a bar of their own, on a logarithmic axis."""
-    lines = [line for line in main_lines(run) if line.advantages[line.subject] is not None]
+    lines = [line for line in main_lines(run) if line.advantage is not None]
     if not lines:
         return
-    values = [value for line in lines for value in (*_advantages(line), _limit(line) or 1.0)]
+    values = [value for line in lines for value in (_advantage(line), _limit(line) or 1.0)]
     axis = Axis(
         [*(value * 1.1 for value in values), *(value / 1.1 for value in values), 1], 330, 730
     )
@@ -93,7 +94,7 @@ def draw_ratios(run: Run, target: Path) -> None:
             *(_text(322, _middle(n) + 4, line.row.name) for n, line in enumerate(lines)),
             '</g><g text-anchor="middle">',
             *(_text(axis.at(tick), bottom + 14, f"{tick:g}x") for tick in ticks),
-            _text(400, bottom + 32, _ratios_legend(lines)),
+            _text(400, bottom + 32, RATIOS_LEGEND),
             "</g>",
         ],
     )
@@ -104,10 +105,9 @@ def _middle(place: int) -> float:
     return 10 + ROW_HEIGHT * (place + 0.5)
 
 
-def _advantages(line: Line) -> tuple[float, float]:
-    """How many times better the subject is than Kafka, and kwire in pure Python is."""
-    value = line.advantages[line.subject] or 1.0
-    return value, line.advantages.get(PURE) or value
+def _advantage(line: Line) -> float:
+    """How many times better kwire is than Kafka."""
+    return line.advantage or 1.0
 
 
 def _limit(line: Line) -> float | None:
@@ -121,7 +121,7 @@ def _bars(axis: Axis, lines: list[Line], *, missed: bool) -> str:
     """The colored bars, from 1 to how many times better kwire is."""
     start = f"{axis.at(1):g}"
     pieces = (
-        f"M{start} {_middle(place) - 5:g}H{axis.at(_advantages(line)[0]):g}v10H{start}z"
+        f"M{start} {_middle(place) - 5:g}H{axis.at(_advantage(line)):g}v10H{start}z"
         for place, line in enumerate(lines)
         if line.missed is missed
     )
@@ -129,33 +129,21 @@ def _bars(axis: Axis, lines: list[Line], *, missed: bool) -> str:
 
 
 def _marks(axis: Axis, lines: list[Line]) -> Iterable[str]:
-    """The limit of each row as a black line, pure Python as a dot, the number beside them."""
+    """The limit of each row as a black line, the number beside the bar."""
     limits = (
         f"M{axis.at(limit):g} {_middle(place) - 7:g}v14"
         for place, line in enumerate(lines)
         if (limit := _limit(line)) is not None
     )
     yield _path(limits, 'stroke="#000" stroke-width="2"')
-    for place, line in enumerate(lines):
-        value, pure = _advantages(line)
-        if line.subject != PURE and pure != value:
-            dot = f'<circle cx="{axis.at(pure):g}" cy="{_middle(place):g}" r="3" '
-            yield f'{dot}fill="#fff" stroke="#000"/>'
     for is_ahead, anchor in ((True, "start"), (False, "end")):
         yield f'<g text-anchor="{anchor}">'
         for place, line in enumerate(lines):
-            value, pure = _advantages(line)
+            value = _advantage(line)
             if (value >= 1) is is_ahead:
-                beside = (
-                    axis.at(max(value, pure)) + 7 if is_ahead else axis.at(min(value, pure)) - 7
-                )
+                beside = axis.at(value) + (7 if is_ahead else -7)
                 yield _text(beside, _middle(place) + 4, f"{value:.3g}x")
         yield "</g>"
-
-
-def _ratios_legend(lines: list[Line]) -> str:
-    dots = "; dots: pure Python" if PURE in lines[0].advantages else ""
-    return f"times better than Apache Kafka 4.3.1; black: the bar; red: it is missed{dots}"
 
 
 def draw_growth(growth: Growth, target: Path) -> None:

@@ -5,13 +5,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bench.brokers import COMPILED_MARK
-
 MOST_LINES = 15
 LEAST_SHARE = 0.005
 SYSTEM_CALL = re.compile(r"__(?:x64|arm64)_sys_(\w+)")
 PREEMPTED, ENTRY = "exit_to_user_mode_loop", "do_syscall_64"
-COMPILED = "kwire, compiled"
 FRAME = re.compile(r"\s*[0-9a-f]+ (?P<symbol>.*) \((?P<library>.*)\)$")
 IMPORT = re.compile(r"import time:\s+(?P<own_us>\d+) \|\s+\d+ \|\s+(?P<module>\S+)$", re.MULTILINE)
 FRAMES_SHARE = 0.95
@@ -90,9 +87,8 @@ def system_call_of(stack: list[Frame]) -> str:
 
 
 def library_of(frame: Frame) -> str:
-    """The name of a library without its directory; all compiled modules of kwire get one name."""
-    name = frame.library.rpartition("/")[2]
-    return COMPILED if COMPILED_MARK in name else name
+    """The name of a library without its directory."""
+    return frame.library.rpartition("/")[2]
 
 
 def condensed_py_spy(stacks: str) -> str:

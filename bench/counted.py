@@ -1,4 +1,4 @@
-"""kwire in pure Python that counts the units of work it spends on requests, for ``bench.prices``.
+"""A kwire that counts the units of work it spends on requests, for ``bench.prices``.
 
 ``KWIRE_COUNTED=FILE python -m bench.counted PYTHON -P -m kwire serve …`` runs the command after
 ``kwire``. On SIGUSR1 the process replaces the file; it then holds the units as a decimal number.

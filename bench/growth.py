@@ -1,7 +1,6 @@
 """``python -m bench.growth``: how cost grows with connections, partitions, groups, record sizes.
 
-It measures kwire compiled, or in pure Python if it can't be compiled, and Apache Kafka. All steps
-of all curves take about ten minutes.
+It measures kwire and Apache Kafka. All steps of all curves take about ten minutes.
 
 For each curve a new broker is started, warmed up, and loaded with more and more connections,
 partitions and so on. A chart (SVG) and a JSON file give the cost of a request at each step: its
@@ -242,7 +241,6 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="bench.growth", description="how cost grows")
     add_choice(parser)
-    parser.set_defaults(pure=False)
     parser.add_argument("--only", metavar="TEXT", help="only curves whose name contains TEXT")
     parser.add_argument("--most", type=int, default=ALL_STEPS, help="no step above this")
     parser.add_argument("--warm-up", type=float, default=10.0, help="seconds of load before")

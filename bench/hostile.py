@@ -191,7 +191,6 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="bench.hostile", description="hostile clients")
     add_choice(parser)
-    parser.set_defaults(pure=False)
     parser.add_argument("--only", metavar="TEXT", default="", help="only attacks with TEXT in them")
     parser.add_argument("--seconds", type=float, default=4.0, help="seconds of each attack")
     parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")

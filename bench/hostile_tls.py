@@ -24,7 +24,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from bench.apache_kafka import missing
-from bench.brokers import KAFKA, TITLES, MeasuredBroker
+from bench.brokers import KAFKA, KWIRE, TITLES, MeasuredBroker
 from bench.hostile import ELSEWHERE, STARTS_S, at, busy_processors
 from bench.hostile_table import ALONE, CONTROL, MOST_MS, MOST_TIMES
 from bench.publish import markdown_table, publish_part
@@ -108,15 +108,14 @@ class Subject(NamedTuple):
         return waits._replace(rate=int(steps) / seconds, more_mb=more_mb)
 
 
-def subject(name: str, directory: Path, package: Path | None) -> Subject:
+def subject(name: str, directory: Path) -> Subject:
     """A broker that isn't started yet."""
     secured = f"127.0.0.1:{free_port()}"
     settings = settings_of(directory) | SETTINGS
     listener = f"SASL_SSL://{secured}"
     if name == KAFKA:
         return Subject(kafka_of(directory, listener, settings), secured, directory / "ca.pem")
-    kwire = kwire_of(directory, listener, settings, package)
-    return Subject(kwire, secured, directory / "ca.pem")
+    return Subject(kwire_of(directory, listener, settings), secured, directory / "ca.pem")
 
 
 def measured(
@@ -192,7 +191,6 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.hostile_tls", description="hostile TLS clients")
     parser.add_argument("--only", metavar="TEXT", default="", help="only attacks with TEXT in them")
     parser.add_argument("--seconds", type=float, default=3.0, help="seconds of each attack")
-    parser.add_argument("--package", type=Path, help="where the kwire to measure is imported from")
     parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
     options = parser.parse_args(arguments)
     options.attacks = [name for name in ATTACKS if options.only in name]
@@ -207,7 +205,7 @@ def main() -> None:
     """Measure, and show or publish the table."""
     options = options_of()
     console = Console(width=160)
-    names = ["kwire" if options.package else "pure"]
+    names = [KWIRE]
     why = missing() if os.environ.get("KAFKA") != "no" else "KAFKA=no"
     if not why:
         names.append(KAFKA)
@@ -218,7 +216,7 @@ def main() -> None:
     ):
         for name in names:
             task = progress.add_task(TITLES[name], total=len(options.attacks) + 2)
-            one = subject(name, Path(directory) / name, options.package)
+            one = subject(name, Path(directory) / name)
             one.broker.start()
             try:
                 warm_up_s = WARM_UP_S.get(name, 1.0)

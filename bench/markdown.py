@@ -1,6 +1,7 @@
 """A run and its curves as Markdown, for the documents."""
 
 from bench.bars import Bar
+from bench.brokers import KWIRE
 from bench.profile import profile_file
 from bench.reasons import Reason, reasons
 from bench.report import (
@@ -74,9 +75,9 @@ def losses(run: Run) -> str:
 def missed_bar(line: Line) -> str:
     """How far a row is from its bar."""
     if line.bar.absolute:
-        found = f"{number(line.cells[line.subject].median or 0.0)} {line.row.unit}"
+        found = f"{number(line.cells[KWIRE].median or 0.0)} {line.row.unit}"
     else:
-        found = ratio_text(line.ratios[line.subject])
+        found = ratio_text(line.ratio)
     near = ", within the rounds' spread" if line.within_spread else ""
     return f"**{found}**, the bar is {bare(line.bar)}{near}"
 

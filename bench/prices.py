@@ -5,7 +5,7 @@ API states too little, its slices of the event loop are too long, and other clie
 measures the processor time of the event loop for the worst request of each API that one connection
 can send, and divides it by the units that the request has spent. The APIs whose unit takes longest
 come first. A unit takes about a microsecond; on another machine all of them take longer or shorter,
-so each is also compared with the median. kwire runs in pure Python, where the units can be counted.
+so each is also compared with the median.
 """
 
 import argparse
@@ -121,7 +121,7 @@ def table_of(found: list[Price]) -> Table:
     """The prices with the dearest unit first."""
     large = [price for price in found if price.units >= FEW_UNITS]
     usual_us = median(price.unit_us for price in large)
-    table = Table(title="what a unit of work takes on the event loop, pure Python")
+    table = Table(title="what a unit of work takes on the event loop")
     table.add_column("worst request")
     for head in ("units", "ms", "µs a unit", "x median"):
         table.add_column(head, justify="right")
@@ -145,7 +145,7 @@ def main() -> None:
     console = Console()
     found = []
     with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("kwire, pure Python", total=len(attacks))
+        task = progress.add_task("kwire", total=len(attacks))
         for price in prices(attacks, options.seconds):
             found.append(price)
             progress.advance(task)

@@ -1,7 +1,7 @@
 """``python -m bench --profile --only ROW``: where kwire spends its time during a row.
 
-The row is measured while ``perf`` samples the broker. For pure Python it is measured again with
-py-spy, which knows Python's functions. The samples of each load are condensed into a short text in
+The row is measured while ``perf`` samples the broker, and again with py-spy, which knows Python's
+functions. The samples of each load are condensed into a short text in
 ``bench/out/profiles/``. With ``--publish`` the text goes to ``docs/performance/profiles/``, and
 docs/PERFORMANCE.md links it. The profilers slow the broker down, so the row's numbers are not kept.
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.brokers import PURE, TITLES, Maker, subjects
+from bench.brokers import KWIRE, Maker
 from bench.condense import condensed_imports, condensed_perf, condensed_py_spy
 from bench.load import new_generator
 from bench.rows import START
@@ -124,19 +124,17 @@ def start_text(make: Maker, directory: Path) -> str:
     return condensed_imports(broker.log())
 
 
-def load_text(name: str, row: Row, running: Running, directory: Path) -> str:
-    """The profiles of one kwire under one load."""
-    looks = [with_perf, with_py_spy] if name == PURE else [with_perf]
+def load_text(row: Row, running: Running, directory: Path) -> str:
+    """The profiles of a load."""
+    looks = (with_perf, with_py_spy)
     return "\n".join(look(running.broker.pid, directory, row, running) for look in looks)
 
 
-def texts_of(
-    name: str, make: Maker, rows: list[Row], seconds: float, root: Path
-) -> Iterator[tuple[Row, str]]:
-    """Start one kwire, and profile it under the load of every row."""
+def texts_of(make: Maker, rows: list[Row], seconds: float, root: Path) -> Iterator[tuple[Row, str]]:
+    """Start a broker, and profile it under the load of every row."""
     if START in rows:
-        yield START, start_text(make, root / f"{name}-start")
-    broker = make(root / name)
+        yield START, start_text(make, root / "start")
+    broker = make(root / KWIRE)
     broker.start()
     try:
         seconds = max(seconds, SHORTEST_S)
@@ -144,7 +142,7 @@ def texts_of(
         warm_up(running, WARM_UP_S, rows)
         for row in rows:
             if row is not START:
-                yield row, load_text(name, row, running, root)
+                yield row, load_text(row, running, root)
     finally:
         broker.stop()
 
@@ -157,16 +155,11 @@ def one_of_each_load(rows: list[Row]) -> list[Row]:
 def profile(
     makers: dict[str, Maker], rows: list[Row], seconds: float, target: Path, console: Console
 ) -> None:
-    """Profile every kwire under every load, and write a file for each load."""
+    """Profile kwire under every load, and write a file for each load."""
     loads = one_of_each_load(rows)
-    texts: dict[Row, list[str]] = {row: [f"{row.load or row.name}\n"] for row in loads}
-    with tempfile.TemporaryDirectory(prefix="bench-profile-") as directory:
-        for name in subjects(list(makers)):
-            for row, text in texts_of(name, makers[name], loads, seconds, Path(directory)):
-                console.print(f"{TITLES[name]}: {row.load or row.name}", highlight=False)
-                texts[row].append(f"{TITLES[name]}\n{'-' * len(TITLES[name])}\n{text}")
     target.mkdir(parents=True, exist_ok=True)
-    for row, parts in texts.items():
-        file = target / f"{slug(row)}.txt"
-        file.write_text("\n".join(parts), encoding="utf-8")
-        console.print(f"written to {file}", highlight=False)
+    with tempfile.TemporaryDirectory(prefix="bench-profile-") as directory:
+        for row, text in texts_of(makers[KWIRE], loads, seconds, Path(directory)):
+            file = target / f"{slug(row)}.txt"
+            file.write_text(f"{row.load or row.name}\n\n{text}", encoding="utf-8")
+            console.print(f"written to {file}", highlight=False)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from bench.bars import BARS, Bar, advantage, bar_of, ratio
-from bench.brokers import KAFKA, KWIRE, PURE, subjects, titles
+from bench.brokers import KAFKA, KWIRE, titles
 from bench.rows import ALL_ROWS, SECTIONS
 from bench.rows.common import Row
 
@@ -27,7 +27,7 @@ SPREAD = "±: half the distance between the extremes of the rounds"
 LIMITED = "* the load generator was the limit: the broker can do more"
 OWN_BARS = "bars in parentheses are our own (level with Apache Kafka), the others were given"
 WITHIN = "within ±: the bar is missed by less than the rounds differ"
-RATIO_HEADS = {KWIRE: "kwire / Kafka", PURE: "pure / Kafka"}
+RATIO_HEAD = "kwire / Kafka"
 
 
 def rounds_text(rounds: int) -> str:
@@ -56,43 +56,28 @@ class Cell(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One row of the table; for every kwire, its ratio to Kafka and whether the bar is met."""
+    """One row of the table; kwire's ratio to Kafka, and whether the bar is met."""
 
     row: Row
     rounds: int
     cells: dict[str, Cell]
     bar: Bar
-    ratios: dict[str, float | None]
-    met: dict[str, bool | None]
-    advantages: dict[str, float | None]
+    ratio: float | None
+    met: bool | None
+    advantage: float | None
     within_spread: bool
 
     @property
-    def subject(self) -> str:
-        """The kwire that the bar is about."""
-        return next(iter(self.ratios))
-
-    @property
     def missed(self) -> bool:
-        """Whether the subject misses the bar."""
-        return self.met[self.subject] is False
+        """Whether kwire misses the bar."""
+        return self.met is False
 
     def verdict(self) -> str:
-        """Whether the bar is met, as text, and whether pure Python differs in that."""
-        met, *others = self.met.values()
-        if met is None:
+        """Whether the bar is met, as text."""
+        if self.met is None:
             return ""
-        text = _met(met)
-        if self.within_spread:
-            text += ", within ±"
-        for other in others:
-            if other not in (None, met):
-                text += f"; pure: {_met(other)}"
-        return text
-
-
-def _met(met: bool | None) -> str:
-    return "met" if met else "not met"
+        text = "met" if self.met else "not met"
+        return f"{text}, within ±" if self.within_spread else text
 
 
 def number(value: float) -> str:
@@ -123,21 +108,19 @@ def line_of(run: Run, row: Row) -> Line:
         name: cell_of(numbers.get(name, []), row.load in run["limited"].get(name, ()))
         for name in run["brokers"]
     }
-    kafka = cells.get(KAFKA, Cell(None, 0.0, False))
+    kwire, kafka = cells[KWIRE], cells.get(KAFKA, Cell(None, 0.0, False))
     bar = bar_of(row)
-    medians = {name: cells[name].median for name in subjects(run["brokers"])}
-    met = {name: None if m is None else bar.met(m, kafka.median) for name, m in medians.items()}
-    subject = next(iter(medians))
-    missed_by = bar.missed_by(medians[subject] or 0.0, kafka.median) if met[subject] is False else 0
-    noise = cells[subject].relative_spread + (0.0 if bar.absolute else kafka.relative_spread)
+    met = None if kwire.median is None else bar.met(kwire.median, kafka.median)
+    missed_by = bar.missed_by(kwire.median or 0.0, kafka.median) if met is False else 0
+    noise = kwire.relative_spread + (0.0 if bar.absolute else kafka.relative_spread)
     return Line(
         row,
         max(map(len, numbers.values()), default=0),
         cells,
         bar,
-        {name: ratio(m, kafka.median) for name, m in medians.items()},
+        ratio(kwire.median, kafka.median),
         met,
-        {name: advantage(row, m, kafka.median) for name, m in medians.items()},
+        advantage(row, kwire.median, kafka.median),
         0 < missed_by < noise,
     )
 
@@ -165,7 +148,7 @@ def text_of(run: Run, line: Line) -> list[str]:
     cells = [name, line.row.unit, *map(str, line.cells.values())]
     if KAFKA in line.cells:
         unit = f" {line.row.unit}" if line.bar.absolute else ""
-        cells += [*map(ratio_text, line.ratios.values()), f"{line.bar}{unit}", line.verdict()]
+        cells += [ratio_text(line.ratio), f"{line.bar}{unit}", line.verdict()]
     return cells
 
 
@@ -174,8 +157,7 @@ def headings(run: Run) -> list[str]:
     names = list(titles(run["brokers"]).values())
     if KAFKA not in run["brokers"]:
         return ["what", "unit", *names]
-    ratios = [RATIO_HEADS[name] for name in subjects(run["brokers"])]
-    return ["what", "unit", *names, *ratios, "bar", ""]
+    return ["what", "unit", *names, RATIO_HEAD, "bar", ""]
 
 
 def legend(run: Run, lines: list[Line]) -> list[str]:

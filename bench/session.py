@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.brokers import KWIRE, PURE, Maker, MeasuredBroker, is_compiled
+from bench.brokers import Maker, MeasuredBroker
 from bench.limits import measured_limits
 from bench.load import Generator, new_generator
 from bench.machine import machine
@@ -57,12 +57,6 @@ def started(broker: MeasuredBroker) -> float:
     create_topic(broker.bootstrap, "first")
     next_offset(broker.bootstrap, record)
     return time.monotonic() - before
-
-
-def check_kind(name: str, pid: int) -> None:
-    """Raise RuntimeError if a compiled kwire isn't compiled, or pure Python is."""
-    if name in (KWIRE, PURE) and is_compiled(pid) != (name == KWIRE):
-        raise RuntimeError(f"{name} is {'not ' if name == KWIRE else ''}compiled")
 
 
 def note(run: Run, row: Row, name: str, running: Running) -> None:
@@ -193,7 +187,6 @@ class Session:
     def _start(self, name: str, running: Running) -> None:
         """Start a broker, and measure the start and the idle broker."""
         taken = started(running.broker)
-        check_kind(name, running.broker.pid)
         if selected([START], self._options.only):
             self.run["rows"].setdefault(START.name, {}).setdefault(name, []).append(taken)
         for row in selected(IDLE_ROWS, self._options.only):

@@ -87,13 +87,9 @@ def settings_of(directory: Path) -> dict[str, str]:
     }
 
 
-def kwire_of(
-    directory: Path, listener: str, settings: Mapping[str, str], package_parent: Path | None
-) -> BrokerProcess:
+def kwire_of(directory: Path, listener: str, settings: Mapping[str, str]) -> BrokerProcess:
     """A kwire with a further listener, ``PROTOCOL://host:port``; not started yet."""
-    how = {} if package_parent is None else {"package_parent": package_parent}
-    options = ["--listen", listener]
-    return BrokerProcess(directory / "data", settings, options=options, **how)
+    return BrokerProcess(directory / "data", settings, options=["--listen", listener])
 
 
 def kafka_of(directory: Path, listener: str, settings: Mapping[str, str]) -> ApacheKafka:
@@ -113,11 +109,11 @@ def kafka_of(directory: Path, listener: str, settings: Mapping[str, str]) -> Apa
 
 
 @contextmanager
-def kwire(directory: Path, package_parent: Path | None) -> Iterator[Subject]:
+def kwire(directory: Path) -> Iterator[Subject]:
     """A kwire."""
     port = free_port()
     settings = settings_of(directory)
-    with kwire_of(directory, f"SSL://127.0.0.1:{port}", settings, package_parent) as broker:
+    with kwire_of(directory, f"SSL://127.0.0.1:{port}", settings) as broker:
         yield Subject("kwire", port, broker.pid, directory / "ca.pem")
 
 
@@ -179,7 +175,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.tls", description="measure TLS 1.3")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--package", type=Path, help="where the kwire to measure is imported from")
     parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
     options = parser.parse_args()
     console = Console(width=120)
@@ -187,7 +182,7 @@ def main() -> int:
     if options.publish and why:
         parser.error(f"--publish needs Apache Kafka: {why}")
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        subjects = [stack.enter_context(kwire(Path(name) / "kwire", options.package))]
+        subjects = [stack.enter_context(kwire(Path(name) / "kwire"))]
         if not why:
             subjects.append(stack.enter_context(kafka(Path(name) / "kafka")))
         found = in_turns(subjects, options.rounds, options.seconds)

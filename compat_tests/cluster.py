@@ -22,7 +22,6 @@ from kwire.testing.waiting import wait_until
 from tests.support.etcd import ELECTION_MS, Etcd
 
 NODES = 3
-ROOT = Path(__file__).parent.parent
 _SETTINGS = {"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "1000"}
 """Sessions that outlast the pauses of a busy machine."""
 
@@ -41,7 +40,6 @@ class KwireCluster:
         settings: Mapping[str, str] | None = None,
         nodes: int = NODES,
         first_port: int = 0,
-        package_parent: Path = ROOT,
         etcd_members: int = 1,
         listeners: Mapping[int, str] = MappingProxyType({}),
         election_ms: int = ELECTION_MS,
@@ -54,9 +52,8 @@ class KwireCluster:
             port = first_port + node_id - 1 if first_port else 0
             directory = Path(data_dir) / str(node_id)
             more = ("--listen", listeners[node_id]) if node_id in listeners else ()
-            self.brokers[node_id] = BrokerProcess(
-                directory, own, f"127.0.0.1:{port}", package_parent, options=more
-            )
+            listen = f"127.0.0.1:{port}"
+            self.brokers[node_id] = BrokerProcess(directory, own, listen, options=more)
         self._listeners = listeners
         self._running = ExitStack()
 

@@ -41,9 +41,9 @@ def _consume(container: Container) -> list[bytes]:
     return found
 
 
-def test_the_broker_is_compiled_and_nobody(container: Container) -> None:
-    """The image has the compiled build, and its user can write to the volume only."""
-    assert container.execute("kwire", "--version") == f"kwire {__version__}+compiled"
+def test_the_broker_is_nobody(container: Container) -> None:
+    """Its user can write to the volume only."""
+    assert container.execute("kwire", "--version") == f"kwire {__version__}"
     assert container.execute("id", "-u") == "10001"
     places = "/ /etc /opt/kwire /usr/local /var/lib/kwire"
     look = f"for place in {places}; do if [ -w $place ]; then echo $place; fi; done"

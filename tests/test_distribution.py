@@ -28,7 +28,7 @@ from tests.test_plain_install import core_distributions
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("kwire", "deploy", "docs")
-FILES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE")
+FILES = ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE")
 NO_BYTECODE = shutil.ignore_patterns("__pycache__")
 
 
@@ -125,6 +125,15 @@ def test_the_wheel_is_the_package_and_nothing_else(wheel: Path) -> None:
     assert found == expected
     assert "kwire/py.typed" in found
     assert typed == (ROOT / "kwire/config/settings.tsv").read_bytes()
+
+
+def test_the_wheel_is_for_every_python_and_every_processor(wheel: Path, described: Message) -> None:
+    """It is pure Python, for the Pythons that it names."""
+    assert wheel.name == f"kwire-{__version__}-py3-none-any.whl"
+    python = "Programming Language :: Python :: 3."
+    classifiers = described.get_all("Classifier", [])
+    minors = [text.removeprefix(python) for text in classifiers if text.startswith(python)]
+    assert minors == ["11", "12", "13", "14"]
 
 
 def test_the_sdist_has_what_a_build_and_an_operator_need(built: Path) -> None:

@@ -30,7 +30,6 @@ from bench.cluster.replicated import table as replicated_table
 from bench.cluster.takeover import takeover
 from bench.cluster.worker_kills import WorkersTrial
 from bench.cluster.workers import numbers as workers
-from bench.compiled import NotCompiled, compiled_kwire
 from bench.machine import machine
 from bench.publish import PERFORMANCE, between_markers
 from bench.published import compact
@@ -66,17 +65,15 @@ def main() -> int:
     parser.add_argument("--outage", type=float, default=60.0, help="seconds without an etcd")
     parser.add_argument("--rounds", type=int, default=3, help="of loads on workers or replicas")
     add_no(parser, "kafka", "three replicas of kwire alone")
-    add_no(parser, "compiled", "in pure Python (COMPILED=no)")
     parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
     options = parser.parse_args()
     if options.only == [REPLICATED]:
         return replicated(options)
     console = Console()
-    package = _package(console) if options.compiled else ROOT
     found: dict[str, list[Number]] = {}
     with tempfile.TemporaryDirectory(prefix="kwire-bench-") as name:
         for part in options.only or PARTS:
-            for number in _measured(part, Path(name), package, options):
+            for number in _measured(part, Path(name), options):
                 console.print(f"{number.name}: {number.value:,.4g} {number.unit}", highlight=False)
                 found.setdefault(part, []).append(number)
     numbers = [number for part in found.values() for number in part]
@@ -86,34 +83,23 @@ def main() -> int:
     return 0 if all(number.is_met for number in numbers) else 1
 
 
-def _package(console: Console) -> Path:
-    """The directory of the compiled kwire, or of the sources where it can't be compiled."""
-    try:
-        return compiled_kwire(console)
-    except NotCompiled as reason:
-        console.print(f"in pure Python: {reason}", highlight=False)
-        return ROOT
-
-
-def _measured(
-    part: str, directory: Path, package: Path, options: argparse.Namespace
-) -> Iterator[Number]:
+def _measured(part: str, directory: Path, options: argparse.Namespace) -> Iterator[Number]:
     """The numbers of a part; AssertionError where a record is lost, doubled or moved."""
-    measures: dict[str, Callable[[Path, Path], Iterator[Number]]] = {
+    measures: dict[str, Callable[[Path], Iterator[Number]]] = {
         "metadata": partial(small, changes=options.changes),
         "groups": first_rebalance,
         "start": partial(large, partitions=options.partitions),
         "takeover": partial(takeover, partitions=options.partitions),
-        "image": lambda *_: image(options.image),
+        "image": lambda _: image(options.image),
         "workers": partial(workers, seconds=options.seconds, rounds=options.rounds),
-        "controller": lambda *places: ClusterTrial(*places).run(ClusterTrial.controllers),
-        "etcd": lambda *places: ClusterTrial(*places).run(
+        "controller": lambda place: ClusterTrial(place).run(ClusterTrial.controllers),
+        "etcd": lambda place: ClusterTrial(place).run(
             partial(leader_killed, kills=options.leaders),
             partial(stopped, outage_s=options.outage),
         ),
-        "kills": lambda *places: WorkersTrial(*places, options.of).run(options.kills),
+        "kills": lambda place: WorkersTrial(place, options.of).run(options.kills),
     }
-    return measures[part](directory / part, package)
+    return measures[part](directory / part)
 
 
 def image(partitions: int) -> Iterator[Number]:
@@ -131,12 +117,10 @@ def image(partitions: int) -> Iterator[Number]:
 def replicated(options: argparse.Namespace) -> int:
     """The table of three replicas; 1 if a bar is missed."""
     console = Console()
-    package = _package(console) if options.compiled else ROOT
     with tempfile.TemporaryDirectory(prefix="kwire-bench-") as name:
         rows = list(
             measure(
                 Path(name) / REPLICATED,
-                package,
                 seconds=options.seconds,
                 rounds=options.rounds,
                 with_kafka=options.kafka,

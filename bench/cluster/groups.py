@@ -17,12 +17,12 @@ BAR = 1.5
 """The most that three brokers may take, as a multiple of what one takes."""
 
 
-def first_rebalance(directory: Path, package: Path) -> Iterator[Number]:
+def first_rebalance(directory: Path) -> Iterator[Number]:
     """Consumers that start together, and one that starts alone, until they have partitions."""
     found: dict[str, list[float]] = {}
-    with BrokerProcess(directory / "alone", package_parent=package) as broker:
+    with BrokerProcess(directory / "alone") as broker:
         found["1 broker"] = _taken_s([broker.bootstrap])
-    with KwireCluster(directory / "cluster", package_parent=package) as cluster:
+    with KwireCluster(directory / "cluster") as cluster:
         addresses = [broker.bootstrap for broker in cluster.brokers.values()]
         found["3 brokers, each asked by some"] = _taken_s(addresses)
     for place, members in enumerate((CONSUMERS, 1)):

@@ -202,10 +202,8 @@ def create_topic(
 class ClusterTrial:
     """Three brokers on three etcds under load; each scenario yields what it measured."""
 
-    def __init__(self, directory: Path, package: Path) -> None:
-        self.cluster = KwireCluster(
-            directory, SETTINGS, package_parent=package, etcd_members=3, election_ms=ELECTION_MS
-        )
+    def __init__(self, directory: Path) -> None:
+        self.cluster = KwireCluster(directory, SETTINGS, etcd_members=3, election_ms=ELECTION_MS)
         self._topics = 0
 
     def run(self, *scenarios: "Scenario") -> Iterator[Number]:

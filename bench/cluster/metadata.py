@@ -21,16 +21,16 @@ GIVE_UP_S = 60
 BETWEEN_LOOKS_S = 0.0005
 
 
-def small(directory: Path, package: Path, changes: int) -> Iterator[Number]:
+def small(directory: Path, changes: int) -> Iterator[Number]:
     """A new cluster: how soon its brokers see changes, and their memory."""
-    with KwireCluster(directory, package_parent=package) as cluster:
+    with KwireCluster(directory) as cluster:
         yield from _memory(cluster)
         yield from _seen(cluster, changes)
 
 
-def large(directory: Path, package: Path, partitions: int) -> Iterator[Number]:
+def large(directory: Path, partitions: int) -> Iterator[Number]:
     """A cluster with many partitions: their creation, and the start of a broker."""
-    with KwireCluster(directory, package_parent=package) as cluster:
+    with KwireCluster(directory) as cluster:
         first, *_, last = cluster.brokers.values()
         started = time.perf_counter()
         topics = [f"t{number}" for number in range(partitions // PARTITIONS_PER_TOPIC)]

@@ -146,7 +146,6 @@ def cpu_s(trial: Trial) -> float:
 
 def measure(
     directory: Path,
-    package: Path,
     *,
     seconds: float,
     rounds: int,
@@ -159,9 +158,7 @@ def measure(
     own = partial(kwire, session={})
     makers = {KWIRE: own, KAFKA: kafka} if with_kafka else {KWIRE: own}
     with ExitStack() as stack:
-        trials = [
-            stack.enter_context(make(directory / name, package)) for name, make in makers.items()
-        ]
+        trials = [stack.enter_context(make(directory / name)) for name, make in makers.items()]
         for trial in trials:
             for kind in KINDS:
                 measured.produce(trial, kind, min(WARM_UP_S, seconds * 0.9))

@@ -69,9 +69,9 @@ class Client(Thread):
         self.join()
 
 
-def takeover(directory: Path, package: Path, partitions: int) -> Iterator[Number]:
+def takeover(directory: Path, partitions: int) -> Iterator[Number]:
     """Kill a broker, and measure the one that takes over."""
-    with KwireCluster(directory, SETTINGS, package_parent=package) as cluster:
+    with KwireCluster(directory, SETTINGS) as cluster:
         heir = cluster.brokers[TAKES_OVER]
         topics = [f"t{number}" for number in range(partitions // PER_TOPIC)]
         for topic in topics:

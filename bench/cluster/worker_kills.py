@@ -51,10 +51,10 @@ class WorkersTrial:
     A worker dies no more than four times in a minute, so many kills take as many workers.
     """
 
-    def __init__(self, directory: Path, package: Path, workers: int = WORKERS) -> None:
+    def __init__(self, directory: Path, workers: int = WORKERS) -> None:
         self._workers = workers
         options = ["--workers", str(workers)]
-        self.process = BrokerProcess(directory, package_parent=package, options=options)
+        self.process = BrokerProcess(directory, options=options)
         self._died_s: dict[int, list[float]] = {number: [] for number in range(1, workers + 1)}
 
     def run(self, kills: int) -> Iterator[Number]:

@@ -66,9 +66,9 @@ class Rate(NamedTuple):
 class Workers:
     """A running kwire with so many workers, and a topic for each half of the load."""
 
-    def __init__(self, directory: Path, package: Path, count: int) -> None:
+    def __init__(self, directory: Path, count: int) -> None:
         options = ("--workers", str(count)) if count > 1 else ()
-        self.broker = BrokerProcess(directory, SETTINGS, package_parent=package, options=options)
+        self.broker = BrokerProcess(directory, SETTINGS, options=options)
         self._count = count
         self.targets: list[tuple[str, str]] = []
         """The address of the leader of each topic, and the topic."""
@@ -171,7 +171,7 @@ def _children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def numbers(directory: Path, package: Path, seconds: float, rounds: int) -> Iterator[Number]:
+def numbers(directory: Path, seconds: float, rounds: int) -> Iterator[Number]:
     """All rows: medians of rounds, in each of which one worker and two have the same load."""
     generators = []
     for number in range(2):
@@ -182,12 +182,12 @@ def numbers(directory: Path, package: Path, seconds: float, rounds: int) -> Iter
     idle_mb: dict[int, float] = {}
     for count in (1, 2) * rounds:
         place = directory / f"workers-{count}"
-        with Workers(place, package, count) as workers:
+        with Workers(place, count) as workers:
             idle_mb.setdefault(count, workers.memory_mb())
-            for name, rate in _rates(workers, package, generators, seconds).items():
+            for name, rate in _rates(workers, generators, seconds).items():
                 found[count].setdefault(name, []).append(rate)
         shutil.rmtree(place)  # gigabytes in the page cache
-    with Workers(directory / "workers-3", package, 3) as workers:
+    with Workers(directory / "workers-3", 3) as workers:
         idle_mb[3] = workers.memory_mb()
     added = idle_mb[2] - idle_mb[1]
     yield Number("memory that 2 workers and their supervisor add to 1 broker", added, "MB")
@@ -200,11 +200,9 @@ def numbers(directory: Path, package: Path, seconds: float, rounds: int) -> Iter
         yield from compared(name, _median(rates), _median(found[2][name]), processors)
 
 
-def _rates(
-    workers: Workers, package: Path, generators: list[Generator], seconds: float
-) -> dict[str, Rate]:
+def _rates(workers: Workers, generators: list[Generator], seconds: float) -> dict[str, Rate]:
     """Each load once."""
-    running = Running(workers.broker, kwire_maker(package), generators[0], seconds)
+    running = Running(workers.broker, kwire_maker(), generators[0], seconds)
     requests(workers, generators, CONNECTIONS[0], WARM_UP_S)
     rates = {
         f"{many} connections": requests(workers, generators, many, seconds) for many in CONNECTIONS

@@ -16,7 +16,6 @@ from rich.console import Console
 from bench.brokers import ROOT
 from bench.choice import add_no
 from bench.cluster.kills import TOPIC, create_topic
-from bench.compiled import NotCompiled, compiled_kwire
 from bench.machine import machine
 from bench.publish import between_markers
 from bench.reliability.catalogue import GROUPS, NAMES, Group, Scenario
@@ -42,7 +41,7 @@ class Run:
         self.is_whole = True
         """Whether no scenario has broken off, and none has lost or doubled a record."""
 
-    def hurt(self, system: str, group: Group, directory: Path, package: Path) -> None:
+    def hurt(self, system: str, group: Group, directory: Path) -> None:
         """Run the scenarios of a group on one system; a note if there can't be such a cluster."""
         wanted = {
             name: scenario
@@ -52,7 +51,7 @@ class Run:
         if not wanted:
             return
         try:
-            self._hurt(system, group, wanted, directory, package)
+            self._hurt(system, group, wanted, directory)
         except NotHere as reason:
             self._say(f"{system}, {', '.join(wanted)}: {reason}")
 
@@ -62,10 +61,9 @@ class Run:
         group: Group,
         wanted: dict[str, Scenario],
         directory: Path,
-        package: Path,
     ) -> None:
         times = self.options.times if system == KWIRE else self.options.kafka_times
-        with group.makers[system](directory, package) as trial:
+        with group.makers[system](directory) as trial:
             create_topic(
                 trial.bootstrap, TOPIC, PARTITIONS, REPLICAS, config={"min.insync.replicas": "2"}
             )
@@ -113,16 +111,14 @@ def main() -> int:
     parser.add_argument("--publish", action="store_true", help="write docs/RELIABILITY.md")
     add_no(parser, "kafka", "only kwire (KAFKA=no)")
     add_no(parser, "kwire", "only Apache Kafka")
-    add_no(parser, "compiled", "in pure Python (COMPILED=no)")
     options = parser.parse_args()
     console = Console()
     systems = [name for name, asked in ((KWIRE, options.kwire), (KAFKA, options.kafka)) if asked]
-    package = _package(console) if options.compiled else ROOT
     run = Run(options, console)
     with tempfile.TemporaryDirectory(prefix="kwire-reliability-") as name:
         for number, group in enumerate(GROUPS):
             for system in systems:
-                run.hurt(system, group, Path(name) / f"{system} {number}", package)
+                run.hurt(system, group, Path(name) / f"{system} {number}")
                 if options.publish:
                     publish(run.kept)
     print(made(run.kept))
@@ -146,15 +142,6 @@ def publish(newer: Kept) -> None:
     text = PAGE.read_text(encoding="utf-8")
     page = between_markers(text, f"{made(kept)}\n\n{kept.machine}\n", START, END)
     PAGE.write_text(page, encoding="utf-8")
-
-
-def _package(console: Console) -> Path:
-    """The directory of the compiled kwire, or of the sources where it can't be compiled."""
-    try:
-        return compiled_kwire(console)
-    except NotCompiled as reason:
-        console.print(f"in pure Python: {reason}", highlight=False)
-        return ROOT
 
 
 if __name__ == "__main__":

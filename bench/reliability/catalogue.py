@@ -12,7 +12,7 @@ from bench.reliability.network import cabled_kafka, cabled_kwire
 from bench.reliability.scenarios import Scenarios, Seen
 from bench.reliability.slow_link import slow_link
 
-Maker: TypeAlias = Callable[[Path, Path], AbstractContextManager[Trial]]
+Maker: TypeAlias = Callable[[Path], AbstractContextManager[Trial]]
 Scenario: TypeAlias = Callable[[Scenarios], Iterator[Seen]]
 
 

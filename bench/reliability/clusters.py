@@ -197,11 +197,9 @@ class Trial:
 
 
 @contextmanager
-def kwire(directory: Path, package: Path, session: Mapping[str, str] = SESSION) -> Iterator[Trial]:
+def kwire(directory: Path, session: Mapping[str, str] = SESSION) -> Iterator[Trial]:
     """Three kwires on three etcds."""
-    with KwireCluster(
-        directory, {**REPLICATED, **session}, package_parent=package, etcd_members=3
-    ) as cluster:
+    with KwireCluster(directory, {**REPLICATED, **session}, etcd_members=3) as cluster:
         nodes: dict[int, Node] = dict(cluster.brokers.items())
         places = {node_id: node.data_dir for node_id, node in cluster.brokers.items()}
         yield Trial(KWIRE, nodes, places, cluster.etcd)
@@ -210,7 +208,7 @@ def kwire(directory: Path, package: Path, session: Mapping[str, str] = SESSION) 
 
 
 @contextmanager
-def kafka(directory: Path, _package: Path) -> Iterator[Trial]:
+def kafka(directory: Path) -> Iterator[Trial]:
     """Three Apache Kafkas, each broker and controller."""
     with KafkaCluster(directory, REPLICATED) as cluster:
         nodes: dict[int, Node] = dict(cluster.brokers.items())

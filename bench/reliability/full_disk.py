@@ -42,16 +42,16 @@ def small_disk(directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def kwire_with_small_disk(directory: Path, package: Path) -> Iterator[Trial]:
+def kwire_with_small_disk(directory: Path) -> Iterator[Trial]:
     """Three kwires, the last one on a small disk."""
-    with small_disk(directory), kwire(directory, package) as trial:
+    with small_disk(directory), kwire(directory) as trial:
         yield trial
 
 
 @contextmanager
-def kafka_with_small_disk(directory: Path, package: Path) -> Iterator[Trial]:
+def kafka_with_small_disk(directory: Path) -> Iterator[Trial]:
     """Three Apache Kafkas, the last one on a small disk."""
-    with small_disk(directory), kafka(directory, package) as trial:
+    with small_disk(directory), kafka(directory) as trial:
         yield trial
 
 

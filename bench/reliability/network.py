@@ -131,7 +131,6 @@ class CabledBroker(BrokerProcess):
         node_id: int,
         directory: Path,
         settings: Mapping[str, str],
-        package: Path,
         net: Network,
     ) -> None:
         internal = ("--listen", f"INTERNAL://{address(node_id, CLUSTER)}")
@@ -140,7 +139,6 @@ class CabledBroker(BrokerProcess):
             directory,
             own,
             f"PLAINTEXT://{address(node_id, CLIENTS)}",
-            package,
             options=internal,
             prefix=net.prefix(node_id),
         )
@@ -160,7 +158,7 @@ class CabledBroker(BrokerProcess):
 
 
 @contextmanager
-def cabled_kwire(directory: Path, package: Path) -> Iterator[Trial]:
+def cabled_kwire(directory: Path) -> Iterator[Trial]:
     """Three kwires with cables, on three etcds; NotHere."""
     with Network() as network, Etcd(REPLICAS, host=f"{SIDES[CLUSTER]}.{HOST}") as etcd:
         store = {"kwire.metadata.store": f"{etcd.url}/kwire"}
@@ -168,7 +166,7 @@ def cabled_kwire(directory: Path, package: Path) -> Iterator[Trial]:
         with ExitStack() as stack:
             brokers = {
                 node_id: stack.enter_context(
-                    CabledBroker(node_id, directory / str(node_id), settings, package, network)
+                    CabledBroker(node_id, directory / str(node_id), settings, network)
                 )
                 for node_id in range(1, REPLICAS + 1)
             }
@@ -180,7 +178,7 @@ def cabled_kwire(directory: Path, package: Path) -> Iterator[Trial]:
 
 
 @contextmanager
-def cabled_kafka(directory: Path, _package: Path) -> Iterator[Trial]:
+def cabled_kafka(directory: Path) -> Iterator[Trial]:
     """Three Apache Kafkas with cables, each broker and controller; NotHere."""
     with Network() as network:
         cluster = KafkaCluster(directory, REPLICATED)

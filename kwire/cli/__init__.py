@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from kwire.build import version_text
+from kwire import __version__
 from kwire.cli.output import drop_output, fail
 
 COMMANDS = {
@@ -140,7 +140,7 @@ def make_parser(
     parser: argparse.ArgumentParser = Parser(
         prog="kwire", description="Kafka in Python: a broker for tests, laptops and pipelines."
     )
-    parser.add_argument("--version", action="version", version=f"kwire {version_text()}")
+    parser.add_argument("--version", action="version", version=f"kwire {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in names:
         module = import_module(COMMANDS[name])

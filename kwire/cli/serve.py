@@ -16,7 +16,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from kwire.build import version_text
+from kwire import __version__
 from kwire.cli import own_process
 from kwire.cli.output import CommandError, fail, shown, wrong
 
@@ -332,7 +332,7 @@ def _serve(config: "BrokerConfig") -> int:
                 http = f" http=http://{shown(server.http.address)}/" if server.http else ""
                 directories = ",".join(map(str, config.data_directories()))
                 ready = (
-                    f"kwire {version_text()} ready: {addresses} "
+                    f"kwire {__version__} ready: {addresses} "
                     f"data={directories} cluster={server.broker.cluster_id}{http}"
                 )
                 own_process.say(ready, server.http.token if server.http else None)

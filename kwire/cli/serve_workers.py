@@ -16,7 +16,7 @@ from typing import Any
 
 import trio
 
-from kwire.build import version_text
+from kwire import __version__
 from kwire.cli import own_process
 from kwire.cli.output import fail, shown
 from kwire.config.broker import BrokerConfig
@@ -133,7 +133,7 @@ def _say_ready(config: BrokerConfig, supervisor: Supervisor) -> list[tuple[str, 
         if one["token"]
     ]
     own_process.say(
-        f"kwire {version_text()} ready: {','.join(map(shown, addresses))} data={directories} "
+        f"kwire {__version__} ready: {','.join(map(shown, addresses))} data={directories} "
         f"cluster={told[0]['cluster']}{http} workers={len(told)}",
         others=tokens,
     )

@@ -45,7 +45,7 @@ class BrokerProcess:
     ``http`` is the URL of its HTTP port, empty if it has none.
     ``log_file`` gets the log; by default it is a temporary file, which is removed with this object.
     ``prefix`` is a command that runs the command of its arguments, such as ``ip netns exec NAME``.
-    ``version`` is what the broker prints: ``0.1.0``, or ``0.1.0+compiled``.
+    ``version`` is what the broker prints, such as ``0.1.0``.
     """
 
     def __init__(

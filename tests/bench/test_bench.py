@@ -1,6 +1,5 @@
 """The bench's arithmetic, its registry of rows, and its fallback generator; no timing asserted."""
 
-import io
 import os
 import socket
 import subprocess
@@ -13,9 +12,7 @@ from rich.console import Console
 
 from bench.__main__ import options_of
 from bench.bars import BARS, Bar, advantage, bar_of, ratio
-from bench.brokers import is_compiled
 from bench.choice import brokers_of
-from bench.compiled import NotCompiled
 from bench.load import (
     FALLBACK,
     Generator,
@@ -28,7 +25,7 @@ from bench.load import (
 )
 from bench.rows import ALL_ROWS, ROWS
 from bench.rows.common import Row, batch
-from bench.session import check_kind, selected
+from bench.session import selected
 from bench.usage import cpu_seconds, resident_mb
 from kwire.record.batch import RecordBatch
 
@@ -112,43 +109,14 @@ def test_quick_is_one_short_round() -> None:
     assert (quick.rounds, quick.seconds) == (1, 0.5)
 
 
-@pytest.mark.parametrize("name", ["kafka", "pure", "compiled"])
-def test_a_broker_is_measured_unless_told_otherwise(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By an option, or by make's KAFKA=no and the like."""
-    monkeypatch.delenv(name.upper(), raising=False)
-    assert getattr(options_of([]), name)
-    assert not getattr(options_of([f"--no-{name}"]), name)
-    monkeypatch.setenv(name.upper(), "no")
-    assert not getattr(options_of([]), name)
-
-
-def test_without_a_compiler_pure_python_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if it isn't wanted: kwire is always there, and a line says why it isn't compiled."""
-
-    def fails(console: Console) -> Path:
-        raise NotCompiled("a C compiler is needed")
-
-    monkeypatch.setattr("bench.choice.compiled_kwire", fails)
-    console = Console(record=True, file=io.StringIO())
-    assert list(brokers_of(options_of(["--no-kafka", "--no-pure"]), console)) == ["pure"]
-    assert "a C compiler is needed" in console.export_text()
-
-
-def test_compiled_and_pure_kwire_are_columns_of_their_own(tmp_path: Path) -> None:
-    """The compiled one first: it is what bars are about."""
-    options = options_of(["--no-kafka", "--compiled-dir", str(tmp_path)])
-    assert list(brokers_of(options, Console())) == ["kwire", "pure"]
-    assert list(brokers_of(options_of(["--no-kafka", "--no-compiled"]), Console())) == ["pure"]
-
-
-def test_pure_python_is_not_taken_for_compiled() -> None:
-    """The files that a process has loaded tell."""
-    check_kind("kafka", os.getpid())
-    wrong = "pure" if is_compiled(os.getpid()) else "kwire"
-    with pytest.raises(RuntimeError, match="compiled"):
-        check_kind(wrong, os.getpid())
+def test_apache_kafka_is_measured_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an option, or by make's KAFKA=no; kwire is always measured."""
+    monkeypatch.delenv("KAFKA", raising=False)
+    assert options_of([]).kafka
+    assert not options_of(["--no-kafka"]).kafka
+    monkeypatch.setenv("KAFKA", "no")
+    assert not options_of([]).kafka
+    assert list(brokers_of(options_of([]), Console())) == ["kwire"]
 
 
 def test_batches_are_valid() -> None:

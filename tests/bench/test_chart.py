@@ -26,7 +26,7 @@ def test_the_published_charts_are_those_of_the_published_numbers(tmp_path: Path)
         draw_ratios(run, chart)
         assert chart.read_bytes() == (PUBLISHED / RATIOS).read_bytes()
         assert chart.stat().st_size < SMALL_BYTES
-        names = [line.row.name for line in main_lines(run) if line.advantages[line.subject]]
+        names = [line.row.name for line in main_lines(run) if line.advantage]
         assert set(names) <= set(_words(chart))
     if growth := read_growth():
         draw_growth(growth, chart)
@@ -55,8 +55,8 @@ def test_published_numbers_are_kept_beside_each_other(tmp_path: Path) -> None:
 def test_the_file_has_a_line_for_each_row_and_seven_digits(tmp_path: Path) -> None:
     """A diff of it can be read."""
     file = tmp_path / "numbers.json"
-    write_run({"rows": {"mix": {"kwire": [1234567.89, 2], "pure": []}}}, file)
-    row = '"mix":{"kwire":[1234568.0,2],"pure":[]}'
+    write_run({"rows": {"mix": {"kwire": [1234567.89, 2], "kafka": []}}}, file)
+    row = '"mix":{"kwire":[1234568.0,2],"kafka":[]}'
     assert file.read_text() == f'{{\n"run":{{\n"rows":{{\n{row}\n}}\n}}\n}}\n'
     assert len(NUMBERS.read_text(encoding="utf-8").splitlines()) < 300
 

@@ -12,7 +12,7 @@ CALM = Waits(0.5, 2.0, 9.0, 20.0)
 
 def _results(attacked):
     """A table with one attack."""
-    return {ALONE: {"pure": CALM}, CONTROL: {"pure": CALM}, "attack": {"pure": attacked}}
+    return {ALONE: {"kwire": CALM}, CONTROL: {"kwire": CALM}, "attack": {"kwire": attacked}}
 
 
 def test_the_table_and_the_summary():

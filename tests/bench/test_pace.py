@@ -65,7 +65,7 @@ def test_a_file_gets_a_line_now_and_then() -> None:
 
 def session_of(*arguments: str) -> Session:
     """A session that isn't run."""
-    makers = {"kwire": kwire_maker(None), "kafka": kwire_maker(None)}
+    makers = {"kwire": kwire_maker(), "kafka": kwire_maker()}
     return Session(options_of(list(arguments)), makers, Teller(Console(file=io.StringIO())))
 
 

@@ -60,50 +60,33 @@ def test_a_cell_has_the_median_and_half_the_distance_of_the_extremes() -> None:
 def test_a_line_says_whether_its_bar_is_met() -> None:
     """The ratio is kwire / Kafka; without both there is no verdict."""
     lines = {line.row.name: line for line in lines_of(run_of())}
-    assert (lines[START_ROW].ratios, lines[START_ROW].verdict()) == ({"kwire": 0.3 / 6}, "met")
-    assert (lines[LOAD].ratios, lines[LOAD].verdict()) == ({"kwire": 2.1}, "not met")
-    assert (lines[OTHER].ratios, lines[OTHER].verdict()) == ({"kwire": None}, "")
+    assert (lines[START_ROW].ratio, lines[START_ROW].verdict()) == (0.3 / 6, "met")
+    assert (lines[LOAD].ratio, lines[LOAD].verdict()) == (2.1, "not met")
+    assert (lines[OTHER].ratio, lines[OTHER].verdict()) == (None, "")
     assert [line.row.name for line in behind(run_of())] == [LOAD]
 
 
-def three_brokers(kwire: list[float], pure: list[float], kafka: list[float]) -> Run:
+def one_row(kwire: list[float], kafka: list[float]) -> Run:
     """A run of one row with a bar of 4 times Kafka's."""
-    rows = {LOAD: {"kwire": kwire, "pure": pure, "kafka": kafka}}
-    return run_of(brokers=["kwire", "pure", "kafka"], rows=rows, limited={}, notes=[])
+    return run_of(rows={LOAD: {"kwire": kwire, "kafka": kafka}}, limited={}, notes=[])
 
 
 @pytest.mark.parametrize(
-    ("kwire", "pure", "wanted"),
-    [
-        ([50.0], [41.0], "met"),
-        ([50.0], [39.0], "met; pure: not met"),
-        ([30.0], [29.0], "not met"),
-        ([39.0], [41.0], "not met; pure: met"),
-        ([37.0, 39.5, 41.0], [10.0], "not met, within ±"),
-    ],
+    ("kwire", "wanted"),
+    [([41.0], "met"), ([39.0], "not met"), ([37.0, 39.5, 41.0], "not met, within ±")],
 )
-def test_the_bar_is_about_the_compiled_build(
-    kwire: list[float], pure: list[float], wanted: str
-) -> None:
-    """Pure Python is spoken of where it differs; a miss that the rounds can't tell is marked."""
-    [line] = lines_of(three_brokers(kwire, pure, [10.0]))
+def test_a_miss_that_the_rounds_cannot_tell_is_marked(kwire: list[float], wanted: str) -> None:
+    """It is a miss nevertheless."""
+    [line] = lines_of(one_row(kwire, [10.0]))
     assert line.verdict() == wanted
     assert line.missed is wanted.startswith("not met")
 
 
-def test_both_kinds_of_kwire_have_their_ratio() -> None:
-    """And Apache Kafka has none."""
-    text = whole_table(three_brokers([50.0], [39.0], [10.0]))
-    heads = "kwire | kwire, pure Python | Apache Kafka 4.3.1 | kwire / Kafka | pure / Kafka | bar"
-    assert f"| {heads} |" in text
-    assert "| 50.0 | 39.0 | 10.0 | 5.00 | 3.90 | ≥ 4 | met; pure: not met |" in text
-
-
-def test_pure_python_alone_is_compared_where_nothing_was_compiled() -> None:
-    """The bar is about it then."""
-    run = run_of(brokers=["pure", "kafka"], rows={LOAD: {"pure": [41.0], "kafka": [10.0]}})
-    assert "| 41.0 | 10.0 | 4.10 | ≥ 4 | met |" in whole_table(run)
-    assert [line.subject for line in lines_of(run)] == ["pure"]
+def test_kwire_has_a_ratio_to_apache_kafka() -> None:
+    """Beside the numbers of both."""
+    text = whole_table(one_row([50.0], [10.0]))
+    assert "| what | unit | kwire | Apache Kafka 4.3.1 | kwire / Kafka | bar |" in text
+    assert "| 50.0 | 10.0 | 5.00 | ≥ 4 | met |" in text
 
 
 def test_a_figure_says_in_how_many_rounds_a_row_was_measured() -> None:
@@ -119,7 +102,7 @@ def test_bars_of_our_own_are_in_parentheses() -> None:
     run = run_of(rows={OTHER: {"kwire": [30.0], "kafka": [31.0]}})
     assert "| 0.97 | (≤ 1) | met |" in whole_table(run)
     assert "bars in parentheses are our own" in whole_table(run)
-    assert "our own" not in whole_table(three_brokers([1.0], [1.0], [1.0]))
+    assert "our own" not in whole_table(one_row([1.0], [1.0]))
 
 
 def test_the_table_marks_what_the_generator_limited() -> None:
@@ -204,10 +187,10 @@ def test_waits_beside_hostile_clients_are_a_table_and_a_count() -> None:
     dead = dict.fromkeys(alone, math.inf)
     text = hostile_part(
         {
-            ALONE: {"pure": alone, "kafka": alone},
-            "a bomb": {"pure": fine, "kafka": dead},
-            "a storm": {"pure": slow, "kafka": dead},
-            "a flood": {"pure": large, "kafka": dead},
+            ALONE: {"kwire": alone, "kafka": alone},
+            "a bomb": {"kwire": fine, "kafka": dead},
+            "a storm": {"kwire": slow, "kafka": dead},
+            "a flood": {"kwire": large, "kafka": dead},
         }
     )
     nothing = " | ".join("-" * 6)
@@ -226,5 +209,5 @@ def test_waits_are_also_compared_with_those_beside_programs_that_only_compute() 
     alone = {"p50_ms": 0.2, "p99_ms": 1.0, "longest_ms": 3, "more_mb": 0}
     shared = alone | {"p99_ms": 4.0}
     slow = alone | {"p99_ms": 6.0}
-    text = hostile_part({ALONE: {"pure": alone}, CONTROL: {"pure": shared}, "a": {"pure": slow}})
+    text = hostile_part({ALONE: {"kwire": alone}, CONTROL: {"kwire": shared}, "a": {"kwire": slow}})
     assert "in 0 of 1 attacks (1: at most 5 x that beside two other programs), longest" in text

@@ -44,7 +44,6 @@ PARTS = (
     Part("compat-cluster", "groups, transactions, Streams on three brokers", "3 min"),
     Part("spark", "PySpark, two versions of it", "11 min", "about 1 GB, PySpark and Java"),
     Part("browser", "the page in Chromium", "1 min", "150 MB, Chromium, in CI"),
-    Part("compiled-tests", "unit tests and clients, compiled", "6 min"),
 )
 
 MOST_AGAIN = 3
