@@ -161,6 +161,12 @@ class OpenFiles:
         with self._lock:
             self._open.pop(file, None)
 
+    def close_all(self) -> None:
+        """Close every file, as the end of the process does; the next use opens it again."""
+        with self._lock:
+            while self._open:
+                self._open.popitem()[0].let_go()
+
     def _make_room(self, most: int) -> None:
         """Close files that weren't used lately until at most ``most`` are open."""
         while len(self._open) > max(most, 0):

@@ -19,10 +19,11 @@ class Checksum(Protocol):
     def __call__(self, data: bytes | bytearray | memoryview, value: int = 0, /) -> int: ...
 
 
-def _load() -> Checksum:
+def load(extension: str) -> Checksum:
+    """The function of this extension module, of the package itself if there is no such module."""
     package = PathFinder.find_spec(PACKAGE)
     places = None if package is None else package.submodule_search_locations
-    spec = None if places is None else PathFinder.find_spec(EXTENSION, places)
+    spec = None if places is None else PathFinder.find_spec(extension, places)
     if spec is None or spec.loader is None:
         from crc32c import crc32c
 
@@ -32,4 +33,4 @@ def _load() -> Checksum:
     return cast(Checksum, module.crc32c)
 
 
-crc32c: Final[Checksum] = _load()
+crc32c: Final[Checksum] = load(EXTENSION)

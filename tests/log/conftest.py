@@ -222,10 +222,9 @@ def _descriptors_are_closed() -> Iterator[None]:
     yield
     for made in _made:
         if isinstance(made, OpenFiles):
-            for file in list(made._open):
-                file.close()
+            made.close_all()
         else:
-            made._unlock()
+            made.close(clean=False)
     _made.clear()
 
 

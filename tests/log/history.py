@@ -19,6 +19,7 @@ from kwire.record.batch import RecordBatch
 from kwire.record.control import ControlType, control_type
 from kwire.record.records import records
 from tests.support.log_scan import log_batches
+from tests.support.log_state import base_offsets, known_producers
 from tests.support.time_lookups import max_timestamp, offset_for_timestamp
 
 Row = tuple[int, bytes | None, bytes | None]
@@ -106,7 +107,7 @@ class History:
     def following(self, producer_id: int, log: PartitionLog) -> Sequence:
         """The sequence that a producer uses next: in a new epoch if it can't know the last one."""
         last = self.last_of(producer_id)
-        if producer_id in self.unsure or (last and last.first < log.segments[0].base_offset):
+        if producer_id in self.unsure or (last and last.first < base_offsets(log)[0]):
             return Sequence(producer_id, self.epoch_of(producer_id, log) + 1, 0)
         if last is None:
             return Sequence(producer_id, 0, 0)
@@ -115,7 +116,7 @@ class History:
 
     def epoch_of(self, producer_id: int, log: PartitionLog) -> int:
         """The newest epoch of a producer that anybody knows, -1 if there is none."""
-        last, known = self.last_of(producer_id), log.producers.producers.get(producer_id)
+        last, known = self.last_of(producer_id), known_producers(log).get(producer_id)
         of_last = last.producer.epoch if last is not None and last.producer is not None else -1
         return max(of_last, known.producer_epoch if known is not None else -1)
 
@@ -153,7 +154,7 @@ class History:
             while found == log.log_start_offset and self.batches and self.batches[-1].end > found:
                 self.batches.pop()
         limit = max(self.start, self.start_limit)
-        if power_lost and log.log_start_offset == log.segments[0].base_offset:
+        if power_lost and log.log_start_offset == base_offsets(log)[0]:
             # The first segments' names may be gone, if nothing in them was flushed.
             assert not [b for b in before if limit < b.end <= self.flushed]
             limit = max(limit, log.log_start_offset)
@@ -233,7 +234,7 @@ class History:
         if self.holes_in_transactions:
             return
         opened, aborted = self.transactions()
-        kept = log.segments[0].base_offset
+        kept = base_offsets(log)[0]
         if any(first < kept for first in opened.values()):
             return  # it began in a segment that is gone: the log may know of it or not
         first = min(opened.values(), default=None)

@@ -14,6 +14,7 @@ from kwire.log.truncation import truncate_log
 from kwire.log.validation import AppendOrigin
 from tests.log.history import History
 from tests.support.log_scan import check_log
+from tests.support.log_state import known_producers, leader_epochs
 from tests.support.machine import Died, Machine
 
 HOUR_MS = 3_600_000
@@ -125,12 +126,12 @@ class LogsOnMachine:
                 log.log_start_offset,
                 log.log_end_offset,
                 log.recovery_point,
-                list(log.leader_epochs.entries),
+                list(leader_epochs(log)),
                 [(s.base_offset, s.size_bytes, s.max_timestamp) for s in log.segments],
                 [s.transaction_index.entries() for s in log.segments],
                 {
                     number: (p.producer_epoch, p.last_sequence, p.current_txn_first_offset)
-                    for number, p in log.producers.producers.items()
+                    for number, p in known_producers(log).items()
                     if with_producers
                 },
             )

@@ -12,6 +12,7 @@ from kwire.log.data_directory import LOCK_FILE, DataDirectory, LogDirectoryError
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
+from tests.support.log_state import base_offsets
 
 LOCK_AS_A_JVM_DOES = """
 import fcntl, sys
@@ -224,6 +225,6 @@ def test_directories_of_others_are_left_alone(tmp_path):
         (tmp_path / name / "7.log").touch()
     manager = LogManager.open([tmp_path], node_id=1, now_ms=0)
     assert list(manager.logs) == [("t", 0)]
-    assert [segment.base_offset for segment in manager.logs["t", 0].segments] == [0]
+    assert base_offsets(manager.logs["t", 0]) == [0]
     manager.close(0)
     assert len(list(tmp_path.rglob("7.log"))) == 3

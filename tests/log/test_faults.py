@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from kwire.errors import ErrorCode, KafkaError
+from tests.support.log_state import close_files, log_files
 
 SETTINGS = {"segment_bytes": 700, "index_interval_bytes": 100, "segment_index_bytes": 256}
 
@@ -132,7 +133,7 @@ def test_an_aborted_transaction_whose_index_has_no_room(tools, refused):
     assert (log.recovery_point, log.is_offline) == (0, False)
     log.flush(tools.now_ms)
     assert log.recovery_point == 2
-    log.active.close()
+    close_files(log)
     log = tools.open(clean=True)
     assert [entry.first_offset for entry in log.aborted_transactions(0, 9)] == [0]
 
@@ -142,8 +143,8 @@ def test_a_file_that_somebody_removed_is_no_broken_disk(tools, refused, caplog):
     log = tools.open()
     (tools.root / ".lock").touch()
     tools.append(log, b"a")
-    log.active.close()
-    log.active.path(".log").unlink()
+    close_files(log)
+    log_files(log)[-1].unlink()
     for _ in range(3):
         with refused(ErrorCode.KAFKA_STORAGE_ERROR):
             tools.fetch(log, 0)
@@ -161,7 +162,7 @@ def test_a_log_that_cannot_be_opened_for_a_while(tools, refused, monkeypatch, er
     (tools.root / ".lock").touch()
     log = tools.open()
     tools.append(log, b"a")
-    log.active.close()
+    close_files(log)
 
     def refuse(path, *, create=False):
         raise OSError(error, os.strerror(error))
@@ -188,23 +189,23 @@ def test_half_a_batch_is_cut_before_anything_else_is_written(
         one = make_tools(tools.root / what)
         log = one.open()
         one.append(log, b"a")
-        whole_bytes = log.active.size_bytes
+        whole_bytes = log.size_bytes
         one.disk.calls, one.disk.fail_at = 0, 0
         with monkeypatch.context() as patch:
             patch.setattr(one.disk, "truncate", refuse)
             with refused(ErrorCode.KAFKA_STORAGE_ERROR):
                 one.append(log, b"b" * 1000)
-            assert log.active.path(".log").stat().st_size > whole_bytes
+            assert log_files(log)[-1].stat().st_size > whole_bytes
             with refused(ErrorCode.KAFKA_STORAGE_ERROR):
                 log.close(one.now_ms)
-        first = log.active
+        first = log_files(log)[0]
         if what == "append":
             one.append(log, b"c")
         elif what == "roll":
             log.roll(one.now_ms)
         else:
             log.close(one.now_ms)
-        assert first.path(".log").stat().st_size == whole_bytes * (1 + (what == "append"))
+        assert first.stat().st_size == whole_bytes * (1 + (what == "append"))
 
 
 def test_an_append_that_cannot_be_indexed_leaves_no_trace(make_tools, tmp_path):

@@ -12,6 +12,7 @@ from kwire.log.log_config import LogConfig
 from kwire.log.manager import AtStop, LogManager
 from kwire.log.partition_metadata import write_topic_id
 from kwire.testing.faulty_disk import FaultyDisk
+from tests.support.log_state import close_files
 from tests.support.old_segments import delete_old_segments
 
 ID_1, ID_2 = bytes([1] * 16), bytes([2] * 16)
@@ -36,8 +37,7 @@ def create(manager, tools, topic="t", partition=0, topic_id=ID_1):
 def kill(manager):
     """What a kill -9 leaves: the locks are gone and nothing is flushed or marked."""
     for log in manager.logs.values():
-        for segment in log.segments:
-            segment.close()
+        close_files(log)
     manager.close(0, clean=False)
 
 

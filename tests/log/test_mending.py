@@ -3,6 +3,7 @@
 import pytest
 
 from kwire.log.mending import Damage, find_damage
+from tests.support.log_state import log_files
 
 
 @pytest.fixture
@@ -13,7 +14,7 @@ def segment(tools):
         tools.append(log, value)
     sizes = [batch.size_bytes for batch in tools.batches(log)]
     log.close(tools.now_ms)
-    return log.active.path(".log"), sizes
+    return log_files(log)[-1], sizes
 
 
 def test_a_sound_segment_and_an_empty_one_have_no_damage(segment, tmp_path):

@@ -27,6 +27,7 @@ from kwire.record.batch import complete_batches
 from tests.log.conftest import LogTools
 from tests.log.history import Batch, Sequence
 from tests.log.logs_on_machine import CONFIGS, HOUR_MS, LogsOnMachine
+from tests.support.log_state import base_offsets
 
 KEYS = st.sampled_from(sorted(CONFIGS))
 IDEMPOTENT = st.sampled_from([None, 1, 2])
@@ -110,7 +111,7 @@ class LogModel(RuleBasedStateMachine):
         """A producer's last batch sent again is answered with the offset it has."""
         history = self.logs.histories.get(key)
         last = history and history.last_of(producer)
-        if not last or last.first < self.logs.manager.logs[key].segments[0].base_offset:
+        if not last or last.first < base_offsets(self.logs.manager.logs[key])[0]:
             return
         if producer in history.unsure:
             return

@@ -9,9 +9,10 @@ from kwire.log.data_directory import LogDirectoryError
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
+from kwire.log.truncation import truncate_log
+from kwire.record.batch import complete_batches
 from kwire.record.records import records
-
-NOW_MS = 1_700_000_000_000
+from tests.log.conftest import NOW_MS, LogTools
 
 
 class CountingDisk(Disk):
@@ -53,7 +54,11 @@ def filled_manager(tools, tmp_path, disk, partitions):
 def values(manager):
     """What every partition holds."""
     return {
-        partition: [record.value for batch in log.active.batches() for record in records(batch)]
+        partition: [
+            record.value
+            for batch in complete_batches(LogTools.fetch(log, 0))
+            for record in records(batch)
+        ]
         for (_, partition), log in manager.logs.items()
     }
 
@@ -104,12 +109,16 @@ def test_a_file_that_is_held_stays_open_when_its_place_is_taken(tools, tmp_path)
 def test_a_file_used_lately_is_kept(tools, tmp_path):
     disk = CountingDisk(max_open_files=3)
     manager = filled_manager(tools, tmp_path, disk, 10)
-    busy = manager.logs["t", 0].active
-    fd = busy.file().fd
+
+    def read(partition):
+        piece = manager.logs["t", partition].read(0, 1000, end_offset=1, min_one_batch=True)
+        return piece.fd
+
+    fd = read(0)
     for partition in range(1, 10):
-        busy.file()
-        manager.logs["t", partition].active.file()
-    assert busy.file().fd == fd
+        read(0)
+        read(partition)
+    assert read(0) == fd
     manager.close(NOW_MS)
 
 
@@ -117,10 +126,7 @@ class GreedyDisk(CountingDisk):
     """A disk on which another thread needs all the room before every call."""
 
     def _check(self, fd):
-        for _ in range(2):  # files used lately are spared once
-            for file in list(self.open_files._open):
-                self.open_files.forget(file)
-                file.let_go()
+        self.open_files.close_all()
         assert fd in self.opened, "the file was closed in the middle of its use"
 
     def pread(self, fd, size_bytes, position):
@@ -153,8 +159,8 @@ def test_a_file_stays_open_while_it_is_used(make_tools, tmp_path, clean):
     log = tools.open(**settings)
     for number in range(30):
         tools.append(log, b"%d" % number + b"x" * 60)
+    truncate_log(log, 29, tools.now_ms, tools.disk, 0)
     wanted = tools.values(log)
-    log.active.cut(log.active.size_bytes, log.log_end_offset)
     if clean:
         log.close(tools.now_ms)
     log = tools.open(clean=clean, **settings)

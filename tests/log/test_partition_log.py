@@ -10,6 +10,7 @@ from kwire.log.replication import append_replicated
 from kwire.log.retention import remove_doomed
 from kwire.log.truncation import truncate_log
 from kwire.record.batch import complete_batches
+from tests.support.log_state import base_offsets, known_producers, leader_epochs, segment_sizes
 from tests.support.old_segments import delete_old_segments
 
 
@@ -23,7 +24,7 @@ def test_offsets_and_epochs_are_stamped_in_place(tools):
     assert unpack(">q", buffer[:8]) == (2,)
     last = tools.batches(log)[-1]
     assert (last.base_offset, last.partition_leader_epoch) == (2, 7)
-    assert log.leader_epochs.entries == [(0, 0), (7, 2)]
+    assert leader_epochs(log) == [(0, 0), (7, 2)]
 
 
 @pytest.mark.parametrize("kind", [bytes, lambda data: memoryview(bytes(data))])
@@ -43,7 +44,7 @@ def test_reading_begins_with_the_batch_that_holds_the_offset(tools):
     log = tools.open(segment_bytes=8_000, index_interval_bytes=500)
     for number in range(300):
         tools.append(log, *[b"%d" % number] * (number % 4 + 1))
-    assert len(log.segments) > 2
+    assert len(base_offsets(log)) > 2
     for _ in range(2):
         for offset in range(0, log.log_end_offset, 7):
             found = next(iter(complete_batches(tools.fetch(log, offset, 1))))
@@ -113,22 +114,22 @@ def test_segments_roll_by_size_age_and_full_index(tools):
     log = tools.open(segment_bytes=500)
     for _ in range(6):
         tools.append(log, b"x" * 100)
-    assert all(segment.size_bytes <= 500 for segment in log.segments)
-    assert len(log.segments) == 3
+    assert max(segment_sizes(log)) <= 500
+    assert len(base_offsets(log)) == 3
     log.close(tools.now_ms)
 
     log = tools.open(segment_ms=1000)
     for later in (0, 900, 1100):
         tools.append(log, b"x", timestamp=tools.now_ms + later)
-    assert len(log.segments) == 4
+    assert len(base_offsets(log)) == 4
     log.close(tools.now_ms)
 
     log = tools.open(index_interval_bytes=0, segment_index_bytes=48)
-    before = len(log.segments)
+    before = len(base_offsets(log))
     for _ in range(22):
         tools.append(log, b"x")
     # Six entries of eight bytes fit; the first batch of a segment has none.
-    assert len(log.segments) == before + 3
+    assert len(base_offsets(log)) == before + 3
 
 
 def test_age_counts_from_the_first_batch_also_after_a_restart(tools):
@@ -138,7 +139,7 @@ def test_age_counts_from_the_first_batch_also_after_a_restart(tools):
     log.close(tools.now_ms)
     log = tools.open(segment_ms=1000)
     tools.append(log, b"x", timestamp=tools.now_ms + 1001)
-    assert [segment.base_offset for segment in log.segments] == [0, 1]
+    assert base_offsets(log) == [0, 1]
 
 
 def test_an_empty_segment_is_not_rolled(tools):
@@ -148,7 +149,7 @@ def test_an_empty_segment_is_not_rolled(tools):
     tools.append(log, b"a")
     log.roll(tools.now_ms)
     log.roll(tools.now_ms)
-    assert [segment.base_offset for segment in log.segments] == [0, 1]
+    assert base_offsets(log) == [0, 1]
 
 
 def test_files_are_those_of_kafka(tools):
@@ -203,8 +204,8 @@ def test_truncation_forgets_everything_after_the_offset(tools):
         )
     truncate_log(log, 17, tools.now_ms, tools.disk, tools.now_ms)
     assert log.log_end_offset == 17
-    assert log.leader_epochs.entries == [(0, 0), (1, 10)]
-    assert log.producers.producers[5].last_sequence == 16
+    assert leader_epochs(log) == [(0, 0), (1, 10)]
+    assert known_producers(log)[5].last_sequence == 16
     assert tools.append(log, b"again", producer=(5, 0, 17)) == 17
     assert [offset for offset, _ in tools.values(log)] == list(range(18))
     truncate_log(log, 0, tools.now_ms, tools.disk, tools.now_ms)
@@ -234,7 +235,7 @@ def test_replicated_batches_keep_their_offsets_and_epochs(tools, refused):
     append_replicated(log, data, leader_epoch=9, now_ms=0)
     append_replicated(log, data, leader_epoch=9, now_ms=0)
     assert [offset for offset, _ in tools.values(log)] == [3, 4, 7, 8]
-    assert log.leader_epochs.entries == [(1, 3), (2, 7)]
+    assert leader_epochs(log) == [(1, 3), (2, 7)]
     overlapping = tools.batch(b"a", b"b")
     overlapping[:8] = (8).to_bytes(8, "big")
     with refused(ErrorCode.CORRUPT_MESSAGE):
@@ -323,6 +324,7 @@ def test_what_grows_while_it_is_flushed_is_flushed_again(tools):
     tools.disk.sync = sync_while_it_grows
     log.flush(tools.now_ms)
     assert log.recovery_point == 1
-    assert [segment.base_offset for segment in log.unflushed] == [0]
+    assert log.flush_time_is_due(tools.now_ms)
     log.flush_rolled()
-    assert (log.recovery_point, log.unflushed) == (2, [])
+    assert log.recovery_point == 2
+    assert not log.flush_time_is_due(tools.now_ms)

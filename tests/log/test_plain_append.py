@@ -15,6 +15,7 @@ from kwire.log.producer_snapshot import to_snapshot
 from kwire.log.truncation import truncate_log
 from kwire.log.validation import CheckedBatch
 from kwire.record.batch import NO_TIMESTAMP
+from tests.support.log_state import base_offsets, known_producers, leader_epochs
 
 SETTINGS = [
     {"segment_bytes": 4000, "index_interval_bytes": 300},
@@ -75,7 +76,7 @@ class Side:
             for segment in log.segments
         ]
         producers = to_snapshot(log.producers)
-        return log.log_end_offset, log.leader_epochs.entries, producers, segments
+        return log.log_end_offset, leader_epochs(log), producers, segments
 
 
 def some_batch(tools, random, sequences, now_ms):
@@ -169,7 +170,7 @@ def test_a_producer_with_a_transaction_writes_nothing_beside_it(tools):
     for sequence in range(3):
         side.append(tools.batch(b"v", producer=(7, 0, sequence)), tools.now_ms)
     taken = side.taken
-    side.log.producers.producers[7].current_txn_first_offset = 3
+    known_producers(side.log)[7].current_txn_first_offset = 3
     side.log.producers.open_transactions[7] = 3
     refused = side.append(tools.batch(b"w", producer=(7, 0, 3)), tools.now_ms)
     assert refused is ErrorCode.INVALID_TXN_STATE
@@ -182,7 +183,7 @@ def test_a_segment_takes_what_is_as_old_as_it_may_be_and_no_more(tools, is_fast)
     side.log.update_config(LogConfig(segment_ms=1000))
     for age_ms in (0, 0, 1000, 1001):
         side.append(tools.batch(b"v", timestamp=tools.now_ms + age_ms), tools.now_ms)
-    assert [segment.base_offset for segment in side.log.segments] == [0, 3]
+    assert base_offsets(side.log) == [0, 3]
 
 
 @pytest.mark.parametrize("is_fast", [True, False])
@@ -198,4 +199,4 @@ def test_a_segment_takes_the_offsets_that_fit_into_its_indexes(tools, is_fast):
         data[23:27], data[57:61] = (2**30 - 1).to_bytes(4, "big"), (2**30).to_bytes(4, "big")
         data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
         side.append(data, tools.now_ms)
-    assert [segment.base_offset for segment in side.log.segments] == [0, 2**30 + 2]
+    assert base_offsets(side.log) == [0, 2**30 + 2]

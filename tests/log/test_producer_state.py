@@ -10,6 +10,7 @@ from kwire.log.producer_state import ProducerStates
 from kwire.record.batch import RecordBatch, complete_batches
 from kwire.record.control import ControlType, end_transaction_marker
 from kwire.record.records import BatchBuilder, ProducerState
+from tests.support.log_state import base_offsets, known_producers
 
 MAX = 2**31 - 1
 
@@ -44,13 +45,13 @@ def test_sequences_wrap(tools):
     log = tools.open()
     tools.append(log, b"a", b"b", producer=(1, 0, MAX - 2))
     assert tools.append(log, b"a", b"b", b"c", producer=(1, 0, MAX)) == 2
-    assert log.producers.producers[1].last_sequence == 1
+    assert known_producers(log)[1].last_sequence == 1
     assert tools.append(log, b"a", producer=(1, 0, 2)) == 5
     again = tools.batch(b"a", b"b", b"c", producer=(1, 0, MAX))
     assert log.append(again, leader_epoch=0, now_ms=tools.now_ms).first_offset == 2
     log.close(tools.now_ms)
     log = tools.open()
-    assert log.producers.producers[1].batches[-1].first_sequence == 2
+    assert known_producers(log)[1].batches[-1].first_sequence == 2
 
 
 def test_older_epochs_are_fenced_and_newer_ones_start_at_zero(tools, refused):
@@ -79,9 +80,9 @@ def test_silent_producers_are_forgotten_but_not_with_an_open_transaction(tools):
     tools.append(log, b"a", producer=(1, 0, 0))
     tools.append(log, b"a", producer=(2, 0, 0), transactional=True)
     log.producers.expire(lambda at_ms: tools.now_ms + 999 - at_ms, 1000)
-    assert set(log.producers.producers) == {1, 2}
+    assert set(known_producers(log)) == {1, 2}
     log.producers.expire(lambda at_ms: tools.now_ms + 1000 - at_ms, 1000)
-    assert set(log.producers.producers) == {2}
+    assert set(known_producers(log)) == {2}
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -113,7 +114,7 @@ def test_a_broken_snapshot_is_ignored(tools, caplog):
     path = tools.directory / f"{1:020d}.snapshot"
     path.write_bytes(path.read_bytes()[:-1])
     log = tools.open()
-    assert log.producers.producers[1].last_sequence == 0
+    assert known_producers(log)[1].last_sequence == 0
     assert "snapshot" in caplog.text
     log.close(tools.now_ms)
     assert from_snapshot(path.read_bytes()).producers[1].last_sequence == 0
@@ -142,7 +143,7 @@ def test_an_open_transaction_bounds_what_is_stable(tools):
     assert log.first_unstable_offset == 1
     tools.append_marker(log, tools.marker(1, 0, commit=True))
     assert log.first_unstable_offset == 2
-    assert log.producers.producers[1].coordinator_epoch == 3
+    assert known_producers(log)[1].coordinator_epoch == 3
     tools.append_marker(log, tools.marker(2, 0, commit=False))
     assert log.first_unstable_offset is None
 
@@ -182,7 +183,7 @@ def test_aborted_transactions_are_indexed(tools):
     tools.append_marker(log, tools.marker(1, 0, commit=False))
     tools.append(log, b"c", producer=(3, 0, 0), transactional=True)
     tools.append_marker(log, tools.marker(3, 0, commit=True))
-    assert len(log.segments) > 2
+    assert len(base_offsets(log)) > 2
     wanted = [(1, 0, 13), (2, 1, 2)]
     for _ in range(2):
         found = log.aborted_transactions(0, log.log_end_offset)
@@ -239,7 +240,7 @@ def test_a_read_is_told_of_the_transactions_that_it_meets(tools):
     end = log.log_end_offset
     everything = log.aborted_transactions(0, end)
     assert len(everything) == 8
-    assert len(log.segments) > 2
+    assert len(base_offsets(log)) > 2
     for offset in range(end):
         found = log.read(offset, 300, end_offset=end, min_one_batch=True)
         data = tools.fetch(log, offset, 300)
@@ -318,12 +319,16 @@ def test_batches_wait_for_the_first_that_was_refused(refused):
     states.check_first(2, 0, 7, bumps=False)
 
 
-def test_what_waits_is_bounded():
+def test_what_waits_is_bounded(refused):
     """The oldest producers that never came again are forgotten."""
     states = ProducerStates()
     for producer_id in range(3000):
         states.expect_first(producer_id, 0, 5)
-    assert len(states._awaited) == 1000
+    for producer_id in range(2000):
+        states.check_first(producer_id, 0, 7, bumps=False)
+    for producer_id in range(2000, 3000):
+        with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+            states.check_first(producer_id, 0, 7, bumps=False)
 
 
 @pytest.mark.parametrize("seed", range(4))

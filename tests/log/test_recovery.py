@@ -8,6 +8,13 @@ import pytest
 
 from kwire.log.recovery import open_log
 from kwire.log.segment import LogSegment
+from tests.support.log_state import (
+    base_offsets,
+    close_files,
+    known_producers,
+    leader_epochs,
+    log_files,
+)
 from tests.support.machine import Machine
 from tests.support.time_lookups import offset_for_timestamp
 
@@ -20,8 +27,7 @@ def write_some(tools, log, count=12):
 
 def crash(log):
     """What a kill -9 leaves: open files are closed by the system, nothing else happens."""
-    for segment in log.segments:
-        segment.close()
+    close_files(log)
 
 
 def test_everything_written_is_there_after_a_kill(tools):
@@ -33,7 +39,7 @@ def test_everything_written_is_there_after_a_kill(tools):
     log = tools.open(clean=False, segment_bytes=2000, index_interval_bytes=200)
     assert tools.values(log) == before
     assert [s.offset_index.entries for s in log.segments] == entries
-    assert log.producers.producers[9].last_sequence == 119
+    assert known_producers(log)[9].last_sequence == 119
     assert log.recovery_point == 0
     log.close(tools.now_ms)
     assert log.recovery_point == 120
@@ -43,7 +49,7 @@ def test_what_was_recovered_is_synced_by_the_next_flush(tools, monkeypatch):
     """The crash may have come before the disk had it; segments before that have been synced."""
     log = tools.open(segment_bytes=600)
     write_some(tools, log, 20)
-    bases = [segment.base_offset for segment in log.segments]
+    bases = base_offsets(log)
     assert len(bases) > 3
     crash(log)
     log = tools.open(clean=False, segment_bytes=600, recovery_point=bases[1])
@@ -52,7 +58,7 @@ def test_what_was_recovered_is_synced_by_the_next_flush(tools, monkeypatch):
     log.flush(0)
     files = [tools.directory / f"{base:020d}.log" for base in bases]
     assert [file.stat().st_ino in synced for file in files] == [False, *[True] * (len(bases) - 1)]
-    assert log.unflushed == []
+    assert not log.flush_time_is_due(0)
 
 
 def test_a_tail_torn_at_any_byte_is_cut(tools, tmp_path):
@@ -166,17 +172,17 @@ def test_damage_in_the_middle_drops_what_follows_after_a_crash(tools):
     """LogLoader: segments behind a damaged one are removed, their offsets would leave a hole."""
     log = tools.open(segment_bytes=600)
     write_some(tools, log, 20)
-    assert len(log.segments) > 3
+    assert len(base_offsets(log)) > 3
     crash(log)
-    path = log.segments[1].path(".log")
+    path = log_files(log)[1]
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    bases = [segment.base_offset for segment in log.segments]
+    bases = base_offsets(log)
     log = tools.open(clean=False, segment_bytes=600)
-    assert [segment.base_offset for segment in log.segments] == bases[:2]
+    assert base_offsets(log) == bases[:2]
     assert log.log_end_offset < bases[2]
-    assert log.producers.producers[9].last_sequence == log.log_end_offset - 1
+    assert known_producers(log)[9].last_sequence == log.log_end_offset - 1
 
 
 @pytest.mark.parametrize("compact", [False, True])
@@ -217,7 +223,7 @@ def test_epochs_are_found_again_when_a_crash_undoes_a_new_log_start(tools):
             (3, [(3, 3)]),
         ):
             again = tools.open(clean=clean, recovery_point=4, log_start_offset=start)
-            assert again.leader_epochs.entries == known
+            assert leader_epochs(again) == known
             crash(again)
 
 
@@ -247,7 +253,7 @@ def test_a_log_without_epochs_is_not_read_for_them(tools, magic, monkeypatch):
 
     monkeypatch.setattr(LogSegment, "headers", counted)
     again = tools.open(clean=True, recovery_point=6, log_start_offset=0)
-    assert again.leader_epochs.entries == [(9, 6)]
+    assert leader_epochs(again) == [(9, 6)]
     assert len(seen) == 6 + 1  # the check of the indexes reads the tails of the segments
 
 
@@ -267,7 +273,7 @@ def test_a_finished_swap_takes_the_place_of_what_it_replaces(tools, tmp_path):
     log = tools.open(segment_bytes=600)
     write_some(tools, log, 20)
     before = tools.values(log)
-    bases = [segment.base_offset for segment in log.segments]
+    bases = base_offsets(log)
     log.close(tools.now_ms)
     files = [tools.directory / f"{base:020d}.log" for base in bases]
     (tools.directory / f"{bases[0]:020d}.log.swap").write_bytes(
@@ -278,7 +284,7 @@ def test_a_finished_swap_takes_the_place_of_what_it_replaces(tools, tmp_path):
     (tools.directory / f"{bases[3]:020d}.log.swap").write_bytes(b"not begun")
     log = tools.open(clean=False, segment_bytes=600)
     assert tools.values(log) == before
-    assert [segment.base_offset for segment in log.segments] == [bases[0], *bases[2:]]
+    assert base_offsets(log) == [bases[0], *bases[2:]]
     assert not [p for p in tools.directory.iterdir() if p.suffix in (".swap", ".cleaned")]
 
 

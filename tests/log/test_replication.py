@@ -5,6 +5,13 @@ import pytest
 from kwire.errors import ErrorCode
 from kwire.log.replication import Overlap, append_replicated
 from tests.support.log_scan import check_log
+from tests.support.log_state import (
+    base_offsets,
+    known_producers,
+    leader_epochs,
+    log_files,
+    segment_sizes,
+)
 
 
 def batch_at(tools, base, *values, epoch=0, **options):
@@ -30,7 +37,7 @@ def test_what_a_fetch_brings_is_written_with_one_call(tools):
     before = tools.disk.calls
     assert replicate(tools, log, data + cut) == 20
     assert log.log_end_offset == 40
-    assert log.leader_epochs.entries == [(0, 0), (1, 20)]
+    assert leader_epochs(log) == [(0, 0), (1, 20)]
     writes = tools.disk.calls - before
     assert writes <= 2 + 2 * log.active.offset_index.entries
     assert log.active.offset_index.entries > 5
@@ -44,10 +51,10 @@ def test_an_answer_may_go_into_several_segments(tools):
         batch_at(tools, number, b"x" * 60, producer=(5, 0, number)) for number in range(40)
     )
     replicate(tools, log, data)
-    assert len(log.segments) > 5
-    assert all(segment.size_bytes <= 700 for segment in log.segments)
+    assert len(base_offsets(log)) > 5
+    assert max(segment_sizes(log)) <= 700
     assert [offset for offset, _ in tools.values(log)] == list(range(40))
-    assert log.producers.producers[5].last_sequence == 39
+    assert known_producers(log)[5].last_sequence == 39
     check_log(log)
     assert tools.open(clean=False).log_end_offset == 40
 
@@ -59,7 +66,7 @@ def test_batches_of_a_newer_epoch_are_left_out(tools):
     data += batch_at(tools, 2, b"c", epoch=4)
     assert replicate(tools, log, data, epoch=4) == 1
     assert log.log_end_offset == 1
-    assert log.leader_epochs.entries == [(3, 0)]
+    assert leader_epochs(log) == [(3, 0)]
 
 
 def test_nothing_is_appended_of_an_answer_with_a_wrong_checksum(tools, refused):
@@ -100,7 +107,7 @@ def test_transactions_are_known_to_a_follower(tools):
     tools.append(leader, b"a", producer=(7, 0, 0), transactional=True)
     tools.append(leader, b"b", producer=(8, 0, 0), transactional=True)
     tools.append_marker(leader, tools.marker(7, 0, commit=False))
-    data = leader.active.path(".log").read_bytes()
+    data = log_files(leader)[-1].read_bytes()
     tools.directory = tools.root / "u-0"
     follower = tools.open()
     assert replicate(tools, follower, data) == 3

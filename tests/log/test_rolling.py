@@ -16,6 +16,7 @@ from kwire.log.rolling import is_full, note_room
 from kwire.log.segment import LogSegment
 from kwire.record.batch import RecordBatch
 from kwire.record.records import BatchBuilder
+from tests.support.log_state import base_offsets
 
 START_MS = 1_700_000_000_000
 
@@ -119,7 +120,7 @@ def test_jitter_is_a_part_that_differs_between_segments(tools):
     for n in range(40):
         log.append(batch([time], [b"v"]), leader_epoch=0, now_ms=START_MS)
         time += 500 if n else 0
-    ends = [segment.base_offset for segment in log.segments]
+    ends = base_offsets(log)
     lengths = {after - before for before, after in pairwise(ends)}
     assert len(lengths) > 1
     assert max(lengths) <= 21
@@ -132,7 +133,7 @@ def test_offsets_that_no_longer_fit_into_an_index_entry(tools):
         data = bytearray(batch([0], [b"v"]))
         data[:8] = base.to_bytes(8, "big")
         append_replicated(log, data, leader_epoch=0, now_ms=START_MS)
-    assert [segment.base_offset for segment in log.segments] == [0, 2**31]
+    assert base_offsets(log) == [0, 2**31]
 
 
 def test_only_what_a_former_segment_left_is_cut(tmp_path):
@@ -189,7 +190,7 @@ def test_no_room_is_noted_where_an_index_is_full(tools):
     segment = log.segments[-1]
     while not (segment.offset_index.is_full or segment.time_index.is_full):
         log.append(batch([log.log_end_offset], [b"v"]), leader_epoch=0, now_ms=START_MS)
-        assert len(log.segments) == 1
+        assert len(base_offsets(log)) == 1
     note_room(segment, log.config)
     assert segment.room_bytes == -1
     assert is_full(segment, RecordBatch(batch([0], [b"v"])), 9, log.config, START_MS)

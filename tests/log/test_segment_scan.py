@@ -1,6 +1,7 @@
 """Reading a segment after a crash gives what appending to it gave, whatever the chunks are."""
 
 import logging
+from struct import Struct
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from kwire.record.batch import RecordBatch, assign_offsets, complete_batches
 from kwire.record.records import BatchBuilder, ProducerState
 
 BASE = 100
+OFFSET_ENTRY, TIME_ENTRY = Struct(">ii"), Struct(">qi")  # Kafka's formats of the index files
 
 batch_shapes = st.lists(
     st.tuples(
@@ -79,8 +81,8 @@ def test_a_scan_finds_what_was_written(shapes, chunk_bytes):
     assert (scan.problem, scan.size_bytes) == ("", len(data))
     assert scan.end_offset == (batches[-1].next_offset if batches else BASE)
     offsets, times = expected_indexes(batches)
-    assert list(segment_scan._OFFSET_ENTRY.iter_unpack(scan.offset_entries)) == offsets
-    assert list(segment_scan._TIME_ENTRY.iter_unpack(scan.time_entries)) == times
+    assert list(OFFSET_ENTRY.iter_unpack(scan.offset_entries)) == offsets
+    assert list(TIME_ENTRY.iter_unpack(scan.time_entries)) == times
     assert scan.max_timestamp == max((b.max_timestamp for b in batches), default=-1)
     replayed = {position: RecordBatch(data, position) for position in scan.replayed}
     for producer_id in range(3):

@@ -20,6 +20,7 @@ from kwire.log.meta_properties import (
 from kwire.log.partition_metadata import read_topic_id, write_topic_id
 from kwire.log.sparse_index import OffsetIndex, TimeIndex
 from kwire.record.compression import Compression
+from tests.support.log_state import leader_epochs
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +152,7 @@ def test_epochs_are_learnt_from_the_batches_after_a_crash(tools):
     for epoch in (1, 1, 4):
         log.append(tools.batch(b"a"), leader_epoch=epoch, now_ms=tools.now_ms)
     assert not (tools.directory / "leader-epoch-checkpoint").exists()
-    assert tools.open(clean=False).leader_epochs.entries == [(1, 0), (4, 2)]
+    assert leader_epochs(tools.open(clean=False)) == [(1, 0), (4, 2)]
 
 
 def test_meta_properties(tmp_path):

@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.recovery import open_log
+from kwire.log.segment import LogSegment
 from kwire.log.syncing import FEW, SHORT_S, sync_all
 from tests.log.conftest import NOW_MS, LogTools
+from tests.support.log_state import base_offsets, log_files
 
 MEETING = 4
 TIMEOUT_S = 20
@@ -66,7 +69,7 @@ def test_a_recovery_point_stays_in_the_first_segment_without_synced_indexes(
         log.roll(NOW_MS)
         append()
     assert next(flush, None) is None
-    assert (log.recovery_point, [one.base_offset for one in log.segments]) == (2, [0, 2, 4, 6])
+    assert (log.recovery_point, base_offsets(log)) == (2, [0, 2, 4, 6])
     assert offsets_of(RECOVERY_POINTS, lambda: {("t", 0): log}, dict) == {("t", 0): 1}
     manager.close(NOW_MS)
 
@@ -90,7 +93,7 @@ def test_a_flush_syncs_the_files_of_many_logs_at_a_time(tmp_path: Path) -> None:
     assert sync_all([log.flushing(0) for log in logs]) == [None] * 8
     disk.is_meeting = False
     assert all(log.recovery_point == log.log_end_offset == 2 for log in logs)
-    assert not any(log.unflushed for log in logs)
+    assert not any(log.flush_time_is_due(0) for log in logs)
     manager.close(NOW_MS)
 
 
@@ -160,11 +163,11 @@ def test_few_files_are_synced_in_threads_if_the_first_sync_takes_long(
 
 def test_the_log_of_a_lost_page_is_offline_before_the_other_syncs_end(tmp_path: Path) -> None:
     """A lost page is reported once: a second sync of the file must not acknowledge its records."""
-    manager = manager_with_segments(tmp_path, Disk(), 2, 1)
+    disk = Disk()
+    manager = manager_with_segments(tmp_path, disk, 2, 1)
     lost, slow = manager.logs["t", 0], manager.logs["t", 1]
-    segment = lost.segments[0].path(".log")
+    segment = log_files(lost)[0]
     seconds: list[str] = []
-    disk = lost._disk
 
     def sync_path(path: Path) -> None:
         if path == segment and not seconds:
@@ -186,19 +189,30 @@ def test_a_segment_that_is_rolled_while_a_flush_begins_is_synced_with_its_indexe
     tmp_path: Path,
 ) -> None:
     """The flush takes the segment for the active one, and finds it among the rolled ones too."""
-    disk = Disk()
-    manager = manager_with_segments(tmp_path, disk, 1, 0)
+    synced: set[Path] = set()
+
+    class Noting(Disk):
+        def sync_path(self, path: Path) -> None:
+            synced.add(path)
+
+    manager = manager_with_segments(tmp_path, Noting(), 1, 0)
     log = manager.logs["t", 0]
     log.append(LogTools.batch(b"v"), leader_epoch=0, now_ms=NOW_MS)
-    segment = log.active
-    end_offset = log.log_end_offset
-    log.roll(NOW_MS)  # after ``flushing`` has read the active segment, in another thread
-    flush = log._sync(end_offset, segment, list(log.unflushed))
-    synced = next(flush)
-    assert log.unflushed == [segment]
-    assert {*segment.files()} <= {*synced.files}
-    assert next(flush, None) is None
-    assert log.unflushed == []
+
+    class RolledMeanwhile(list[LogSegment]):
+        """The loop rolls the segment when a thread has read which one is active."""
+
+        def __iter__(self) -> Iterator[LogSegment]:
+            if len(base_offsets(log)) == 1:
+                log.roll(NOW_MS)
+            return super().__iter__()
+
+    log.unflushed = RolledMeanwhile()
+    log.flush(0)
+    assert base_offsets(log) == [0, 1]
+    files = {log_files(log)[0].with_suffix(one) for one in (".log", ".index", ".timeindex")}
+    assert files <= synced
+    assert not log.flush_time_is_due(0)
     manager.close(NOW_MS)
 
 

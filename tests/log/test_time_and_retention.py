@@ -14,6 +14,13 @@ from kwire.log.producer_snapshot import snapshot_offsets
 from kwire.log.retention import remove_doomed
 from kwire.record.compression import Compression
 from kwire.record.records import BatchBuilder
+from tests.support.log_state import (
+    base_offsets,
+    known_producers,
+    leader_epochs,
+    log_files,
+    segment_sizes,
+)
 from tests.support.old_segments import delete_old_segments
 from tests.support.time_lookups import max_timestamp, offset_for_timestamp
 
@@ -117,10 +124,10 @@ def test_others_have_their_turns_between_two_segments(tools):
     log = tools.open(retention_ms=0)
     days(tools, log, 8)
     steps = steps_of(tools, log, lambda: 8)
-    assert [len(log.segments) for _ in zip(range(3), steps, strict=False)] == [7, 6, 5]
+    assert [len(base_offsets(log)) for _ in zip(range(3), steps, strict=False)] == [7, 6, 5]
     log.is_being_cut = True
     assert list(steps) == []
-    assert len(log.segments) == 5
+    assert len(base_offsets(log)) == 5
 
 
 def test_a_watermark_that_falls_between_two_segments_counts(tools):
@@ -152,10 +159,10 @@ def test_many_producers_take_several_turns(tools):
     logs = {("t", index): tools.open() for index in range(4)}
     for log in logs.values():
         for producer_id in range(retention.PRODUCERS_AT_ONCE):
-            log.producers.producers[producer_id] = ProducerEntry(producer_id, 0)
+            known_producers(log)[producer_id] = ProducerEntry(producer_id, 0)
     clocks = retention.Clocks(lambda: tools.now_ms, lambda: tools.now_ms, lambda: lambda _: 1 << 60)
     steps = retention.apply_retention(logs, clocks, lambda _: 0, tools.disk)
-    left = [sum(len(log.producers.producers) for log in set(logs.values())) for _ in steps]
+    left = [sum(len(known_producers(log)) for log in set(logs.values())) for _ in steps]
     assert [before - after for before, after in pairwise(left)] == [retention.PRODUCERS_AT_ONCE] * 3
 
 
@@ -170,20 +177,20 @@ def test_a_date_that_is_set_back_during_retention_makes_no_producer_old(tools):
     steps = retention.apply_retention({("t", 0): log}, clocks, lambda _: 3, tools.disk)
     assert next(step for step in steps if step) == 1
     times[0] -= DAY_MS
-    log.producers.producers[7] = ProducerEntry(7, 0)
-    log.producers.producers[7].timestamp = times[0]
+    known_producers(log)[7] = ProducerEntry(7, 0)
+    known_producers(log)[7].timestamp = times[0]
     list(steps)
-    assert 7 in log.producers.producers
+    assert 7 in known_producers(log)
     times[0], times[1] = times[0] + DAY_MS, times[1] + DAY_MS
     list(retention.apply_retention({("t", 0): log}, clocks, lambda _: 3, tools.disk))
-    assert 7 not in log.producers.producers
+    assert 7 not in known_producers(log)
 
 
 def test_retention_by_size(tools):
     """retention.bytes: a segment goes when the rest still is that large."""
     log = tools.open(retention_bytes=400)
     days(tools, log, 6)
-    one = log.segments[0].size_bytes
+    one = segment_sizes(log)[0]
     assert delete_old_segments(log, tools.now_ms, 6, tools.disk, tools.now_ms) == 6 - -(-400 // one)
     assert log.size_bytes >= 400
 
@@ -202,7 +209,7 @@ def test_what_is_before_the_log_start_is_deleted_without_a_known_high_watermark(
     days(tools, log, 6)
     log.advance_log_start_offset(2)
     assert delete_old_segments(log, tools.now_ms + DAY_MS, 0, tools.disk, tools.now_ms) == 2
-    assert (log.log_start_offset, log.segments[0].base_offset) == (2, 2)
+    assert (log.log_start_offset, base_offsets(log)[0]) == (2, 2)
 
 
 def test_delete_records_frees_whole_segments_whatever_the_policy(tools):
@@ -211,15 +218,15 @@ def test_delete_records_frees_whole_segments_whatever_the_policy(tools):
     days(tools, log, 5)
     log.advance_log_start_offset(3)
     assert delete_old_segments(log, tools.now_ms, 5, tools.disk, tools.now_ms) == 3
-    assert (log.log_start_offset, log.segments[0].base_offset) == (3, 3)
-    assert log.leader_epochs.entries == [(0, 3)]
+    assert (log.log_start_offset, base_offsets(log)[0]) == (3, 3)
+    assert leader_epochs(log) == [(0, 3)]
 
 
 def test_records_without_a_timestamp_age_with_their_file(tools):
     """LogSegment.largestTimestamp: the file's time where no record has one."""
     log = tools.open(retention_ms=DAY_MS)
     tools.append(log, b"a", timestamp=-1)
-    path = log.active.path(".log")
+    path = log_files(log)[-1]
     os.utime(path, (tools.now_ms / 1000, tools.now_ms / 1000))
     assert delete_old_segments(log, tools.now_ms + DAY_MS, 1, tools.disk, tools.now_ms) == 0
     assert delete_old_segments(log, tools.now_ms + DAY_MS + 1000, 1, tools.disk, tools.now_ms) == 1

@@ -12,6 +12,7 @@ from kwire.log.time_search import HEADERS_PER_STEP, MOST_OPENED, LargestSearch, 
 from kwire.record.batch import InvalidRecords, TooLarge, build_header
 from kwire.record.compression import Compression
 from kwire.record.feed import NO_LIMITS, Limits, nothing_between
+from tests.support.log_state import close_files
 from tests.support.time_lookups import max_timestamp, offset_for_timestamp
 
 MAX_TIMESTAMP_AT, CRC_AT, CHECKED_FROM = 35, 17, 21
@@ -163,8 +164,7 @@ def test_pages_that_are_not_in_memory_are_asked_for_and_the_step_made_again(tool
     times = [tools.now_ms + number for number in range(100)]
     for time in times:
         tools.append(log, b"v" * 50, timestamp=time)
-    for segment in log.segments:
-        segment.close()
+    close_files(log)
     warm = set()
 
     def refuse_once(fd, size_bytes, position):

@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.support.log_state import close_files
 from tests.support.old_segments import delete_old_segments
 from tests.support.time_lookups import max_timestamp, offset_for_timestamp
 
@@ -40,8 +41,7 @@ class TransactionsModel(RuleBasedStateMachine):
     def teardown(self):
         """Remove the files."""
         if hasattr(self, "tools"):
-            for segment in self.log.segments:
-                segment.close()
+            close_files(self.log)
             shutil.rmtree(self.tools.root)
 
     @rule(producer=PRODUCERS, count=st.integers(1, 3), later_ms=st.integers(-20, 20))
@@ -89,8 +89,7 @@ class TransactionsModel(RuleBasedStateMachine):
             self.log.close(self.tools.now_ms)
         elif flushed:
             self.log.flush(self.tools.now_ms)
-        for segment in self.log.segments:
-            segment.close()
+        close_files(self.log)
         self.log = self.tools.open(
             clean=clean,
             recovery_point=self.log.recovery_point,

@@ -12,6 +12,7 @@ from kwire.log.manager import LogManager
 from kwire.log.recovery import open_log
 from kwire.log.truncation import Cut, start_at, truncate_log, truncate_logs
 from tests.support.log_scan import check_log
+from tests.support.log_state import base_offsets, known_producers, leader_epochs, log_files
 
 
 def open_manager(tools):
@@ -58,8 +59,8 @@ def test_several_logs_are_cut_with_one_checkpoint(tools, manager):
     assert truncate_logs(manager, [Cut(first, 15), Cut(second, 5)], 0, 0) == [None, None]
     path = tools.root / "data" / RECOVERY_POINTS
     assert read_offsets(path, tools.disk) == {("t", 0): 14, ("t", 1): 4}
-    assert first.leader_epochs.entries == [(0, 0), (1, 10)]
-    assert second.leader_epochs.entries == [(0, 0)]
+    assert leader_epochs(first) == [(0, 0), (1, 10)]
+    assert leader_epochs(second) == [(0, 0)]
     assert (second.directory / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
     assert tools.disk.calls > written
     for log in (first, second):
@@ -87,7 +88,7 @@ def test_no_high_watermark_on_the_disk_lies_beyond_a_log_that_lost_its_end(
     log = manager.logs["t", 0]
     manager.checkpoint(lambda: {("t", 0): 20, ("t", 1): 20})
     manager.close(tools.now_ms, clean=False)
-    os.truncate(log.active.path(".log"), 0)
+    os.truncate(log_files(log)[-1], 0)
     monkeypatch.setattr(tools.disk, "boot_id", lambda: "another boot")
     manager.__dict__.update(vars(open_manager(tools)))
     path = tools.root / "data" / HIGH_WATERMARKS
@@ -160,7 +161,7 @@ def test_a_cut_at_the_end_forgets_an_epoch_without_records(tools):
     tools.append(log, b"v")
     log.leader_epochs.assign(4, 1)
     truncate_log(log, 1, tools.now_ms, tools.disk, 0)
-    assert log.leader_epochs.entries == [(0, 0)]
+    assert leader_epochs(log) == [(0, 0)]
     assert log.log_end_offset == 1
 
 
@@ -170,14 +171,14 @@ def test_a_log_begins_anew(tools, manager):
         log = manager.logs["t", 0]
         truncate_logs(manager, [Cut(log, offset, is_anew=True)], tools.now_ms, 0)
         assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (offset, offset, 0)
-        assert log.leader_epochs.entries == []
-        assert log.producers.producers == {}
+        assert leader_epochs(log) == []
+        assert known_producers(log) == {}
         assert tools.append(log, b"new") == offset
         manager.close(tools.now_ms, clean=False)
         manager.__dict__.update(vars(open_manager(tools)))
         log = manager.logs["t", 0]
         assert (log.log_start_offset, log.log_end_offset) == (offset, offset + 1)
-        assert log.producers.producers == {}
+        assert known_producers(log) == {}
 
 
 def test_the_log_start_offset_goes_back_on_the_disk_too(tools, manager):
@@ -211,7 +212,7 @@ def test_a_gap_after_a_power_cut_is_where_a_follower_goes_on(tools):
     log = tools.open(segment_bytes=300)
     for number in range(12):
         tools.append(log, b"%d" % number * 60)
-    bases = [segment.base_offset for segment in log.segments]
+    bases = base_offsets(log)
     assert len(bases) > 3
     torn = log.segments[1]
     lost = list(torn.headers())[-1]
@@ -232,7 +233,7 @@ def test_a_gap_without_a_power_cut_is_compactions(tools):
     for number in range(12):
         tools.append(log, b"%d" % number * 60)
     lost = list(log.segments[1].headers())[-1]
-    path = log.segments[1].path(".log")
+    path = log_files(log)[1]
     log.abandon()
     path.write_bytes(path.read_bytes()[: lost.position])
     assert open_with(tools, may_lack_records=False).gap_at == -1

@@ -14,6 +14,7 @@ from kwire.log.disk import Disk
 from kwire.log.partition_log import PartitionLog
 from kwire.record.batch import Buffer
 from kwire.record.records import records
+from tests.support.log_state import base_offsets, close_files
 
 SETTINGS: dict[str, Any] = {
     "compact": True,
@@ -37,16 +38,16 @@ class Compaction:
         self.log: PartitionLog = tools.open(**self.settings)
         self.begin()
 
-    def begin(self) -> None:
+    def begin(self, disk: Disk | None = None) -> None:
         """A manager that knows the log and what the checkpoint says."""
-        self.manager = CompactionManager({("t", 0): self.log}, [self.tools.root], self.tools.disk)
+        self.logs = {("t", 0): self.log}
+        self.manager = CompactionManager(self.logs, [self.tools.root], disk or self.tools.disk)
 
     def reopen(self, *, clean: bool = False) -> None:
         """Close the log, after a flush or as a crash does, and open it again."""
         if clean:
             self.log.close(self.now_ms)
-        for segment in self.log.segments:
-            segment.close()
+        close_files(self.log)
         self.log = self.tools.open(
             clean=clean,
             recovery_point=self.log.recovery_point,
@@ -121,7 +122,7 @@ class Compaction:
 
     def bases(self) -> list[int]:
         """Where the segments begin."""
-        return [segment.base_offset for segment in self.log.segments]
+        return base_offsets(self.log)
 
 
 class Crash(BaseException):

@@ -2,12 +2,14 @@
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from kwire.log.compaction import segment_reader
 from kwire.log.compaction.cleaner import Cleaner
+from kwire.log.compaction.offset_map import OffsetMap
 from kwire.log.compaction.throttle import Throttle
 
 
@@ -54,10 +56,10 @@ def cleaned(job, disk):
         throttle=Throttle(float("inf"), time.monotonic, time.sleep),
     )
     groups = list(cleaner.run())
-    files = {}
-    for name in sorted(disk.names(cleaner._directory)):
+    files, directory = {}, Path(job.directory)
+    for name in sorted(disk.names(directory)):
         if name.endswith(".cleaned"):
-            files[name] = disk.read_bytes(cleaner._directory / name)
+            files[name] = disk.read_bytes(directory / name)
     end_offset, statistics = cleaner.result
     return groups, files, end_offset, replace(statistics, map_s=0.0, total_s=0.0)
 
@@ -77,7 +79,7 @@ def test_by_offset_as_by_key(compaction, seed, monkeypatch):
         first_dirty_offset=chance.choice([clean.job.first_dirty_offset, c.log.log_end_offset // 2]),
     )
     by_offset = cleaned(job, c.tools.disk)
-    monkeypatch.setattr(Cleaner, "_last_offsets", lambda self: None)
+    monkeypatch.setattr(OffsetMap, "last_offsets", lambda self: None)
     by_key = cleaned(job, c.tools.disk)
     assert by_offset == by_key
     assert any(by_offset[1].values())
@@ -85,7 +87,7 @@ def test_by_offset_as_by_key(compaction, seed, monkeypatch):
 
 def test_a_record_without_a_key_goes_though_it_is_the_last(compaction, monkeypatch):
     """By the keys too: the map knows the log up to and with that record."""
-    monkeypatch.setattr(Cleaner, "_last_offsets", lambda self: None)
+    monkeypatch.setattr(OffsetMap, "last_offsets", lambda self: None)
     c = compaction()
     c.log.update_config(replace(c.log.config, compact=False))
     c.put_batch([("a", "1"), (None, "2")])

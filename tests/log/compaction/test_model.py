@@ -8,6 +8,7 @@ The model is a list of all records that were ever committed. After each clean wh
 """
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from kwire.log.compaction.local import run_clean
 from kwire.log.truncation import truncate_log
 from kwire.record.records import records
+from tests.support.log_state import close_files
 
 KEYS = st.sampled_from(["a", "b", "c", "d"])
 VALUES = st.one_of(st.none(), st.text("xyz", min_size=1, max_size=30))
@@ -49,8 +51,7 @@ class CompactionModel(RuleBasedStateMachine):
     def teardown(self):
         """Remove the files."""
         if hasattr(self, "tools"):
-            for segment in self.c.log.segments:
-                segment.close()
+            close_files(self.c.log)
             self.tools.disk.remove_tree(self.tools.root)
 
     def _write(self, items, **options):
@@ -106,15 +107,13 @@ class CompactionModel(RuleBasedStateMachine):
     def compact_and_crash(self, crash_at):
         """A clean that doesn't live to see its end."""
         self.c.log.roll(self.c.now_ms)
+        disk = self.crashing_disk(crash_at)
+        self.c.begin(disk)
         clean = self.c.next_clean()
         if clean is None:
             return
-        disk = self.crashing_disk(crash_at)
-        self.c.manager._disk = disk
-        try:
+        with suppress(disk.Crash):
             run_clean(self.c.manager, clean, disk, self.c.now_ms)
-        except disk.Crash:
-            self.c.manager._in_progress.clear()
         self.c.reopen()
         self._check()
 

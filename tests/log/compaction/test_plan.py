@@ -1,5 +1,7 @@
 """What is cleaned, when, and how far: ratios, lags, the checkpoint, the map that is full."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -11,6 +13,7 @@ from kwire.log.compaction.manager import CompactionManager, CompactionSettings
 from kwire.log.compaction.plan import log_to_clean
 from kwire.log.log_config import LogConfig
 from kwire.log.truncation import truncate_log
+from tests.support.log_state import log_files, segment_sizes
 from tests.support.old_segments import delete_old_segments
 
 
@@ -24,7 +27,7 @@ def test_the_parts_of_a_log(compaction):
     """Sizes before the first dirty offset, up to the active segment, and what makes it worth it."""
     c = compaction(segment_bytes=200, min_cleanable_dirty_ratio=0.5)
     fill(c, 10)
-    sizes = [segment.size_bytes for segment in c.log.segments]
+    sizes = segment_sizes(c.log)
     bases = c.bases()
     part = log_to_clean(c.log, 10, c.now_ms)
     assert (part.first_dirty_offset, part.first_uncleanable_offset) == (0, bases[-1])
@@ -203,7 +206,7 @@ def test_a_damaged_log_is_marked_and_reported_and_the_others_go_on(compaction, c
     c = compaction(segment_bytes=200)
     fill(c, 10)
     c.log.roll(c.now_ms)
-    path = c.log.segments[1].path(".log")
+    path = log_files(c.log)[1]
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     assert c.compact_failing() is not None
     assert list(c.manager.uncleanable) == [("t", 0)]
@@ -271,13 +274,15 @@ def test_what_the_disk_refused_is_tried_again_later(compaction):
 def test_a_log_that_was_deleted_after_a_failure_is_forgotten(compaction):
     """It would stay in memory, with its indexes, until the broker stops."""
     c = compaction(segment_bytes=200)
-    logs = {("t", 0): c.log}
-    c.manager = CompactionManager(logs, [c.tools.root], c.tools.disk)
     fill(c, 10)
     c.log.roll(c.now_ms)
     c.tools.disk.calls, c.tools.disk.fail_at = 0, 1
     assert c.compact_failing() is not None
-    assert c.log in c.manager._failures
-    logs.clear()
-    assert c.next_clean() is None
-    assert not c.manager._failures
+    deleted = weakref.ref(c.log)
+    stable = c.log.log_end_offset
+    c.logs.clear()
+    del c.log
+    assert deleted() is not None
+    assert c.manager.next_clean(lambda key: stable, c.options, c.now_ms, c.now_ms) is None
+    gc.collect()
+    assert deleted() is None

@@ -3,6 +3,7 @@
 import pytest
 
 from kwire.errors import ErrorCode
+from tests.support.log_state import known_producers
 
 
 def test_an_active_producer_keeps_its_last_batch_if_need_be_empty(compaction, refused):
@@ -76,7 +77,7 @@ def test_the_marker_of_a_committed_transaction_stays_as_long_as_its_data(compact
     c.put("b", "y")
     assert c.compact() is not None  # the data is there for its sequence only
     assert c.shapes() == [(1, 1, 0), (2, 2, 1), (5, 5, 1), (6, 6, 1)]
-    c.log.producers.producers.clear()
+    known_producers(c.log).clear()
     c.put("b", "z")
     assert c.compact() is not None
     c.now_ms += 1000
@@ -106,7 +107,7 @@ def test_the_marker_of_a_producer_without_data_keeps_its_epoch(compaction, refus
     c.put("q", "1")
     assert c.compact() is not None
     assert c.shapes()[0] == (1, 1, 0)
-    assert c.log.producers.producers[1].producer_epoch == 5
+    assert known_producers(c.log)[1].producer_epoch == 5
 
 
 def test_nothing_beyond_an_open_transaction_is_cleaned(compaction):

@@ -13,6 +13,7 @@ from kwire.log.compaction.throttle import Throttle
 from kwire.log.producer_snapshot import to_snapshot
 from kwire.log.truncation import truncate_log
 from kwire.record.batch import complete_batches
+from tests.support.log_state import close_files, leader_epochs
 
 
 def fill(c):
@@ -41,8 +42,7 @@ def test_a_crash_at_any_moment_leaves_a_log_that_is_right(compaction, crashing_d
     outcomes = set()
     while True:
         c = compaction(segment_bytes=1000)
-        for segment in c.log.segments:
-            segment.close()
+        close_files(c.log)
         for path in c.tools.directory.iterdir():
             path.unlink()
         c.reopen()
@@ -50,7 +50,7 @@ def test_a_crash_at_any_moment_leaves_a_log_that_is_right(compaction, crashing_d
         before = c.contents()
         snapshot = to_snapshot(c.log.producers)
         disk = crashing_disk(crash_at)
-        c.manager._disk = disk
+        c.begin(disk)
         try:
             finished = run_clean(c.manager, c.next_clean(), disk, c.now_ms)
         except disk.Crash:
@@ -120,10 +120,10 @@ def test_the_leader_epochs_stay(compaction):
     for epoch in range(4):
         batch = c.tools.batch(b"x", keys=(b"k",))
         c.log.append(batch, leader_epoch=epoch, now_ms=c.now_ms)
-    epochs = list(c.log.leader_epochs.entries)
+    epochs = list(leader_epochs(c.log))
     assert c.compact() is not None
     c.reopen()
-    assert c.log.leader_epochs.entries == epochs
+    assert leader_epochs(c.log) == epochs
     [batch] = c.tools.batches(c.log)
     assert batch.partition_leader_epoch == 3
 
@@ -174,7 +174,7 @@ def test_a_log_that_changed_is_left_as_it_is(compaction, change):
         assert c.put("k5", f"{5:040}") == 20
         c.log.roll(c.now_ms)
     elif change == "deleted":
-        c.manager._logs.clear()
+        c.logs.clear()
     else:
         c.log.health.fail("it is broken", OSError(errno.EIO, "broken"))
     before = c.bases()
