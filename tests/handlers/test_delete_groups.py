@@ -36,7 +36,7 @@ async def test_no_member_joins_a_group_that_is_half_deleted(server, new_member, 
 
     async def delete():
         request = DeleteGroupsRequest(groups_names=["billing"])
-        response = await deleting.raw.request(request, 2, DeleteGroupsResponse)
+        response = await deleting.client.request(request, 2, DeleteGroupsResponse)
         codes.extend(ErrorCode(result.error_code) for result in response.results)
 
     async with trio.open_nursery() as nursery:
@@ -52,9 +52,9 @@ async def test_no_member_joins_a_group_that_is_half_deleted(server, new_member, 
 async def test_a_deletion_goes_on_without_its_client(server, new_member, offsets):
     """A client that goes away leaves no group behind that has lost some of its offsets."""
     member = await new_member()
-    await member.raw.send(DeleteGroupsRequest(groups_names=["billing"]), 2)
+    await member.client.send(DeleteGroupsRequest(groups_names=["billing"]), 2)
     await _wait_begun(offsets)
-    await member.raw.aclose()
+    await member.client.aclose()
     with trio.fail_after(10):
         while offsets.partitions_of("billing"):
             await trio.lowlevel.checkpoint()

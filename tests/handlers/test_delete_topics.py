@@ -161,14 +161,14 @@ async def _commit_offset(member, topic="orders"):
     partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=41)]
     topics = [OffsetCommitRequestTopic(name=topic, partitions=partitions)]
     request = OffsetCommitRequest(group_id="billing", topics=topics)
-    answer = await member.raw.request(request, 9, OffsetCommitResponse)
+    answer = await member.client.request(request, 9, OffsetCommitResponse)
     assert not answer.topics[0].partitions[0].error_code
 
 
 async def _committed_offset(member, topic="orders"):
     wanted = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
     request = OffsetFetchRequest(group_id="billing", topics=[wanted])
-    answer = await member.raw.request(request, 7, OffsetFetchResponse)
+    answer = await member.client.request(request, 7, OffsetFetchResponse)
     return answer.topics[0].partitions[0].committed_offset
 
 

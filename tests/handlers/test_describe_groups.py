@@ -16,20 +16,22 @@ from kwire.protocol.messages.list_groups import ListGroupsRequest, ListGroupsRes
 
 
 async def _list(member, version, **filters):
-    response = await member.raw.request(ListGroupsRequest(**filters), version, ListGroupsResponse)
+    response = await member.client.request(
+        ListGroupsRequest(**filters), version, ListGroupsResponse
+    )
     assert response.error_code == ErrorCode.NONE
     return {g.group_id: (g.protocol_type, g.group_state, g.group_type) for g in response.groups}
 
 
 async def _describe(member, group_id, version, **fields):
     request = DescribeGroupsRequest(groups=[group_id], **fields)
-    [group] = (await member.raw.request(request, version, DescribeGroupsResponse)).groups
+    [group] = (await member.client.request(request, version, DescribeGroupsResponse)).groups
     return group
 
 
 async def _delete(member, *group_ids):
     request = DeleteGroupsRequest(groups_names=list(group_ids))
-    response = await member.raw.request(request, 2, DeleteGroupsResponse)
+    response = await member.client.request(request, 2, DeleteGroupsResponse)
     return {r.group_id: ErrorCode(r.error_code) for r in response.results}
 
 
@@ -93,7 +95,7 @@ async def test_groups_are_deleted(member):
     }
     leaving = [MemberIdentity(member_id=member.member_id)]
     request = LeaveGroupRequest(group_id="billing", members=leaving)
-    await member.raw.request(request, 5, LeaveGroupResponse)
+    await member.client.request(request, 5, LeaveGroupResponse)
     group = await _describe(member, "billing", 6)
     assert (group.group_state, group.members, group.protocol_type) == ("Empty", [], "consumer")
     assert await _delete(member, "billing") == {"billing": ErrorCode.NONE}

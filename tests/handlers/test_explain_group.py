@@ -7,7 +7,7 @@ from kwire.protocol.messages.explain_group import ExplainGroupRequest, ExplainGr
 
 async def _explain(member, group_id="billing"):
     request = ExplainGroupRequest(group_id=group_id)
-    return await member.raw.request(request, 0, ExplainGroupResponse)
+    return await member.client.request(request, 0, ExplainGroupResponse)
 
 
 async def test_a_group_is_explained(server, member):

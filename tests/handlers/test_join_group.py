@@ -70,9 +70,9 @@ async def test_sync_wants_the_names_of_the_protocol(member):
     request = SyncGroupRequest(
         group_id="billing", generation_id=member.generation, member_id=member.member_id
     )
-    response = await member.raw.request(request, 5, SyncGroupResponse)
+    response = await member.client.request(request, 5, SyncGroupResponse)
     assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    response = await member.raw.request(request, 4, SyncGroupResponse)
+    response = await member.client.request(request, 4, SyncGroupResponse)
     assert (response.error_code, response.assignment) == (0, b"everything")
 
 

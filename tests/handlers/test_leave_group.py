@@ -17,12 +17,12 @@ async def test_a_member_leaves(member):
         for expected in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
             if version < 3:
                 request = LeaveGroupRequest(group_id="billing", member_id=member.member_id)
-                response = await member.raw.request(request, version, LeaveGroupResponse)
+                response = await member.client.request(request, version, LeaveGroupResponse)
                 assert response.error_code == expected
             else:
                 leaving = [MemberIdentity(member_id=member.member_id)]
                 request = LeaveGroupRequest(group_id="billing", members=leaving)
-                response = await member.raw.request(request, version, LeaveGroupResponse)
+                response = await member.client.request(request, version, LeaveGroupResponse)
                 assert response.error_code == ErrorCode.NONE
                 [answer] = response.members
                 assert (answer.member_id, answer.error_code) == (member.member_id, expected)
@@ -32,10 +32,10 @@ async def test_leaving_a_group_nobody_knows(member):
     """Each member is unknown; a group without a name is refused as a whole."""
     leaving = [MemberIdentity(member_id="a"), MemberIdentity(member_id="b")]
     request = LeaveGroupRequest(group_id="nobody", members=leaving)
-    response = await member.raw.request(request, 5, LeaveGroupResponse)
+    response = await member.client.request(request, 5, LeaveGroupResponse)
     assert [m.error_code for m in response.members] == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
     request = LeaveGroupRequest(group_id="", members=leaving)
-    response = await member.raw.request(request, 5, LeaveGroupResponse)
+    response = await member.client.request(request, 5, LeaveGroupResponse)
     assert response.error_code == ErrorCode.INVALID_GROUP_ID
 
 
@@ -46,7 +46,7 @@ async def test_heartbeats(member):
     async def beat(version, **fields):
         values = {"group_id": "billing", "member_id": member.member_id, "generation_id": 1}
         request = HeartbeatRequest(**(values | fields))
-        response = await member.raw.request(request, version, HeartbeatResponse)
+        response = await member.client.request(request, version, HeartbeatResponse)
         return response.error_code
 
     for version in range(5):
@@ -65,5 +65,5 @@ async def test_a_clock_that_jumps_ends_no_session(server, member):
     group = server.broker.groups.coordinator("billing")
     group.runtime.tick(server.broker.groups.now_ms())
     request = HeartbeatRequest(group_id="billing", member_id=member.member_id, generation_id=1)
-    response = await member.raw.request(request, 4, HeartbeatResponse)
+    response = await member.client.request(request, 4, HeartbeatResponse)
     assert response.error_code == ErrorCode.NONE

@@ -39,7 +39,7 @@ def _topic(server, version, *partitions, name="orders", topic_id=None):
 async def _commit(server, member, version, *topics, **fields):
     values = {"group_id": "billing", "topics": list(topics)}
     request = OffsetCommitRequest(**(values | fields))
-    response = await member.raw.request(request, version, OffsetCommitResponse)
+    response = await member.client.request(request, version, OffsetCommitResponse)
     return [
         (p.partition_index, ErrorCode(p.error_code)) for t in response.topics for p in t.partitions
     ]
@@ -47,7 +47,7 @@ async def _commit(server, member, version, *topics, **fields):
 
 async def _fetch(member, version, *groups, **fields):
     request = OffsetFetchRequest(groups=list(groups), **fields)
-    return await member.raw.request(request, version, OffsetFetchResponse)
+    return await member.client.request(request, version, OffsetFetchResponse)
 
 
 def _read(topics):
@@ -66,7 +66,7 @@ async def test_offsets_are_committed_and_fetched(server, member):
         wanted = OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
         for fetch_version in range(1, 8):
             request = OffsetFetchRequest(group_id="billing", topics=[wanted])
-            response = await member.raw.request(request, fetch_version, OffsetFetchResponse)
+            response = await member.client.request(request, fetch_version, OffsetFetchResponse)
             assert _read(response.topics) == {
                 ("orders", 0): (41, "note", ErrorCode.NONE),
                 ("orders", 1): (-1, "", ErrorCode.NONE),

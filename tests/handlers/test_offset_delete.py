@@ -34,7 +34,7 @@ async def _delete(member, *partitions, group_id="billing"):
         for topic, index in partitions
     ]
     request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-    response = await member.raw.request(request, 0, OffsetDeleteResponse)
+    response = await member.client.request(request, 0, OffsetDeleteResponse)
     codes = [ErrorCode(p.error_code) for t in response.topics for p in t.partitions]
     return ErrorCode(response.error_code), codes
 

@@ -20,16 +20,23 @@ from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages import message_classes
 from kwire.protocol.types import Request, Response
 from kwire.server import Server
+from tests.support.asking import Asks
 
 _R = TypeVar("_R", bound=Response)
 
 
-class RunningServer:
-    """A server that accepts connections, and its address."""
+class RunningServer(Asks):
+    """A server that accepts connections, and its address.
+
+    What a test asks of it (``server.topic("a")``) goes over a connection of its own, which is
+    opened by the first question.
+    """
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.host, self.port = server.addresses[0]
+        self._asker: RawClient | None = None
+        self._asking = trio.Lock()
 
     @property
     def broker(self) -> Broker:
@@ -40,8 +47,23 @@ class RunningServer:
         """A new connection to the server."""
         return RawClient(await trio.open_tcp_stream(self.host, self.port))
 
+    async def request(self, request: Request, version: int, answer: type[_R], /) -> _R:
+        """Send a request over the server's own connection; one at a time."""
+        async with self._asking:
+            # A connection whose question was given up isn't asked again.
+            asker, self._asker = self._asker or await self.connect(), None
+            found = await asker.request(request, version, answer)
+            self._asker = asker
+            return found
 
-class RawClient:
+    async def hang_up(self) -> None:
+        """Close the server's own connection; the next question opens another."""
+        if self._asker is not None:
+            await self._asker.aclose()
+            self._asker = None
+
+
+class RawClient(Asks):
     """One connection; requests are numbered from 1."""
 
     def __init__(self, stream: trio.SocketStream, client_id: str | None = "raw") -> None:
@@ -75,7 +97,7 @@ class RawClient:
         except trio.BrokenResourceError:
             return b""
 
-    async def request(self, request: Request, version: int, answer: type[_R]) -> _R:
+    async def request(self, request: Request, version: int, answer: type[_R], /) -> _R:
         """Send a request and return its response, which must be of class ``answer``."""
         correlation_id = await self.send(request, version)
         frame = await self.receive_frame()
@@ -107,9 +129,11 @@ async def running_server(
     server = Server(BrokerConfig.load(properties | dict(settings or {})), clock, disk)
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve)
+        running = RunningServer(server)
         try:
-            yield RunningServer(server)
+            yield running
         finally:
             server.stop()
+            await running.hang_up()
     if server.broker.bugs:
         raise server.broker.bugs[0]

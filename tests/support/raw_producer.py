@@ -7,7 +7,6 @@ Without it, separate requests add partitions and groups.
 
 from typing import Any, Protocol, TypeVar
 
-from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -40,8 +39,7 @@ from kwire.protocol.messages.txn_offset_commit import (
 )
 from kwire.protocol.types import Request, Response
 from kwire.record.records import BatchBuilder, ProducerState
-
-TRANSACTION_KEY_TYPE = 1
+from tests.support.asking import TRANSACTION_KEY, check
 
 _R = TypeVar("_R", bound=Response)
 
@@ -51,12 +49,6 @@ class RawClient(Protocol):
 
     async def request(self, request: Request, version: int, answer: type[_R], /) -> _R:
         """Send a request and wait for its response."""
-
-
-def check(code: int) -> None:
-    """Raise KafkaError for an error code."""
-    if code:
-        raise KafkaError(ErrorCode(code))
 
 
 class RawProducer:
@@ -74,7 +66,7 @@ class RawProducer:
         """Get a producer id and epoch; with ``goes_on`` the request has the current ones."""
         await self.client.request(
             FindCoordinatorRequest(
-                key_type=TRANSACTION_KEY_TYPE, coordinator_keys=[self.transactional_id]
+                key_type=TRANSACTION_KEY, coordinator_keys=[self.transactional_id]
             ),
             6,
             FindCoordinatorResponse,

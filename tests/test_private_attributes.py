@@ -1,0 +1,100 @@
+"""Tests pin behaviour, not insides: few of them read the private attributes of an object.
+
+A test asks a broker over the protocol (``tests/support``), or a class by its public methods. A
+file of tests that can't has a comment, ``# Private attributes: `` and the reason. The files in
+``tests/private_attributes.txt`` were there before this rule; the list only gets shorter.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LISTED = ROOT / "tests" / "private_attributes.txt"
+REASON = re.compile(r"^# Private attributes: \S", re.MULTILINE)
+MOST_WITH_A_REASON = 20
+
+PUBLIC = {"_replace", "_asdict", "_fields", "_make", "_exit"}
+"""Names of the standard library that have an underscore and are documented."""
+
+BY_NAME = {"setattr", "getattr", "hasattr", "delattr"}
+"""Functions that are given an attribute's name, those of ``monkeypatch`` among them."""
+
+MAY_HAVE_SOME = re.compile(r"\._[a-z]|import[^\n]* _[a-z]|attr\(|^ {4}_[a-z]\w*,$", re.MULTILINE)
+"""A file without any of these reads no private attribute, and needs no syntax tree."""
+
+
+def is_private(name: str) -> bool:
+    """Whether some part of ``a.b.c`` is private."""
+    return any(
+        part.startswith("_") and not part.startswith("__") and part not in PUBLIC
+        for part in name.split(".")
+    )
+
+
+def private_attributes(source: str) -> Iterator[tuple[int, str]]:
+    """The line and name of each private attribute that isn't of ``self`` or ``cls``."""
+    for node in ast.walk(ast.parse(source)) if MAY_HAVE_SOME.search(source) else ():
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+                yield node.lineno, node.attr
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.lineno, one.name) for one in node.names if is_private(one.name))
+        elif isinstance(node, ast.Call) and _name_of(node.func) in BY_NAME:
+            for one in node.args:
+                if isinstance(one, ast.Constant) and is_private(str(one.value)):
+                    yield node.lineno, str(one.value)
+
+
+def _name_of(function: ast.expr) -> str:
+    return getattr(function, "attr", None) or getattr(function, "id", "")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x._a",
+        "x.y()._a.b",
+        "monkeypatch.setattr(x, '_a', 1)",
+        "monkeypatch.setattr('x._a.b', 1)",
+        "getattr(x, '_a')",
+        "from x import _a",
+        "from x import (\n    _a,\n)",
+    ],
+)
+def test_private_attributes_are_seen(source: str) -> None:
+    """However a file reaches for them."""
+    assert list(private_attributes(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["self._a = cls._b", "x.a", "x.__name__", "row._replace(a=1)", "'x._a'", "_a = 1", "x('_a')"],
+)
+def test_what_is_public_or_its_own(source: str) -> None:
+    """A class reads its own attributes; a text is no attribute."""
+    assert not list(private_attributes(source))
+
+
+def test_tests_pin_behaviour() -> None:
+    """A file of tests that reads private attributes says why."""
+    found = {}
+    reasons = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        private = [f"{line}: {name}" for line, name in private_attributes(source)]
+        name = str(path.relative_to(ROOT))
+        if REASON.search(source):
+            assert private, f"{name} gives a reason for nothing"
+            reasons.append(name)
+        elif private:
+            found[name] = private
+    listed = LISTED.read_text(encoding="utf-8").split()
+    assert listed == sorted(set(listed))
+    wrong = [f"{name}:{one}" for name in set(found) - set(listed) for one in found[name]]
+    assert not wrong, "\n".join(sorted(wrong))
+    assert not set(listed) - set(found), "these can leave the list"
+    assert len(reasons) <= MOST_WITH_A_REASON, reasons
