@@ -3,7 +3,7 @@
 import pytest
 
 from kwire.metadata.changes import ProducerIdsAllocated
-from kwire.metadata.etcd.images import COMMITS_BEFORE_SNAPSHOT
+from kwire.metadata.etcd import images
 from kwire.metadata.store import Member, RevisionConflict
 from tests.metadata.stores import OPENERS, need_etcd
 
@@ -18,15 +18,15 @@ def opened(request, tmp_path, etcd):
     return OPENERS[request.param](tmp_path, etcd)
 
 
-async def test_all_of_it_goes(opened):
+async def test_all_of_it_goes(opened, monkeypatch):
     """Commits and the snapshot; a second time changes nothing, and a new cluster may begin."""
+    monkeypatch.setattr(images, "COMMITS_BEFORE_SNAPSHOT", 3)
     async with opened as open_store:
         store = await open_store(1)
         session = await store.begin_session(Member(1, "a"), 9000)
         guard = await store.hold_controller(session)
         for revision in range(3):
             await store.commit(revision, [ProducerIdsAllocated(revision + 7)])
-        store._images._log.bytes = COMMITS_BEFORE_SNAPSHOT << 20
         await store.upkeep(await store.read(), guard)
         assert await store.members() == [1]
         with pytest.raises(RevisionConflict):

@@ -13,7 +13,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata import embedded
 from kwire.metadata.changes import ClusterNamed, ConfigChanged, ProducerIdsAllocated
 from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
-from kwire.metadata.image import ConfigResourceType
+from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.metadata.store import Commit, RevisionConflict, RevisionGone, StoreUnusable
 
 KILLED_WRITER = """
@@ -159,17 +159,19 @@ async def test_the_file_does_not_grow_for_ever(path, monkeypatch):
     await store.close()
 
 
-async def test_a_write_that_fails_changes_nothing(path, monkeypatch):
+async def test_a_write_that_fails_changes_nothing(path):
     """A full disk is the client's to know, and the next commit can succeed."""
-    store = EmbeddedStore.open(path)
-    (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
-    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    await EmbeddedStore.open(path).close()
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    store = EmbeddedStore(connection, MetadataImage(), [])
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
     big = [ConfigChanged(ConfigResourceType.TOPIC, "t", "a", "x" * 100_000)]
     with pytest.raises(KafkaError, match="full") as caught:
         await store.commit(0, big)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert (await store.read()).revision == 0
-    store._connection.execute("PRAGMA max_page_count = 1000000")
+    connection.execute("PRAGMA max_page_count = 1000000")
     assert await store.commit(0, big) == 1
     await store.close()
 

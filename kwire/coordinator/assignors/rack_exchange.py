@@ -16,7 +16,7 @@ from itertools import chain
 _Worth = tuple[int, ...]
 """How many of the partitions of one index are near, by the number of the rack that holds them."""
 
-_MOST_STEPS = 5_000_000
+MOST_STEPS = 5_000_000
 """The most steps of all searches for rings, to spare the broker; one search takes racks³ steps."""
 
 
@@ -33,7 +33,7 @@ def exchange(held: Sequence[Sequence[int]], worths: Sequence[_Worth]) -> list[li
             alike.setdefault(worths[index], []).append(index)
         held_by_worth.append(alike)
     offers = _offers(held_by_worth, range(len(held)))
-    for _ in range(_MOST_STEPS // len(held) ** 3):
+    for _ in range(MOST_STEPS // len(held) ** 3):
         ring = _winning_ring(offers, len(held))
         if not ring:
             break
