@@ -135,7 +135,7 @@ class Group:
             group_id=self.group,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
-            generation_id=epoch,
+            generation_id_or_member_epoch=epoch,
             member_id=member_id,
             topics=[
                 TxnOffsetCommitRequestTopic(

@@ -1,8 +1,9 @@
 """ApiVersions: the versions of each request that a broker serves, and the version to send.
 
-The first request of a connection is ApiVersions in the newest version. A broker that doesn't know
-this version answers in version 0 with UNSUPPORTED_VERSION, and is asked again in the newest version
-that it does know (KIP-511). Source: NetworkClient, ApiVersionsResponse of Kafka.
+The first request of a connection is ApiVersions in version 4: in version 5 a client tells which
+broker it means to ask (KIP-1242), and this one doesn't. A broker that doesn't know version 4
+answers in version 0 with UNSUPPORTED_VERSION, and is asked again in the newest version that it does
+know (KIP-511). Source: NetworkClient, ApiVersionsResponse of Kafka.
 """
 
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from kwire.protocol.messages.api_versions import (
 from kwire.protocol.types import Request
 
 _SOFTWARE = "kwire"
+_VERSION = 4
 _CODE_BYTES = 2
 
 
@@ -32,7 +34,7 @@ class Served(NamedTuple):
 
 async def negotiate(connection: Connection) -> Served:
     """Ask a broker for its APIs and versions; ConnectionLost, AnswerTimeout or BadAnswer."""
-    version = ApiVersionsRequest.VERSIONS[1]
+    version = _VERSION
     answer = await _ask(connection, version)
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
         known = {api.api_key: api.max_version for api in answer.api_keys}

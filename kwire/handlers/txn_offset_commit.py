@@ -127,7 +127,7 @@ def _write(
     committed = home.groups.committed
     committer = Committer(
         request.member_id,
-        request.generation_id,
+        request.generation_id_or_member_epoch,
         request.group_instance_id,
         context.api_version,
         is_transactional=True,

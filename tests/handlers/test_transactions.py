@@ -158,7 +158,9 @@ async def test_who_commits_offsets_must_be_who_it_says(producer):
     """Members are known by id and generation (KIP-447)."""
     if not producer.bumps:
         await producer.add_offsets(GROUP)
-    stranger = producer.commit_offset(GROUP, TOPIC, 0, 1, generation_id=3, member_id="m")
+    stranger = producer.commit_offset(
+        GROUP, TOPIC, 0, 1, generation_id_or_member_epoch=3, member_id="m"
+    )
     assert await refused(stranger) is ErrorCode.ILLEGAL_GENERATION
     nameless = producer.commit_offset("", TOPIC, 0, 1)
     assert await refused(nameless) is ErrorCode.INVALID_GROUP_ID

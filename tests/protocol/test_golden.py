@@ -1,9 +1,9 @@
-"""Messages that Apache Kafka 4.3.1 itself serialized: the same fields, the same bytes.
+"""Messages that Apache Kafka 4.4.0 itself serialized: the same fields, the same bytes.
 
 ``tests/data/golden-messages.jsonl.gz`` has one JSON object a line: api, key, kind, version,
 header_version, fields, hex. Field names are Kafka's camelCase, bytes are base64, uuids Kafka's
-strings, and tagged fields that have their default are absent. The environment variable
-``KWIRE_GOLDEN`` names another file of the same form.
+strings, and tagged fields that have their default are absent, or structs of nothing but defaults.
+The environment variable ``KWIRE_GOLDEN`` names another file of the same form.
 """
 
 import base64
@@ -41,12 +41,18 @@ def build(message: type[types.Message], values: dict[str, Any]) -> types.Message
     """The message whose fields Kafka's JSON gives; absent ones keep their default."""
     left = {name.lower(): value for name, value in values.items()}
     given = {
-        field.name: convert(field.kind, field.element, left.pop(json_name))
+        field.name: value
         for field in message.FIELDS
         if (json_name := field.name.replace("_", "")) in left
+        if not is_unwritten(field, value := convert(field.kind, field.element, left.pop(json_name)))
     }
     assert not left, f"{message.__name__} lacks {sorted(left)}"
     return message(**given)
+
+
+def is_unwritten(field: types.Field, value: Any) -> bool:
+    """Whether it is a tagged struct of nothing but defaults, which Kafka doesn't write."""
+    return field.tag is not None and isinstance(value, types.Message) and value == type(value)()
 
 
 def convert(kind: types.Kind, element: types.Element | None, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The messages of Kafka 4.3: one module per API, imported on first use.
+"""The messages of Kafka 4.4: one module per API, imported on first use.
 
 A module holds ``XRequest``, ``XResponse`` and their nested structs. Where Kafka gives two different
 structs of the request and the response the same name, the name of the message precedes it. The
@@ -101,6 +101,8 @@ MODULES = {
     90: "describe_share_group_offsets",
     91: "alter_share_group_offsets",
     92: "delete_share_group_offsets",
+    93: "streams_group_topology_description_update",
+    94: "unregister_controller",
 }
 """API key → name of the module in this package."""
 

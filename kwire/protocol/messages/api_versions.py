@@ -1,6 +1,6 @@
 """ApiVersions (API key 18): lists a broker's APIs, their versions, and the features of the cluster.
 
-Versions 0 to 4, flexible from 3. Changes by version:
+Versions 0 to 5, flexible from 3. Changes by version:
 
 - 1: the response gains ``throttle_time_ms``.
 - 2: the broker sends the response before it throttles the client (KIP-219).
@@ -9,6 +9,8 @@ Versions 0 to 4, flexible from 3. Changes by version:
   ``finalized_features_epoch``, ``finalized_features`` and ``zk_migration_ready``; KIP-511; the
   response lists features (KIP-584).
 - 4: features may have 0 as their lowest version.
+- 5: the request gains ``cluster_id`` and ``node_id``, of the broker that the client means to ask;
+  the response may carry the error REBOOTSTRAP_REQUIRED (KIP-1242).
 """
 
 from kwire.protocol.types import (
@@ -24,11 +26,13 @@ from kwire.protocol.types import (
 )
 
 
-class ApiVersionsRequest(Request, key=18, versions=(0, 4), flexible=3):
+class ApiVersionsRequest(Request, key=18, versions=(0, 5), flexible=3):
     """Lists a broker's APIs, their versions, and the features of the cluster."""
 
     client_software_name: str = string(since=3, ignorable=True)
     client_software_version: str = string(since=3, ignorable=True)
+    cluster_id: str | None = string(since=5, nullable=True, default=None, ignorable=True)
+    node_id: int = int32(since=5, default=-1, ignorable=True)
 
 
 class ApiVersion(Nested):
@@ -55,7 +59,7 @@ class FinalizedFeatureKey(Nested):
     min_version_level: int = int16()
 
 
-class ApiVersionsResponse(Response, key=18, versions=(0, 4), flexible=3):
+class ApiVersionsResponse(Response, key=18, versions=(0, 5), flexible=3):
     """The answer to ``ApiVersionsRequest``."""
 
     error_code: int = int16()

@@ -1,9 +1,10 @@
 """DeleteGroups (API key 42): deletes groups without members.
 
-Versions 0 to 2, flexible from 2. Changes by version:
+Versions 0 to 3, flexible from 2. Changes by version:
 
 - 1: the broker sends the response before it throttles the client (KIP-219).
 - 2: flexible encoding.
+- 3: the response gains ``DeletableGroupResult.error_message``.
 """
 
 from kwire.protocol.types import (
@@ -17,7 +18,7 @@ from kwire.protocol.types import (
 )
 
 
-class DeleteGroupsRequest(Request, key=42, versions=(0, 2), flexible=2):
+class DeleteGroupsRequest(Request, key=42, versions=(0, 3), flexible=2):
     """Deletes groups without members."""
 
     groups_names: list[str] = array(string)
@@ -28,9 +29,10 @@ class DeletableGroupResult(Nested):
 
     group_id: str = string()
     error_code: int = int16()
+    error_message: str | None = string(since=3, nullable=True, default=None, ignorable=True)
 
 
-class DeleteGroupsResponse(Response, key=42, versions=(0, 2), flexible=2):
+class DeleteGroupsResponse(Response, key=42, versions=(0, 3), flexible=2):
     """The answer to ``DeleteGroupsRequest``."""
 
     throttle_time_ms: int = int32()

@@ -1,6 +1,9 @@
 """StreamsGroupDescribe (API key 89): shows streams groups (KIP-1071).
 
-Version 0, flexible.
+Versions 0 to 1, flexible. Changes by version:
+
+- 1: the request gains ``include_topology_description``; a group gains ``topology_description``,
+  ``topology_description_status`` (KIP-1331) and ``assignor_name`` (KIP-1357).
 """
 
 from kwire.protocol.types import (
@@ -9,6 +12,7 @@ from kwire.protocol.types import (
     Response,
     array,
     boolean,
+    int8,
     int16,
     int32,
     int64,
@@ -18,11 +22,12 @@ from kwire.protocol.types import (
 )
 
 
-class StreamsGroupDescribeRequest(Request, key=89, versions=(0, 0), flexible=0):
+class StreamsGroupDescribeRequest(Request, key=89, versions=(0, 1), flexible=0):
     """Shows streams groups (KIP-1071)."""
 
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()
+    include_topology_description: bool = boolean(since=1)
 
 
 class KeyValue(Nested):
@@ -108,6 +113,42 @@ class Member(Nested):
     is_classic: bool = boolean()
 
 
+class TopologyDescriptionNode(Nested):
+    """An element of ``nodes``, or the ``source`` or ``processor`` of a global store."""
+
+    name: str = string(since=1)
+    node_type: int = int8(since=1)
+    source_topics: list[str] = array(string, since=1)
+    sink_topic: str | None = string(since=1, nullable=True, default=None)
+    stores: list[str] = array(string, since=1)
+    successors: list[str] = array(string, since=1)
+
+
+class TopologyDescriptionSubtopology(Nested):
+    """An element of ``subtopologies`` in ``TopologyDescription``."""
+
+    subtopology_id: str = string(since=1)
+    nodes: list[TopologyDescriptionNode] = array(TopologyDescriptionNode, since=1)
+
+
+class TopologyDescriptionGlobalStore(Nested):
+    """An element of ``global_stores`` in ``TopologyDescription``."""
+
+    source: TopologyDescriptionNode = struct(TopologyDescriptionNode, since=1)
+    processor: TopologyDescriptionNode = struct(TopologyDescriptionNode, since=1)
+
+
+class TopologyDescription(Nested):
+    """The ``topology_description`` in ``DescribedGroup``."""
+
+    subtopologies: list[TopologyDescriptionSubtopology] = array(
+        TopologyDescriptionSubtopology, since=1
+    )
+    global_stores: list[TopologyDescriptionGlobalStore] = array(
+        TopologyDescriptionGlobalStore, since=1
+    )
+
+
 class DescribedGroup(Nested):
     """An element of ``groups`` in ``StreamsGroupDescribeResponse``."""
 
@@ -120,9 +161,14 @@ class DescribedGroup(Nested):
     topology: Topology | None = struct(Topology, nullable=True, default=None)
     members: list[Member] = array(Member)
     authorized_operations: int = int32(default=-2147483648)
+    topology_description: TopologyDescription | None = struct(
+        TopologyDescription, since=1, nullable=True, default=None
+    )
+    topology_description_status: int = int8(since=1)
+    assignor_name: str | None = string(since=1, nullable=True, default=None, ignorable=True)
 
 
-class StreamsGroupDescribeResponse(Response, key=89, versions=(0, 0), flexible=0):
+class StreamsGroupDescribeResponse(Response, key=89, versions=(0, 1), flexible=0):
     """The answer to ``StreamsGroupDescribeRequest``."""
 
     throttle_time_ms: int = int32()

@@ -1,6 +1,10 @@
 """StreamsGroupHeartbeat (API key 88): joins, stays in and leaves a streams group (KIP-1071).
 
-Version 0, flexible.
+Versions 0 to 1, flexible. Changes by version:
+
+- 1: the response gains ``topology_description_required`` (KIP-1331), and has
+  ``acceptable_recovery_lag`` in place of ``acceptable_recovery_lag_legacy``; a status may be
+  MISSING_CLIENT_TAGS.
 """
 
 from kwire.protocol.types import (
@@ -84,7 +88,7 @@ class TaskOffset(Nested):
     offset: int = int64()
 
 
-class StreamsGroupHeartbeatRequest(Request, key=88, versions=(0, 0), flexible=0):
+class StreamsGroupHeartbeatRequest(Request, key=88, versions=(0, 1), flexible=0):
     """Joins, stays in and leaves a streams group (KIP-1071)."""
 
     group_id: str = string()
@@ -128,7 +132,7 @@ class EndpointToPartitions(Nested):
     standby_partitions: list[TopicPartition] = array(TopicPartition)
 
 
-class StreamsGroupHeartbeatResponse(Response, key=88, versions=(0, 0), flexible=0):
+class StreamsGroupHeartbeatResponse(Response, key=88, versions=(0, 1), flexible=0):
     """The answer to ``StreamsGroupHeartbeatRequest``."""
 
     throttle_time_ms: int = int32()
@@ -137,12 +141,14 @@ class StreamsGroupHeartbeatResponse(Response, key=88, versions=(0, 0), flexible=
     member_id: str = string()
     member_epoch: int = int32()
     heartbeat_interval_ms: int = int32()
-    acceptable_recovery_lag: int = int32()
+    acceptable_recovery_lag_legacy: int = int32(until=0)
     task_offset_interval_ms: int = int32()
+    acceptable_recovery_lag: int = int64(since=1, default=-1, ignorable=True)
     status: list[Status] | None = array(Status, nullable=True)
     active_tasks: list[TaskIds] | None = array(TaskIds, nullable=True, default=None)
     standby_tasks: list[TaskIds] | None = array(TaskIds, nullable=True, default=None)
     warmup_tasks: list[TaskIds] | None = array(TaskIds, nullable=True, default=None)
+    topology_description_required: bool = boolean(since=1)
     endpoint_information_epoch: int = int32()
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = array(
         EndpointToPartitions, nullable=True, default=None

@@ -1,13 +1,15 @@
 """TxnOffsetCommit (API key 28): stores the committed offsets of a group as part of a transaction.
 
-Versions 0 to 5, flexible from 3. Changes by version:
+Versions 0 to 6, flexible from 3. Changes by version:
 
 - 1: the broker sends the response before it throttles the client (KIP-219).
 - 2: the request gains ``TxnOffsetCommitRequestPartition.committed_leader_epoch``; KIP-320.
-- 3: flexible encoding; the request gains ``generation_id``, ``member_id`` and
+- 3: flexible encoding; the request gains ``generation_id_or_member_epoch``, ``member_id`` and
   ``group_instance_id``; the coordinator fences by member id and generation (KIP-447).
 - 4: the response may carry the error TRANSACTION_ABORTABLE (KIP-890).
 - 5: the request adds the group to the transaction (KIP-890).
+- 6: topics have ids, and no names; the response may carry the errors GROUP_ID_NOT_FOUND,
+  STALE_MEMBER_EPOCH and UNKNOWN_TOPIC_ID (KIP-1319).
 """
 
 from kwire.protocol.types import (
@@ -19,6 +21,7 @@ from kwire.protocol.types import (
     int32,
     int64,
     string,
+    uuid,
 )
 
 
@@ -34,18 +37,19 @@ class TxnOffsetCommitRequestPartition(Nested):
 class TxnOffsetCommitRequestTopic(Nested):
     """An element of ``topics`` in ``TxnOffsetCommitRequest``."""
 
-    name: str = string()
+    name: str = string(until=5, ignorable=True)
+    topic_id: bytes = uuid(since=6, ignorable=True)
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
-class TxnOffsetCommitRequest(Request, key=28, versions=(0, 5), flexible=3):
+class TxnOffsetCommitRequest(Request, key=28, versions=(0, 6), flexible=3):
     """Stores the committed offsets of a group as part of a transaction."""
 
     transactional_id: str = string()
     group_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
-    generation_id: int = int32(since=3, default=-1)
+    generation_id_or_member_epoch: int = int32(since=3, default=-1)
     member_id: str = string(since=3)
     group_instance_id: str | None = string(since=3, nullable=True, default=None)
     topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
@@ -61,11 +65,12 @@ class TxnOffsetCommitResponsePartition(Nested):
 class TxnOffsetCommitResponseTopic(Nested):
     """An element of ``topics`` in ``TxnOffsetCommitResponse``."""
 
-    name: str = string()
+    name: str = string(until=5, ignorable=True)
+    topic_id: bytes = uuid(since=6, ignorable=True)
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
-class TxnOffsetCommitResponse(Response, key=28, versions=(0, 5), flexible=3):
+class TxnOffsetCommitResponse(Response, key=28, versions=(0, 6), flexible=3):
     """The answer to ``TxnOffsetCommitRequest``."""
 
     throttle_time_ms: int = int32()
