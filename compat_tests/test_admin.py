@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     NewTopic,
     OffsetSpec,
     ResourceType,
+    TopicDescription,
 )
 from kafka import KafkaAdminClient
 
@@ -44,7 +45,13 @@ def test_topics_are_created_and_described(client: AdminClient, names: Names) -> 
     """Partitions, replicas, leaders and the topic's id."""
     topic = names.topic()
     client.create_topics([NewTopic(topic, 4, 1)])[topic].result(READ_TIMEOUT_S)
-    described = client.describe_topics(TopicCollection([topic]))[topic].result(READ_TIMEOUT_S)
+
+    def describe() -> TopicDescription | None:
+        """None until Kafka's broker has heard of the topic."""
+        future = client.describe_topics(TopicCollection([topic]))[topic]
+        return None if future.exception(READ_TIMEOUT_S) else future.result()
+
+    described = wait_until(describe, what="the topic")
     assert [p.id for p in described.partitions] == [0, 1, 2, 3]
     for partition in described.partitions:
         assert partition.leader.id == partition.replicas[0].id == partition.isr[0].id
@@ -106,10 +113,16 @@ def test_topic_configs(client: AdminClient, names: Names) -> None:
     client.create_topics([new])[topic].result(READ_TIMEOUT_S)
     resource = ConfigResource(ResourceType.TOPIC, topic)
 
-    def describe() -> dict[str, ConfigEntry]:
-        return client.describe_configs([resource])[resource].result(READ_TIMEOUT_S)
+    def describe(**wanted: str) -> dict[str, ConfigEntry] | None:
+        """None until Kafka's broker has heard of the topic, and of these values."""
+        future = client.describe_configs([resource])[resource]
+        if future.exception(READ_TIMEOUT_S):
+            return None
+        configs: dict[str, ConfigEntry] = future.result()
+        found = {name: configs[name.replace("_", ".")].value for name in wanted}
+        return configs if found == wanted else None
 
-    configs = describe()
+    configs = wait_until(describe, what="the topic's configs")
     assert (configs["retention.ms"].value, configs["retention.ms"].is_default) == ("12345", False)
     assert configs["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     assert configs["segment.bytes"].value == "1073741824"
@@ -122,10 +135,9 @@ def test_topic_configs(client: AdminClient, names: Names) -> None:
     ]
     changed = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
     client.incremental_alter_configs([changed])[changed].result(READ_TIMEOUT_S)
-    configs = describe()
+    configs = wait_until(lambda: describe(max_message_bytes="2000"), what="the changes")
     assert configs["cleanup.policy"].value == "delete,compact"
     assert configs["retention.ms"].value == "604800000"
-    assert configs["max.message.bytes"].value == "2000"
     wrong = ConfigEntry("max.message.bytes", "-5", incremental_operation=AlterConfigOpType.SET)
     changed = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[wrong])
     refused = client.incremental_alter_configs([changed])[changed]
@@ -226,15 +238,19 @@ def test_kafka_pythons_admin(bootstrap: str, admin: KafkaAdminClient, names: Nam
     """The same broker through kafka-python's admin client."""
     topic, group = names.topic(), names.group()
     admin.create_topics({topic: {"num_partitions": 2, "replication_factor": 1}})
-    [described] = admin.describe_topics([topic])
-    assert len(described["partitions"]) == 2
+
+    def partitions() -> int:
+        """Kafka's broker hears of them a moment later."""
+        [described] = admin.describe_topics([topic])
+        return len(described["partitions"])
+
+    wait_until(lambda: partitions() == 2, what="two partitions")
     produce_confluent(bootstrap, topic, rows(0, 20), partitioner="consistent")
     assert admin.describe_cluster()["brokers"]
     assert admin.list_groups() is not None
     assert admin.describe_log_dirs()
     admin.create_partitions({topic: 3})
-    [described] = admin.describe_topics([topic])
-    assert len(described["partitions"]) == 3
+    wait_until(lambda: partitions() == 3, what="three partitions")
     assert group not in str(admin.list_groups())
     first = names.topic()
     produce_confluent(bootstrap, first, rows(0, 5))

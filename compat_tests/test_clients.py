@@ -25,6 +25,7 @@ from compat_tests.clients import (
     produce_kafka_python,
 )
 from compat_tests.conftest import Names
+from kwire.testing.waiting import wait_until
 
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 
@@ -34,10 +35,16 @@ ROWS: list[Row] = [
 
 
 def create(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
-    """Create a topic and wait until that is so."""
+    """Create a topic and wait until the broker knows it; Kafka's hears of it a moment later."""
     client = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
     new = NewTopic(topic, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
     client.create_topics([new])[topic].result(READ_TIMEOUT_S)
+    wait_until(
+        lambda: (
+            len(client.list_topics(topic, READ_TIMEOUT_S).topics[topic].partitions) == partitions
+        ),
+        what="the broker to know the topic",
+    )
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec or "none")

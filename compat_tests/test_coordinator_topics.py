@@ -16,6 +16,7 @@ from compat_tests.test_clients import create
 from kwire.testing.waiting import wait_until
 
 OFFSETS_TOPIC, TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
+LOADS = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 GROUPS = 20
 MORE = 7
 """How many partitions are added: with 50 partitions nearly every hash would change."""
@@ -40,6 +41,21 @@ def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
     client = offsets_of(bootstrap, group)
     client.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     client.close()
+
+
+def commit_when_loaded(bootstrap: str, group: str, topic: str, offset: int) -> None:
+    """The same, while Kafka's coordinators load the partitions of a new offsets topic."""
+
+    def is_committed() -> bool:
+        try:
+            commit(bootstrap, group, topic, offset)
+        except KafkaException as error:
+            if error.args[0].code() in LOADS:
+                return False
+            raise
+        return True
+
+    wait_until(is_committed, what="the coordinator to load")
 
 
 def producer(bootstrap: str, transactional_id: str) -> Producer:
@@ -68,7 +84,7 @@ def test_groups_keep_their_offsets(bootstrap: str, names: Names) -> None:
     create(bootstrap, topic, 1)
     groups = [names.group() for _ in range(GROUPS)]
     for offset, group in enumerate(groups):
-        commit(bootstrap, group, topic, offset)
+        commit_when_loaded(bootstrap, group, topic, offset)
     add_partitions(bootstrap, OFFSETS_TOPIC)
     assert [committed(bootstrap, group, topic) for group in groups] == list(range(GROUPS))
     for offset, group in enumerate(groups, 100):

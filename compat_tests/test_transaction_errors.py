@@ -273,7 +273,7 @@ def test_offsets_of_a_transaction(case: Case) -> None:
         assert await outcome(lambda: commit(group, "unknown-topic", 0, 1)) == (
             "UNKNOWN_TOPIC_OR_PARTITION"
         )
-        member = {"generation_id": 3, "member_id": "nobody"}
+        member = {"generation_id_or_member_epoch": 3, "member_id": "nobody"}
         unknown = f"{group}-unknown"
         assert await outcome(lambda: commit(unknown, case.topic, 0, 1, **member)) == (
             "ILLEGAL_GENERATION"
