@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from compat_tests import kafka_version
+from compat_tests.java_server import MAIN_CLASS, OPTIONS, ToolServer, compiled_server
 
 ROOT = Path(__file__).parent.parent
 HOME = ROOT / ".cache" / f"kafka-{kafka_version.VERSION}"
@@ -185,21 +186,50 @@ def tool_command(
     return command(main_class, *arguments, *further_options(arguments), options=options)
 
 
-def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
-    """Run a tool to its end and return what it printed.
-
-    AssertionError, with all it printed, when it fails; with ``fails`` when it does not, and then
-    what it printed on stderr is returned too.
-    """
+def finished_tool(
+    main_class: str, *arguments: str, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """How a tool ended, and what it printed."""
+    server = tool_server() if _archive().exists() else None
+    if server is not None:
+        return server.run(main_class, arguments, stdin, TOOL_TIMEOUT_S)
     with _archiving(arguments) as options:
-        run = subprocess.run(
-            tool_command(main_class, *arguments, options=options),
+        return subprocess.run(
+            command(main_class, *arguments, options=options),
             input=stdin,
             capture_output=True,
             text=True,
             timeout=TOOL_TIMEOUT_S,
             check=False,
         )
+
+
+_servers: list[ToolServer] = []
+
+
+def tool_server() -> ToolServer | None:
+    """The JVM that runs tools; None where it can't be compiled."""
+    classes = compiled_server(java(), HOME)
+    if classes is None:
+        return None
+    if not _servers or not _servers[0].is_usable():
+        while _servers:
+            _servers.pop().close()
+        start = command(MAIN_CLASS, options=(*OPTIONS, *quick()))
+        place = start.index("-cp") + 1
+        _servers.append(
+            ToolServer([*start[:place], f"{start[place]}:{classes}", *start[place + 1 :]])
+        )
+    return _servers[0]
+
+
+def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
+    """Run a tool to its end and return what it printed.
+
+    AssertionError, with all it printed, when it fails; with ``fails`` when it does not, and then
+    what it printed on stderr is returned too.
+    """
+    run = finished_tool(main_class, *arguments, *further_options(arguments), stdin=stdin)
     shown = f"{main_class} {arguments} ended with {run.returncode}\n{run.stdout}\n{run.stderr}"
     assert (run.returncode != 0) is fails, shown
     return run.stdout + run.stderr if fails else run.stdout

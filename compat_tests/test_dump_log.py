@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests import exchange
-from compat_tests.java_tools import TOOL_TIMEOUT_S, command, quick
+from compat_tests.java_tools import TOOL_TIMEOUT_S, finished_tool
 from kwire.testing.process import BrokerProcess
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
@@ -41,13 +41,8 @@ def files(directory: Path, topics: str = "*", suffixes: tuple[str, ...] = SHOWN_
 
 def kafkas(*arguments: str) -> list[str]:
     """What Kafka's tool prints; it may complain of nothing."""
-    run = subprocess.run(
-        command(DUMP, *arguments, options=quick()),
-        capture_output=True,
-        text=True,
-        timeout=TOOL_TIMEOUT_S,
-        check=True,
-    )
+    run = finished_tool(DUMP, *arguments)
+    assert run.returncode == 0, run.stderr
     told = [line for line in run.stderr.splitlines() if not BEGINNING.fullmatch(line)]
     gaps = [line for line in told if "is followed by" in line]
     assert all(line.startswith("Non-consecutive offsets in ") for line in told if line not in gaps)

@@ -19,9 +19,10 @@ BROKER = ("--bootstrap-server", "127.0.0.1:9092")
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where jars and archives are."""
+    """Where jars and archives are; no compiler is there, so that each tool is a process."""
     monkeypatch.setattr(java_tools, "HOME", tmp_path)
     monkeypatch.setattr(java_tools, "libs", lambda: tmp_path / "libs")
+    monkeypatch.setattr(java_tools, "tool_server", lambda: None)
     return tmp_path
 
 

@@ -1,0 +1,89 @@
+"""The JVM that stays runs a tool as a process would: its exit code, its output, its end."""
+
+import os
+import re
+from unittest.mock import patch
+
+import pytest
+
+from compat_tests import java_tools
+from compat_tests.clients import produce_confluent
+from compat_tests.conftest import Names
+from compat_tests.test_clients import create
+from compat_tests.test_java_tools import CONSUMER, GROUPS, TOPICS
+
+VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
+
+
+@pytest.fixture(autouse=True)
+def server(bootstrap: str) -> java_tools.ToolServer:
+    """The JVM; it is there from the first tool on that finds an archive of classes."""
+    java_tools.run_tool(TOPICS, "--bootstrap-server", bootstrap, "--list")
+    found = java_tools.tool_server()
+    if found is None:
+        pytest.skip("no Java compiler is here: each tool is a process")
+    return found
+
+
+def test_a_tool_fails_and_the_next_one_runs(
+    bootstrap: str, names: Names, server: java_tools.ToolServer
+) -> None:
+    """What it says on stderr and on stdout stays apart."""
+    create(bootstrap, topic := names.topic("java"))
+    at = ("--bootstrap-server", bootstrap, "--describe", "--topic")
+    failed = java_tools.finished_tool(TOPICS, *at, names.topic("missing"))
+    assert failed.returncode == 1
+    assert "Error while executing topic command" in failed.stdout
+    assert "InvalidTopic" in failed.stderr or "IllegalArgument" in failed.stderr
+    shown = java_tools.finished_tool(TOPICS, *at, topic)
+    assert shown.returncode == 0
+    assert shown.stdout.startswith(f"Topic: {topic}")
+    assert java_tools.tool_server() is server
+
+
+def test_a_tool_that_ends_its_jvm(bootstrap: str, server: java_tools.ToolServer) -> None:
+    """Its exit code and words are there all the same; the next tool gets a new JVM."""
+    at = ("--bootstrap-server", bootstrap)
+    failed = java_tools.finished_tool(VERIFIABLE_CONSUMER, *at)
+    assert failed.returncode == 1
+    assert "usage: verifiable-consumer" in failed.stderr
+    assert not server.is_usable()
+    assert java_tools.finished_tool(TOPICS, *at, "--list").returncode == 0
+
+
+def test_a_tool_that_takes_too_long(
+    bootstrap: str, names: Names, server: java_tools.ToolServer
+) -> None:
+    """It is ended, with its JVM."""
+    create(bootstrap, topic := names.topic("java"))
+    endless = ("--bootstrap-server", bootstrap, "--topic", topic)
+    with pytest.raises(TimeoutError):
+        server.run(CONSUMER, endless, stdin="", timeout_s=1)
+    assert not server.is_usable()
+
+
+def test_properties_are_those_of_the_environment(
+    bootstrap: str, server: java_tools.ToolServer
+) -> None:
+    """JAVA_TOOL_OPTIONS is for a JVM that starts, so another one starts."""
+    at = ("--bootstrap-server", bootstrap, "--list")
+    with patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": "-Dfile.encoding=UTF-8"}):
+        java_tools.run_tool(TOPICS, *at)
+        assert java_tools.tool_server() is not server
+    assert not server.is_usable()
+
+
+def test_what_has_been_read_is_committed_at_the_end(
+    bootstrap: str, names: Names, server: java_tools.ToolServer
+) -> None:
+    """A shutdown hook of the tool closes its consumer, which leaves its group."""
+    topic, group = names.topic("java"), names.group()
+    create(bootstrap, topic)
+    produce_confluent(bootstrap, topic, [(b"k", b"v", [])] * 5)
+    at = ("--bootstrap-server", bootstrap)
+    arguments = ("--topic", topic, "--group-id", group, "--max-messages", "5")
+    read = java_tools.run_tool(VERIFIABLE_CONSUMER, *at, *arguments, "--reset-policy", "earliest")
+    assert "shutdown_complete" in read
+    shown = java_tools.run_tool(GROUPS, *at, "--describe", "--group", group)
+    assert re.search(rf"{topic}\s+0\s+5\s+5\s+0", shown)
+    assert java_tools.tool_server() is server
