@@ -82,7 +82,7 @@ def test_an_address_without_a_port_is_named(address: str) -> None:
 
 def _listeners_of(texts: list[str], given: dict[str, str]) -> list[tuple[str, str, int]]:
     """What --listen makes of these."""
-    config = BrokerConfig.load({**given, **serve._listeners(texts, given)})
+    config = BrokerConfig.load({**given, **serve.listener_settings(texts, given)})
     assert {config.security_protocol(found.name) for found in config.listeners()} == {"PLAINTEXT"}
     return [tuple(found) for found in config.listeners()]
 

@@ -81,19 +81,20 @@ def run(options: argparse.Namespace) -> int:
             pause_s = backoff.next_s()
             is_last = trio.current_time() + pause_s > give_up_s
             try:
-                checks = await _checks(cluster)
+                checks = await checks_of(cluster)
             except ClientError:
                 if is_last:
                     raise
             else:
                 if is_last or _verdict(checks) is not False:
-                    return _tell(options, checks)
+                    return tell(options, checks)
             await trio.sleep(pause_s)
 
     return run_on_cluster(options, work)
 
 
-async def _checks(cluster: "Cluster") -> list[Check]:
+async def checks_of(cluster: "Cluster") -> list[Check]:
+    """Look at brokers, partitions and coordinators; ClientError if no broker answers."""
     import trio
 
     from kwire.cli.broker_checks import fenced_brokers, look_at
@@ -160,7 +161,8 @@ def _partitions(found: "MetadataResponse", *, sees_all: bool) -> list[Check]:
     ]
 
 
-def _tell(options: argparse.Namespace, checks: list[Check]) -> int:
+def tell(options: argparse.Namespace, checks: list[Check]) -> int:
+    """Print what was found; returns the exit code."""
     from kwire.cli.tables import show_json
 
     verdict = _verdict(checks)

@@ -234,7 +234,7 @@ def properties_of(options: argparse.Namespace) -> tuple[dict[str, str], dict[str
         own["kwire.http.admin.enable"] = "true"
     properties.update(own)
     if options.listen:
-        own.update(_listeners(options.listen, properties))
+        own.update(listener_settings(options.listen, properties))
         properties.update(own)
     return properties, {name: place for name, place in places.items() if name not in own}
 
@@ -263,7 +263,7 @@ def _setting(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _listeners(texts: list[str], properties: dict[str, str]) -> dict[str, str]:
+def listener_settings(texts: list[str], properties: dict[str, str]) -> dict[str, str]:
     """The settings that ``--listen`` implies: one listener per address, PLAINTEXT by default."""
     listeners = [_listener(text) for text in texts]
     taken = {name for name, _ in listeners}

@@ -43,7 +43,7 @@ def renew(directory: Path, ca_key: Path, days: int) -> list[Renewed]:
     ``ca.pem`` is the CA's certificate. The new certificates expire after ``days`` days, or with the
     CA's.
     """
-    authority = _authority(directory / "ca.pem", ca_key)
+    authority = read_authority(directory / "ca.pem", ca_key)
     made = [(path, _renewed(path, authority, days)) for path in sorted(directory.glob("*.pem"))]
     new = [(path, text) for path, text in made if text]
     if not new:
@@ -59,7 +59,8 @@ def end_of(path: Path) -> datetime:
     return found[0].not_valid_after_utc
 
 
-def _authority(certificate: Path, ca_key: Path) -> Authority:
+def read_authority(certificate: Path, ca_key: Path) -> Authority:
+    """The CA from its two files; CannotRenew if it can't sign."""
     try:
         key = serialization.load_pem_private_key(read_secret(str(ca_key)), None)
         found = x509.load_pem_x509_certificate(read_public(str(certificate)))

@@ -108,7 +108,7 @@ class BatchWork:
             self._sink.write_prepared(ready, batch)
         else:
             self._sink.write(self._transformed(rows.observe(good, _count("rows"))), batch)
-        counts = _counts(read, good)
+        counts = counts_of(read, good)
         if counts is None or (self._steps and counts.records != sum(map(_size, batch.ranges))):
             counts = _count_again(decode(source, False))
         if counts.dead_letters and self._dead_letters is not None:
@@ -179,7 +179,7 @@ def _value_bytes(value: str) -> "Column":
     return f.coalesce(f.sum(f.octet_length(value)), f.lit(0)).alias("value_bytes")
 
 
-def _counts(read: "Observation", good: "Observation") -> Counts | None:
+def counts_of(read: "Observation", good: "Observation") -> Counts | None:
     """The counts; None if the sink's action hasn't reported them in time, or has read no rows.
 
     An action that needs no rows skips the counting and reports zeros. With these counts, dead

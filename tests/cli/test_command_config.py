@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from kwire.cli import COMMANDS, actions_of, main, make_parser
+from tests.support.arguments import arguments_of
 from tests.support.certificates import Authority
 from tests.support.in_process import running_server
 
@@ -121,7 +122,7 @@ def test_every_command_with_a_cluster_takes_it():
     found = 0
     while parsers:
         parser = parsers.pop()
-        options = {one.dest for one in parser._actions}
+        options = {one.dest for one in arguments_of(parser)}
         found += "bootstrap_server" in options
         assert ("bootstrap_server" in options) == ("command_config" in options)
         for actions in actions_of(parser):

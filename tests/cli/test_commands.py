@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from kwire.cli import COMMANDS, INTERRUPTED, actions_of, main, make_parser
+from tests.support.arguments import arguments_of, helps_of
 from tests.support.in_process import running_server
 
 KWIRE = [sys.executable, "-m", "kwire"]
@@ -155,11 +156,12 @@ def test_every_command_and_action_explains_itself(command: str, capsys):
     while parsers:
         parser = parsers.pop()
         parser.format_help()
-        for action in parser._actions:
+        for action in arguments_of(parser):
             if action.choices and hasattr(action, "add_parser"):
                 parsers += action.choices.values()
-                helped = {one.dest for one in action._choices_actions if one.help}
-                assert helped == set(action.choices)
+                helps = helps_of(action)
+                assert helps.keys() == set(action.choices)
+                assert all(helps.values())
             elif action.option_strings:
                 assert action.help or action.metavar == "N", f"{command}: {action.option_strings}"
     with pytest.raises(SystemExit) as ended:
@@ -205,8 +207,8 @@ def test_a_command_without_an_action_shows_the_actions(command: str, capsys):
             main(arguments)
         assert ended.value.code == 2
         said = " ".join(capsys.readouterr().err.split())
-        for one in actions._choices_actions:
-            assert f"{one.dest} {one.help}" in said
+        for name, text in helps_of(actions).items():
+            assert f"{name} {text}" in said
 
 
 def test_an_unknown_option_of_an_action_shows_those_of_the_action(capsys):

@@ -20,6 +20,7 @@ from kwire.metadata.acls import (
     Permission,
     ResourceType,
 )
+from tests.support.arguments import arguments_of
 from tests.support.in_process import running_server
 
 MOST_DENIALS = 3
@@ -158,7 +159,7 @@ def test_every_command_that_asks_a_cluster_is_in_the_table() -> None:
         if name == "pipeline":
             continue  # only writes the addresses into a file
         for action, leaf in leaves.items():
-            if any(one.dest == "bootstrap_server" for one in leaf._actions):
+            if any(one.dest == "bootstrap_server" for one in arguments_of(leaf)):
                 asking.add((name, action))
     assert asking == {*RIGHTS, *NEVER_DENIED}
     assert not {*RIGHTS} & NEVER_DENIED

@@ -10,7 +10,7 @@ import trio
 from kwire.broker.reach import Reach
 from kwire.cli import main
 from kwire.cli.broker_checks import fenced_brokers, look_at
-from kwire.cli.health import NOT_KNOWN, _checks, _tell
+from kwire.cli.health import NOT_KNOWN, checks_of, tell
 from kwire.cli.internal_topics import too_few_brokers
 from kwire.client.cluster import open_cluster
 from kwire.client.settings import ClientSettings
@@ -181,11 +181,11 @@ async def test_missing_internal_topics_count_where_somebody_is_not_served(
     settings = ClientSettings(connect_timeout_s=1, give_up_s=1)
     async with open_cluster([("h", 2)], settings, few.open, Random(1)) as cluster:
         few.refused.add(1)
-        *_, groups, transactions = await _checks(cluster)
+        *_, groups, transactions = await checks_of(cluster)
         few.refused.clear()
         few.errors["__consumer_offsets"] = ErrorCode.NONE
-        assert _tell(options, [groups, transactions]) == 1
-        assert _tell(options, await _checks(cluster)) == 0
+        assert tell(options, [groups, transactions]) == 1
+        assert tell(options, await checks_of(cluster)) == 0
     assert few.named(DescribeConfigsRequest) == [2, 1]  # the first is silent at first
     first, second, *_, noted, verdict = capsys.readouterr().out.splitlines()
     cause = "can't be created: offsets.topic.replication.factor is 3, and the cluster has 2"

@@ -18,7 +18,7 @@ from kwire.config.properties import parse_properties
 from kwire.security.authority import NewAuthority
 from kwire.security.listeners import secured_listeners
 from kwire.security.own_keys import LOOK_INTERVAL_S, OwnKeys
-from kwire.security.renewal import _authority
+from kwire.security.renewal import read_authority
 from kwire.security.tls import client_context
 from tests.support.in_process import running_server
 
@@ -120,7 +120,9 @@ async def _shown(address) -> x509.Certificate:
     return shown
 
 
-async def test_certificates_are_renewed_while_a_broker_runs(made: Path, capsys) -> None:
+async def test_certificates_are_renewed_while_a_broker_runs(
+    made: Path, capsys, mock_clock: trio.testing.MockClock
+) -> None:
     """From the same CA, for the same names; clients and the broker as a client take the new one."""
     settings = parse_properties((made / "server.properties").read_text())
     settings["listeners"] = "SASL_SSL://127.0.0.1:0"
@@ -134,7 +136,7 @@ async def test_certificates_are_renewed_while_a_broker_runs(made: Path, capsys) 
         assert main(["secure", "renew", str(made)]) == 0
         assert f"renewed {made / 'server.pem'}: its certificate ends on" in capsys.readouterr().out
         os.utime(made / "server.pem", (1, 1))  # a clock that stands still shows no change
-        running.server._security["SASL_SSL"]._keys._look_due_s = 0
+        mock_clock.jump(LOOK_INTERVAL_S)
         new = await _shown(running.server.addresses[0])
         client = str(made / "client.properties")
         command = ["topics", "list", "-b", f"127.0.0.1:{running.port}", "--command-config", client]
@@ -194,7 +196,7 @@ def test_doctor_tells_of_a_certificate_that_ends_soon(made: Path) -> None:
     config = BrokerConfig.load(parse_properties((made / "server.properties").read_text()))
     [good] = check_certificates(config)
     assert good.level == GOOD
-    authority = _authority(made / "ca.pem", made / "ca.key")
+    authority = read_authority(made / "ca.pem", made / "ca.key")
     pair = authority.sign("server", ["localhost"], DAYS - 1)
     (made / "server.pem").write_text(pair.key_pem + pair.certificate_pem)
     [found] = check_certificates(config)

@@ -6,7 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import trio
 from kwire.cli import main, own_process
 from kwire.cli.own_process import start
 from kwire.log.loading import LoadingStopped
-from kwire.server import Server
+from kwire.log.manager import LogManager
 from kwire.testing.process import BrokerProcess
 
 
@@ -24,15 +24,15 @@ def test_a_signal_ends_the_start_and_nothing_is_said_to_be_ready(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while a thread recovers logs; the exit code is that of a stop."""
-    open_logs = Server._open_logs
+    open_logs = LogManager.open
 
-    def open_slowly(server: Server) -> Any:
+    def open_slowly(*of: Any, is_stopped: Callable[[], bool], **settings: Any) -> LogManager:
         os.kill(os.getpid(), signal.SIGTERM)
-        while not server._stop.is_set():  # as long as a recovery of hours
+        while not is_stopped():  # as long as a recovery of hours
             pass
-        return open_logs(server)
+        return open_logs(*of, is_stopped=is_stopped, **settings)
 
-    monkeypatch.setattr(Server, "_open_logs", open_slowly)
+    monkeypatch.setattr(LogManager, "open", open_slowly)
     monkeypatch.setattr(own_process, "leave", lambda exit_code: exit_code)
     monkeypatch.setattr(own_process, "begin", lambda: None)
     assert main(["serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"]) == 0

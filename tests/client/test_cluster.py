@@ -1,6 +1,7 @@
 """The cluster as a client sees it: bootstrap, reconnects, leaders, coordinators, retries."""
 
 from itertools import pairwise
+from random import Random
 
 import pytest
 import trio
@@ -9,6 +10,7 @@ from kwire.client.cluster import open_cluster
 from kwire.client.errors import CannotConnect, NoSuchBroker
 from kwire.client.leaders import TopicPartition
 from kwire.client.offsets import LATEST, list_offsets
+from kwire.client.peer import Peer
 from kwire.client.producer import produce
 from kwire.client.settings import ClientSettings
 from kwire.errors import ErrorCode, KafkaError
@@ -78,10 +80,10 @@ async def test_a_stream_that_does_not_open_is_given_up(autojump_clock):
     assert trio.current_time() == pytest.approx(2)
 
 
-async def test_attempts_to_connect_are_further_and_further_apart(brokers, cluster, autojump_clock):
+async def test_attempts_to_connect_are_further_and_further_apart(brokers, nursery, autojump_clock):
     """Up to the longest pause, with jitter between a half and the whole."""
     brokers.refused = {1}
-    peer = cluster._peer("h", 1)
+    peer = Peer("h", 1, nursery, ClientSettings(backoff_s=0.1), brokers.open, Random(7))
     for _ in range(8):
         with pytest.raises(CannotConnect):
             await peer.connected()
@@ -97,7 +99,7 @@ async def test_attempts_to_connect_are_further_and_further_apart(brokers, cluste
 async def test_a_lost_connection_is_opened_again(brokers, cluster, autojump_clock):
     """By the next request."""
     await cluster.metadata()
-    cluster._peer("h", 1).close()
+    (await cluster.any_peer()).close()
     await cluster.metadata()
     assert [port for _, port in brokers.opened] == [1, 1]
 
@@ -252,7 +254,7 @@ async def test_a_coordinator_that_is_down_is_looked_for_again(brokers, cluster, 
 
     await ask()
     brokers.refused = {2}
-    cluster._peer("h", 2, coordinates=True).close()
+    (await cluster.peer(2, coordinates=True)).close()
     brokers.answer = Coordinators(brokers, [1])
     assert (await ask()).error_code == 0
     assert brokers.named(HeartbeatRequest) == [2, 1]

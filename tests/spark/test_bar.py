@@ -52,10 +52,9 @@ def test_rows_rate_and_time_left(clock: Clock) -> None:
         bar.show(Status(ends={"orders-0": 9000}))
         for seconds, read in ((0, 0), (10, 1000), (20, 2000)):
             clock.now_s = seconds
+            console.print("a line of the program")
+            screen.truncate(0)
             bar.show(status(5000, read, 9000))
-        console.print("a line of the program")
-        screen.truncate(0)
-        bar._progress.refresh()
         drawn = screen.getvalue()
         bar.finish(status(5000, 4000, 9000))
     assert "orders" in drawn

@@ -39,11 +39,11 @@ def told(records: int, good: int, *, is_complete: bool = True) -> tuple[Any, Any
 
 def test_counts_of_no_records_are_not_believed() -> None:
     """An action that has read nothing tells zeros: the dead letters would be lost."""
-    assert batch_work._counts(*told(5, 3)) == Counts(5, 2, 50)
-    assert batch_work._counts(*told(0, 0)) is None
+    assert batch_work.counts_of(*told(5, 3)) == Counts(5, 2, 50)
+    assert batch_work.counts_of(*told(0, 0)) is None
 
 
 def test_counts_that_come_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pipeline counts by itself then, and doesn't wait for ever."""
     monkeypatch.setattr(batch_work, "COUNTS_TIMEOUT_S", 0)
-    assert batch_work._counts(*told(5, 3, is_complete=False)) is None
+    assert batch_work.counts_of(*told(5, 3, is_complete=False)) is None

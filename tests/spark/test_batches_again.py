@@ -14,7 +14,7 @@ from kwire.spark.lost import DataLost, LostTable
 from kwire.spark.progress import Progress
 from kwire.spark.settings import SinkSettings, Source
 from kwire.spark.sinks.claims import Claims
-from kwire.spark.sinks.files import _BY_TOPIC, FilesSink, _by_batch, _by_range
+from kwire.spark.sinks.files import BY_TOPIC, FilesSink, by_batch, by_range
 from kwire.spark.storage import LocalStorage
 
 SOURCE = Source("127.0.0.1:1", ("orders",))
@@ -26,7 +26,7 @@ PLACE = "__kwire_topic=orders/__kwire_partition=0"
 class Rows:
     """What a sink asks of rows before it writes them."""
 
-    columns = (_BY_TOPIC,)
+    columns = (BY_TOPIC,)
 
 
 class Sink(FilesSink):
@@ -146,17 +146,17 @@ def test_a_file_says_its_place_by_a_number() -> None:
     ranges = tuple(OffsetRange(topic, partition, 0, 10) for topic, partition in places)
     batch = Batch("p", "q", 0, ranges)
     written = [f"x/__kwire_number={number}/part-0.c000.snappy.parquet" for number in (0, 2, 3)]
-    found = [name.rpartition("/")[0] for name in _by_range(written, batch).values()]
+    found = [name.rpartition("/")[0] for name in by_range(written, batch).values()]
     assert found == [f"topic={topic}/partition={partition}" for topic, partition in places]
     for number in ("1", "9", "__HIVE_DEFAULT_PARTITION__"):
         with pytest.raises(ValueError, match="hasn't read"):
-            _by_range([f"x/__kwire_number={number}/part-0.c000.parquet"], batch)
+            by_range([f"x/__kwire_number={number}/part-0.c000.parquet"], batch)
 
 
 def test_compressed_files_named_by_batch_keep_both_parts_of_their_ending() -> None:
     """Where Spark has no directories for partitions, the file's count is written another way."""
     name = "x/part-00001-0f0e1d2c-1111-2222-3333-c12345678901-c000.json.gz"
-    assert _by_batch([name], BATCH)[name] == "batch-q-0000000000-0.json.gz"
+    assert by_batch([name], BATCH)[name] == "batch-q-0000000000-0.json.gz"
 
 
 def test_a_topic_may_be_named_as_the_end_of_a_file() -> None:
@@ -164,4 +164,4 @@ def test_a_topic_may_be_named_as_the_end_of_a_file() -> None:
     batch = Batch("p", "q", 0, (OffsetRange("a.c000.b", 0, 0, 5),))
     name = "x/__kwire_topic=a.c000.b/__kwire_partition=0/part-00000-c0ffee.c000.json.gz"
     wanted = "topic=a.c000.b/partition=0/00000000000000000000-00000000000000000005.json.gz"
-    assert _by_range([name], batch) == {name: wanted}
+    assert by_range([name], batch) == {name: wanted}

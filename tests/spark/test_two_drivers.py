@@ -57,7 +57,7 @@ def test_a_run_takes_its_locks_before_it_touches_anything(
 class Rows:
     """What a sink asks of rows before it writes them."""
 
-    columns = (files._BY_TOPIC,)
+    columns = (files.BY_TOPIC,)
 
 
 class Sink(files.FilesSink):

@@ -59,6 +59,7 @@ class Bar:
             total=done - self._first + status.lag,
             rows=f"{status.records:,}",
             rate=f"{_rate(status, self._started_s):,.0f}/s",
+            refresh=True,
         )
 
     def finish(self, status: "Status") -> None:

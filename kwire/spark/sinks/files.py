@@ -62,11 +62,11 @@ OPTIONS = {
 }
 """The options of each kind, and their values; the first is the default."""
 
-_BY_TOPIC = "__kwire_topic"
+BY_TOPIC = "__kwire_topic"
 _BY_PARTITION = "__kwire_partition"
 _BY_NUMBER = "__kwire_number"
 _NUMBER = re.compile(rf"{_BY_NUMBER}=(?P<number>\d+)/")
-_PLACE = re.compile(rf"{_BY_TOPIC}=(?P<topic>[^/]+)/{_BY_PARTITION}=(?P<partition>\d+)/")
+_PLACE = re.compile(rf"{BY_TOPIC}=(?P<topic>[^/]+)/{_BY_PARTITION}=(?P<partition>\d+)/")
 _SUFFIX = re.compile(r"[.-]c\d{3,6}\.(?P<suffix>.+)$")
 """The end of Spark's names: ``.c000.json.gz`` in directories of partitions, ``-c000`` without."""
 _MOST_OPEN_FILES = "64"
@@ -105,16 +105,16 @@ class FilesSink:
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Write a batch's rows exactly once; a transform may have changed where they are from."""
-        named = {_BY_TOPIC: column(names.TOPIC), _BY_PARTITION: column(names.PARTITION)}
+        named = {BY_TOPIC: column(names.TOPIC), _BY_PARTITION: column(names.PARTITION)}
         self.write_prepared(self._columns(rows, named), batch)
 
     def write_prepared(self, rows: "DataFrame", batch: Batch) -> None:
         """Write rows from ``prepared``."""
         aside = uuid.uuid4().hex
-        is_by_range = bool({_BY_TOPIC, _BY_NUMBER} & set(rows.columns))
+        is_by_range = bool({BY_TOPIC, _BY_NUMBER} & set(rows.columns))
         self._write_aside(rows, aside, is_by_range)
         written = self._written(aside)
-        targets = _by_range(written, batch) if is_by_range else _by_batch(written, batch)
+        targets = by_range(written, batch) if is_by_range else by_batch(written, batch)
         with self._storage.locked(LOCK):
             claims = Claims(self._storage)
             claims.check(batch)
@@ -157,7 +157,7 @@ class FilesSink:
         if is_by_range:
             # With several files open at once a task needn't sort its rows by partition.
             rows.sparkSession.conf.set("spark.sql.maxConcurrentOutputFileWriters", _MOST_OPEN_FILES)
-            by = (_BY_TOPIC, _BY_PARTITION, _BY_NUMBER)
+            by = (BY_TOPIC, _BY_PARTITION, _BY_NUMBER)
             writer = writer.partitionBy(*(one for one in by if one in rows.columns))
         writer.save(self._aside.url(aside))
 
@@ -317,7 +317,7 @@ def _suffix(name: str) -> str:
     return "parquet" if suffix.endswith(".parquet") else suffix
 
 
-def _by_range(written: list[str], batch: Batch) -> dict[str, str]:
+def by_range(written: list[str], batch: Batch) -> dict[str, str]:
     """The name of each file by the range of its topic and partition."""
     from urllib.parse import unquote
 
@@ -363,7 +363,7 @@ def _first_numbers(batch: Batch) -> dict[str, int]:
     return found
 
 
-def _by_batch(written: list[str], batch: Batch) -> dict[str, str]:
+def by_batch(written: list[str], batch: Batch) -> dict[str, str]:
     """The name of each file by the batch."""
     start = _batch_stem(batch)
     return {name: f"{start}-{number}.{_suffix(name)}" for number, name in enumerate(written)}
