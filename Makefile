@@ -1,4 +1,4 @@
-# kwire: all commands for people and for CI. `make help` lists them.
+# kwire: all commands for people and for CI. `make` lists those to begin with, `make help-all` all.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -24,8 +24,6 @@ unexport PYTHONDONTWRITEBYTECODE
 # wait most of their time. A selection of tests with ARGS is faster in one process.
 # QUIET= names each file of tests while it is run.
 QUIET := -q
-# AGAIN= lets tests that have failed run a second time, see tests/parts.
-AGAIN :=
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_tools_agree.py cluster_unregister.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_large_batches.py cluster_secured.py cluster_from_secure_init.py \
@@ -39,52 +37,59 @@ CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transaction
 KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.py pipeline_upkeep.py \
 	dead_letters.py parts.py decode_poisoned.py sinks_topic.py)
 
-.PHONY: help run test check processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls prices growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+# What `make help` shows to a newcomer.
+FIRST := run|test|check|format|docs
 
-help: ## list these targets
+.PHONY: help help-all run test check processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls prices growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+
+help: ## list the commands to begin with
+	@$(MAKE) --no-print-directory help-all | grep -E '^  make ($(FIRST)) '
+	@echo "  make help-all       all others"
+
+help-all: ## list all commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.core ## serve on 127.0.0.1:9092 with data in ./kwire-data (ARGS="…" adds options)
 	@exec $(BIN)/python -m kwire serve $(ARGS)
 
-test: $(VENV)/.test bring-etcd ## every test: check, other programs, a short fuzz, stock clients and Java tools, Spark, demo, the page in Chromium (PARTS="check compat": only these)
-	@MAKE="$(MAKE_COMMAND)" $(BIN)/python -m tests.parts $(PARTS)
+test: $(VENV)/.test bring-etcd ## every test, side by side where there are cores for it, and tables of what ran (PARTS="check compat": only these; CORES=1: one after the other)
+	@MAKE="$(MAKE_COMMAND)" $(BIN)/python -m tests.parts $(PARTS) $(if $(CORES),--cores $(CORES))
 
 check: $(VENV)/.test ## format, lint, types, structure and unit tests but for the simulation, in a bit more than a minute on two cores
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@echo "$(BIN)/mypy, while the unit tests wait now and then"; \
 	{ said=$$($(BIN)/mypy 2>&1); status=$$?; echo "$$said"; exit $$status; } & types=$$!; \
-	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m "not processes and not worst_cases" --ignore tests/simulation $(PARALLEL); tests=$$?; \
+	$(BIN)/pytest $(QUIET) tests -m "not processes and not worst_cases" --ignore tests/simulation $(PARALLEL); tests=$$?; \
 	wait $$types && exit $$tests
 
 processes: $(VENV)/.test ## tests that start other programs: builds, stock clients, the pytest plugin
-	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m "processes and not worst_cases" $(PARALLEL) $(ARGS)
+	$(BIN)/pytest $(QUIET) tests -m "processes and not worst_cases" $(PARALLEL) $(ARGS)
 
 worst-cases: $(VENV)/.test ## the worst that clients can do: hostile clients, the largest requests, a long life
-	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m worst_cases $(PARALLEL) $(ARGS)
+	$(BIN)/pytest $(QUIET) tests -m worst_cases $(PARALLEL) $(ARGS)
 
 unit: $(VENV)/.test ## unit tests only (ARGS="tests/log -k roll")
 	$(BIN)/pytest $(QUIET) $(or $(ARGS),tests $(PARALLEL))
 
 compat: $(VENV)/.test ## test with stock clients and Kafka's Java tools (kwire, or BOOTSTRAP=host:port)
-	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest $(QUIET) $(AGAIN) compat_tests $(if $(BOOTSTRAP)$(ARGS),$(ARGS),$(PARALLEL))
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest $(QUIET) compat_tests $(if $(BOOTSTRAP)$(ARGS),$(ARGS),$(PARALLEL))
 
 compat-cluster: $(VENV)/.test bring-etcd ## test replicas, groups, transactions, Streams and Kafka's tools on three kwires and an etcd (FILES=compat_tests: all tests; KWIRE_CLUSTER=kafka: replicas on Apache Kafka)
-	KWIRE_BOOTSTRAP=$(BOOTSTRAP) KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(AGAIN) $(or $(FILES),$(CLUSTER_COMPAT)) $(ARGS)
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(or $(FILES),$(CLUSTER_COMPAT)) $(ARGS)
 
 cluster-chaos: $(VENV)/.test bring-etcd ## Kafka's own programs while brokers of three kwires are stopped and killed; takes some minutes (KWIRE_CLUSTER=kafka: on Apache Kafka)
-	KWIRE_BOOTSTRAP= KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(AGAIN) $(CHAOS) $(ARGS)
+	KWIRE_BOOTSTRAP= KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(CHAOS) $(ARGS)
 
 compat-secured: $(VENV)/.test ## test stock clients, Streams, Connect and Kafka's tools over SASL_SSL, on a broker with an authorizer; takes some minutes (KWIRE_SECURED=kafka: on Apache Kafka; FILES=…)
-	KWIRE_BOOTSTRAP= KWIRE_COMPAT_PROTOCOL=SASL_SSL $(BIN)/pytest $(QUIET) $(AGAIN) $(or $(FILES),$(SECURED_COMPAT)) $(ARGS)
+	KWIRE_BOOTSTRAP= KWIRE_COMPAT_PROTOCOL=SASL_SSL $(BIN)/pytest $(QUIET) $(or $(FILES),$(SECURED_COMPAT)) $(ARGS)
 
 short-compat-secured: ## stock clients and admin clients over SASL_SSL with SCRAM, with an authorizer, as CI does
 	@$(MAKE) --no-print-directory compat-secured FILES="$(SHORT_SECURED)"
 
 spark: $(VENV)/.test ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:port)
-	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(AGAIN) $(ARGS)
-	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane new $(AGAIN) $(ARGS)
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(ARGS)
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane new $(ARGS)
 
 spark-cluster: $(VENV)/.test bring-etcd ## test PySpark on three kwires and an etcd: reads, writes, transactions, a pipeline with verify (LANE=new FILES=…)
 	$(BIN)/python -m compat_tests.cluster --run \
@@ -99,7 +104,7 @@ spark-chaos: $(VENV)/.test bring-etcd ## pipelines into each sink while driver, 
 	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) --run chaos $(ARGS)
 
 browser: $(VENV)/.test ## test the page of the HTTP port in headless Chromium (Debian and Ubuntu: apt install chromium)
-	$(BIN)/pytest $(QUIET) $(AGAIN) browser_tests $(ARGS)
+	$(BIN)/pytest $(QUIET) browser_tests $(ARGS)
 
 container: $(VENV)/.test ## build the image of deploy/Containerfile with podman or docker and test it (KWIRE_IMAGE=name: that image)
 	$(BIN)/pytest $(QUIET) container_tests $(ARGS)
@@ -181,7 +186,7 @@ short-fuzz: ## run the property tests for about a minute, as CI does, with new e
 simulate: $(VENV)/.test ## three brokers in virtual time under faults, all scenarios from many seeds (SEEDS=1-50 ARGS="-k kills"), or one from each (SPREAD=yes); SEEDS=42 ONLY=3.1,5.2 repeats one with these faults alone
 	@[[ "$(or $(SEEDS),1)" =~ ^[0-9]+(-[0-9]+)?$$ ]] || { \
 		echo "SEEDS=$(SEEDS): give one seed or a range, as in SEEDS=1-200"; exit 1; }
-	PYTHONHASHSEED=0 KWIRE_SEEDS=$(or $(SEEDS),1-50) KWIRE_SPREAD=$(SPREAD) KWIRE_ONLY=$(ONLY) $(BIN)/pytest $(QUIET) $(AGAIN) tests/simulation $(PARALLEL) $(ARGS)
+	PYTHONHASHSEED=0 KWIRE_SEEDS=$(or $(SEEDS),1-50) KWIRE_SPREAD=$(SPREAD) KWIRE_ONLY=$(ONLY) $(BIN)/pytest $(QUIET) tests/simulation $(PARALLEL) $(ARGS)
 
 nightly: $(VENV)/.test ## simulate clusters from new seeds for 24 hours of virtual time, which takes about an hour (HOURS=24 SEED=1000)
 	$(BIN)/python -m tests.simulation.nightly --hours $(or $(HOURS),24) $(if $(SEED),--seed $(SEED))

@@ -1,117 +1,73 @@
-"""Runs the parts of ``make test`` one after the other and sums them up in one table.
+"""The parts of ``make test``, how long they took when they were measured, and which one is next.
 
-Before it starts it says what it will do, how long each part usually takes, and how much it
-downloads. Every part runs, also after one that failed: one run tells all that is wrong. A part is a
-target of the Makefile; what it prints is passed on as it comes, and pytest's last lines in it are
-counted for the table.
+A part is a target of the Makefile. It says how many cores it keeps busy, so that parts run side by
+side where the machine has cores for them. What two parts would both install is installed before, by
+what ``test`` needs in the Makefile, or under a lock (``compat_tests.java_tools``).
 
-A test that fails runs once more, as Apache Kafka's own build does it: thousands of tests with other
-programs and real clocks share two cores, and one of them may wait too long for its turn. The table
-counts these tests, pytest names them, and a part with more than ``MOST_AGAIN`` of them has failed:
-then it isn't bad luck.
+``measured.json`` has the times. ``python -m tests.parts --measured`` writes it from the last run,
+and renews the table of parts in docs/CONTRIBUTING-TESTS.md.
 """
 
-import os
+import json
 import re
-import subprocess
-import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypedDict
 
-from rich.console import Console
-from rich.table import Table
+ROOT = Path(__file__).parents[2]
+MEASURED = Path(__file__).parent / "measured.json"
+PAGE = ROOT / "docs" / "CONTRIBUTING-TESTS.md"
+TABLE = re.compile(r"(?<=<!-- parts -->\n).*(?=<!-- end of parts -->)", re.DOTALL)
 
 
 class Part(NamedTuple):
-    """A target of the Makefile; the time is that of two cores with everything downloaded."""
+    """A target of the Makefile, the cores that it keeps busy, and what it downloads once."""
 
     target: str
     what: str
-    usual: str
+    cores: int = 1
     downloads: str = ""
 
 
 PARTS = (
-    Part("check", "format, lint, types, structure, unit tests", "1 to 2 min"),
-    Part("processes", "tests that start other programs", "1 to 2 min"),
-    Part("worst-cases", "hostile clients, the largest requests, a long life", "1 min"),
-    Part("short-fuzz", "property tests with new examples", "1 min"),
-    Part("short-simulation", "clusters in virtual time under faults, seeded bugs", "3 min"),
-    Part("compat", "stock clients and Kafka's Java tools", "7 min", "160 MB, Java tools"),
-    Part("short-compat-secured", "stock clients with TLS, a login, an authorizer", "30 s"),
-    Part("compat-cluster", "groups, transactions, Streams on three brokers", "3 min"),
-    Part("spark", "PySpark, two versions of it", "11 min", "about 1 GB, PySpark and Java"),
-    Part("browser", "the page in Chromium", "1 min", "150 MB, Chromium, in CI"),
+    Part("check", "format, lint, types, structure, unit tests", 2),
+    Part("processes", "tests that start other programs", 2),
+    Part("worst-cases", "hostile clients, the largest requests, a long life", 2),
+    Part("short-fuzz", "property tests with new examples", 2),
+    Part("short-simulation", "clusters in virtual time under faults, seeded bugs", 2),
+    Part("compat", "stock clients and Kafka's Java tools", 1, "160 MB, Java tools"),
+    Part("short-compat-secured", "stock clients with TLS, a login, an authorizer"),
+    Part("compat-cluster", "groups, transactions, Streams on three brokers"),
+    Part("spark", "PySpark, two versions of it", 1, "about 1 GB, PySpark and Java"),
+    Part("browser", "the page in Chromium", 1, "150 MB, Chromium, in CI"),
 )
 
-MOST_AGAIN = 3
-"""So many tests of a part may fail once and pass when they are run again."""
-AGAIN = "--reruns=1 -rR"
 
-OUTCOMES = ("passed", "skipped", "failed", "error", "errors", "rerun")
-SUMMARY = re.compile(
-    rb"^(?:\x1b\[[\d;]*m|=| )*((?:\x1b\[[\d;]*m|, |\d+ [a-z]+)+?)(?:\x1b\[[\d;]*m)* in [\d.]+s\b"
-)
-COLOR = re.compile(rb"\x1b\[[\d;]*m")
-LONGEST_LINE = 1000
-"""Bytes; a longer line is no summary and needn't be kept until it ends."""
+class Times(TypedDict):
+    """Seconds that a part took, and those of processors that it used."""
+
+    seconds: int
+    processor_s: int
 
 
-class Result(NamedTuple):
-    """How a part ended: the exit status of its command, and its tests by outcome."""
+class Measured(TypedDict):
+    """A run of all parts: its seconds, the cores it had, and the times of its parts."""
 
-    part: Part
-    status: int
-    seconds: float
-    tests: Counter[str]
-
-
-class Tally:
-    """Counts the tests in the output of any number of runs of pytest, however it is cut."""
-
-    def __init__(self) -> None:
-        self.tests: Counter[str] = Counter()
-        self._line = b""
-
-    def feed(self, output: bytes) -> None:
-        """Take the next bytes of the output."""
-        *lines, rest = (self._line + output).split(b"\n")
-        for line in lines:
-            self._count(line)
-        self._line = rest[:LONGEST_LINE]
-
-    def _count(self, line: bytes) -> None:
-        found = SUMMARY.match(line)
-        if found is None:
-            return
-        for number, outcome in re.findall(rb"(\d+) ([a-z]+)", COLOR.sub(b"", found[1])):
-            if outcome.decode() in OUTCOMES:
-                self.tests[outcome.decode().rstrip("s")] += int(number)
+    seconds: int
+    cores: int
+    parts: dict[str, Times]
 
 
-def run_part(command: Sequence[str], write: Callable[[bytes], object]) -> tuple[int, Counter[str]]:
-    """Run a command and pass on what it prints; its exit status, and the tests it ran."""
-    tally = Tally()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        assert process.stdout is not None
-        while output := os.read(process.stdout.fileno(), 65_536):
-            write(output)
-            tally.feed(output)
-    tally.feed(b"\n")
-    return process.returncode, tally.tests
+def read_measured(path: Path = MEASURED) -> Measured:
+    """The run that was measured."""
+    found: Measured = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
-def plan(parts: Sequence[Part]) -> Table:
-    """What will be done."""
-    table = Table(title="make test", title_justify="left")
-    table.add_column("part", no_wrap=True)  # a name in two pieces can't be copied
-    for name in ("what", "usually takes", "downloads once"):
-        table.add_column(name, overflow="fold")
-    for part in parts:
-        table.add_row(part.target, part.what, part.usual, part.downloads or "nothing more")
-    return table
+def usual(part: Part, measured: Measured) -> str:
+    """How long a part took, as people read it."""
+    times = measured["parts"].get(part.target)
+    return duration(times["seconds"]) if times else "not measured"
 
 
 def duration(seconds: float) -> str:
@@ -120,60 +76,28 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
-def summary(results: Sequence[Result], parts: Sequence[Part]) -> Table:
-    """What ran, and what didn't since the run was interrupted."""
-    table = Table(title="what ran", title_justify="left")
-    table.add_column("part", no_wrap=True)
-    table.add_column("result", overflow="fold")
-    for name in ("passed", "skipped", "failed", "run again", "time"):
-        table.add_column(name, justify="right", overflow="fold")
-    for part, status, seconds, tests in results:
-        bad = tests["failed"] + tests["error"]
-        result = "[green]ok[/]" if status == 0 else f"[red]failed ({status})[/]"
-        shown = (tests["passed"], tests["skipped"], bad, tests["rerun"])
-        counts = [str(n or "") for n in shown]
-        table.add_row(part.target, result, *counts, duration(seconds))
-    for part in parts[len(results) :]:
-        table.add_row(part.target, "[yellow]not run[/]")
-    table.caption = f"{duration(sum(result.seconds for result in results))} in all"
-    return table
+def longest_first(parts: Iterable[Part], measured: Measured) -> list[Part]:
+    """The order in which parts start; one that nobody has measured is among the first."""
+
+    def seconds(part: Part) -> float:
+        times = measured["parts"].get(part.target)
+        return times["seconds"] if times else float("inf")
+
+    return sorted(parts, key=seconds, reverse=True)
 
 
-def run_all(
-    parts: Sequence[Part],
-    command: Callable[[Part], Sequence[str]],
-    console: Console,
-    write: Callable[[bytes], object],
-) -> int:
-    """Run every part and show the table; 0 if all went well, 130 if interrupted, else 1."""
-    console.print(plan(parts))
-    results: list[Result] = []
-    is_interrupted = False
-    for number, part in enumerate(parts, 1):
-        console.rule(f"{number} of {len(parts)}: {part.target}")
-        console.print(f"{part.what}; {part.usual}", justify="center", overflow="fold")
-        started = time.monotonic()
-        try:
-            status, tests = run_part(command(part), write)
-        except KeyboardInterrupt:
-            is_interrupted = True
-            break
-        if tests["rerun"] > MOST_AGAIN:
-            status = status or 1
-        results.append(Result(part, status, time.monotonic() - started, tests))
-    console.print(summary(results, parts))
-    if is_interrupted:
-        return 130
-    return int(any(result.status for result in results))
+def next_part(waiting: Sequence[Part], running: Iterable[Part], cores: int) -> Part | None:
+    """The first part that finds its cores free, or any if none runs; None: one has to end first."""
+    free = cores - sum(part.cores for part in running)
+    return next((part for part in waiting if min(part.cores, cores) <= free), None)
 
 
-def make_command(part: Part) -> list[str]:
-    """Pytest names each file of tests while it works; several processes of it show dots."""
-    make = os.environ.get("MAKE", "make")
-    return [make, "--no-print-directory", part.target, "QUIET=", f"AGAIN={AGAIN}"]
-
-
-def write_out(output: bytes) -> None:
-    """Pass on what a part prints at once."""
-    sys.stdout.buffer.write(output)
-    sys.stdout.buffer.flush()
+def page_with_table(page: str, measured: Measured) -> str:
+    """The page of the documentation with the parts and their times of today."""
+    lines = ["| part | what | cores | time | processor time |", "| --- | --- | --: | --: | --: |"]
+    for part in PARTS:
+        times = measured["parts"].get(part.target)
+        shown = [duration(times[key]) if times else "" for key in ("seconds", "processor_s")]
+        lines.append(f"| `{part.target}` | {part.what} | {part.cores} | {' | '.join(shown)} |")
+    whole = f"All parts together took {duration(measured['seconds'])} on {measured['cores']} cores."
+    return TABLE.sub("\n".join((*lines, "", whole, "")).replace("\\", r"\\"), page)

@@ -1,160 +1,368 @@
-"""`make test` says what it will do, runs every part, and ends with one table."""
+"""`make test` says what it will do, runs parts side by side, and ends with tables."""
 
 import io
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from tests.parts import run as runner
 from tests.parts.__main__ import main
-from tests.parts.parts import PARTS, Part, Tally, duration, make_command, run_all, run_part
-
-ROOT = Path(__file__).parents[2]
-ONE, TWO, THREE = (Part(name, "tests", "1 min") for name in ("one", "two", "three"))
-
-
-def say(text: str, status: int = 0) -> list[str]:
-    """A command that prints a text and ends with a status."""
-    return [sys.executable, "-c", f"import sys; print({text!r}); sys.exit({status})"]
-
-
-def shown(parts: Sequence[Part], commands: dict[str, list[str]]) -> tuple[int, str, bytes]:
-    """The status, the tables, and what the parts printed."""
-    tables, printed = io.StringIO(), io.BytesIO()
-    console = Console(file=tables, width=100)
-    status = run_all(parts, lambda part: commands[part.target], console, printed.write)
-    return status, tables.getvalue(), printed.getvalue()
-
-
-def row(tables: str, name: str) -> str:
-    """The row of the last table that begins with this name."""
-    return re.findall(rf"^│ {name} .*$", tables, re.MULTILINE)[-1]
-
-
-@pytest.mark.parametrize(
-    ("line", "tests"),
-    [
-        (b"2953 passed in 153.46s (0:02:33)", {"passed": 2953}),
-        (b"===== 1 failed, 58 passed, 3 skipped in 116.52s =====", {"failed": 1, "passed": 58}),
-        (b"\x1b[32m\x1b[1m6 passed\x1b[0m, \x1b[33m1 skipped\x1b[0m\x1b[32m in 2.21s\x1b[0m", None),
-        (b"2 passed, 7 deselected, 2 errors in 0.50s", {"passed": 2, "error": 2}),
-        (b"1 error in 0.50s", {"error": 1}),
-        (b"9 passed, 2 rerun in 0.50s", {"passed": 9, "rerun": 2}),
-        (b"he said that 3 passed in 1.0s", {}),
-        (b"no tests ran in 0.01s", {}),
-    ],
+from tests.parts.parts import (
+    PAGE,
+    PARTS,
+    ROOT,
+    Measured,
+    Part,
+    duration,
+    longest_first,
+    next_part,
+    page_with_table,
+    read_measured,
 )
-def test_the_last_lines_of_pytest_are_counted(line: bytes, tests: dict[str, int] | None) -> None:
-    """Quiet or not, with or without colors; nothing else counts."""
-    expected = {"passed": 6, "skipped": 1} if tests is None else tests
-    if b"3 skipped" in line:
-        expected = expected | {"skipped": 3}
-    tally = Tally()
-    tally.feed(b"before\n" + line + b"\nafter")
-    assert dict(tally.tests) == expected
+from tests.parts.report import REPORT
+from tests.parts.run import RESULTS, make_command, run_all
+from tests.parts.tables import write_measured
+
+ONE, TWO, THREE = (Part(name, "tests") for name in ("one", "two", "three"))
+MEASURED: Measured = {
+    "seconds": 600,
+    "cores": 2,
+    "parts": {
+        "one": {"seconds": 30, "processor_s": 20},
+        "two": {"seconds": 20, "processor_s": 20},
+        "three": {"seconds": 10, "processor_s": 5},
+    },
+}
+NOTE = f"""
+import json, os, sys
+def note(test, outcome="passed", seconds=0.0):
+    with open(os.environ["{REPORT}"], "a") as file:
+        file.write(json.dumps(dict(test=test, outcome=outcome, seconds=seconds)) + "\\n")
+"""
+"""What the commands of these tests begin with: a part without pytest that notes its tests."""
 
 
-def test_output_may_be_cut_anywhere_and_runs_add_up() -> None:
-    """A part may run pytest more than once."""
-    whole, bytewise = Tally(), Tally()
-    output = b"...\n12 passed in 1.00s\n...\n" + b"." * 5000 + b"\n3 passed, 1 skipped in 2.00s\n"
-    whole.feed(output)
-    for at in range(len(output)):
-        bytewise.feed(output[at : at + 1])
-    assert dict(whole.tests) == dict(bytewise.tests) == {"passed": 15, "skipped": 1}
+def script(text: str) -> list[str]:
+    """A command that runs some Python."""
+    return [sys.executable, "-c", NOTE + text]
 
 
-def test_every_part_runs_also_after_one_that_failed() -> None:
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Run:
+    """Runs parts of these commands: the status, and all that was printed."""
+
+    def run(
+        parts: Sequence[Part], commands: dict[str, list[str]], cores: int = 1
+    ) -> tuple[int, str]:
+        printed = io.StringIO()
+        console = Console(file=printed, width=100)
+        command = lambda part: commands[part.target]  # noqa: E731
+        status = run_all(parts, command, console, MEASURED, cores=cores, logs=tmp_path)
+        return status, printed.getvalue()
+
+    return run
+
+
+def row(printed: str, name: str) -> str:
+    """The row of the last table that begins with this name."""
+    return re.findall(rf"^│ {name} .*$", printed, re.MULTILINE)[-1]
+
+
+def started(parts: Sequence[Part], cores: int) -> list[set[str]]:
+    """Which parts run at the same time, if the one that began first always ends first."""
+    waiting, running, seen = list(parts), [], []
+    while waiting or running:
+        while part := next_part(waiting, running, cores):
+            waiting.remove(part)
+            running.append(part)
+        seen.append({part.target for part in running})
+        running.pop(0)
+    return seen
+
+
+def test_parts_that_fit_run_side_by_side() -> None:
+    """A part with both cores runs alone, two that wait most of their time run together."""
+    parts = [Part("long", "", 1), Part("whole", "", 2), Part("half", "", 1)]
+    assert started(parts, cores=2) == [{"long", "half"}, {"half"}, {"whole"}]
+    assert started(parts, cores=4) == [{"long", "whole", "half"}, {"whole", "half"}, {"half"}]
+
+
+def test_one_core_runs_one_part_after_the_other() -> None:
+    """Also one that would keep more cores busy."""
+    parts = [Part("whole", "", 2), Part("half", "", 1), Part("more", "", 3)]
+    assert started(parts, cores=1) == [{"whole"}, {"half"}, {"more"}]
+
+
+def test_the_longest_is_first() -> None:
+    """It decides when the run ends; a part that nobody has measured may be the longest."""
+    unknown = Part("unknown", "")
+    assert longest_first([THREE, TWO, unknown, ONE], MEASURED) == [unknown, ONE, TWO, THREE]
+
+
+def test_every_part_runs_also_after_one_that_failed(shown: Run) -> None:
     """The table is shown, names the part that failed, and the status says so."""
     commands = {
-        "one": say("5 passed in 0.10s"),
-        "two": say("1 failed, 4 passed in 0.10s", 2),
-        "three": say("7 passed, 2 skipped in 0.10s"),
+        "one": script("for n in range(5): note(f't{n}')"),
+        "two": script("note('a', 'failed'); note('b'); print('E  assert 1 == 2'); sys.exit(2)"),
+        "three": script("note('a'); note('b', 'skipped')"),
     }
-    status, tables, printed = shown([ONE, TWO, THREE], commands)
+    status, printed = shown([ONE, TWO, THREE], commands)
     assert status == 1
-    assert re.search(r"ok +│ +5 ", row(tables, "one"))
-    assert re.search(r"failed \(2\) +│ +4 │ +│ +1 ", row(tables, "two"))
-    assert re.search(r"ok +│ +7 │ +2 ", row(tables, "three"))
-    assert b"1 failed, 4 passed" in printed
+    assert re.search(r"ok +│ +5 │ +│ +│", row(printed, "one"))
+    assert re.search(r"failed \(2\) +│ +1 │ +│ +1 │", row(printed, "two"))
+    assert re.search(r"ok +│ +1 │ +1 │ +│", row(printed, "three"))
+    assert "2 of 3: two" in printed
+    assert "E  assert 1 == 2" in printed
 
 
-def test_all_well_is_status_0_and_the_plan_comes_first() -> None:
-    """What it does, how long that takes and what it downloads are said before anything runs."""
-    part = Part("one", "the only tests", "7 min", "30 MB of jars")
-    status, tables, _ = shown([part], {"one": say("no pytest here")})
+def test_what_parts_print_side_by_side_is_not_mixed(shown: Run, tmp_path: Path) -> None:
+    """Each part's output is kept in a file and shown whole, below its name, when it has ended."""
+    os.mkfifo(there := tmp_path / "there")
+    os.mkfifo(back := tmp_path / "back")
+    commands = {  # the second prints between the two lines of the first
+        "one": script(
+            f"print('one begins', flush=True); open({str(there)!r}, 'w').close()\n"
+            f"open({str(back)!r}).read(); print('one ends')"
+        ),
+        "two": script(
+            f"open({str(there)!r}).read(); print('two begins\\ntwo ends', flush=True)\n"
+            f"open({str(back)!r}, 'w').close()"
+        ),
+    }
+    status, printed = shown([ONE, TWO], commands, cores=2)
     assert status == 0
-    first = tables.partition("1 of 1: one")[0]
+    assert "one begins\none ends\n" in printed
+    assert "two begins\ntwo ends\n" in printed
+    assert (tmp_path / "one.txt").read_text() == "one begins\none ends\n"
+
+
+def test_the_plan_comes_first(shown: Run) -> None:
+    """What it does, how long that takes and what it downloads are said before anything runs."""
+    part = Part("one", "the only tests", 1, "30 MB of jars")
+    status, printed = shown([part], {"one": script("")})
+    assert status == 0
+    first = printed.partition("1 of 1: one")[0]
     assert "the only tests" in first
-    assert "7 min" in first
+    assert "30 s" in first
     assert "30 MB of jars" in first
 
 
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_one_line_says_what_runs(
+    is_terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which parts, for how long, and how many are to come: a CI ends what is silent too long."""
+    monkeypatch.setattr(runner, "SILENCE_S", 0.01)
+    monkeypatch.setattr(runner, "REFRESH_S", 0.01)
+    os.mkfifo(fifo := tmp_path / "fifo")
+    said = []
+
+    class Printed(io.StringIO):
+        def write(self, text: str) -> int:
+            if found := re.search(r"one \d+ s \(usually 30 s\); 1 to come", text):
+                if not said:
+                    fifo.open("w").close()  # now the part may end
+                said.append(found[0])
+            return super().write(text)
+
+    commands = {"one": script(f"open({str(fifo)!r}).read()"), "two": script("")}
+    console = Console(file=Printed(), width=100, force_terminal=is_terminal)
+    command = lambda part: commands[part.target]  # noqa: E731
+    assert run_all([ONE, TWO], command, console, MEASURED, cores=1, logs=tmp_path) == 0
+    assert said
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_nothing_is_cut(width: int) -> None:
+def test_nothing_is_cut(width: int, tmp_path: Path) -> None:
     """A narrow terminal folds what doesn't fit, and leaves the names of the parts in one piece."""
-    tables = io.StringIO()
-    run_all(PARTS, lambda part: say("1 passed in 0.1s"), Console(file=tables, width=width), bytes)
-    printed = tables.getvalue()
-    assert "…" not in printed
-    assert max(map(len, printed.splitlines())) <= width
+    printed = io.StringIO()
+    console = Console(file=printed, width=width)
+    command = lambda part: ["true"]  # noqa: E731
+    run_all(PARTS, command, console, read_measured(), cores=2, logs=tmp_path)
+    text = printed.getvalue()
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
     for part in PARTS:
-        assert printed.count(f"│ {part.target} ") == 2
-        assert f": {part.target} " in printed
+        assert text.count(f"│ {part.target} ") == 2
+        assert f": {part.target} " in text
 
 
-def test_an_interrupted_run_shows_what_ran() -> None:
-    """And what did not."""
+def test_a_part_alone_prints_as_it_goes(shown: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    """To where everything is printed, not to a file."""
+    status, _ = shown([ONE], {"one": script("os.write(1, b'a'); os.write(2, b'b')")})
+    assert status == 0
+    assert capfd.readouterr() == ("a", "b")
 
-    def interrupt(output: bytes) -> None:
-        if b"stop" in output:
-            raise KeyboardInterrupt
 
-    tables = io.StringIO()
-    commands = {"one": say("5 passed in 0.10s"), "two": say("stop"), "three": say("never")}
-    console = Console(file=tables, width=100)
-    status = run_all([ONE, TWO, THREE], lambda part: commands[part.target], console, interrupt)
+def test_the_slowest_tests_of_all_parts_are_shown(shown: Run, tmp_path: Path) -> None:
+    """Thirty of them, the slowest first, and programs find them in a file."""
+    commands = {
+        "one": script("for n in range(20): note(f'one {n}', seconds=n)"),
+        "two": script("for n in range(20): note(f'two[{n}]', seconds=n + 0.5)"),
+    }
+    _, printed = shown([ONE, TWO], commands)
+    tests = re.findall(r"^│ +([\d.]+) s │ (\w+) +│ (\S.*?) +│$", printed, re.MULTILINE)
+    assert tests[:3] == [
+        ("19.5", "two", "two[19]"),
+        ("19.0", "one", "one 19"),
+        ("18.5", "two", "two[18]"),
+    ]
+    assert len(tests) == 30
+    results = json.loads((tmp_path / RESULTS).read_text())
+    assert results["slowest"][0] == {
+        "part": "two",
+        "test": "two[19]",
+        "outcome": "passed",
+        "seconds": 19.5,
+    }
+    assert results["parts"]["one"]["passed"] == 20
+
+
+def test_processor_time_is_that_of_all_processes(shown: Run, tmp_path: Path) -> None:
+    """Also of those that a part's command has started and waited for."""
+    busy = "import time\nwhile time.process_time() < 0.6: pass"
+    shown(
+        [ONE],
+        {"one": script(f"import subprocess; subprocess.run([sys.executable, '-c', {busy!r}])")},
+    )
+    assert json.loads((tmp_path / RESULTS).read_text())["parts"]["one"]["processor_s"] >= 1
+
+
+def interrupted(
+    tmp_path: Path, command: str, patience_s: float = 60, times: int = 1
+) -> tuple[int, str]:
+    """Run two parts in a process of its own, and press Ctrl-C: the status, and what was printed.
+
+    The command of the first part has a FIFO open at ``fd``. Ctrl-C is pressed whenever it writes a
+    byte there. When the run has ended nobody may have the FIFO open any more.
+    """
+    os.mkfifo(fifo := tmp_path / "fifo")
+    part = script(f"import signal, subprocess\nfd = os.open({str(fifo)!r}, os.O_WRONLY)\n{command}")
+    run = f"""
+from pathlib import Path
+from rich.console import Console
+from tests.parts import run
+from tests.parts.parts import Part
+run.PATIENCE_S = {patience_s}
+parts = [Part("one", "", 2), Part("two", "", 2)]
+commands = {{"one": {part!r}, "two": ["true"]}}
+raise SystemExit(run.run_all(
+    parts, lambda part: commands[part.target], Console(width=100), {MEASURED!r},
+    cores=2, logs=Path({str(tmp_path)!r})))
+"""
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", run], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        ) as process,
+        fifo.open("rb", buffering=0) as held,
+    ):
+        for _ in range(times):
+            assert held.read(1) == b"."
+            process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate()
+        assert held.read() == b""
+    return process.returncode, printed
+
+
+def test_ctrl_c_ends_what_runs_and_shows_what_ran(tmp_path: Path) -> None:
+    """The part that runs gets it too, and may clean up; what waits isn't begun."""
+    command = """
+note('a')
+try:
+    os.write(fd, b'.')
+    signal.pause()
+finally:
+    note('cleaned up')
+"""
+    status, printed = interrupted(tmp_path, command)
     assert status == 130
-    assert "ok" in row(tables.getvalue(), "one")
-    assert "not run" in row(tables.getvalue(), "two")
-    assert "not run" in row(tables.getvalue(), "three")
+    assert re.search(r"interrupted +│ +2 │", row(printed, "one"))
+    assert "not run" in row(printed, "two")
 
 
-def test_a_part_may_run_few_tests_again() -> None:
-    """Few are bad luck on a busy machine; of more a part fails, although all passed in the end."""
-    commands = {"one": say("5 passed, 3 rerun in 0.10s"), "two": say("5 passed, 4 rerun in 0.10s")}
-    status, tables, _ = shown([ONE, TWO], commands)
-    assert status == 1
-    assert re.search(r"ok +│ +5 │ +│ +│ +3 │", row(tables, "one")), tables
-    assert re.search(r"failed \(1\) +│ +5 │ +│ +│ +4 │", row(tables, "two")), tables
+DEAF = """
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+deaf = "import os, signal; os.write(int(os.sys.argv[1]), b'.'); signal.pause()"
+subprocess.run([sys.executable, '-c', deaf, str(fd)], pass_fds=[fd], start_new_session=True)
+"""
 
 
-def test_output_is_passed_on_as_it_comes() -> None:
-    """Also from a line that isn't finished, and what goes to stderr."""
-    seen = []
-    command = [sys.executable, "-c", "import os; os.write(1, b'a'); os.write(2, b'b\\n'); input()"]
-    read, write = os.pipe()  # the command ends when the pipe does, which is after its output came
+def test_what_does_not_end_in_time_is_killed(tmp_path: Path) -> None:
+    """With its processes, also with those that left its process group."""
+    status, printed = interrupted(tmp_path, DEAF, patience_s=0.01)
+    assert status == 130
+    assert "interrupted" in row(printed, "one")
 
-    def take(output: bytes) -> None:
-        seen.append(output)
-        if b"".join(seen) == b"ab\n":
-            os.close(write)
 
-    old = os.dup(0)
-    os.dup2(read, 0)
-    try:
-        status, _ = run_part(command, take)
-    finally:
-        os.dup2(old, 0)
-        os.close(old)
-        os.close(read)
-    assert b"".join(seen).startswith(b"ab\n")
-    assert status == 1  # EOFError: nothing was to be read
+def test_another_ctrl_c_kills_at_once(tmp_path: Path) -> None:
+    """Who presses it twice doesn't want to wait."""
+    command = """
+signal.signal(signal.SIGINT, lambda *_: os.write(fd, b'.'))
+os.write(fd, b'.')
+while True:
+    signal.pause()
+"""
+    status, printed = interrupted(tmp_path, command, times=2)
+    assert status == 130
+    assert "interrupted" in row(printed, "one")
+
+
+def test_what_a_part_leaves_behind_ends_with_it(shown: Run, tmp_path: Path) -> None:
+    """A broker that a test forgot would take processor time from the parts that follow."""
+    os.mkfifo(fifo := tmp_path / "fifo")
+    left = f"import os, signal; fd = os.open({str(fifo)!r}, os.O_WRONLY); signal.pause()"
+    command = (
+        "import subprocess\n"
+        f"subprocess.Popen([sys.executable, '-c', {left!r}], start_new_session=True)\n"
+        f"open({str(fifo)!r}).close()"
+    )
+    with open(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK), "rb") as held:
+        status, _ = shown([ONE], {"one": script(command)})
+        os.set_blocking(held.fileno(), True)
+        assert held.read() == b""
+    assert status == 0
+
+
+def test_the_times_of_a_run_become_the_usual_ones(shown: Run, tmp_path: Path) -> None:
+    """Those of parts that went well; the documentation shows them."""
+    check, compat = (part for part in PARTS if part.target in ("check", "compat"))
+    commands = {"check": script(""), "compat": script("sys.exit(1)")}
+    shown([check, compat], commands)
+    known = {
+        "check": {"seconds": 99, "processor_s": 9},
+        "compat": {"seconds": 88, "processor_s": 8},
+    }
+    file, page = tmp_path / "measured.json", tmp_path / "page.md"
+    file.write_text(json.dumps({"seconds": 600, "cores": 2, "parts": known}))
+    page.write_text("before\n<!-- parts -->\nold\n<!-- end of parts -->\nafter\n")
+    assert write_measured(tmp_path / RESULTS, file, page) == "check"
+    found = read_measured(file)
+    assert found["parts"]["check"]["seconds"] < 60
+    assert found["parts"]["compat"] == known["compat"]
+    assert found["seconds"] == 600  # not all parts ran
+    text = page.read_text()
+    assert "| `compat` | stock clients and Kafka's Java tools | 1 | 1 min 28 s | 8 s |" in text
+    assert text.startswith("before\n")
+    assert text.endswith("<!-- end of parts -->\nafter\n")
+    assert "old" not in text
+
+
+def test_the_documentation_has_the_parts_and_times_of_today() -> None:
+    """``python -m tests.parts --measured`` has been run since they changed."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert "| `check` |" in page
+    assert page_with_table(page, read_measured()) == page
 
 
 def test_every_part_is_a_target_of_the_makefile() -> None:
