@@ -65,9 +65,9 @@ def read_measured(path: Path = MEASURED) -> Measured:
 
 
 def usual(part: Part, measured: Measured) -> str:
-    """How long a part took, as people read it."""
+    """How long a part took, as people read it; empty if nobody has measured it."""
     times = measured["parts"].get(part.target)
-    return duration(times["seconds"]) if times else "not measured"
+    return duration(times["seconds"]) if times else ""
 
 
 def duration(seconds: float) -> str:

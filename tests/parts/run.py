@@ -144,16 +144,18 @@ class Run:
 
     def _what_runs(self) -> str:
         passed = duration(time.monotonic() - self._started)
-        running = (
-            f"{one.part.target} {duration(one.seconds)} (usually {usual(one.part, self._measured)})"
-            for one in self._running
+        running = ", ".join(map(self._how_long, self._running))
+        return f"{passed}: {running}; {len(self._waiting)} to come"
+
+    def _how_long(self, one: Running) -> str:
+        usually = usual(one.part, self._measured)
+        return f"{one.part.target} {duration(one.seconds)}" + f" (usually {usually})" * bool(
+            usually
         )
-        return f"{passed}: {', '.join(running)}; {len(self._waiting)} to come"
 
     def _rule(self, number: int, part: Part) -> None:
         self._console.rule(f"{number} of {self._count}: {part.target}")
-        what = f"{part.what}; {usual(part, self._measured)}"
-        self._console.print(what, justify="center", overflow="fold")
+        self._console.print(part.what, justify="center", overflow="fold")
 
     def _interrupt(self, interrupts: Interrupts) -> None:
         """End what runs: as Ctrl-C at a terminal does, and by force what doesn't end in time."""
