@@ -120,6 +120,11 @@ class AckQueue:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def waiting(self) -> int:
+        """How many requests still wait; those that gave up aren't counted."""
+        return len(self._entries) - self._gone
+
     def wait(self, offset: int, acks: Acks, slot: int) -> None:
         """Call ``acks.done(slot)`` when the high watermark has reached ``offset``."""
         acks.begin(slot, self)

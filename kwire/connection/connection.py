@@ -76,6 +76,16 @@ class Connection:
         """What the connection's requests have cost so far."""
         return self._work.used_units
 
+    @property
+    def read_bytes(self) -> int:
+        """How much memory is kept for requests that arrive, 0 between two small ones."""
+        return self._inbox.size_bytes
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How many bytes of responses wait in memory until the client reads."""
+        return self._outbox.held_bytes
+
     def on_readable(self) -> None:
         """Serve the requests that have arrived; a task continues what takes longer."""
         if self._watch.is_sending or self._sock.fileno() < 0:

@@ -34,7 +34,7 @@ class Newcomers:
     """The newcomers of one server; the oldest comes first."""
 
     def __init__(self, most: int = MOST) -> None:
-        self._most = most
+        self.most = most
         self._since_s: dict[Newcomer, float] = {}
         self._per_address: Counter[str] = Counter()
         self._held_bytes: dict[Newcomer, int] = {}
@@ -42,9 +42,14 @@ class Newcomers:
     def __len__(self) -> int:
         return len(self._since_s)
 
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the requests of all newcomers hold."""
+        return sum(self._held_bytes.values())
+
     def add(self, newcomer: Newcomer, now_s: float) -> None:
         """Note a connection that has just been accepted; this may end another one."""
-        if len(self._since_s) >= self._most:
+        if len(self._since_s) >= self.most:
             self._make_room()
         self._since_s[newcomer] = now_s
         self._per_address[newcomer.peer_host] += 1
@@ -62,7 +67,7 @@ class Newcomers:
         if newcomer not in self._since_s:
             return
         self._held_bytes[newcomer] = size_bytes
-        if sum(self._held_bytes.values()) > MOST_BYTES:
+        if self.held_bytes > MOST_BYTES:
             self._end(max(self._held_bytes, key=self._held_bytes.__getitem__))
 
     def sweep(self, now_s: float) -> None:

@@ -141,7 +141,7 @@ class Poller:
         self._has_ended = False
         self._all_gone = trio.Event()
         # On a single processor, looking would only take time from the clients on this machine.
-        self._looks = len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else "ab") > 1
+        self.looks = len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else "ab") > 1
         self._patience = MAX_PATIENCE
 
     def add(self, connection: Pollable) -> None:
@@ -390,7 +390,7 @@ class Poller:
 
     def _may_look(self) -> bool:
         """Whether to check the selector again instead of sleeping."""
-        if not self._looks:
+        if not self.looks:
             return False
         if self._patience < 0:
             self._patience += 1

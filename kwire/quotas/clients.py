@@ -165,6 +165,12 @@ class Clients:
         self._quotas = quotas
         self._known.clear()
 
+    @property
+    def names(self) -> set[Names]:
+        """Whose quotas or meters are kept; long names are shortened."""
+        meters = (self._produce, self._fetch, self._request, self._mutation)
+        return set(self._known).union(*(kept.known for kept in meters))
+
     def of(self, user: str, client_id: str, now_ms: int) -> OwnQuotas:
         """The quotas of a client; called for each request."""
         own = self._known.get((user, client_id))

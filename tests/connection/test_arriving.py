@@ -3,24 +3,23 @@
 import logging
 import random
 import struct
+import threading
+
+import trio
 
 from kwire.budget.work import Work
-from kwire.metadata.controller import NewTopic, create_topic
-from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kwire.protocol.messages.fetch import ForgottenTopic
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
-from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from kwire.record.compression import Compression
-from kwire.record.records import BatchBuilder
 from kwire.testing.waiting import until
 from tests.support.in_process import running_server
+from tests.support.records import batch
+from tests.support.requests import fetch_request, produce_request
+from tests.support.work import free_work
 
 LIMIT = 8 << 20
 ANNOUNCED_BYTES = 50 << 20
@@ -86,25 +85,26 @@ async def test_requests_that_wait_for_a_thread_hold_a_bounded_memory(tmp_path, c
         "message.max.bytes": str(ANNOUNCED_BYTES),
         "log.cleanup.policy": "compact",
     }
-    builder = BatchBuilder()
-    builder.add(1, b"key", random.Random(7).randbytes(len(PART)))
-    batch = bytes(builder.build(compression=Compression.ZSTD))
-    data = [PartitionProduceData(index=0, records=batch)]
-    request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
-    async with running_server(tmp_path, settings) as server:
-        broker, arriving = server.broker, server.server.poller.arriving
-        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
-        line = broker.threads.checking.large._line
-        await line.enter(0)  # the thread is busy
+    value = random.Random(7).randbytes(len(PART))
+    request = produce_request("t", batch(value, key=b"key", compression=Compression.ZSTD), acks=1)
+    busy = threading.Event()
+
+    def is_busy(_: None, _between: object) -> None:
+        busy.wait(60)
+
+    async with running_server(tmp_path, settings) as server, trio.open_nursery() as nursery:
+        arriving = server.server.poller.arriving
+        await server.topic("t")
+        nursery.start_soon(server.broker.threads.checking.large.run, free_work(), is_busy, None)
         with caplog.at_level(logging.WARNING):
             clients = [await server.connect() for _ in range(4)]
             for client in clients:
                 await client.send(request, 9)
             await until(lambda: caplog.text.count("of a request have arrived") == 2)
         await until(lambda: arriving.held_bytes == LIMIT)
-        line.leave()
+        busy.set()
         await until(lambda: not arriving.held_bytes)
-        assert broker.partition("t", 0).log.log_end_offset == 2
+        assert await server.end_offset("t") == 2
         for client in clients:
             await client.aclose()
 
@@ -112,26 +112,17 @@ async def test_requests_that_wait_for_a_thread_hold_a_bounded_memory(tmp_path, c
 async def test_a_request_that_waits_for_replicas_keeps_no_large_buffer(tmp_path):
     """Its records are in the log, and its client may have it wait for long."""
     async with running_server(tmp_path, {"kwire.arriving.max.bytes": str(LIMIT)}) as server:
-        wait = FetchRequest(
-            max_wait_ms=60_000,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            topics=[FetchTopic(topic="t", partitions=[FetchPartition()])],
-            rack_id="x" * 30_000,
-        )
-        broker, poller = server.broker, server.server.poller
-        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        forgotten = [ForgottenTopic(topic="x" * 30_000, partitions=[]) for _ in range(100)]
+        wait = fetch_request("t", max_wait_ms=60_000, forgotten_topics_data=forgotten)
+        await server.topic("t")
+        await server.hang_up()
         clients = [await server.connect() for _ in range(5)]
-        for client in clients:
-            await client.request(MetadataRequest(topics=[]), 9, MetadataResponse)
-        for connection in poller.connections:
-            connection._inbox.is_large = True
-            connection._inbox._own = connection._inbox._view = memoryview(bytearray(3 << 20))
-        for client in clients:
+        partition = server.broker.partition("t", 0)
+        for number, client in enumerate(clients, 1):
             await client.send(wait, 12)
-        partition = broker.partition("t", 0)
-        await until(lambda: len(partition.waiters) == len(clients))
-        assert [one._inbox.size_bytes for one in poller.connections] == [0] * 5
+            await until(lambda number=number: len(partition.waiters) == number)
+        connections = [one for one in server.server.poller.connections if not one.info.is_gone()]
+        assert [one.read_bytes for one in connections] == [0] * 5
         for client in clients:
             await client.aclose()
 
@@ -142,7 +133,7 @@ async def test_a_client_keeps_no_large_buffer_after_its_request(tmp_path):
         clients = [await server.connect() for _ in range(5)]
         for client in clients:
             await client.request(_of_many_elements(), 9, MetadataResponse)
-        kept = [connection._inbox.size_bytes for connection in server.server.poller.connections]
+        kept = [connection.read_bytes for connection in server.server.poller.connections]
         assert kept == [0] * 5
         for client in clients:
             await client.aclose()

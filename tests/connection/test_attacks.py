@@ -139,7 +139,7 @@ async def test_a_handshake_that_does_not_end(tmp_path, monkeypatch, bound):
         with trio.fail_after(5), suppress(trio.BrokenResourceError):
             assert await stream.receive_some() == b""
         await until(lambda: not running.server.poller.connections)
-        assert not running.server.poller.newcomers._held_bytes
+        assert not running.server.poller.newcomers.held_bytes
 
 
 def _greeting(context):

@@ -92,8 +92,8 @@ def test_large_frames_go_through_one_buffer(piece_bytes):
             inbox.receive(sock)
             while (frame := inbox.next_frame()) is not None:
                 found.append(bytes(frame))
+                buffers[id(frame.obj)] = frame.obj  # held, so that no id is used twice
             inbox.leave_scratch()
-            buffers[id(inbox._own.obj)] = inbox._own.obj  # held, so that no id is used twice
     assert found == bodies
     assert len(buffers) <= 8  # as often as it grew
 

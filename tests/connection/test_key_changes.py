@@ -18,6 +18,7 @@ from kwire.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kwire.security.own_keys import LOOK_INTERVAL_S
 from tests.support.certificates import Authority
 from tests.support.in_process import RawClient, running_server
 
@@ -92,7 +93,7 @@ async def _alter(client, prefix=SSL, **values):
     ],
 )
 async def test_a_key_store_that_cannot_be_used_is_refused(
-    running, tmp_path, caplog, setting, make, said
+    running, tmp_path, caplog, mock_clock, setting, make, said
 ):
     """As by Kafka: the tool is told, nothing is kept, and the certificate is the old one."""
     client = await _connect(running)
@@ -102,7 +103,7 @@ async def test_a_key_store_that_cannot_be_used_is_refused(
     assert "listener SSL failed: " in message
     assert said in message
     assert not running.broker.image.config(ConfigResourceType.BROKER, "1")
-    running.server._security["SSL"]._keys._look_due_s = 0
+    mock_clock.jump(LOOK_INTERVAL_S)
     again = await _connect(running)
     await again.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     assert "keeps its old certificate" not in caplog.text
@@ -115,12 +116,12 @@ def _text(path, text):
 
 
 @pytest.mark.parametrize("names", [("localhost",), ("localhost", "kafka.example")])
-async def test_a_key_store_for_the_same_names_is_taken(running, tmp_path, names):
+async def test_a_key_store_for_the_same_names_is_taken(running, tmp_path, mock_clock, names):
     """And for more names; without it, the one of the file counts, which has fewer."""
     client = await _connect(running)
     path = OTHER_CA.sign("server", hosts=names).write_pem(tmp_path / "new.pem")
     assert await _alter(client, keystore_location=path) == (0, None)
-    running.server._security["SSL"]._keys._look_due_s = 0
+    mock_clock.jump(LOOK_INTERVAL_S)
     renewed = await _connect(running, ca=OTHER_CA)
     code, _ = await _alter(renewed, keystore_location=None)
     assert (code == 0) == (len(names) == 1)

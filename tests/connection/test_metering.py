@@ -102,7 +102,7 @@ async def _throttled(server, pause_ms: int = PAUSE_MS) -> RawClient:
     client = await server.connect()
     first = await client.request(_produce(), 9, ProduceResponse)
     assert first.throttle_time_ms == 0
-    meter = next(iter(server.broker.quotas.clients._produce.known.values()))
+    meter = server.broker.quotas.clients.of("ANONYMOUS", "raw", 0).produce
     used = meter.counter.measure(0)[0] * 10
     meter.counter.record(meter.limit * (10 + pause_ms / 1000) - used - _frame_bytes(9), 0)
     return client
@@ -308,8 +308,7 @@ async def test_a_client_that_leaves_behind_requests_sent_ahead_is_forgotten_soon
             await client.request(_produce(), 9, ProduceResponse)
             await client.send(_produce(), 9)
             [connection] = server.server.poller.connections
-            while connection._watch.is_on:  # the request hasn't arrived yet
-                await trio.lowlevel.checkpoint()
+            await trio.testing.wait_all_tasks_blocked()  # the request has arrived
             connection.release_memory()
             assert server.broker.quotas.pauses
             await client.aclose()

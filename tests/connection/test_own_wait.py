@@ -199,7 +199,7 @@ def test_who_is_woken_by_one_that_was_woken_goes_on(looks):
     """In a later turn, for which nothing has to come."""
 
     async def scenario(world):
-        world.poller._looks = looks
+        world.poller.looks = looks
         done = trio.Event()
 
         class Chained(Waker):

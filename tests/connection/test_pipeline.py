@@ -233,11 +233,10 @@ async def test_a_client_that_goes_frees_what_waits(running, leader):
     await client.stream.send_all(b"".join(map(produce, range(5))))
     await appended(leader, 5)
     [connection] = running.server.poller.connections
-    waiting = [acks for _, acks, _ in leader.acks._entries]
-    assert len(waiting) == 5
+    assert leader.acks.waiting == 5
     await client.aclose()
     await until(lambda: connection.fileno() < 0)
-    assert all(acks.is_set for acks in waiting)
+    assert not leader.acks.waiting
     everything_follows(leader)
     assert not len(leader.acks)
 

@@ -34,6 +34,7 @@ from kwire.protocol.messages.sasl_authenticate import (
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.record.records import BatchBuilder
 from kwire.security.listeners import ListenerSecurity
+from kwire.security.own_keys import LOOK_INTERVAL_S
 from kwire.security.tls import Tls
 from kwire.testing.waiting import until
 from tests.support.certificates import Authority
@@ -133,8 +134,8 @@ async def test_a_client_that_does_not_read(running):
     for _ in range(5):
         await client.send(_fetch(), 11)
     [connection] = running.server.poller.connections
-    await until(lambda: connection._tls_socket.has_unsent)
-    assert connection._outbox.held_bytes < 1 << 20
+    await until(lambda: connection.unsent_bytes)
+    assert connection.unsent_bytes < 2 << 20
     for _ in range(5):
         frame = await client.receive_frame()
         assert len(frame) > 3_000_000
@@ -230,23 +231,22 @@ async def test_a_handshake_that_takes_too_long(running, mock_clock):
 
 
 async def test_a_renewed_certificate_counts_for_new_connections(
-    running, settings, tmp_path, caplog
+    running, settings, tmp_path, caplog, mock_clock
 ):
     """A file that has changed is read again; one that can't be read changes nothing."""
-    keys = running.server._security["SSL"]._keys
     old = await _connect(running)
     await old.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     path = tmp_path / "server.pem"
     path.write_text("nonsense")
-    keys._file_times[str(path)] = 0
-    keys._look_due_s = 0
+    os.utime(path, (1, 1))
+    mock_clock.jump(LOOK_INTERVAL_S)
     with caplog.at_level(logging.INFO):
         again = await _connect(running)
         await again.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     assert "keeps its old certificate" in caplog.text
     OTHER_CA.sign("renewed").write_pem(path)
-    keys._file_times[str(path)] = 0
-    keys._look_due_s = 0
+    os.utime(path, (2, 2))
+    mock_clock.jump(LOOK_INTERVAL_S)
     new = await _connect(running, ca=OTHER_CA)
     await new.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     await old.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
@@ -254,13 +254,13 @@ async def test_a_renewed_certificate_counts_for_new_connections(
         await client.aclose()
 
 
-async def test_a_dynamic_config_renews_a_certificate(running, tmp_path):
+async def test_a_dynamic_config_renews_a_certificate(running, tmp_path, mock_clock):
     """As kafka-configs sets it for a listener of one broker."""
     path = OTHER_CA.sign("renewed").write_pem(tmp_path / "renewed.pem")
     name = "listener.name.ssl.ssl.keystore.location"
     change = ConfigChanged(ConfigResourceType.BROKER, "1", name, str(path))
     await running.broker.commit(lambda _image: [change])
-    running.server._security["SSL"]._keys._look_due_s = 0
+    mock_clock.jump(LOOK_INTERVAL_S)
     client = await _connect(running, ca=OTHER_CA)
     await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     await client.aclose()
@@ -280,7 +280,9 @@ async def test_a_dynamic_config_renews_a_certificate(running, tmp_path):
         ("ssl.principal.mapping.rules", "RULE:(("),
     ],
 )
-async def test_a_dynamic_config_of_nonsense_harms_nobody(running, tmp_path, caplog, setting, value):
+async def test_a_dynamic_config_of_nonsense_harms_nobody(
+    running, tmp_path, caplog, mock_clock, setting, value
+):
     """The listener keeps what it has, and the broker neither ends nor waits for a pipe."""
     if value == "a pipe":
         value = str(tmp_path / "pipe")
@@ -290,7 +292,7 @@ async def test_a_dynamic_config_of_nonsense_harms_nobody(running, tmp_path, capl
         for name, text in {"ssl.truststore.certificates": "", setting: value}.items()
     ]
     await running.broker.commit(lambda _image: changes)
-    running.server._security["SSL"]._keys._look_due_s = 0
+    mock_clock.jump(LOOK_INTERVAL_S)
     with trio.fail_after(10):
         client = await _connect(running)
         await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)

@@ -319,10 +319,10 @@ async def test_sequences_begin_at_zero_in_every_transaction(server):
     """With the newer protocol; what is lost before the first batch is noticed (KIP-890)."""
     producer = RawProducer(await server.connect(), "ledger")
     await producer.init()
-    producer._sequences[TOPIC, 0] = 5
+    producer.skip(TOPIC, 0, 5)
     code = await refused(producer.produce(TOPIC, 0, b"v"))
     assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    producer._sequences[TOPIC, 0] = 0
+    producer.skip(TOPIC, 0, -5)
     await producer.produce(TOPIC, 0, b"v")
 
 

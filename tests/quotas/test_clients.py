@@ -86,8 +86,7 @@ def test_meters_are_bounded_however_many_client_ids_come(monkeypatch):
         own = known.of("ann", f"app-{number}", number)
         assert own.produce is not None
         own.produce.use(1, number)
-    assert len(known._produce.known) <= 200
-    assert len(known._known) <= 100
+    assert len(known.names) <= 300
 
 
 def test_idle_meters_are_forgotten_after_an_hour():
@@ -97,7 +96,7 @@ def test_idle_meters_are_forgotten_after_an_hour():
     assert own.produce is not None
     own.produce.use(1, IDLE_MS - 1)
     known.of("ann", "other", IDLE_MS)
-    assert sorted(names[1] for names in known._produce.known) == ["busy", "other"]
+    assert {names[1] for names in known.names} == {"busy", "other"}
 
 
 def test_long_client_ids_take_no_more_room_than_short_ones(monkeypatch):
@@ -109,6 +108,5 @@ def test_long_client_ids_take_no_more_room_than_short_ones(monkeypatch):
         assert known.of("ann", name, number).produce is not None
     assert known.of("ann", longs[-1], 1000).produce is known.of("ann", longs[-1], 1001).produce
     assert known.of("ann", longs[-1], 1000).produce is not known.of("ann", longs[-2], 1000).produce
-    kept = [*known._produce.known, *known._known]
-    assert len(kept) <= 300
-    assert max(len(name) for names in kept for name in names) <= clients.LONGEST
+    assert len(known.names) <= 300
+    assert max(len(name) for names in known.names for name in names) <= clients.LONGEST
