@@ -49,12 +49,9 @@ class Connection:
         poller: Poller,
         max_request_bytes: int,
     ) -> None:
-        self.info = info
-        self.peer_host, self.listener = info.peer_host, info.listener
+        self.info, self.peer_host, self.listener = info, info.peer_host, info.listener
         self.last_active_s = poller.now_s
-        self._sock = sock
-        self._broker = broker
-        self._poller = poller
+        self._sock, self._broker, self._poller = sock, broker, poller
         self._size_setting = "socket.request.max.bytes"
         self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
         self._outbox = Outbox(sock, broker.cold_reads)
@@ -77,14 +74,9 @@ class Connection:
         return self._work.used_units
 
     @property
-    def read_bytes(self) -> int:
-        """How much memory is kept for requests that arrive, 0 between two small ones."""
-        return self._inbox.size_bytes
-
-    @property
-    def unsent_bytes(self) -> int:
-        """How many bytes of responses wait in memory until the client reads."""
-        return self._outbox.held_bytes
+    def held_bytes(self) -> int:
+        """How much memory it holds for a request that arrives, and for responses not read yet."""
+        return self._inbox.size_bytes + self._outbox.held_bytes
 
     def on_readable(self) -> None:
         """Serve the requests that have arrived; a task continues what takes longer."""
@@ -369,14 +361,12 @@ class Connection:
                 self._serving.finish(waiting)
                 if self._pipeline is not None:
                     self._pipeline.answer_ready()
-        all_is_sent = True
         with suppress(OSError, SliceEnded):
-            all_is_sent = self._outbox.send_nowait()
-        if all_is_sent:
-            self._close()
-        else:
-            self._scope = trio.CancelScope()
-            self._poller.start_task(self._close_slowly)
+            if not self._outbox.send_nowait():
+                self._scope = trio.CancelScope()
+                self._poller.start_task(self._close_slowly)
+                return
+        self._close()
 
     async def _close_slowly(self) -> None:
         assert self._scope is not None

@@ -139,12 +139,6 @@ class SecuredConnection(Connection):
         self._login_serving = SecuredServing(*how, self._inbox, max_request_bytes)
         self._serving = self._login_serving
 
-    @property
-    def unsent_bytes(self) -> int:
-        """How many bytes of responses wait in memory, as they are and encrypted."""
-        encrypted = 0 if self._tls_socket is None else self._tls_socket.unsent_bytes
-        return super().unsent_bytes + encrypted
-
     def on_readable(self) -> None:
         """Serve the requests that have arrived, or go on with the handshake."""
         if self._shakes_hands and self._scope is None and self._sock.fileno() >= 0:

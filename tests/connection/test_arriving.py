@@ -122,7 +122,7 @@ async def test_a_request_that_waits_for_replicas_keeps_no_large_buffer(tmp_path)
             await client.send(wait, 12)
             await until(lambda number=number: len(partition.waiters) == number)
         connections = [one for one in server.server.poller.connections if not one.info.is_gone()]
-        assert [one.read_bytes for one in connections] == [0] * 5
+        assert [one.held_bytes for one in connections] == [0] * 5
         for client in clients:
             await client.aclose()
 
@@ -133,7 +133,7 @@ async def test_a_client_keeps_no_large_buffer_after_its_request(tmp_path):
         clients = [await server.connect() for _ in range(5)]
         for client in clients:
             await client.request(_of_many_elements(), 9, MetadataResponse)
-        kept = [connection.read_bytes for connection in server.server.poller.connections]
+        kept = [connection.held_bytes for connection in server.server.poller.connections]
         assert kept == [0] * 5
         for client in clients:
             await client.aclose()

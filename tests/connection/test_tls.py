@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 import trio
+import trio.testing
 
 from kwire.connection import newcomers
 from kwire.metadata.changes import ConfigChanged
@@ -129,13 +130,17 @@ async def test_many_requests_at_once(running):
 
 async def test_a_client_that_does_not_read(running):
     """Little is held for it: no more is read from it, and it gets everything when it reads."""
+    writer = await _connect(running)
+    await writer.request(_produce(3_000_000), 8, ProduceResponse)
+    await writer.aclose()
+    await until(lambda: not running.server.poller.connections)
     client = await _connect(running)
-    await client.request(_produce(3_000_000), 8, ProduceResponse)
     for _ in range(5):
         await client.send(_fetch(), 11)
     [connection] = running.server.poller.connections
-    await until(lambda: connection.unsent_bytes)
-    assert connection.unsent_bytes < 2 << 20
+    await until(lambda: connection.held_bytes)
+    await trio.testing.wait_all_tasks_blocked()
+    assert connection.held_bytes < 1 << 20
     for _ in range(5):
         frame = await client.receive_frame()
         assert len(frame) > 3_000_000
