@@ -31,10 +31,10 @@ def text(value: bytes | None) -> str | None:
 
 
 def test_what_kafka_wrote_comes_to_a_consumer(tmp_path: Path) -> None:
-    """A directory of Kafka 4.3.1 behind kwire: all codecs, both isolation levels, both groups."""
-    with tarfile.open(DATA / "kafka-4.3-data-dir.tar.gz") as archive:
+    """A directory of Kafka 4.4.0 behind kwire: all codecs, both isolation levels, both groups."""
+    with tarfile.open(DATA / "kafka-4.4-data-dir.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
-    with gzip.open(DATA / "kafka-4.3-expected.json.gz") as file:
+    with gzip.open(DATA / "kafka-4.4-expected.json.gz") as file:
         expected = json.load(file)
     with BrokerProcess(tmp_path / "logs", exchange.SETTINGS) as broker:
         assert "took over 12 topics" in broker.log()

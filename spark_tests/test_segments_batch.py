@@ -171,9 +171,9 @@ def test_partitions_and_columns_are_chosen(written: Written) -> None:
 def test_a_directory_of_apache_kafka_is_read(
     spark: SparkSession, tmp_path: Path, isolation: Any
 ) -> None:
-    """Every partition that Kafka 4.3 wrote, with the rows that kwire's own reader finds."""
+    """Every partition that Kafka 4.4 wrote, with the rows that kwire's own reader finds."""
     register(spark)
-    with tarfile.open(DATA / "kafka-4.3-data-dir.tar.gz") as archive:
+    with tarfile.open(DATA / "kafka-4.4-data-dir.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     reader = spark.read.format("kwire").options(includeHeaders="true", isolation=isolation)
     rows = reader.load(str(tmp_path / "logs")).collect()

@@ -13,7 +13,7 @@ def test_the_example_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It prints the bounds of the log, and committed records alone."""
-    with tarfile.open(ROOT / "tests" / "data" / "kafka-4.3-data-dir.tar.gz") as archive:
+    with tarfile.open(ROOT / "tests" / "data" / "kafka-4.4-data-dir.tar.gz") as archive:
         members = [
             m for m in archive.getmembers() if m.name.startswith(("./logs/txn-0", "logs/txn-0"))
         ]

@@ -56,7 +56,7 @@ def test_a_group_lives_where_kafka_puts_it(group_id, code):
     [("classic-group", 3, 0), ("next-gen-group", 3, 1), ("tx-a", 2, 0), ("tx-open", 2, 1)],
 )
 def test_where_a_real_kafka_put_them(name, partitions, home):
-    """Groups and transactional ids of the directory that Apache Kafka 4.3.1 wrote."""
+    """Groups and transactional ids of the directory that Apache Kafka 4.4.0 wrote."""
     assert partition_for(name, partitions) == home
 
 

@@ -23,7 +23,7 @@ CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 def archive(tmp_path_factory):
     """The directory as Kafka left it; tests work on copies."""
     directory = tmp_path_factory.mktemp("kafka")
-    with tarfile.open(DATA / "kafka-4.3-data-dir.tar.gz") as packed:
+    with tarfile.open(DATA / "kafka-4.4-data-dir.tar.gz") as packed:
         packed.extractall(directory, filter="data")
     return directory / "logs"
 
@@ -58,7 +58,7 @@ async def refusal(directory, settings=None):
 
 async def test_everything_comes_over(logs):
     """Cluster and topic ids, partitions, configs, producer ids, committed offsets."""
-    with gzip.open(DATA / "kafka-4.3-expected.json.gz") as file:
+    with gzip.open(DATA / "kafka-4.4-expected.json.gz") as file:
         keys = {key.split("/")[0] for key in json.load(file)}
     async with served(logs) as broker:
         assert broker.cluster_id == CLUSTER_ID

@@ -21,7 +21,7 @@ FIRST = f"{0:020d}"
 def archive(tmp_path_factory):
     """The directory as Kafka left it."""
     directory = tmp_path_factory.mktemp("kafka")
-    with tarfile.open(DATA / "kafka-4.3-data-dir.tar.gz") as packed:
+    with tarfile.open(DATA / "kafka-4.4-data-dir.tar.gz") as packed:
         packed.extractall(directory, filter="data")
     return directory / "logs"
 

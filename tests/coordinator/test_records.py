@@ -1,4 +1,4 @@
-"""The coordinator's records against those that Apache Kafka 4.3.1 wrote itself."""
+"""The coordinator's records against those that Apache Kafka 4.4.0 wrote itself."""
 
 import io
 import tarfile
@@ -41,7 +41,7 @@ from kwire.protocol.codec import MalformedRequest
 from kwire.record.batch import batches
 from kwire.record.records import Record, records
 
-DATA_DIR = Path(__file__).parent.parent / "data" / "kafka-4.3-data-dir.tar.gz"
+DATA_DIR = Path(__file__).parent.parent / "data" / "kafka-4.4-data-dir.tar.gz"
 
 
 @pytest.fixture(scope="module")

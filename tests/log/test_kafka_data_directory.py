@@ -1,4 +1,4 @@
-"""A data directory that Apache Kafka 4.3.1 wrote and closed is opened, read, and left as it was."""
+"""A data directory that Apache Kafka 4.4.0 wrote and closed is opened, read, and left as it was."""
 
 import base64
 import gzip
@@ -32,14 +32,14 @@ class LazyDisk(Disk):
 @pytest.fixture(scope="module")
 def expected():
     """``topic-partition/isolation`` → rows as Kafka's consumer saw them."""
-    with gzip.open(DATA / "kafka-4.3-expected.json.gz") as file:
+    with gzip.open(DATA / "kafka-4.4-expected.json.gz") as file:
         return json.load(file)
 
 
 @pytest.fixture
 def data_directory(tmp_path):
     """The data directory, unpacked."""
-    with tarfile.open(DATA / "kafka-4.3-data-dir.tar.gz") as archive:
+    with tarfile.open(DATA / "kafka-4.4-data-dir.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path / "logs"
 

@@ -17,7 +17,7 @@ DATA = Path(__file__).parent.parent / "data"
 @pytest.fixture(scope="module")
 def expected():
     """``topic-partition/isolation`` → rows as Kafka's consumer saw them."""
-    with gzip.open(DATA / "kafka-4.3-expected.json.gz") as file:
+    with gzip.open(DATA / "kafka-4.4-expected.json.gz") as file:
         return json.load(file)
 
 
@@ -25,7 +25,7 @@ def expected():
 def logs(tmp_path_factory):
     """A data directory that Apache Kafka wrote."""
     directory = tmp_path_factory.mktemp("kafka")
-    with tarfile.open(DATA / "kafka-4.3-data-dir.tar.gz") as archive:
+    with tarfile.open(DATA / "kafka-4.4-data-dir.tar.gz") as archive:
         archive.extractall(directory, filter="data")
     return directory / "logs"
 

@@ -1,4 +1,4 @@
-"""What Apache Kafka 4.3.1 wrote to disk is read record for record as its own consumer read it."""
+"""What Apache Kafka 4.4.0 wrote to disk is read record for record as its own consumer read it."""
 
 import base64
 import gzip
@@ -21,7 +21,7 @@ DATA = Path(__file__).parent.parent / "data"
 def segments() -> dict[str, bytes]:
     """``topic-partition`` → all bytes of its segments, trailing preallocated zeros cut."""
     found: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
-    with tarfile.open(DATA / "kafka-4.3-data-dir.tar.gz") as archive:
+    with tarfile.open(DATA / "kafka-4.4-data-dir.tar.gz") as archive:
         for member in archive:
             if member.name.endswith(".log"):
                 file = archive.extractfile(member)
@@ -37,7 +37,7 @@ def segments() -> dict[str, bytes]:
 @cache
 def expected() -> dict[str, list[list[object]]]:
     """``topic-partition/isolation`` → rows as Kafka's consumer saw them."""
-    with gzip.open(DATA / "kafka-4.3-expected.json.gz") as file:
+    with gzip.open(DATA / "kafka-4.4-expected.json.gz") as file:
         loaded: dict[str, list[list[object]]] = json.load(file)
     return loaded
 

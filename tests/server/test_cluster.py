@@ -125,7 +125,7 @@ def test_a_directory_of_a_cluster_is_refused_without_its_store(start, tmp_path):
 
 def test_a_directory_of_kafka_moves_on_to_the_cluster(start, tmp_path):
     """Kafka's metadata stay in it, and every start sees whether Kafka has used it since."""
-    with tarfile.open(DATA / "kafka-4.3-data-dir.tar.gz") as packed:
+    with tarfile.open(DATA / "kafka-4.4-data-dir.tar.gz") as packed:
         packed.extractall(tmp_path, filter="data")
     directory = (tmp_path / "logs").rename(tmp_path / "b1")
     with pytest.raises(BrokerFailed, match=r"Apache Kafka's; start kwire once without"):

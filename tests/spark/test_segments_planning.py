@@ -32,8 +32,8 @@ DATA = Path(__file__).parent.parent / "data"
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """A data directory that Kafka 4.3 wrote."""
-    with tarfile.open(DATA / "kafka-4.3-data-dir.tar.gz") as archive:
+    """A data directory that Kafka 4.4 wrote."""
+    with tarfile.open(DATA / "kafka-4.4-data-dir.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path / "logs"
 
