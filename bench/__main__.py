@@ -1,4 +1,4 @@
-"""``python -m bench`` (``make bench``): kwire and Apache Kafka 4.3.1 side by side, in one table.
+"""``python -m bench`` (``make bench``): kwire and Apache Kafka side by side, in one table.
 
 Without Java, or with KAFKA=no, kwire is measured alone. The numbers are written to ``bench/out/``,
 as JSON and as a chart. ``--publish`` also writes the documents.

@@ -14,7 +14,7 @@ SETTINGS = {"log.segment.delete.delay.ms": "100"}
 KAFKAS_SETTINGS = SETTINGS | {"log.initial.task.delay.ms": "100"}
 """By default Apache Kafka starts to delete segments half a minute after its start."""
 
-TITLES = {KWIRE: "kwire", KAFKA: "Apache Kafka 4.3.1"}
+TITLES = {KWIRE: "kwire", KAFKA: "Apache Kafka"}
 
 
 class MeasuredBroker(Protocol):

@@ -16,7 +16,7 @@ TICKS = [whole * 10.0**power for power in range(-3, 8) for whole in (1, 2, 5)]
 AHEAD, BEHIND, GRID = "#2a6f97", "#c1121f", "#ddd"
 COLORS = ("#2a6f97", "#e09f3e", "#6a994e")
 ROW_HEIGHT = 17
-RATIOS_LEGEND = "times better than Apache Kafka 4.3.1; black: the bar; red: it is missed"
+RATIOS_LEGEND = "times better than Apache Kafka; black: the bar; red: it is missed"
 MEASURES = (("p50_us", "p50, µs"), ("p99_us", "p99, µs"), ("cpu_us", "CPU a request, µs"))
 
 

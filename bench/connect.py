@@ -1,6 +1,6 @@
 """Kafka Connect's file sink on the topic of ``bench.pipelines``: how fast it is, standalone.
 
-A worker of Apache Kafka 4.3.1 in standalone mode runs FileStreamSinkConnector with JsonConverter:
+A worker of Apache Kafka in standalone mode runs FileStreamSinkConnector with JsonConverter:
 every value is parsed as JSON and written into one file, a line for each. The time and the processor
 time count from the first line in the file, so the start of Java and the join of the group are not
 in them.

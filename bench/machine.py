@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import kwire
+from compat_tests import kafka_version
 
 
 def machine() -> dict[str, str]:
@@ -21,6 +22,7 @@ def machine() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}",
         "kwire": f"{kwire.__version__} on Python {platform.python_version()},"
         f" trio {importlib.metadata.version('trio')}",
+        "Apache Kafka": kafka_version.VERSION,
         "Java": _java() or "none",
         "librdkafka": _librdkafka(),
         "load generator": _compiler() or "Python (no C compiler)",

@@ -20,3 +20,7 @@ def version_asked_for(environment: Mapping[str, str]) -> str:
 
 VERSION = version_asked_for(os.environ)
 NAME = f"Apache Kafka {VERSION}"
+CONFIGS = (
+    "kafka.admin.ConfigCommand" if VERSION == "4.3.1" else "org.apache.kafka.tools.ConfigCommand"
+)
+"""The class of kafka-configs, which has moved."""

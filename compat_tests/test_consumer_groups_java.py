@@ -14,13 +14,13 @@ import pytest
 from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
 from compat_tests.java_tools import command, quick, run_tool
+from compat_tests.kafka_version import CONFIGS
 from compat_tests.test_clients import create
 from compat_tests.test_groups import PARTITIONS, rows
 from kwire.testing.waiting import wait_until
 
 VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
 
 SETTLES_S = 120
 """Longer than a session of the consumer protocol, which is 45 s long."""

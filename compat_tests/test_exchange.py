@@ -18,6 +18,7 @@ from kafka.errors import KafkaError
 from compat_tests import exchange
 from compat_tests.apache_kafka import ApacheKafka
 from compat_tests.java_tools import run_tool
+from compat_tests.kafka_version import CONFIGS
 from kwire.log import open_partition
 from kwire.testing.process import BrokerFailed, BrokerProcess
 from tests.support.ports import free_port
@@ -54,7 +55,6 @@ def test_what_kafka_wrote_comes_to_a_consumer(tmp_path: Path) -> None:
     assert "bug in" not in broker.log()
 
 
-CONFIGS = "kafka.admin.ConfigCommand"
 ACCESS = ("SCRAM-SHA-512=[iterations=8192,password=hush]", "producer_byte_rate=1048576")
 
 

@@ -13,12 +13,12 @@ import pytest
 from compat_tests.clients import consume_confluent, produce_confluent
 from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool, tool_command
+from compat_tests.kafka_version import CONFIGS
 from compat_tests.test_clients import create
 from compat_tests.test_groups import rows
 from kwire.testing.waiting import wait_until
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"

@@ -17,10 +17,10 @@ from confluent_kafka import Consumer, Producer
 
 from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool
+from compat_tests.kafka_version import CONFIGS
 from compat_tests.raw_batches import batch, record
 from compat_tests.raw_client import RawClient
 from compat_tests.test_clients import create
-from compat_tests.test_java_tools import CONFIGS
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

@@ -17,6 +17,7 @@ import kafka
 import pytest
 
 from compat_tests.java_tools import run_tool
+from compat_tests.kafka_version import CONFIGS
 from kwire.testing.waiting import wait_until
 from tests.support.ports import free_port
 
@@ -115,7 +116,7 @@ def test_java_tools(recipe: Recipe) -> None:
     how = words[:4]
     user = ("--entity-type", "users", "--entity-name", "bob")
     password = "SCRAM-SHA-512=[iterations=8192,password=bobs]"
-    run_tool("kafka.admin.ConfigCommand", *how, "--alter", *user, "--add-config", password)
+    run_tool(CONFIGS, *how, "--alter", *user, "--add-config", password)
     rights = ("--allow-principal", "User:bob", "--producer", "--topic", "orders")
     run_tool("org.apache.kafka.tools.AclCommand", *how, "--add", *rights)
     assert "bob" in run_tool("org.apache.kafka.tools.AclCommand", *how, "--list")

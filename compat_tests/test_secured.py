@@ -19,6 +19,7 @@ from kafka.errors import GroupAuthorizationFailedError
 from kafka.errors import KafkaError as KafkaPythonError
 
 from compat_tests.java_tools import run_tool
+from compat_tests.kafka_version import CONFIGS
 from compat_tests.secured import (
     AUTHORIZER,
     MECHANISMS,
@@ -48,7 +49,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
     with secured_broker(tmp_path_factory.mktemp("secured"), AUTHORIZER) as (broker, plain):
         for mechanism in MECHANISMS[1:3]:
             run_tool(
-                "kafka.admin.ConfigCommand",
+                CONFIGS,
                 *("--bootstrap-server", plain, "--alter", "--entity-type", "users"),
                 *("--entity-name", USER),
                 *("--add-config", f"{mechanism}=[iterations=8192,password={PASSWORD}]"),

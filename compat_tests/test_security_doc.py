@@ -26,13 +26,14 @@ from confluent_kafka.admin import (
 from kafka.errors import KafkaError
 
 from compat_tests.java_tools import run_tool
+from compat_tests.kafka_version import CONFIGS
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
 
 PAGE = (Path(__file__).parent.parent / "docs" / "SECURITY.md").read_text(encoding="utf-8")
 KWIRE = [sys.executable, "-m", "kwire"]
 TOOLS = {
-    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-configs": CONFIGS,
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
 }
