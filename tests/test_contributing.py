@@ -1,0 +1,104 @@
+"""What contributors elsewhere use agrees with the Makefile and with pyproject.toml."""
+
+import configparser
+import re
+import shlex
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+TARGETS = set(re.findall(r"^([a-z][a-z-]*):", MAKEFILE, re.MULTILINE))
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+PAGES = [
+    *WORKFLOWS,
+    ROOT / ".ci" / "run",
+    ROOT / ".pre-commit-config.yaml",
+    *sorted((ROOT / ".github").rglob("*.md")),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+COMMAND = re.compile(r"(?:^ *(?:- run: )?|`)make ([a-z][a-z-]*)(?![a-z-]*:)", re.MULTILINE)
+
+
+def jobs(workflow: Path) -> dict[str, Any]:
+    """The jobs of a workflow by name."""
+    found: dict[str, Any] = yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"]
+    return found
+
+
+def commands(job: dict[str, Any]) -> list[str]:
+    """What the steps of a job run."""
+    return [step["run"] for step in job["steps"] if "run" in step]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_command_of_make_that_is_shown_exists(page: Path) -> None:
+    """In the workflow, in the templates and in the documentation."""
+    shown = COMMAND.findall(page.read_text(encoding="utf-8"))
+    assert set(shown) - TARGETS == set()
+
+
+def test_the_workflow_runs_what_a_developer_types() -> None:
+    """`make check` on the oldest Python and on the newest, and all that CI runs on one."""
+    [workflow] = WORKFLOWS
+    found = jobs(workflow)
+    assert commands(found["check"]) == ["make check PYTHON=python"]
+    assert commands(found["test"]) == [".ci/run"]
+    assert re.search(r"^make test$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    pythons = found["check"]["strategy"]["matrix"]["python"]
+    classifiers = [line.rpartition(" ")[2] for line in PROJECT["project"]["classifiers"]]
+    supported = [version for version in classifiers if re.fullmatch(r"3\.\d+", version)]
+    assert len(pythons) == 3
+    assert set(pythons) <= set(supported)
+    assert {supported[0], supported[-1]} <= set(pythons)
+
+
+def test_hooks_are_the_projects_own_linters() -> None:
+    """None comes from elsewhere, and all are programs that the environment has."""
+    text = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    repos = yaml.safe_load(text)["repos"]
+    assert [repo["repo"] for repo in repos] == ["local"]
+    hooks = {hook["id"]: shlex.split(hook["entry"]) for hook in repos[0]["hooks"]}
+    dev = {re.split(r"\W", one)[0] for one in PROJECT["project"]["optional-dependencies"]["dev"]}
+    for program, *arguments in hooks.values():
+        assert Path(program).parent == Path(".venv/bin")
+        assert Path(program).name in dev
+        assert all((ROOT / one).exists() for one in arguments if one.endswith(".py"))
+
+
+def test_editors_break_lines_where_the_formatter_does() -> None:
+    """And indent a Makefile with tabs."""
+    editors = configparser.ConfigParser()
+    editors.read_string("[top]\n" + (ROOT / ".editorconfig").read_text(encoding="utf-8"))
+    assert int(editors["*.py"]["max_line_length"]) == PROJECT["tool"]["ruff"]["line-length"]
+    assert editors["{Makefile,.ci/run}"]["indent_style"] == "tab"
+
+
+@pytest.mark.parametrize(
+    "template", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.md")), ids=lambda p: p.stem
+)
+def test_a_template_has_a_head(template: Path) -> None:
+    """Without a name and a sentence about it nobody is offered it."""
+    head = yaml.safe_load(template.read_text(encoding="utf-8").split("---\n")[1])
+    assert head["name"]
+    assert head["about"]
+
+
+def test_help_is_short() -> None:
+    """Five commands to begin with, and that for all others, which has them all."""
+    said = {}
+    for target in ("help", "help-all"):
+        command = ["make", "--no-print-directory", target]
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        said[target] = re.findall(r"^  make (\S+)", run.stdout, re.MULTILINE)
+    assert sorted(said["help"]) == ["check", "docs", "format", "help-all", "run", "test"]
+    assert set(said["help"]) <= set(said["help-all"]) <= TARGETS
+    assert len(said["help-all"]) > 40
