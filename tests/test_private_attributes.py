@@ -39,7 +39,7 @@ def private_attributes(source: str) -> Iterator[tuple[int, str]]:
     """The line and name of each private attribute that isn't of ``self`` or ``cls``."""
     for node in ast.walk(ast.parse(source)) if MAY_HAVE_SOME.search(source) else ():
         if isinstance(node, ast.Attribute) and is_private(node.attr):
-            if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+            if not _is_its_own(node.value):
                 yield node.lineno, node.attr
         elif isinstance(node, ast.ImportFrom):
             yield from ((node.lineno, one.name) for one in node.names if is_private(one.name))
@@ -47,6 +47,13 @@ def private_attributes(source: str) -> Iterator[tuple[int, str]]:
             for one in node.args:
                 if isinstance(one, ast.Constant) and is_private(str(one.value)):
                     yield node.lineno, str(one.value)
+
+
+def _is_its_own(owner: ast.expr) -> bool:
+    """Whether an expression is the object whose class the code belongs to."""
+    if isinstance(owner, ast.Call):
+        return _name_of(owner.func) == "super"
+    return isinstance(owner, ast.Name) and owner.id in ("self", "cls")
 
 
 def _name_of(function: ast.expr) -> str:
@@ -72,7 +79,16 @@ def test_private_attributes_are_seen(source: str) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["self._a = cls._b", "x.a", "x.__name__", "row._replace(a=1)", "'x._a'", "_a = 1", "x('_a')"],
+    [
+        "self._a = cls._b",
+        "super()._a()",
+        "x.a",
+        "x.__name__",
+        "row._replace(a=1)",
+        "'x._a'",
+        "_a = 1",
+        "x('_a')",
+    ],
 )
 def test_what_is_public_or_its_own(source: str) -> None:
     """A class reads its own attributes; a text is no attribute."""

@@ -1,6 +1,8 @@
-"""What a parser of a command line takes. argparse has no public way to list that."""
+"""What a parser of a command line takes."""
 
 import argparse
+
+# Private attributes: argparse has no public way to list what a parser takes.
 
 
 def arguments_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
