@@ -11,12 +11,15 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 SOURCE = Path(__file__).parent / "java" / "ToolServer.java"
 MAIN_CLASS = "ToolServer"
-OPTIONS = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")
+OPTIONS = ("-Xmx512m", "--add-opens", "java.base/java.lang=ALL-UNNAMED")
 """The server itself runs what a tool has told Java to run in the end."""
 
 
@@ -41,7 +44,7 @@ class ToolServer:
     """The JVM, from its first tool to the end of this process."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self.environment = os.environ.get("JAVA_TOOL_OPTIONS")
+        self._surroundings = _surroundings()
         self._directory = tempfile.TemporaryDirectory(prefix="java")
         self._address = f"{self._directory.name}/socket"
         self._log = Path(self._directory.name) / "log"
@@ -58,19 +61,16 @@ class ToolServer:
         return self._log.read_text(errors="replace")
 
     def is_usable(self) -> bool:
-        """Whether it runs, with the properties that a JVM would have that is started now."""
-        environment = os.environ.get("JAVA_TOOL_OPTIONS")
-        return self._process.poll() is None and self.environment == environment
+        """Whether it runs, in the directory and with the properties of a JVM that starts now."""
+        return self._process.poll() is None and self._surroundings == _surroundings()
 
     def run(
         self, main_class: str, arguments: Sequence[str], stdin: str, timeout_s: float
     ) -> subprocess.CompletedProcess[str]:
         """Run a tool to its end; TimeoutError, and the JVM is gone, when it takes too long."""
         printed: dict[bytes, list[bytes]] = {b"o": [], b"e": [], b"x": []}
-        with socket.socket(socket.AF_UNIX) as connection:
+        with self._asked(main_class, arguments, stdin) as connection:
             connection.settimeout(timeout_s)
-            connection.connect(self._address)
-            connection.sendall(_request(main_class, arguments, stdin))
             try:
                 for kind, content in _frames(connection):
                     printed[kind].append(content)
@@ -82,6 +82,18 @@ class ToolServer:
         ended = [int.from_bytes(code) for code in printed[b"x"]] or [self._process.wait(timeout_s)]
         return subprocess.CompletedProcess([main_class, *arguments], ended[0], out, errors)
 
+    def start(self, main_class: str, arguments: Sequence[str]) -> "HostedTool":
+        """Start a tool that runs beside the test."""
+        return HostedTool(self._asked(main_class, arguments, ""))
+
+    def _asked(self, main_class: str, arguments: Sequence[str], stdin: str) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(self._address)
+        texts = [text.encode() for text in (main_class, *arguments)]
+        parts = [len(text).to_bytes(4) + text for text in (*texts, stdin.encode())]
+        connection.sendall(len(texts).to_bytes(4) + b"".join(parts))
+        return connection
+
     def close(self) -> None:
         """End the JVM, with what runs in it."""
         atexit.unregister(self.close)
@@ -90,10 +102,46 @@ class ToolServer:
         self._directory.cleanup()
 
 
-def _request(main_class: str, arguments: Sequence[str], stdin: str) -> bytes:
-    texts = [text.encode() for text in (main_class, *arguments)]
-    parts = [len(text).to_bytes(4) + text for text in (*texts, stdin.encode())]
-    return len(texts).to_bytes(4) + b"".join(parts)
+def _surroundings() -> tuple[str, str | None]:
+    return os.getcwd(), os.environ.get("JAVA_TOOL_OPTIONS")
+
+
+class HostedTool:
+    """A tool that runs on in the JVM, with what ``subprocess.Popen`` has: its stdout, its end."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        reading, writing = os.pipe()
+        self.stdout: IO[str] | None = open(reading, encoding="utf-8")  # noqa: SIM115
+        self._thread = threading.Thread(target=self._pass_on, args=[writing], daemon=True)
+        self._thread.start()
+
+    def _pass_on(self, pipe: int) -> None:
+        with self._connection, open(pipe, "wb", buffering=0) as out:
+            for kind, content in _frames(self._connection):
+                if kind == b"o":
+                    with suppress(BrokenPipeError):
+                        out.write(content)
+
+    def poll(self) -> int | None:
+        """None while it runs."""
+        return None if self._thread.is_alive() else 0
+
+    def terminate(self) -> None:
+        """Tell it to end in order."""
+        with suppress(OSError):
+            self._connection.send(b"t")
+
+    def kill(self) -> None:
+        """Forget it: it ends in order, but nobody waits."""
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait for its end."""
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise TimeoutError(f"the tool still runs after {timeout_s} s")
 
 
 def _frames(connection: socket.socket) -> Iterator[tuple[bytes, bytes]]:

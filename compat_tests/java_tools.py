@@ -19,10 +19,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import IO
 
 from compat_tests import kafka_version
-from compat_tests.java_server import MAIN_CLASS, OPTIONS, ToolServer, compiled_server
+from compat_tests.java_server import MAIN_CLASS, OPTIONS, HostedTool, ToolServer, compiled_server
 
 ROOT = Path(__file__).parent.parent
 HOME = ROOT / ".cache" / f"kafka-{kafka_version.VERSION}"
@@ -215,7 +214,7 @@ def tool_server() -> ToolServer | None:
     if not _servers or not _servers[0].is_usable():
         while _servers:
             _servers.pop().close()
-        start = command(MAIN_CLASS, options=(*OPTIONS, *quick()))
+        start = command(MAIN_CLASS, options=(*quick(), *OPTIONS))
         place = start.index("-cp") + 1
         _servers.append(
             ToolServer([*start[:place], f"{start[place]}:{classes}", *start[place + 1 :]])
@@ -235,20 +234,20 @@ def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = Fa
     return run.stdout + run.stderr if fails else run.stdout
 
 
-@contextmanager
-def running_tool(main_class: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A tool that runs during the ``with`` block, with a pipe for its stdout."""
-    process = subprocess.Popen(
-        tool_command(main_class, *arguments),
+def started_tool(
+    main_class: str, *arguments: str, is_killed: bool = False
+) -> subprocess.Popen[str] | HostedTool:
+    """Start a tool that runs beside the test, with a pipe for its stdout.
+
+    One that the test kills, as a crash would, is a process of its own.
+    """
+    arguments = (*arguments, *further_options(arguments))
+    server = None if is_killed or not _archive().exists() else tool_server()
+    if server is not None:
+        return server.start(main_class, arguments)
+    return subprocess.Popen(
+        command(main_class, *arguments, options=quick()),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
     )
-    out: IO[str] | None = process.stdout
-    assert out is not None
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        out.close()

@@ -5,7 +5,6 @@ command line tools look at its groups.
 """
 
 import json
-import subprocess
 import threading
 from collections.abc import Iterator
 
@@ -13,7 +12,7 @@ import pytest
 
 from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.java_tools import command, quick, run_tool
+from compat_tests.java_tools import run_tool, started_tool
 from compat_tests.kafka_version import CONFIGS
 from compat_tests.test_clients import create
 from compat_tests.test_groups import PARTITIONS, rows
@@ -27,15 +26,14 @@ SETTLES_S = 120
 
 
 class JavaMember:
-    """A member in a process of its own, and what it says has happened."""
+    """A member, and what it says has happened."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str, *options: str) -> None:
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, *options: str, is_killed: bool
+    ) -> None:
         arguments = ("--bootstrap-server", bootstrap, "--group-id", group, "--topic", topic)
-        self._process = subprocess.Popen(
-            command(VERIFIABLE_CONSUMER, *arguments, "--verbose", *options, options=quick()),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
+        self._process = started_tool(
+            VERIFIABLE_CONSUMER, *arguments, "--verbose", *options, is_killed=is_killed
         )
         self.owned: set[int] = set()
         self.values: set[str] = set()
@@ -85,12 +83,12 @@ class JavaMembers:
         self.written = 0
         self.assignor = "org.apache.kafka.clients.consumer.RangeAssignor"
 
-    def start(self, protocol: str) -> JavaMember:
-        """A member more."""
+    def start(self, protocol: str, is_killed: bool = False) -> JavaMember:
+        """A member more; one that will be killed is a process of its own."""
         options = ["--group-protocol", protocol]
         if protocol == "classic":
             options += ["--assignment-strategy", self.assignor]
-        member = JavaMember(self.bootstrap, self.group, self.topic, *options)
+        member = JavaMember(self.bootstrap, self.group, self.topic, *options, is_killed=is_killed)
         self.alive.append(member)
         return member
 
@@ -148,8 +146,8 @@ def show(members: JavaMembers, *options: str) -> str:
 
 def test_members_share_and_survive_a_kill(members: JavaMembers) -> None:
     """Those who are left take over when the session of the dead one ends; the tools show it all."""
-    for _ in range(3):
-        members.start("consumer")
+    for number in range(3):
+        members.start("consumer", is_killed=number == 0)
     members.wait_shared()
     members.write_and_read()
     members.kill(members.alive[0])

@@ -3,8 +3,6 @@ long, none is left out, and no record is missed.
 """
 
 import random
-import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 
@@ -12,7 +10,7 @@ import pytest
 
 from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.java_tools import command, quick, run_tool
+from compat_tests.java_tools import run_tool, started_tool
 from compat_tests.test_clients import create
 from compat_tests.test_groups import KINDS, PARTITIONS, Members, rows
 from kwire.testing.waiting import wait_until
@@ -77,15 +75,10 @@ def test_ten_members_start_together(bootstrap: str, names: Names) -> None:
 class JavaConsumer:
     """A VerifiableConsumer, which tells what it is assigned; its lines are read in a thread."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, group: str, is_killed: bool) -> None:
         arguments = ("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group)
         options = ("--session-timeout", "6000", "--reset-policy", "earliest")
-        self.process = subprocess.Popen(
-            command(VERIFIABLE_CONSUMER, *arguments, *options, options=quick()),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        self.process = started_tool(VERIFIABLE_CONSUMER, *arguments, *options, is_killed=is_killed)
         self.lines: list[str] = []
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -94,9 +87,17 @@ class JavaConsumer:
         assert self.process.stdout is not None
         self.lines += iter(self.process.stdout.readline, "")
 
-    def end(self, sign: int) -> None:
-        """End it with a signal."""
-        self.process.send_signal(sign)
+    def stop(self) -> None:
+        """End it in order: it leaves its group."""
+        self.process.terminate()
+        self._wait()
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self.process.kill()
+        self._wait()
+
+    def _wait(self) -> None:
         self.process.wait(30)
         self._thread.join(30)
         assert self.process.stdout is not None
@@ -104,18 +105,18 @@ class JavaConsumer:
 
 
 @pytest.fixture
-def java_consumer(bootstrap: str) -> Iterator[Callable[[str, str], JavaConsumer]]:
+def java_consumer(bootstrap: str) -> Iterator[Callable[..., JavaConsumer]]:
     """Starts consumers; those that still run are killed after the test."""
     consumers: list[JavaConsumer] = []
 
-    def start(topic: str, group: str) -> JavaConsumer:
-        consumers.append(JavaConsumer(bootstrap, topic, group))
+    def start(topic: str, group: str, is_killed: bool = False) -> JavaConsumer:
+        consumers.append(JavaConsumer(bootstrap, topic, group, is_killed))
         return consumers[-1]
 
     yield start
     for consumer in consumers:
         if consumer.process.poll() is None:
-            consumer.end(signal.SIGKILL)
+            consumer.kill()
 
 
 def shares(bootstrap: str, group: str) -> list[int]:
@@ -127,23 +128,23 @@ def shares(bootstrap: str, group: str) -> list[int]:
 
 
 def test_java_consumers_that_are_killed(
-    bootstrap: str, names: Names, java_consumer: Callable[[str, str], JavaConsumer]
+    bootstrap: str, names: Names, java_consumer: Callable[..., JavaConsumer]
 ) -> None:
     """One leaves, one is killed and is missed when its session ends; the last one has it all."""
     topic, group = names.topic("killed"), names.group()
     create(bootstrap, topic, PARTITIONS)
-    consumers = [java_consumer(topic, group) for _ in range(3)]
+    consumers = [java_consumer(topic, group, is_killed=number == 1) for number in range(3)]
     wait_until(
         lambda: shares(bootstrap, group) == [2, 2, 2], timeout_s=60, what="three members to share"
     )
-    consumers[0].end(signal.SIGTERM)
+    consumers[0].stop()
     wait_until(lambda: shares(bootstrap, group) == [3, 3], timeout_s=60, what="two to share")
-    consumers[1].end(signal.SIGKILL)
+    consumers[1].kill()
     wait_until(lambda: shares(bootstrap, group) == [6], timeout_s=60, what="one to have all")
 
 
 def test_offsets_by_kafka_consumer_groups(
-    bootstrap: str, names: Names, java_consumer: Callable[[str, str], JavaConsumer]
+    bootstrap: str, names: Names, java_consumer: Callable[..., JavaConsumer]
 ) -> None:
     """Reset, deleted by topic, refused while members read; then the group goes."""
     topic, group = names.topic("offsets"), names.group()
@@ -169,7 +170,7 @@ def test_offsets_by_kafka_consumer_groups(
     assert "subscribed" in refused
     refused = run_tool(GROUPS, *server, "--delete")
     assert "not empty" in refused.lower()
-    consumer.end(signal.SIGTERM)
+    consumer.stop()
     listed = run_tool(GROUPS, *server[:2], "--list", "--state", "Empty", "--type", "classic")
     assert group in listed.split()
     assert "Successful" in run_tool(GROUPS, *server, "--delete-offsets", "--topic", topic)

@@ -5,14 +5,13 @@ They are the tools of Apache Kafka, run as processes from its jars.
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from compat_tests.clients import consume_confluent, produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.java_tools import run_tool, tool_command
+from compat_tests.java_tools import run_tool, started_tool
 from compat_tests.kafka_version import CONFIGS
 from compat_tests.test_clients import create
 from compat_tests.test_groups import rows
@@ -185,13 +184,13 @@ def test_two_java_consumers_share_a_topic(bootstrap: str, names: Names) -> None:
     """Two VerifiableConsumers of a group rebalance; the one that stays takes everything."""
     topic, group = names.topic("java"), names.group()
     create(bootstrap, topic, 4)
-    consumer = tool_command(
-        "org.apache.kafka.tools.VerifiableConsumer",
-        *("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group),
-        *("--reset-policy", "earliest"),
+    arguments = ("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group)
+    first, second = (
+        started_tool(
+            "org.apache.kafka.tools.VerifiableConsumer", *arguments, "--reset-policy", "earliest"
+        )
+        for _ in range(2)
     )
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-    first, second = (subprocess.Popen(consumer, **pipes) for _ in range(2))  # type: ignore[call-overload]
 
     def partitions() -> list[int]:
         shown = run_tool(
@@ -208,4 +207,5 @@ def test_two_java_consumers_share_a_topic(bootstrap: str, names: Names) -> None:
         for process in (first, second):
             process.kill()
             process.wait()
+            assert process.stdout is not None
             process.stdout.close()

@@ -1,4 +1,4 @@
-"""Kafka's VerifiableProducer and VerifiableConsumer as processes that run beside a test.
+"""Kafka's VerifiableProducer and VerifiableConsumer, which run beside a test.
 
 Both print a line of JSON for each event: what was acknowledged, what was consumed.
 """
@@ -11,7 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from compat_tests.java_tools import tool_command
+from compat_tests.java_server import HostedTool
+from compat_tests.java_tools import started_tool
 from kwire.testing.waiting import wait_until
 
 PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
@@ -23,8 +24,8 @@ class Verifiable:
     """One of the programs, from the beginning of the ``with`` block to its end."""
 
     def __init__(self, main_class: str, bootstrap: str, *arguments: str) -> None:
-        self._command = tool_command(main_class, "--bootstrap-server", bootstrap, *arguments)
-        self._process: subprocess.Popen[str] | None = None
+        self._command = (main_class, "--bootstrap-server", bootstrap, *arguments)
+        self._process: subprocess.Popen[str] | HostedTool | None = None
         self.events: list[dict[str, Any]] = []
         self._listener = threading.Thread(target=self._listen)
 
@@ -40,9 +41,7 @@ class Verifiable:
         return [event for event in list(self.events) if event["name"] == name]
 
     def __enter__(self) -> "Verifiable":
-        self._process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        self._process = started_tool(*self._command)
         self._listener.start()
         return self
 
