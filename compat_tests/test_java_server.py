@@ -1,8 +1,7 @@
 """The JVM that stays runs a tool as a process would: its exit code, its output, its end."""
 
-import os
 import re
-from unittest.mock import patch
+from pathlib import Path
 
 import pytest
 
@@ -62,15 +61,22 @@ def test_a_tool_that_takes_too_long(
     assert not server.is_usable()
 
 
-def test_properties_are_those_of_the_environment(
-    bootstrap: str, server: java_tools.ToolServer
+def test_surroundings_are_those_of_a_new_jvm(
+    bootstrap: str,
+    server: java_tools.ToolServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """JAVA_TOOL_OPTIONS is for a JVM that starts, so another one starts."""
-    at = ("--bootstrap-server", bootstrap, "--list")
-    with patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": "-Dfile.encoding=UTF-8"}):
-        java_tools.run_tool(TOPICS, *at)
-        assert java_tools.tool_server() is not server
+    """Its directory and its JAVA_TOOL_OPTIONS are those of this process, as they are now."""
+    (tmp_path / "client.properties").write_text("client.id=known\n", encoding="utf-8")
+    at = ("--bootstrap-server", bootstrap, "--list", "--command-config", "client.properties")
+    monkeypatch.chdir(tmp_path)
+    java_tools.run_tool(TOPICS, *at)
     assert not server.is_usable()
+    second = java_tools.tool_server()
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")
+    java_tools.run_tool(TOPICS, *at)
+    assert java_tools.tool_server() is not second
 
 
 def test_what_has_been_read_is_committed_at_the_end(
