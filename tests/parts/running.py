@@ -27,13 +27,14 @@ ADOPT_ORPHANS = 36
 
 
 class Result(NamedTuple):
-    """How a part ended: its exit status, what it took, and its tests."""
+    """How a part ended: its exit status, what it took, its tests, the file of what it printed."""
 
     part: Part
     status: int
     seconds: float
     processor_s: float
     tests: Sequence[Noted]
+    output: Path | None
 
     @property
     def outcomes(self) -> Counter[str]:
@@ -84,7 +85,8 @@ class Running:
         self._reap(0)
         os.close(self._fd)
         tests = list(read_report(self._report))
-        return Result(self.part, self._status, self.seconds, self._processor_s, tests)
+        took = (self.seconds, self._processor_s)
+        return Result(self.part, self._status, *took, tests, self.output)
 
     def _reap(self, options: int) -> None:
         """Take what its processes have used: the command, and those that it has left to us."""

@@ -2,7 +2,7 @@
 
 import heapq
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.table import Table
@@ -84,6 +84,16 @@ def slowest_table(results: Sequence[Result]) -> Table:
     for part, noted in slowest(results):
         table.add_row(f"{noted.seconds:.1f} s", part.target, Text(noted.test))
     return table
+
+
+def failures(results: Sequence[Result]) -> Iterator[Text]:
+    """The tests that failed, and for each part that did the file with what it printed."""
+    for result in results:
+        failed = [noted.test for noted in result.tests if noted.outcome == "failed"]
+        if failed or result.status:
+            where = f" (all it printed: {result.output})" if result.output else ""
+            yield Text(f"{result.part.target}: failed{where}", style="red")
+            yield from (Text(f"  {test}") for test in failed)
 
 
 def write_results(path: Path, results: Sequence[Result], seconds: float, cores: int) -> None:

@@ -110,8 +110,8 @@ def test_the_longest_is_first() -> None:
     assert longest_first([THREE, TWO, unknown, ONE], MEASURED) == [unknown, ONE, TWO, THREE]
 
 
-def test_every_part_runs_also_after_one_that_failed(shown: Run) -> None:
-    """The table is shown, names the part that failed, and the status says so."""
+def test_every_part_runs_also_after_one_that_failed(shown: Run, tmp_path: Path) -> None:
+    """The table is shown; the part and the tests that failed are named; the status says so."""
     commands = {
         "one": script("for n in range(5): note(f't{n}')"),
         "two": script("note('a', 'failed'); note('b'); print('E  assert 1 == 2'); sys.exit(2)"),
@@ -124,6 +124,7 @@ def test_every_part_runs_also_after_one_that_failed(shown: Run) -> None:
     assert re.search(r"ok +│ +1 │ +1 │ +│", row(printed, "three"))
     assert "2 of 3: two" in printed
     assert "E  assert 1 == 2" in printed
+    assert f"\ntwo: failed (all it printed: {tmp_path / 'two.txt'})\n  a\nwhat ran" in printed
 
 
 def test_what_parts_print_side_by_side_is_not_mixed(shown: Run, tmp_path: Path) -> None:
