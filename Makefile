@@ -11,11 +11,13 @@ endef
 # The first Python ≥ 3.11 on PATH; name another with PYTHON=…
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+NEWEST = $(shell $(BIN)/python -m tests.support.newest_python)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 ETCD := 3.5.1
 WHICH_PYTHON := import sys; print(sys.version, sys.base_prefix)
+WHICH_MINOR := import sys; print("3.%d" % sys.version_info[1])
 
 # Tests start hundreds of Python processes: what each would compile is compiled once and kept.
 unexport PYTHONDONTWRITEBYTECODE
@@ -24,6 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # wait most of their time. A selection of tests with ARGS is faster in one process.
 # QUIET= names each file of tests while it is run.
 QUIET := -q
+UNIT := tests -m "not processes and not worst_cases" --ignore tests/simulation
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_tools_agree.py cluster_unregister.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_large_batches.py cluster_secured.py cluster_from_secure_init.py \
@@ -40,7 +43,7 @@ KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.p
 # What `make help` shows to a newcomer.
 FIRST := run|test|check|format|docs
 
-.PHONY: help help-all run test check processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls prices growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help help-all run test check newest processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls prices growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list the commands to begin with
 	@$(MAKE) --no-print-directory help-all | grep -E '^  make ($(FIRST)) '
@@ -60,11 +63,17 @@ check: $(VENV)/.test ## format, lint, types, structure and unit tests but for th
 	$(BIN)/ruff check .
 	@echo "$(BIN)/mypy, while the unit tests wait now and then"; \
 	{ said=$$($(BIN)/mypy 2>&1); status=$$?; echo "$$said"; exit $$status; } & types=$$!; \
-	$(BIN)/pytest $(QUIET) tests -m "not processes and not worst_cases" --ignore tests/simulation $(PARALLEL); tests=$$?; \
+	$(BIN)/pytest $(QUIET) $(UNIT) $(PARALLEL); tests=$$?; \
 	wait $$types && exit $$tests
 
 processes: $(VENV)/.test ## tests that start other programs: builds, stock clients, the pytest plugin
 	$(BIN)/pytest $(QUIET) tests -m "processes and not worst_cases" $(PARALLEL) $(ARGS)
+
+newest: $(VENV)/.test ## unit tests of `make check` on the newest CPython of this machine, in .venv-3.… (NEWEST=/path/to/python3)
+	@version=$$($(NEWEST) -c '$(WHICH_MINOR)') || exit 1; \
+	if [ $$version = $$($(BIN)/python -c '$(WHICH_MINOR)') ]; then \
+		echo "the newest CPython here is $$version, on which make check runs the unit tests"; \
+	else $(MAKE) --no-print-directory VENV=.venv-$$version PYTHON=$(NEWEST) unit ARGS='$(UNIT) $(PARALLEL) $(ARGS)'; fi
 
 worst-cases: $(VENV)/.test ## the worst that clients can do: hostile clients, the largest requests, a long life
 	$(BIN)/pytest $(QUIET) tests -m worst_cases $(PARALLEL) $(ARGS)

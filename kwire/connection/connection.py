@@ -82,7 +82,7 @@ class Connection:
         """Serve the requests that have arrived; a task continues what takes longer."""
         if self._watch.is_sending or self._sock.fileno() < 0:
             return  # a late event: the socket is watched for writing by now, or is closed
-        waiting = self._serving.waiting  # mypyc keeps the type of an attribute across calls
+        waiting = self._serving.waiting
         if self._scope is not None or waiting is not None:
             # A request is in hand: read the next request after its response, or into the pipeline.
             pipeline = self._pipeline

@@ -2,8 +2,6 @@
 
 Most groups with one member belong to a program that runs for a moment. At level INFO, such a
 program leaves only one line, which says that its group has a member.
-
-This module isn't compiled: mypyc can't extend ``str``.
 """
 
 

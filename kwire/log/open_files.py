@@ -8,9 +8,6 @@ Rules:
 - A caller that uses a descriptor holds the OpenFile, whose descriptor is closed when the last
   reference to it goes. A file that was evicted here, or deleted, can therefore still be sent by a
   caller that holds it.
-- Callers read and write through the methods of OpenFile, never as ``disk.pread(file.fd)``. Compiled
-  code would drop ``file`` before that call, because it is the variable's last use. If another
-  thread then evicts the file, the system may reuse the descriptor's number for another file.
 - "Lately" is a second chance: eviction goes through the files in the order of their opening and
   passes over a file once if it was used since the last pass. This costs the hot path one attribute.
 - Flushing threads open files as well, so a lock guards every change of the set of open files.

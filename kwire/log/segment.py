@@ -272,8 +272,7 @@ class LogSegment:
 
     def batch_at(self, header: BatchHeader) -> RecordBatch:
         """The batch with this header, read from the file."""
-        file = self.file()
-        return RecordBatch(file.pread(header.size_bytes, header.position))
+        return RecordBatch(self.file().pread(header.size_bytes, header.position))
 
     def slice(self, position: int, size_bytes: int) -> FileSlice:
         """A range of the log file, to be sent to a client."""

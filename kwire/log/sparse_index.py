@@ -167,8 +167,7 @@ class SparseIndex:
 
     def trim(self) -> None:
         """Cut the file after its last entry."""
-        file = self._open(create=True)
-        file.truncate(self.entries * self.ENTRY.size)
+        self._open(create=True).truncate(self.entries * self.ENTRY.size)
         self._preallocated = False
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ STOP_TIMEOUT_S = 30.0
 LOG_TAIL_LINES = 20
 
 _READY = re.compile(
-    r"kwire (?P<version>\S+) ready: (?P<address>\S+) data=.* cluster=(?P<cluster>\S+)"
+    r"kwire \S+ ready: (?P<address>\S+) data=.* cluster=(?P<cluster>\S+)"
     r"( http=(?P<http>\S+))?"
 )
 _PACKAGE_PARENT = Path(__file__).parents[2]
@@ -45,7 +45,6 @@ class BrokerProcess:
     ``http`` is the URL of its HTTP port, empty if it has none.
     ``log_file`` gets the log; by default it is a temporary file, which is removed with this object.
     ``prefix`` is a command that runs the command of its arguments, such as ``ip netns exec NAME``.
-    ``version`` is what the broker prints, such as ``0.1.0``.
     """
 
     def __init__(
@@ -63,7 +62,6 @@ class BrokerProcess:
         self.data_dir = Path(data_dir)
         self.bootstrap = ""
         self.cluster_id = self.http = ""
-        self.version = ""
         self.settings = dict(settings or {})
         self._listen = listen
         self._package_parent = package_parent
@@ -129,7 +127,6 @@ class BrokerProcess:
         self.bootstrap = ready["address"]
         self.cluster_id = ready["cluster"]
         self.http = ready["http"] or ""
-        self.version = ready["version"]
         return self
 
     def _first_line(self, process: subprocess.Popen[bytes]) -> str:

@@ -3,9 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
-
-REPOSITORY = Path(__file__).parents[2]
 
 UNLESS_SET = (
     *("kwire.broker.client_metrics", "kwire.broker.quotas", "kwire.broker.replica_moves"),
@@ -23,9 +20,7 @@ kwire.connection.preloading.preload()
 rooms = ("kwire.broker.", "kwire.connection.", "kwire.handlers.")
 missing = set()
 for name in [name for name in sys.modules if name.startswith(rooms)]:
-    module = Path(sys.argv[1], *name.split("."))  # a compiled module has no source of its own
-    file = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
-    for function in ast.walk(ast.parse(file.read_text())):
+    for function in ast.walk(ast.parse(Path(sys.modules[name].__file__).read_text())):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             imports = [one for one in ast.walk(function) if isinstance(one, ast.ImportFrom)]
             missing.update(one.module for one in imports if one.module not in sys.modules)
@@ -35,6 +30,6 @@ print(json.dumps(sorted(name for name in missing if name.startswith("kwire."))))
 
 def test_what_functions_import_is_there_before() -> None:
     """Each import inside a function of these rooms, unless settings ask for it."""
-    command = [sys.executable, "-c", LOOK, str(REPOSITORY)]
+    command = [sys.executable, "-c", LOOK]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(run.stdout) == sorted(UNLESS_SET)

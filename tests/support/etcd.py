@@ -22,7 +22,7 @@ from typing import Any
 from kwire.testing.waiting import WaitTimeout, wait_until
 from tests.support.ports import free_port
 
-CACHED = Path(".cache", "etcd", "etcd")
+CACHED = Path(__file__).parents[2] / ".cache" / "etcd" / "etcd"
 MISSING = "there is no etcd: install it (Debian: apt install etcd-server), or run make etcd once"
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
@@ -31,12 +31,8 @@ ELECTION_MS = 1000
 
 
 def find_etcd() -> str | None:
-    """The path of an etcd to run; None if there is none.
-
-    A compiled kwire lies some directories below the checkout that has the ``.cache``.
-    """
-    cached = (above / CACHED for above in Path(__file__).parents)
-    return shutil.which("etcd") or next((str(path) for path in cached if path.exists()), None)
+    """The path of an etcd to run; None if there is none."""
+    return shutil.which("etcd") or (str(CACHED) if CACHED.exists() else None)
 
 
 class EtcdMember:
