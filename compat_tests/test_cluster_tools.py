@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import re
 from collections import Counter
 
@@ -11,6 +12,7 @@ import pytest
 
 from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool
+from compat_tests.kafka_version import VERSION
 from compat_tests.raw_client import RawClient, RawConnection
 from compat_tests.test_java_tools import TOPICS
 from kwire.errors import ErrorCode
@@ -34,6 +36,8 @@ FEATURES = "org.apache.kafka.tools.FeatureCommand"
 VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
 BROKER, LOGGER = 4, 8
+LEVEL = "4.4-IV2" if os.environ.get("KWIRE_BOOTSTRAP") and VERSION != "4.3.1" else "4.3-IV0"
+"""The metadata.version of a new cluster; kwire's is that of Kafka 4.3."""
 
 
 @pytest.fixture
@@ -87,7 +91,7 @@ def test_the_cluster_and_its_features(nodes: dict[int, str]) -> None:
     levels = {run_tool(FEATURES, "--bootstrap-server", at, "describe") for at in some}
     parts = {re.sub(r"Epoch: \d+", "", one) for one in levels}
     [features] = parts
-    assert re.search(r"Feature: metadata.version.*FinalizedVersionLevel: 4.3-IV0", features)
+    assert re.search(rf"Feature: metadata.version.*FinalizedVersionLevel: {LEVEL}", features)
     assert re.search(r"Feature: transaction.version.*FinalizedVersionLevel: 2", features)
 
 

@@ -18,6 +18,7 @@ from kwire.coordinator import streams_group_records as streams
 from kwire.coordinator.consumer import records as consumer
 from kwire.coordinator.records import parse_value, record_type
 from kwire.coordinator.transaction import records as transactions
+from kwire.coordinator.transaction.state import TransactionState
 from kwire.log.dump.control_records import compact_json
 from kwire.log.dump.lines import Decoded
 from kwire.metadata.kraft.metadata_record import parse_metadata_record
@@ -76,6 +77,9 @@ _SHARE_STATE_TYPES: Types = {
     0: (share_state.ShareSnapshotKey, share_state.ShareSnapshotValue),
     1: (share_state.ShareUpdateKey, share_state.ShareUpdateValue),
 }
+_STATES = {int(state): state.title for state in TransactionState}
+"""Tools show these names since Kafka 4.4 (KAFKA-20712)."""
+
 _TYPE_BYTES = 2
 _EMBEDDED: dict[str, type[Schema]] = {
     "subscription": ConsumerProtocolSubscription,
@@ -130,6 +134,8 @@ def _decode(record: Record, types: Types) -> Pair:
     data = as_json(value, value_version)
     if isinstance(value, groups.GroupMetadataValue) and value.protocol_type == "consumer":
         _open_members(value, data)
+    if isinstance(value, transactions.TransactionLogValue):
+        data["transactionStatus"] = _STATES.get(value.transaction_status, value.transaction_status)
     return shown_key, _shown({"version": str(value_version), "data": data})
 
 
