@@ -150,11 +150,11 @@ class Compaction:
     async def _clean_often(self, number: int) -> None:
         """The life of one cleaner; it rests while the settings ask for fewer cleaners."""
         while True:
-            await self._wait_backoff()
+            await self.wait_backoff()
             if number < self._broker.integer("log.cleaner.threads"):
                 await self._clean_all()
 
-    async def _wait_backoff(self) -> None:
+    async def wait_backoff(self) -> None:
         """Wait for ``log.cleaner.backoff.ms``, which may change meanwhile. A suspend counts."""
         began_ms = self._steady_ms()
         while True:

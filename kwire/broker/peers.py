@@ -88,7 +88,7 @@ class Peers:
             ) from error
 
     def _peer(self, node_id: int) -> Peer:
-        address = self._address(node_id)
+        address = self.address(node_id)
         known = self._peers.get(node_id)
         if known is not None and known[0] == address:
             return known[1]
@@ -104,7 +104,7 @@ class Peers:
         self._peers[node_id] = address, peer
         return peer
 
-    def _address(self, node_id: int) -> tuple[str, int]:
+    def address(self, node_id: int) -> tuple[str, int]:
         """A broker's address for other brokers; KafkaError."""
         broker = self._broker.image.brokers.get(node_id)
         if broker is None or broker.is_fenced:

@@ -175,7 +175,7 @@ class Proofs:
                 try:
                     stream = await self._open_stream(*address)
                 except OSError as error:
-                    if not _is_refusal(error):
+                    if not is_refusal(error):
                         return False
                 else:
                     await trio.aclose_forcefully(stream)
@@ -201,10 +201,10 @@ async def _read_to_end(stream: trio.abc.Stream) -> None:
         pass
 
 
-def _is_refusal(error: BaseException) -> bool:
+def is_refusal(error: BaseException) -> bool:
     """Whether each address of a host refuses; trio wraps their errors."""
     if isinstance(error, BaseExceptionGroup):
-        return all(map(_is_refusal, error.exceptions))
+        return all(map(is_refusal, error.exceptions))
     if isinstance(error, ConnectionRefusedError):
         return True
-    return error.__cause__ is not None and _is_refusal(error.__cause__)
+    return error.__cause__ is not None and is_refusal(error.__cause__)

@@ -135,7 +135,7 @@ def run(options: argparse.Namespace) -> int:
         config = BrokerConfig.load(properties, places)
         if config.has_secrets:
             own_process.leave_no_dump()
-        workers = config.integer("kwire.workers") or _cores()
+        workers = config.integer("kwire.workers") or cores()
         if workers > 1:
             from kwire.cli.serve_workers import serve_workers
 
@@ -151,10 +151,10 @@ def run(options: argparse.Namespace) -> int:
     return _serve(config)
 
 
-def _cores() -> int:
+def cores() -> int:
     """How many cores this process may use, as a number of workers."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return min(cores, MOST_WORKERS)
+    found = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(found, MOST_WORKERS)
 
 
 def _begin_log(options: argparse.Namespace, worker: int | None = None) -> None:
@@ -229,7 +229,7 @@ def properties_of(options: argparse.Namespace) -> tuple[dict[str, str], dict[str
     if http is not None:
         own["kwire.http.listen"] = http
     if options.workers is not None:
-        own["kwire.workers"] = _workers(options.workers)
+        own["kwire.workers"] = workers_of(options.workers)
     if options.http_admin:
         own["kwire.http.admin.enable"] = "true"
     properties.update(own)
@@ -239,7 +239,7 @@ def properties_of(options: argparse.Namespace) -> tuple[dict[str, str], dict[str
     return properties, {name: place for name, place in places.items() if name not in own}
 
 
-def _workers(text: str) -> str:
+def workers_of(text: str) -> str:
     """The value of ``kwire.workers`` for ``--workers``."""
     if text == "auto":
         return "0"

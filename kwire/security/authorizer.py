@@ -163,6 +163,17 @@ class Authorizer:
         allows = wanted.allows_without_acl
         return cls(wanted.super_users, acls, allows_without_acl=allows, steady_ms=steady_ms)
 
+    @property
+    def kept_answers(self) -> int:
+        """How many answers are kept."""
+        return self._count
+
+    @property
+    def index_size(self) -> int:
+        """How many entries its indexes of ACLs have, 0 without ACLs."""
+        lengths = sum(map(len, self._prefix_lengths.values()))
+        return len(self._by_pattern) + len(self._by_principal) + lengths
+
     def apply(self, change: AclsCreated | AclsDeleted) -> list[dict[_Question, Rule]]:
         """Add or remove ACLs; all later answers take the change into account.
 

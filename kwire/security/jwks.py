@@ -93,13 +93,18 @@ class Jwks:
         read: Callable[[str], dict[str | None, object]] = read_keys,
         steady_ms: Callable[[], int] = steady_clock_ms,
     ) -> None:
-        self._url = url
+        self.url = url
         self._refresh_s = refresh_s
         self._read = read
         self._steady_ms = steady_ms
         self._keys = read(url)
         self._read_ms = steady_ms()
         self._reading: threading.Thread | None = None
+
+    @property
+    def key_ids(self) -> set[str | None]:
+        """The ids of the keys that were read last."""
+        return set(self._keys)
 
     def key(self, key_id: str | None) -> object | None:
         """The key with this id, or None."""
@@ -123,6 +128,6 @@ class Jwks:
 
     def _replace(self) -> None:
         try:
-            self._keys = self._read(self._url)
+            self._keys = self._read(self.url)
         except KeysUnreadable as error:
-            log.warning("the keys of %s stay as they are: %s", self._url, error)
+            log.warning("the keys of %s stay as they are: %s", self.url, error)

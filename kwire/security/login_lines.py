@@ -45,8 +45,8 @@ class LoginLines:
     """The lines about the logins at one broker."""
 
     def __init__(self, steady_ms: Callable[[], int] = steady_clock_ms) -> None:
-        self._logins = AuditLimits("logins", steady_ms=steady_ms, told_by=log)
-        self._failures = AuditLimits("failed logins", steady_ms=steady_ms, told_by=log)
+        self.logins = AuditLimits("logins", steady_ms=steady_ms, told_by=log)
+        self.failures = AuditLimits("failed logins", steady_ms=steady_ms, told_by=log)
 
     def note(self, client: Connected, mechanism: str) -> None:
         """Log that a client has logged in by a SASL mechanism, or by ``CERTIFICATE``."""
@@ -56,7 +56,7 @@ class LoginLines:
             "listener": client.listener,
             "mechanism": mechanism,
         }
-        if self._logins.has_line(fields["principal"], client.peer_host):
+        if self.logins.has_line(fields["principal"], client.peer_host):
             log.info(
                 "Principal = %s has logged in from host = %s at listener = %s with %s",
                 *fields.values(),
@@ -66,11 +66,11 @@ class LoginLines:
     def note_failure(self, peer: str, reason: str) -> None:
         """Log a failed login. ``peer`` is the address and port of the client, as ADDRESS:PORT."""
         host = peer.rpartition(":")[0]
-        if self._failures.has_line(str(ANONYMOUS), host):
+        if self.failures.has_line(str(ANONYMOUS), host):
             fields = {"host": host, "reason": reason}
             log.info("closing the connection from %s: %s", peer, reason, extra={"fields": fields})
 
     def tell(self) -> None:
         """Log how many lines the limits have left out. This is called every second."""
-        self._logins.tell()
-        self._failures.tell()
+        self.logins.tell()
+        self.failures.tell()

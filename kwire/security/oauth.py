@@ -75,7 +75,7 @@ class OauthExchange:
     def _identity(self, message: bytes, now_ms: int) -> Identity:
         authorization_id, token = _parts(message)
         claims = self._verify(token)
-        name = _checked(claims, self._rules, now_ms / 1000)
+        name = checked(claims, self._rules, now_ms / 1000)
         if authorization_id not in ("", name):
             raise LoginRefused(f"user {printable(name)} asks for another authorization id")
         return Identity(Principal(USER, name), int(claims["exp"] * 1000))
@@ -93,7 +93,7 @@ def _parts(message: bytes) -> tuple[str, str]:
     raise LoginRefused("the OAUTHBEARER message has no bearer token")
 
 
-def _checked(claims: Claims, rules: TokenRules, now_s: float) -> str:
+def checked(claims: Claims, rules: TokenRules, now_s: float) -> str:
     """Check the claims of a token; return the user name in them; LoginRefused."""
     end_s, begin_s = claims.get("exp"), claims.get("nbf", claims.get("iat", 0))
     name = claims.get(rules.subject_claim)
@@ -151,7 +151,7 @@ def signed(keys: Callable[[str | None], object | None]) -> Verify:
             key = keys(header.get("kid"))
             if key is None:
                 raise LoginRefused("the token is signed with a key that isn't known")
-            # ``_checked`` checks times, issuer and audience, with the broker's clock.
+            # ``checked`` checks times, issuer and audience, with the broker's clock.
             checks = ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
             options: Any = {f"verify_{name}": False for name in checks}
             return jwt.decode(token, key, algorithms=[algorithm], options=options)  # type: ignore[arg-type]

@@ -78,7 +78,7 @@ class Supervisor:
         self._store = store
         self._turns = Turns()
         self._is_ready = False
-        self._is_stopping = False
+        self.is_stopping = False
         self._can_start_over = False
         self._ended = trio.Event()
         self._nursery: trio.Nursery
@@ -109,15 +109,15 @@ class Supervisor:
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._watch_template)
             self._nursery.start_soon(self._listen)
-            if not self._is_stopping:
+            if not self.is_stopping:
                 self._order(b"bind\n")
             await self._ended.wait()
             self._nursery.cancel_scope.cancel()
 
     def stop(self) -> None:
         """Stop every worker; ``run`` returns when the last one has ended."""
-        if not self._is_stopping:
-            self._is_stopping = True
+        if not self.is_stopping:
+            self.is_stopping = True
             self._order(b"stop\n")
             self._look_for_end()
 
@@ -134,7 +134,7 @@ class Supervisor:
         self.stop()
 
     def _look_for_end(self) -> None:
-        if self._is_stopping and not any(worker.is_running for worker in self.workers):
+        if self.is_stopping and not any(worker.is_running for worker in self.workers):
             self._ended.set()
 
     async def _watch_template(self) -> None:
@@ -143,7 +143,7 @@ class Supervisor:
         with suppress(trio.BrokenResourceError):
             await stream.receive_some(1)
         self.failure = "the process that starts workers has ended"
-        self._can_start_over = self._is_ready and not self._is_stopping
+        self._can_start_over = self._is_ready and not self.is_stopping
         self._ended.set()
 
     async def _listen(self) -> None:
@@ -157,7 +157,7 @@ class Supervisor:
 
     def _take(self, message: dict[str, Any]) -> None:
         if "bound" in message:
-            for worker in () if self._is_stopping else self.workers:
+            for worker in () if self.is_stopping else self.workers:
                 self._start(worker)
             return
         worker = self.workers[message["worker"] - 1]
@@ -177,12 +177,12 @@ class Supervisor:
         worker.is_running = True
         worker.failure = ""
         worker.began_s = trio.current_time()
-        hangs = partial(self._end, worker)
+        hangs = partial(self.end, worker)
         self._nursery.start_soon(serve_worker, _stream(ours), self._store, self._turns, hangs)
 
-    def _end(self, worker: SupervisedWorker, silent_ms: int) -> None:
+    def end(self, worker: SupervisedWorker, silent_ms: int) -> None:
         """End a worker that hangs; not during a stop, which may take as long as it needs."""
-        if not self._is_stopping:
+        if not self.is_stopping:
             worker.failure = (
                 f"it gave no sign of life for {silent_ms / 1000:g} s (broker.session.timeout.ms)"
             )
@@ -201,7 +201,7 @@ class Supervisor:
         now_s = trio.current_time()
         deaths = worker.note_death(now_s)
         why = worker.failure or _how(status)
-        if self._is_stopping:
+        if self.is_stopping:
             if status:
                 self.failure = self.failure or f"worker {worker.number}: {why}"
             self._look_for_end()
@@ -220,7 +220,7 @@ class Supervisor:
     async def _start_again(self, worker: SupervisedWorker, pause_s: float, why: str) -> None:
         log.warning("worker %d: %s; starting it again", worker.number, why)
         await trio.sleep(pause_s)
-        if not self._is_stopping:
+        if not self.is_stopping:
             self._start(worker)
 
 

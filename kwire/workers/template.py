@@ -104,7 +104,7 @@ class Template:
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         awake, wake = socket.socketpair()
-        self._waking = (awake, wake)
+        self.waking = (awake, wake)
         wake.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake.fileno())
@@ -117,9 +117,10 @@ class Template:
                 awake.recv(MOST_BYTES)
                 self._reap()
             if self._control.fileno() in readable:
-                self._obey()
+                self.obey()
 
-    def _obey(self) -> None:
+    def obey(self) -> None:
+        """Carry out the commands that have come; ends the process if the supervisor has ended."""
         try:
             received, files, _, _ = socket.recv_fds(self._control, MOST_BYTES, MOST_FILES)
         except ConnectionResetError:  # the supervisor was killed before it had read everything
@@ -166,7 +167,7 @@ class Template:
         """Be a worker; this never returns."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for closed in (self._life, *self._waking):
+        for closed in (self._life, *self.waking):
             closed.close()
         for other, sockets in enumerate(self._bound, 1):
             for one in sockets if other != number else ():

@@ -30,7 +30,7 @@ class Asking:
 )
 def test_workers_on_every_interface_are_reached_by_loopback(host, dialed):
     """Only workers of this machine register without a host that others reach."""
-    assert Peers(Asking(host))._address(2) == (dialed, 9093)
+    assert Peers(Asking(host)).address(2) == (dialed, 9093)
 
 
 @pytest.mark.parametrize("listener", [None, "OUTER"])

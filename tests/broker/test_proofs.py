@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from kwire.broker.proofs import BETWEEN_S, PAUSE_S, Proofs, Watched, _is_refusal
+from kwire.broker.proofs import BETWEEN_S, PAUSE_S, Proofs, Watched, is_refusal
 from kwire.metadata.store import Guard
 
 SESSION = Guard("live/2", 7)
@@ -153,9 +153,9 @@ async def test_another_process_is_watched_anew(watching, autojump_clock) -> None
 def test_each_address_of_a_host_has_to_refuse() -> None:
     """A host may have several; one that doesn't answer may have the process."""
     refused, silent = ConnectionRefusedError(), TimeoutError()
-    assert _is_refusal(refused)
-    assert not _is_refusal(silent)
-    assert not _is_refusal(ExceptionGroup("", [refused, silent]))
+    assert is_refusal(refused)
+    assert not is_refusal(silent)
+    assert not is_refusal(ExceptionGroup("", [refused, silent]))
 
 
 async def test_a_process_that_was_wrongly_proven_dead_is_watched_again(

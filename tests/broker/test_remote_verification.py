@@ -49,13 +49,13 @@ class Coordinator:
             results_by_transaction=[
                 AddPartitionsToTxnResult(
                     transactional_id=one.transactional_id,
-                    topic_results=[self._answer(one.transactional_id, told) for told in one.topics],
+                    topic_results=[self.answer(one.transactional_id, told) for told in one.topics],
                 )
                 for one in request.transactions
             ]
         )
 
-    def _answer(self, transactional_id, topic):
+    def answer(self, transactional_id, topic):
         rows = [
             AddPartitionsToTxnPartitionResult(
                 partition_index=index,
@@ -235,7 +235,7 @@ async def test_what_one_question_costs_is_bounded(broker):
 async def test_a_partition_that_the_answer_leaves_out_is_asked_about_again(broker, monkeypatch):
     """Silence is no permission."""
     broker.peers = Coordinator()
-    monkeypatch.setattr(Coordinator, "_answer", lambda *_: AddPartitionsToTxnTopicResult(name="t"))
+    monkeypatch.setattr(Coordinator, "answer", lambda *_: AddPartitionsToTxnTopicResult(name="t"))
     with pytest.raises(KafkaError) as refused:
         await _question(broker).wait()
     assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

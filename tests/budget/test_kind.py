@@ -1,5 +1,6 @@
 """Work in threads waits where the system has no thread for it."""
 
+# Private attributes: trio gives no other way to have no thread at hand, so that one has to start.
 import gc
 import threading
 

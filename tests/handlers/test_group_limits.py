@@ -1,25 +1,15 @@
 """What clients can have groups remember has a limit."""
 
-from kwire.coordinator.classic_group import ClassicGroup
-from kwire.coordinator.effects import Effects, Turn
-from kwire.coordinator.history import Histories
-from kwire.coordinator.joining import MAX_PENDING_CHARACTERS, _expect
-from kwire.coordinator.settings import GroupSettings
+from kwire.coordinator.joining import MAX_PENDING_CHARACTERS
 from kwire.errors import ErrorCode
 from kwire.handlers.join_group import MOST_PROTOCOLS
-from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kwire.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from kwire.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from tests.support.in_process import running_server
+from tests.support.asking import error_of
+from tests.support.in_process import RawClient, running_server
 
 
 def _join(group_id):
@@ -37,8 +27,7 @@ async def test_a_coordinator_keeps_only_so_many_groups(tmp_path):
     settings = {"kwire.group.max.count": "2", "offsets.topic.num.partitions": "1"}
     async with running_server(tmp_path, settings) as server:
         client = await server.connect()
-        find = FindCoordinatorRequest(coordinator_keys=["a"])
-        await client.request(find, 4, FindCoordinatorResponse)
+        await server.find_coordinator("a")
         codes = [
             (await client.request(_join(name), 9, JoinGroupResponse)).error_code
             for name in ("a", "b", "c", "a")
@@ -51,8 +40,7 @@ async def test_a_member_offers_only_so_many_protocols(tmp_path):
     """The group looks at all of them in one step, so their number has a limit."""
     async with running_server(tmp_path, {"offsets.topic.num.partitions": "1"}) as server:
         client = await server.connect()
-        find = FindCoordinatorRequest(coordinator_keys=["a"])
-        await client.request(find, 4, FindCoordinatorResponse)
+        await server.find_coordinator("a")
         codes = []
         for count in (MOST_PROTOCOLS, MOST_PROTOCOLS + 1):
             join = _join("a")
@@ -67,24 +55,30 @@ async def test_a_coordinator_keeps_offsets_of_only_so_many_groups(tmp_path):
     """The same for groups that have offsets and no member."""
     settings = {"kwire.group.max.count": "2", "offsets.topic.num.partitions": "1"}
     async with running_server(tmp_path, settings) as server:
-        client = await server.connect()
-        find = FindCoordinatorRequest(coordinator_keys=["a"])
-        await client.request(find, 4, FindCoordinatorResponse)
-
-        async def commit(group_id):
-            partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-            topic = OffsetCommitRequestTopic(name="__consumer_offsets", partitions=[partition])
-            request = OffsetCommitRequest(group_id=group_id, topics=[topic])
-            answer = await client.request(request, 8, OffsetCommitResponse)
-            return answer.topics[0].partitions[0].error_code
-
-        codes = [await commit(name) for name in ("a", "b", "c", "a")]
+        await server.find_coordinator("a")
+        topic = "__consumer_offsets"
+        codes = [await error_of(server.commit(name, topic, 1)) for name in ("a", "b", "c", "a")]
         assert codes == [0, 0, ErrorCode.GROUP_MAX_SIZE_REACHED, 0]
 
 
-def test_long_ids_that_were_given_are_remembered_less_often():
+async def test_long_ids_that_were_given_are_remembered_less_often(tmp_path):
     """A client id of 32 KB in ten thousand ids would be 320 MB for a group without members."""
-    group = ClassicGroup("g", Turn(0, GroupSettings(), Effects(), Histories(), None))
-    for n in range(1000):
-        _expect(group, f"{n:030000}", 1)
-    assert sum(map(len, group.pending_joins)) <= MAX_PENDING_CHARACTERS + 30_000
+    settings = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
+    async with running_server(tmp_path, settings) as server:
+        await server.find_coordinator("a")
+        client = await server.connect()
+
+        async def given(client_id):
+            known = RawClient(client.stream, client_id)
+            return (await known.request(_join("a"), 9, JoinGroupResponse)).member_id
+
+        async def is_known(member_id):
+            join = _join("a")
+            join.member_id = member_id
+            answer = await RawClient(client.stream, "x").request(join, 9, JoinGroupResponse)
+            return answer.error_code != ErrorCode.UNKNOWN_MEMBER_ID
+
+        count = MAX_PENDING_CHARACTERS // 30_000
+        ids = [await given("x" * 30_000) for _ in range(count + 2)]
+        assert [await is_known(one) for one in (ids[0], ids[-1])] == [False, True]
+        await client.aclose()

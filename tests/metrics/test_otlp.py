@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from kwire.budget.checking import STRETCH_UNITS, Lane
 from kwire.budget.work import ClientGone, Turns, Work
-from kwire.handlers.push_telemetry import _Push, _read
 from kwire.protocol import otlp
 from kwire.protocol.otlp import FIELDS_AT_ONCE, MOST_ATTRIBUTES, MOST_POINTS, Point, points
 from kwire.protocol.wire import MalformedRequest
@@ -72,20 +71,20 @@ def test_the_largest_push_of_kafkas_client_is_read() -> None:
 async def test_reading_a_push_counts_and_ends_with_its_client() -> None:
     """A client that pushes much waits behind others; nobody reads for a client that has gone."""
     fields = 100 * FIELDS_AT_ONCE
-    push_ = _Push(0, bytes([0x78, 0]) * fields, 1 << 20)
+    pushed_ = bytes([0x78, 0]) * fields
     is_gone = [False]
     work = Work(Turns(), is_gone=lambda: is_gone[0])
     lane = Lane()
-    assert await lane.run(work, _read, push_) == []
+    assert await lane.run(work, points, pushed_) == []
     assert work.thread_units is not None
     assert work.thread_units >= 100 * STRETCH_UNITS
 
-    def read(what: _Push, between: Callable[[], None]) -> list[Point]:
+    def read(what: bytes, between: Callable[[], None]) -> list[Point]:
         is_gone[0] = True
-        return _read(what, between)
+        return points(what, between)
 
     with pytest.raises(ClientGone):
-        await lane.run(work, read, push_)
+        await lane.run(work, read, pushed_)
 
 
 def test_what_is_read_of_a_push_has_a_limited_number_of_attributes() -> None:

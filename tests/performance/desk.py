@@ -177,6 +177,7 @@ class Desk:
         self._far.append(far)
 
 
+# Private attributes: trio's scheduler takes turns by chance, and gives no other way to prevent it.
 def stand_still(monkeypatch):
     """Take chance and the time that passes out of the scheduler and the poller."""
     monkeypatch.setattr(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)

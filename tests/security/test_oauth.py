@@ -31,7 +31,7 @@ RULES = TokenRules("https://issuer", ["kafka", "kwire"])
 CLAIMS = {"sub": "alice", "iss": "https://issuer", "aud": "kafka", "exp": NOW_S + 60}
 
 
-def _jwks(*keys):
+def jwks_text(*keys):
     algorithms = {"r": jwt.algorithms.RSAAlgorithm, "e": jwt.algorithms.ECAlgorithm}
     found = []
     for key_id, key in keys:
@@ -44,7 +44,7 @@ def _jwks(*keys):
 def keys(tmp_path):
     """A file with two public keys."""
     path = tmp_path / "jwks.json"
-    path.write_text(_jwks(("r1", RSA), ("e1", EC)))
+    path.write_text(jwks_text(("r1", RSA), ("e1", EC)))
     return path
 
 
@@ -165,7 +165,7 @@ def test_keys_are_read_again(keys):
     now_s = 0
     known = Jwks(keys.as_uri(), 60, steady_ms=lambda: now_s * 1000)
     assert known.key("r1") is not None
-    keys.write_text(_jwks(("r2", OTHER)))
+    keys.write_text(jwks_text(("r2", OTHER)))
     assert known.key("r2") is None
     now_s = 11
     assert known.key("r2") is None

@@ -3,7 +3,9 @@
 import sqlite3
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,6 @@ from kwire.log.data_directory import LogDirectoryError
 from kwire.log.directory_health import LEAST_ROOM_BYTES, DirectoryHealth
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
-from kwire.metadata.embedded import EmbeddedStore
 from kwire.server import StartError
 from kwire.testing.faulty_disk import FaultyDisk
 from tests.log.conftest import NOW_MS, LogTools
@@ -60,12 +61,19 @@ async def test_a_restart_without_room_for_the_metadata(tmp_path: Path) -> None:
 async def test_a_start_that_cannot_write_metadata(tmp_path, monkeypatch, is_full) -> None:
     """The address of a broker may have changed: that is written at the start."""
 
-    def refuse(*given: object) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
+    class Full(sqlite3.Cursor):
+        def execute(self, sql: str, *given: Any) -> sqlite3.Cursor:
+            if sql.startswith("INSERT"):
+                raise sqlite3.OperationalError("database or disk is full")
+            return super().execute(sql, *given)
+
+    class FullDatabase(sqlite3.Connection):
+        def cursor(self, *_: Any) -> sqlite3.Cursor:
+            return super().cursor(Full)
 
     async with running_server(tmp_path):
         pass
-    monkeypatch.setattr(EmbeddedStore, "_write", refuse)
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=FullDatabase))
     monkeypatch.setattr("kwire.server.lacks_room", lambda directory: is_full)
     with pytest.raises(ExceptionGroup) as caught:
         async with running_server(tmp_path, {"broker.rack": "another"}):

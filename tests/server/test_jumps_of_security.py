@@ -5,6 +5,7 @@ no effect on it. A client that logs in has its whole time after a sleep.
 docs/decisions/0018-two-clocks.md has the table.
 """
 
+import gc
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from kwire.metadata.changes import Change
 from kwire.metadata.tokens import Lifetimes, TokenChanged, new_token
 from kwire.security.audit_limits import WINDOW_S
 from kwire.security.jwks import AGAIN_S, Jwks
-from tests.security.test_oauth import EC, RSA, _jwks
+from tests.security.test_oauth import EC, RSA, jwks_text
 from tests.server.test_clock_jumps import (
     BACK_AN_HOUR,
     DAY_MS,
@@ -39,22 +40,20 @@ KEYS = "keys.json"
 
 def read_by(bench: Bench) -> Jwks:
     """The keys of the listener, which the broker has read at its start."""
-    exchange = bench.running.server._security["LOGIN"]._mechanisms["OAUTHBEARER"]
-    verify = exchange.args[0]  # type: ignore[attr-defined]
-    held = [getattr(cell.cell_contents, "__self__", None) for cell in verify.__closure__]
-    [known] = [one for one in held if isinstance(one, Jwks)]
+    url = (bench.directory.parent / KEYS).as_uri()
+    [known] = [one for one in gc.get_objects() if isinstance(one, Jwks) and one.url == url]
     return known
 
 
 async def read_keys(bench: Bench, key_id: str) -> Fired:
     """The file of keys has a new key: whether the broker has read it after a look for a key."""
     known = read_by(bench)
-    (bench.directory.parent / KEYS).write_text(_jwks(("r1", RSA), ("e2", EC)))
+    (bench.directory.parent / KEYS).write_text(jwks_text(("r1", RSA), ("e2", EC)))
 
     def is_read() -> bool:
         known.key(key_id)
         known.wait_read()
-        return "e2" in known._keys
+        return "e2" in known.key_ids
 
     return is_read
 
@@ -82,9 +81,9 @@ async def failed_logins(bench: Bench) -> Fired:
     """The lines of the audit log for the failed logins of one address."""
     lines = bench.broker.login_lines
     assert lines is not None
-    while lines._failures.has_line("User:ANONYMOUS", "10.0.0.9"):
+    while lines.failures.has_line("User:ANONYMOUS", "10.0.0.9"):
         pass
-    return lambda: lines._failures.has_line("User:ANONYMOUS", "10.0.0.9")
+    return lambda: lines.failures.has_line("User:ANONYMOUS", "10.0.0.9")
 
 
 WITH_TOKENS = {
@@ -118,7 +117,7 @@ async def test_what_goes_by_the_steady_clock_sees_no_new_date(
 ) -> None:
     """It is due when its time has passed, also while the machine slept."""
     keys = tmp_path / KEYS
-    keys.write_text(_jwks(("r1", RSA)))
+    keys.write_text(jwks_text(("r1", RSA)))
     if settings is WITH_TOKENS:
         settings = {**settings, "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri()}
 

@@ -125,7 +125,7 @@ async def test_the_log_cleaner_looks_soon_after_a_sleep(
         ended = trio.Event()
 
         async def wait() -> None:
-            await Compaction(bench.broker)._wait_backoff()
+            await Compaction(bench.broker).wait_backoff()
             ended.set()
 
         async with trio.open_nursery() as nursery:
@@ -171,8 +171,7 @@ async def acks_of_all(bench: Bench) -> Fired:
     partition = led(bench.broker, "followed")
     while not len(partition.acks):
         await trio.lowlevel.checkpoint()
-    queue = partition.acks._entries
-    return lambda: not any(acks.waits_at(slot) for _, acks, slot in queue)
+    return lambda: not partition.acks.waiting
 
 
 async def deletion(bench: Bench) -> Fired:

@@ -36,12 +36,12 @@ async def test_a_request_in_slices_is_given_up(tmp_path: Path) -> None:
         await client.send(DescribeGroupsRequest(groups=names), 5)
         (connection,) = await until(lambda: running.server.poller.connections)
         assert isinstance(connection, Connection)
-        await until(lambda: connection._work.used_units > 2 * SLICE_UNITS)
+        await until(lambda: connection.used_units > 2 * SLICE_UNITS)
         running.server.stop()
         await until(lambda: running.broker.is_stopping)
-        units = connection._work.used_units
+        units = connection.used_units
         assert await client.is_closed()
-        assert connection._work.used_units <= units + 2 * SLICE_UNITS
+        assert connection.used_units <= units + 2 * SLICE_UNITS
         await client.aclose()
 
 

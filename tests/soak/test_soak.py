@@ -105,7 +105,7 @@ class Soak:
             await self._pass_s(DAYS * DAY_S)
         while not self._is_settled():
             await self._pass_s(60)
-        regexes._compile.cache_clear()
+        regexes.compiled.cache_clear()
         re2.purge()
 
     async def _connect(self, client_id, user):

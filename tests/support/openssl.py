@@ -19,6 +19,7 @@ class Missing(Exception):
     """This Python has OpenSSL built in, so its functions can't be called by name."""
 
 
+# Private attributes: Python's ssl shows the session of OpenSSL to nobody.
 class Hostile:
     """The client's side of a connection, which sends what an honest client doesn't; Missing."""
 

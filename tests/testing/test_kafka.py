@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -13,11 +14,13 @@ import pytest
 import trio
 from confluent_kafka import Consumer, Producer
 
+from kwire.broker.broker import Broker
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata import embedded
 from kwire.metadata.embedded import EmbeddedStore
 from kwire.protocol.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 from kwire.testing import BrokerFailed, Kafka, KafkaProcess, Record
+from kwire.testing.asking import Asker, NoAnswer
 from kwire.testing.faulty_disk import FaultyDisk
 from kwire.testing.helpers import Helpers
 from kwire.testing.waiting import WaitTimeout, wait_until
@@ -101,10 +104,11 @@ def test_a_topic_has_the_partitions_that_the_settings_say() -> None:
     with Kafka({"num.partitions": 3}) as kafka:
         kafka.topic("orders")
         kafka.topic("bills", partitions=2)
-        assert kafka._partition_counts(["bills", "orders"]) == {"bills": 2, "orders": 3}
+        assert "bills (2 partitions)" in kafka.describe()
+        assert "orders (3 partitions)" in kafka.describe()
     with Kafka() as kafka:
         kafka.topic("orders")
-        assert kafka._partition_counts(["orders"]) == {"orders": 1}
+        assert "orders (1 partitions)" in kafka.describe()
 
 
 def test_the_lag_of_a_group() -> None:
@@ -134,15 +138,15 @@ def test_the_lag_is_known_as_soon_as_the_offsets_are_loaded(
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             ErrorCode.GROUP_AUTHORIZATION_FAILED,
         ]
-        ask = kafka._asker.ask
+        ask = Asker.ask
 
         def answer(*request: Any) -> Any:
-            if errors and request[3] is OffsetFetchResponse:
+            if errors and request[4] is OffsetFetchResponse:
                 refusal = OffsetFetchResponseGroup(group_id="billing", error_code=errors.pop(0))
                 return OffsetFetchResponse(groups=[refusal])
             return ask(*request)
 
-        monkeypatch.setattr(kafka._asker, "ask", answer)
+        monkeypatch.setattr(Asker, "ask", answer)
         with pytest.raises(KafkaError, match="group 'billing'"):
             kafka.lag("billing")
         errors.append(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -324,10 +328,20 @@ def test_a_failure_carries_the_report_of_its_broker() -> None:
     ended.REPORTS.clear()
 
 
-def test_an_unexpected_exception_of_the_broker_fails_the_test() -> None:
+def test_an_unexpected_exception_of_the_broker_fails_the_test(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A bug of kwire must not pass unseen; the next test starts without it."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
     with Kafka() as kafka:
-        kafka._serving.server.broker.bugs.append(RuntimeError("a bug"))  # type: ignore[union-attr]
+        kafka.topic("orders")
+        with monkeypatch.context() as patch:
+            patch.setattr(Broker, "commit", fail)
+            with pytest.raises(NoAnswer, match="does not answer"):
+                kafka.topic("bills")
         with pytest.raises(RuntimeError, match="a bug"):
             kafka.reset()
         kafka.restart()
@@ -362,12 +376,20 @@ def test_a_test_broker_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.Mon
     """Neither for its logs nor for its metadata; other brokers do."""
     synced: list[int] = []
     opened: list[str] = []
-    load = embedded._load
+    setting = "PRAGMA synchronous="
+    connect = sqlite3.connect
+
+    def traced(*given: Any, **named: Any) -> sqlite3.Connection:
+        connection = connect(*given, **named)
+        connection.set_trace_callback(lambda said: opened.append(said) if setting in said else None)
+        return connection
+
     monkeypatch.setattr(os, "fsync", synced.append)
-    monkeypatch.setattr(embedded, "_load", lambda *given: opened.append(given[2]) or load(*given))
+    monkeypatch.setattr(sqlite3, "connect", traced)
     monkeypatch.setattr(embedded, "SYNCHRONOUS", "FULL")
     with Kafka({"log.flush.interval.messages": 1}, data_dir=tmp_path) as kafka:
         kafka.topic("orders", records=["a"])
-    assert (synced, opened) == ([], ["OFF"])
-    EmbeddedStore.open(tmp_path / "other.db")._connection.close()
-    assert opened == ["OFF", "FULL"]
+    assert (synced, set(opened)) == ([], {f"{setting}OFF"})
+    opened.clear()
+    trio.run(EmbeddedStore.open(tmp_path / "other.db").close)
+    assert set(opened) == {f"{setting}FULL"}

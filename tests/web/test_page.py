@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from kwire.web import page
+from kwire.web.desk import NotServing, Observed
 from kwire.web.page import paging, sampler
 from kwire.web.page.views import routes
 from tests.support.in_process import RunningServer
@@ -201,15 +202,19 @@ async def test_static_files_are_served_with_their_types(tmp_path: Path) -> None:
         assert (await http.get("/static/../page/site.py")).status_code == 404
 
 
-async def test_a_broker_that_starts_says_so(tmp_path: Path) -> None:
+async def test_a_broker_that_starts_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A page that can't be shown yet is 503."""
     async with http_server(tmp_path) as (running, http):
         assert running.server.http is not None
-        observed = running.server.http.observed
-        broker, observed._broker = observed._broker, None
-        observed.not_serving = "the broker is starting"
+
+        def is_starting(_: Observed) -> None:
+            raise NotServing(starting)
+
+        starting = Observed().not_serving
+        monkeypatch.setattr(Observed, "broker", property(is_starting))
         assert "the broker is starting" in await html(http, "/brokers", 503)
-        observed._broker = broker
 
 
 async def test_reading_changes_nothing(tmp_path: Path) -> None:

@@ -108,12 +108,12 @@ def test_partitions_without_metadata_are_not_put_aside(tmp_path):
 
 def test_the_option_takes_a_number_or_auto():
     """``auto`` is what the setting says with 0: one for each core, within the limit."""
-    assert serve._workers("4") == "4"
-    assert serve._workers("auto") == "0"
-    assert 1 <= serve._cores() <= serve.MOST_WORKERS
+    assert serve.workers_of("4") == "4"
+    assert serve.workers_of("auto") == "0"
+    assert 1 <= serve.cores() <= serve.MOST_WORKERS
     BrokerConfig.load({"kwire.workers": str(serve.MOST_WORKERS)})
     with pytest.raises(ConfigError):
         BrokerConfig.load({"kwire.workers": str(serve.MOST_WORKERS + 1)})
     for wrong in ("0", "-1", "two", ""):
         with pytest.raises(serve.UsageError, match=r"write a number from 1 on, or auto"):
-            serve._workers(wrong)
+            serve.workers_of(wrong)

@@ -158,7 +158,7 @@ def test_a_worker_that_hangs_is_ended_and_started_again():
             await _well(template, number)
 
     async def hang(supervisor, template):
-        supervisor._end(supervisor.workers[1], 9000)
+        supervisor.end(supervisor.workers[1], 9000)
         await until(lambda: len(template.starts) == 3, what="its start")
         supervisor.stop()
 
@@ -289,7 +289,7 @@ def test_all_end_with_the_template(is_stopping):
 
     async def end(supervisor, template):
         if is_stopping:
-            supervisor._is_stopping = True
+            supervisor.is_stopping = True
         template.life.close()
 
     with pytest.raises(BaseExceptionGroup) as raised:
@@ -336,7 +336,7 @@ def test_a_template_ends_with_its_supervisor(monkeypatch):
 
         monkeypatch.setattr(os, "_exit", leave)
         with pytest.raises(SystemExit):
-            Template(own, own_life, [], {}, None)._obey()
+            Template(own, own_life, [], {}, None).obey()
     assert codes == [0]
 
 
@@ -357,5 +357,5 @@ def test_a_template_may_have_any_descriptor(monkeypatch):
         with pytest.raises(SystemExit) as ended:
             template.run()
         assert ended.value.code == 0
-        for one in template._waking:
+        for one in template.waking:
             one.close()

@@ -59,7 +59,7 @@ def check_regex(regex: str) -> None:
     """Raise KafkaError (INVALID_REGULAR_EXPRESSION) unless this is a regular expression."""
     if len(regex) > LONGEST:
         raise _invalid(regex, f"it is longer than {LONGEST} characters")
-    _compile(regex)
+    compiled(regex)
 
 
 class Question(NamedTuple):
@@ -83,7 +83,7 @@ def answer(questions: Iterable[Question]) -> dict[str, frozenset[str]]:
     found = {}
     for regex, names, known in questions:
         try:
-            match = _compile(regex).fullmatch
+            match = compiled(regex).fullmatch
         except KafkaError:
             found[regex] = frozenset[str]()
         else:
@@ -161,7 +161,8 @@ class RegexMatches:
 
 
 @lru_cache(maxsize=COMPILED_AT_MOST)
-def _compile(regex: str) -> Any:
+def compiled(regex: str) -> Any:
+    """The expression of RE2; it is kept for the next use."""
     try:
         re2 = import_module("re2")
     except ImportError as error:

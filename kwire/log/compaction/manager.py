@@ -114,7 +114,7 @@ class CompactionManager:
         self._logs = logs
         self._directories = list(directories)
         self._disk = disk
-        self._in_progress: set[PartitionLog] = set()
+        self.in_progress: set[PartitionLog] = set()
         self._failures: dict[PartitionLog, tuple[int, int]] = {}
         for directory in directories:
             with suppress(OSError):  # the directory is offline
@@ -148,7 +148,7 @@ class CompactionManager:
         if not worth_it:
             return None
         clean = self._clean(max(worth_it, key=lambda part: part.dirty_ratio), settings, now_ms)
-        self._in_progress.add(clean.log)
+        self.in_progress.add(clean.log)
         return clean
 
     def _parts(
@@ -164,7 +164,7 @@ class CompactionManager:
         for key, found in list(self._logs.items()):  # a copy: threads create and delete logs
             if not found.config.compact or len(found.segments) == 1 or found.is_offline:
                 continue
-            if found in self._in_progress or key in self.uncleanable:
+            if found in self.in_progress or key in self.uncleanable:
                 continue
             if self._failures.get(found, (0, steady_ms))[1] > steady_ms:
                 continue
@@ -254,7 +254,7 @@ class CompactionManager:
 
     def finish(self, clean: Clean, result: CompactionResult) -> None:
         """Record a finished clean; the caller has to write the checkpoint afterwards."""
-        self._in_progress.discard(clean.log)
+        self.in_progress.discard(clean.log)
         statistics = result.statistics
         self._failures.pop(clean.log, None)
         self.metrics.cleans += 1
@@ -279,7 +279,7 @@ class CompactionManager:
 
     def give_up(self, clean: Clean, failure: Failure, steady_ms: int) -> None:
         """Record a failed clean that has stopped."""
-        self._in_progress.discard(clean.log)
+        self.in_progress.discard(clean.log)
         name, reason = clean.log.name, failure.reason
         if not self.is_current(clean):
             log.info("%s: gave up compacting it because it has changed: %s", name, reason)
