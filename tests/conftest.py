@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -130,10 +131,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of ``PROCESSES`` and ``WORST_CASES``, which name files and directories."""
     marks = {ROOT / name: "processes" for name in PROCESSES}
     marks |= {ROOT / name: "worst_cases" for name in WORST_CASES}
-    for item in items:
-        for path in (item.path, *item.path.parents):
-            if path in marks:
-                item.add_marker(marks[path])
+    for path, of_file in groupby(items, lambda item: item.path):
+        found = [marks[place] for place in (path, *path.parents) if place in marks]
+        for item in of_file if found else ():
+            for mark in found:
+                item.add_marker(mark)
 
 
 def pytest_collection_finish() -> None:

@@ -268,6 +268,13 @@ SECURED_WAYS = [
 ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def what_is_there_is_not_looked_at() -> None:
+    """Earlier tests of the process leave much that every collection here would look at."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.mark.parametrize("connect", WAYS + SECURED_WAYS)
 async def test_a_connection_leaves_no_circles(
     tmp_path: Path, connect: Callable[[RunningServer], Awaitable[None]]

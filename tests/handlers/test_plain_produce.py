@@ -184,7 +184,7 @@ async def test_both_ways_answer_and_append_the_same(tmp_path, version, some):
         now_ms = a.broker.now_ms()
         fast, slow = Side(a.broker, now_ms), Side(b.broker, now_ms)
         sequences = [0]
-        for _ in range(300):
+        for _ in range(150):
             request = some(random, sequences, now_ms)
             answer = fast.fast(request, version)
             taken += answer is not None
@@ -196,7 +196,7 @@ async def test_both_ways_answer_and_append_the_same(tmp_path, version, some):
                     answer = answer.replace(topic_id, slow.topic_ids[name])
             assert answer == expected
         assert fast.log_bytes() == slow.log_bytes()
-    assert taken > 20
+    assert taken > 9
 
 
 async def test_an_error_of_the_append_is_told_by_the_twin(tmp_path):

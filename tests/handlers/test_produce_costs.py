@@ -219,8 +219,7 @@ class WatchedWrites(Disk):
         super().pwrite_all(fd, data, position)
 
 
-@pytest.mark.parametrize("version", [8, 9])
-@pytest.mark.parametrize("settings", [{}, {"cleanup.policy": "compact"}])
+@pytest.mark.parametrize(("version", "settings"), [(8, {"cleanup.policy": "compact"}), (9, {})])
 async def test_a_large_batch_is_written_in_pieces(
     tmp_path: Path, settings: dict[str, str], version: int
 ) -> None:

@@ -337,7 +337,7 @@ def test_killed_at_any_call_of_the_disk(tools, monkeypatch):
     while True:
         tools.root = tools.root.parent / f"kill{calls}"
         moves = Moves(tools)
-        moves.append(25)
+        moves.append(15)
         chance = random.Random(calls)
         with monkeypatch.context() as patched:
             left = die_after(moves.disk, calls, patched)

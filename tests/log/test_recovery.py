@@ -365,7 +365,7 @@ def test_what_a_recovery_cut_never_comes_back(tools):
     Otherwise a record that was lost would be at the offset of another one, on this replica only.
     """
     tails = set()
-    for seed in range(300):
+    for seed in range(100):
         tools.root = tools.directory.parent / f"machine-{seed}"
         tools.root.mkdir()
         tools.directory, chance = tools.root / "t-0", Unlucky(seed)

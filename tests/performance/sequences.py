@@ -99,10 +99,10 @@ async def produce_8_clients(desk):
     return again(*(produce(batch())._replace(connection=number) for number in range(8)))
 
 
-async def produce_100_partitions(desk):
-    """One request, one hundred partitions."""
-    await desk.create_topic(TOPIC, 100)
-    return again(produce(batch(), partitions=100))
+async def produce_30_partitions(desk):
+    """One request, thirty partitions: what each of them costs is seen as well as with more."""
+    await desk.create_topic(TOPIC, 30)
+    return again(produce(batch(), partitions=30))
 
 
 async def produce_megabyte(desk):
@@ -125,11 +125,11 @@ async def fetch_10(desk):
     return again(fetch(10))
 
 
-async def fetch_100(desk):
-    """One hundred partitions without a session, records in all of them."""
-    await desk.create_topic(TOPIC, 100)
-    await desk.ask(produce(batch(), partitions=100))
-    return again(fetch(100, brings=100))
+async def fetch_30(desk):
+    """Thirty partitions without a session, records in all of them."""
+    await desk.create_topic(TOPIC, 30)
+    await desk.ask(produce(batch(), partitions=30))
+    return again(fetch(30, brings=30))
 
 
 async def fetch_session(desk):
@@ -315,8 +315,8 @@ SEQUENCES = {
 }
 
 MANY_PARTITIONS = {
-    "produce, 100 partitions": produce_100_partitions,
-    "fetch, 100 partitions, no session": fetch_100,
+    "produce, 30 partitions": produce_30_partitions,
+    "fetch, 30 partitions, no session": fetch_30,
 }
 """A few times are enough."""
 
