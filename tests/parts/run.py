@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from signal import SIGINT, SIGTERM
+from signal import SIGHUP, SIGINT, SIGTERM
 
 from rich.console import Console
 
@@ -35,7 +35,10 @@ SILENCE_S = 60
 
 
 class Interrupts:
-    """Counts SIGINT, and SIGTERM with which a CI ends what takes too long; ``select`` sees them."""
+    """Counts Ctrl-C, the end of the terminal and SIGTERM of a CI; ``select`` sees them.
+
+    Under ``nohup`` the end of the terminal is nothing.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -44,7 +47,10 @@ class Interrupts:
         os.set_blocking(self._write, False)
 
     def __enter__(self) -> "Interrupts":
-        self._before = [(one, signal.signal(one, self._note)) for one in (SIGINT, SIGTERM)]
+        numbers = [SIGINT, SIGTERM]
+        if signal.getsignal(SIGHUP) != signal.SIG_IGN:
+            numbers.append(SIGHUP)
+        self._before = [(one, signal.signal(one, self._note)) for one in numbers]
         self._before_fd = signal.set_wakeup_fd(self._write)
         return self
 

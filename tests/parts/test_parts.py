@@ -230,54 +230,74 @@ def test_the_slowest_tests_of_all_parts_are_shown(shown: Run, tmp_path: Path) ->
     assert results["parts"]["one"]["passed"] == 20
 
 
+BUSY = "import time\nwhile time.process_time() < 0.6: pass"
+"""Uses what is a second of a processor when it is rounded."""
+
+
+def processor_s(logs: Path) -> int:
+    """The seconds of processors that the part ``one`` of a run has used."""
+    found: int = json.loads((logs / RESULTS).read_text())["parts"]["one"]["processor_s"]
+    return found
+
+
 def test_processor_time_is_that_of_all_processes(shown: Run, tmp_path: Path) -> None:
     """Also of those that a part's command has started and waited for."""
-    busy = "import time\nwhile time.process_time() < 0.6: pass"
-    shown(
-        [ONE],
-        {"one": script(f"import subprocess; subprocess.run([sys.executable, '-c', {busy!r}])")},
-    )
-    assert json.loads((tmp_path / RESULTS).read_text())["parts"]["one"]["processor_s"] >= 1
+    waits = f"import subprocess; subprocess.run([sys.executable, '-c', {BUSY!r}])"
+    shown([ONE], {"one": script(waits)})
+    assert processor_s(tmp_path) >= 1
 
 
-def interrupted(
-    tmp_path: Path, command: str, patience_s: float = 60, times: int = 1
-) -> tuple[int, str]:
-    """Run two parts in a process of its own, and press Ctrl-C: the status, and what was printed.
-
-    The command of the first part has a FIFO open at ``fd``. Ctrl-C is pressed whenever it writes a
-    byte there. When the run has ended nobody may have the FIFO open any more.
-    """
-    os.mkfifo(fifo := tmp_path / "fifo")
-    part = script(f"import signal, subprocess\nfd = os.open({str(fifo)!r}, os.O_WRONLY)\n{command}")
+def own_run(tmp_path: Path, command: list[str], before: str) -> list[str]:
+    """A command that does what is to be done before, and runs two parts: this one, and another."""
     run = f"""
 from pathlib import Path
 from rich.console import Console
-from tests.parts import run
+from tests.parts import run, running
 from tests.parts.parts import Part
-run.PATIENCE_S = {patience_s}
+{before}
 parts = [Part("one", "", 2), Part("two", "", 2)]
-commands = {{"one": {part!r}, "two": ["true"]}}
+commands = {{"one": {command!r}, "two": ["true"]}}
 raise SystemExit(run.run_all(
     parts, lambda part: commands[part.target], Console(width=100), {MEASURED!r},
     cores=2, logs=Path({str(tmp_path)!r})))
 """
+    return [sys.executable, "-c", run]
+
+
+def interrupted(
+    tmp_path: Path,
+    command: str,
+    patience_s: float = 60,
+    number: int = signal.SIGINT,
+    times: int = 1,
+) -> tuple[int, str]:
+    """Run two parts in a process of its own, and press Ctrl-C: the status, and what was printed.
+
+    The first part has a FIFO open at ``fd``. Ctrl-C is pressed, or another signal sent, whenever it
+    writes a byte there. When the run has ended nobody may have the FIFO open any more.
+    """
+    os.mkfifo(fifo := tmp_path / "fifo")
+    part = script(f"import signal, subprocess\nfd = os.open({str(fifo)!r}, os.O_WRONLY)\n{command}")
+    run = own_run(tmp_path, part, f"run.PATIENCE_S = {patience_s}")
     with (
-        subprocess.Popen(
-            [sys.executable, "-c", run], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        ) as process,
+        subprocess.Popen(run, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process,
         fifo.open("rb", buffering=0) as held,
     ):
         for _ in range(times):
             assert held.read(1) == b"."
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
         printed, _ = process.communicate()
         assert held.read() == b""
     return process.returncode, printed
 
 
-def test_ctrl_c_ends_what_runs_and_shows_what_ran(tmp_path: Path) -> None:
-    """The part that runs gets it too, and may clean up; what waits isn't begun."""
+@pytest.mark.usefixtures("hangups_count")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_ends_what_runs_and_shows_what_ran(number: int, tmp_path: Path) -> None:
+    """The part that runs gets it too, and may clean up; what waits isn't begun.
+
+    It is the same when a CI has had enough, and when the terminal is closed.
+    """
     command = """
 note('a')
 try:
@@ -286,7 +306,7 @@ try:
 finally:
     note('cleaned up')
 """
-    status, printed = interrupted(tmp_path, command)
+    status, printed = interrupted(tmp_path, command, number=number)
     assert status == 130
     assert re.search(r"interrupted +│ +2 │", row(printed, "one"))
     assert "not run" in row(printed, "two")
@@ -317,6 +337,19 @@ while True:
     status, printed = interrupted(tmp_path, command, times=2)
     assert status == 130
     assert "interrupted" in row(printed, "one")
+
+
+def test_the_time_of_orphans_counts(tmp_path: Path) -> None:
+    """PySpark leaves its JVM to end by itself."""
+    busy = f"import signal\n{BUSY}\nprint(flush=True)\nsignal.pause()"
+    part = script(
+        "import subprocess\n"
+        f"busy = subprocess.Popen([sys.executable, '-c', {busy!r}], stdout=subprocess.PIPE)\n"
+        "busy.stdout.readline()"
+    )
+    run = own_run(tmp_path, part, "running.adopt_orphans()")
+    subprocess.run(run, cwd=ROOT, capture_output=True, check=True)
+    assert processor_s(tmp_path) >= 1
 
 
 def test_what_a_part_leaves_behind_ends_with_it(shown: Run, tmp_path: Path) -> None:
