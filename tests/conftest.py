@@ -67,6 +67,8 @@ PROCESSES = (
     "tests/cli/test_starting.py",
     "tests/log/test_kill.py",
     "tests/mutants/test_trial.py",
+    "tests/parts/test_ends.py",
+    "tests/parts/test_report.py",
     "tests/server/test_backup.py",
     "tests/server/test_cluster_kills.py",
     "tests/server/test_crash_in_transactions.py",

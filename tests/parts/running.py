@@ -1,8 +1,8 @@
 """A part of ``make test`` while it runs: its processes, what they print, what they have used.
 
-A part has a process group of its own. What it prints goes to a file, or on to where ``make test``
-prints if no other part runs beside it. The processes that it starts inherit a variable by which
-they are found: what a part leaves behind ends with it, also a broker with a session of its own.
+A part has a session of its own, and so a process group. What it prints goes to a file, or on to
+where ``make test`` prints if it is the only part. The processes that it starts inherit a variable
+by which they are found: what a part leaves behind ends with it, also what left its session.
 """
 
 import ctypes
@@ -102,14 +102,17 @@ class Running:
 def _start(
     command: Sequence[str], environment: Mapping[str, str], output: Path | None
 ) -> subprocess.Popen[bytes]:
-    """A process in a group of its own; its output goes to a file if one is named."""
+    """A process in a session of its own; its output goes to a file if one is named.
+
+    There it has no terminal: nothing waits for somebody to type, or is stopped because it asks.
+    """
     if output is None:
-        return subprocess.Popen(command, env=environment, process_group=0)
+        return subprocess.Popen(command, env=environment, start_new_session=True)
     with output.open("wb") as file:
         return subprocess.Popen(
             command,
             env=environment,
-            process_group=0,
+            start_new_session=True,
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
