@@ -8,7 +8,6 @@ first tool that talks to a broker leaves an archive of its classes beside the ja
 it start in half the time. Java checks for itself that an archive fits, and does without otherwise.
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from compat_tests import kafka_version
 from compat_tests.java_server import MAIN_CLASS, OPTIONS, HostedTool, ToolServer, compiled_server
+from tests.support.maven import one_maven
 
 ROOT = Path(__file__).parent.parent
 HOME = ROOT / ".cache" / f"kafka-{kafka_version.VERSION}"
@@ -92,8 +92,7 @@ def connect_libs() -> Path:
 
 def _fetched(pom: Path, directory: Path, mark: str) -> Path:
     HOME.mkdir(parents=True, exist_ok=True)
-    with (HOME / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_maven():
         if not (HOME / mark).exists():
             _fetch(pom, directory)
             (HOME / mark).touch()
