@@ -54,11 +54,11 @@ class MissingTool(Exception):
 @cache
 def java() -> str:
     """The java command, 17 or newer; MissingTool where there is none."""
-    return _java_and_version()[0]
+    return java_and_version()[0]
 
 
 @cache
-def _java_and_version() -> tuple[str, str]:
+def java_and_version() -> tuple[str, str]:
     home = os.environ.get("JAVA_HOME")
     in_home = shutil.which(str(Path(home) / "bin" / "java")) if home else None
     for candidate in filter(None, (in_home, shutil.which("java"))):
@@ -120,7 +120,7 @@ def _fetch(pom: Path, directory: Path) -> None:
 
 def _archive() -> Path:
     """Where the classes of tools are for this Java; empty if it can't make an archive."""
-    name = hashlib.sha256("".join(_java_and_version()).encode()).hexdigest()[:12]
+    name = hashlib.sha256("".join(java_and_version()).encode()).hexdigest()[:12]
     return HOME / f"classes-{name}.jsa"
 
 

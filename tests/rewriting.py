@@ -10,15 +10,19 @@ Files that have changed since are left to pytest.
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.assertion.rewrite import (
     PYC_TAIL,
+    _read_pyc,
     _rewrite_test,
     _write_pyc,
     assertstate_key,
     get_cache_dir,
 )
+
+# Private attributes: pytest has no public way to rewrite a file before its turn.
 
 
 def rewrite_a_share(config: pytest.Config) -> None:
@@ -34,14 +38,24 @@ def rewrite_a_share(config: pytest.Config) -> None:
         kept = rewritten(path)
         if not kept.exists():
             kept.parent.mkdir(exist_ok=True)
-            source_hash, code = _rewrite_test(path, config)
-            _write_pyc(state, code, source_hash, kept)
+            write(path, config, state)
 
 
 def rewritten(path: Path) -> Path:
     """Where pytest keeps a file as it has rewritten it."""
     directory: Path = get_cache_dir(path)
     return directory / f"{path.stem}{PYC_TAIL}"
+
+
+def is_taken(path: Path) -> bool:
+    """Whether pytest takes a file as it was rewritten, instead of rewriting it."""
+    return _read_pyc(path, rewritten(path)) is not None
+
+
+def write(path: Path, config: pytest.Config, state: Any) -> None:
+    """Rewrite a file, and keep it."""
+    source_hash, code = _rewrite_test(path, config)
+    _write_pyc(state, code, source_hash, rewritten(path))
 
 
 def _test_files(directory: Path, chosen: Sequence[str]) -> list[Path]:

@@ -31,7 +31,7 @@ def use(monkeypatch: pytest.MonkeyPatch, home: Path, make: str) -> None:
     program = home / "java"
     program.write_text(JAVA.replace("{make}", make))
     program.chmod(0o755)
-    monkeypatch.setattr(java_tools, "_java_and_version", lambda: (str(program), "17"))
+    monkeypatch.setattr(java_tools, "java_and_version", lambda: (str(program), "17"))
     monkeypatch.setattr(java_tools, "java", lambda: str(program))
 
 

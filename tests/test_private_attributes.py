@@ -44,7 +44,7 @@ def private_attributes(source: str) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             yield from ((node.lineno, one.name) for one in node.names if is_private(one.name))
         elif isinstance(node, ast.Call) and _name_of(node.func) in BY_NAME:
-            for one in node.args:
+            for one in () if _is_its_own(node.args[0]) else node.args:
                 if isinstance(one, ast.Constant) and is_private(str(one.value)):
                     yield node.lineno, str(one.value)
 
@@ -82,6 +82,7 @@ def test_private_attributes_are_seen(source: str) -> None:
     [
         "self._a = cls._b",
         "super()._a()",
+        "getattr(self, '_a')",
         "x.a",
         "x.__name__",
         "row._replace(a=1)",

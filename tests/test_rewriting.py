@@ -3,9 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from _pytest.assertion.rewrite import _read_pyc
 
-from tests.rewriting import rewrite_a_share, rewritten
+from tests.rewriting import is_taken, rewrite_a_share, rewritten
 
 
 @pytest.fixture
@@ -34,12 +33,12 @@ def test_every_process_begins_elsewhere_and_takes_what_is_left(
     """A file that is there already is passed over."""
     taken = []
 
-    def write(_state, _code, _source_hash, kept):
-        taken.append(kept)
-        kept.touch()
+    def write(path, _config, _state):
+        taken.append(rewritten(path))
+        rewritten(path).touch()
 
     monkeypatch.setattr("sys.dont_write_bytecode", False)
-    monkeypatch.setattr("tests.rewriting._write_pyc", write)
+    monkeypatch.setattr("tests.rewriting.write", write)
     rewritten(files[0]).parent.mkdir()
     rewritten(files[3]).touch()
     rewrite_a_share(_process(pytestconfig, tmp_path, 1))
@@ -52,7 +51,7 @@ def test_pytest_takes_what_was_rewritten(files, tmp_path, monkeypatch, pytestcon
     """It is where pytest looks for it, in pytest's own form."""
     monkeypatch.setattr("sys.dont_write_bytecode", False)
     rewrite_a_share(_process(pytestconfig, tmp_path, 0))
-    assert all(_read_pyc(path, rewritten(path)) is not None for path in files)
+    assert all(is_taken(path) for path in files)
 
 
 def test_a_single_process_leaves_it_to_pytest(files, pytestconfig):

@@ -114,7 +114,7 @@ class Broker:
         self._served.in_sync_updates = lambda: self.isr_updates
         self._served.open_all(image)
         self.coordinators = Coordinators(self)
-        self._images = NewImages(self, self._served, self.coordinators)
+        self.new_images = NewImages(self, self._served, self.coordinators)
         self.partition = self._served.partition  # a method here would cost time
         self.partition_if_served = self._served.partition_if_served
         self.is_offline = self._served.is_offline
@@ -131,8 +131,8 @@ class Broker:
         self.compacts = self._served.compacts
         self.wake_coordinators = self.coordinators.wake_if_due
         self.forget_deleted_topics = self.coordinators.forget_deleted_topics
-        self.look_at_offline = self._images.look_at_offline
-        self.retry_offline = self._images.retry_offline
+        self.look_at_offline = self.new_images.look_at_offline
+        self.retry_offline = self.new_images.retry_offline
 
     @property
     def cluster_id(self) -> str:
@@ -221,11 +221,11 @@ class Broker:
     def begin(self, background: trio.Nursery) -> None:
         """Start the tasks of this broker; they end with ``background``."""
         self.background = background
-        background.start_soon(self._commits.follow, self._images.take)
+        background.start_soon(self._commits.follow, self.new_images.take)
         background.start_soon(self._commits.make)
         background.start_soon(self._served.work, self._follow_slice)
         background.start_soon(self.flusher.run)
-        self._images.follow_leaders()
+        self.new_images.follow_leaders()
         if "isr_updates" in vars(self):
             background.start_soon(self.isr_updates.run)
         for topic, load in (
@@ -237,7 +237,7 @@ class Broker:
 
     def _follow_slice(self) -> None:
         """Follow the leaders of the logs that were just made; others have room for theirs."""
-        self._images.follow_leaders()
+        self.new_images.follow_leaders()
         self._commits.look_at_held()
 
     def cut_off(self, is_cut_off: bool) -> None:

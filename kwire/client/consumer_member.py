@@ -30,7 +30,7 @@ REBALANCE_TIMEOUT_MS = 60_000
 _JOIN = 0
 _LEAVE = -1
 _FIRST_PAUSE_S = 0.1
-_SOON_S = (0.05, 0.1, 0.2, 0.4, 0.8)
+SOON_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """When a member without partitions asks again: the assignment may still be computed."""
 
 _THROWN_OUT = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
@@ -68,7 +68,7 @@ class ConsumerMember:
 
         The first call joins and waits until the coordinator has sent an assignment.
         """
-        soon = iter(_SOON_S)
+        soon = iter(SOON_S)
         while self._target is None or self._owned != self._target or not self._owned:
             is_new = self._target is None
             if self._target is not None:

@@ -21,7 +21,7 @@ PROBE_STEP_BYTES = 128 * 1024
 UNKNOWN_IS_COLD_BYTES = 64 * 1024
 READ_STEP_BYTES = 256 * 1024
 
-_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 _WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", None)
 
@@ -41,16 +41,16 @@ class ColdPages(Exception):
 
 def is_cold(fd: int, position: int, size_bytes: int) -> bool:
     """Whether reading this range, which lies within the file, may wait for the disk."""
-    if not _NOWAIT:
+    if not NOWAIT:
         return size_bytes > UNKNOWN_IS_COLD_BYTES
     end = position + size_bytes - 1
     byte = bytearray(1)
     try:
         at = position
         for at in range(position, end + 1, PROBE_STEP_BYTES):
-            os.preadv(fd, [byte], at, _NOWAIT)
+            os.preadv(fd, [byte], at, NOWAIT)
         if end // PAGE_BYTES != at // PAGE_BYTES:
-            os.preadv(fd, [byte], end, _NOWAIT)
+            os.preadv(fd, [byte], end, NOWAIT)
     except BlockingIOError:
         return True
     except OSError as error:
@@ -64,7 +64,7 @@ def pread_nowait(fd: int, size_bytes: int, position: int) -> bytes:
     """As ``os.pread``, but raises ColdPages instead of waiting, where RWF_NOWAIT is supported."""
     buffer = bytearray(size_bytes)
     try:
-        count = os.preadv(fd, [buffer], position, _NOWAIT)
+        count = os.preadv(fd, [buffer], position, NOWAIT)
     except BlockingIOError:
         raise ColdPages(fd, position, size_bytes) from None
     except OSError as error:

@@ -71,7 +71,7 @@ class PartitionLog:
         self.unwritten_bytes = ALL_BYTES  # of the next batch, see kwire.log.write_ahead
         self.doomed: list[tuple[int, list[Path]]] = []
         self.unflushed: list[LogSegment] = []
-        self._disk, self.hurry = disk, disk.hurry
+        self.disk, self.hurry = disk, disk.hurry
         self._files_made, self._files_sure = 1, 0
         self.is_abandoned = self.is_being_cut = False
         # True if bytes after the end are to be cut off, or the WriteAhead that has written them.
@@ -239,7 +239,7 @@ class PartitionLog:
             new.create(is_first=is_first)
             if self.segments:
                 self.active.finish()
-                write_snapshot(self.producers, self.directory, self.log_end_offset, self._disk)
+                write_snapshot(self.producers, self.directory, self.log_end_offset, self.disk)
         except OSError:
             self._discard(new)
             raise
@@ -254,7 +254,7 @@ class PartitionLog:
         segment.close()
         try:
             for path in segment.delete_later():
-                self._disk.remove(path)
+                self.disk.remove(path)
         except OSError as error:
             self.health.fail(f"cannot remove an unfinished segment of {self.name}", error)
 
@@ -263,7 +263,7 @@ class PartitionLog:
         return LogSegment(
             self.directory,
             base_offset,
-            self._disk,
+            self.disk,
             index_bytes=self.config.segment_index_bytes,
             index_interval_bytes=self.config.index_interval_bytes,
             created_ms=now_ms,
@@ -313,7 +313,7 @@ class PartitionLog:
                 files += segment.files(log_only=segment is active and segment not in rolled)
             self.leader_epochs.save()
             failed = partial(health.sync_failed, f"cannot flush {self.name}")
-            yield Unsynced(self._disk, files, failed, directory)
+            yield Unsynced(self.disk, files, failed, directory)
         except FileNotFoundError:
             return  # the partition was deleted meanwhile
         except OSError as error:
@@ -394,7 +394,7 @@ class PartitionLog:
             if self.unflushed or self.sure_end_offset != self.log_end_offset:
                 yield from self._sync(self.log_end_offset, None, [*self.unflushed, self.active])
                 self.sure_end_offset = self.log_end_offset
-            write_snapshot(self.producers, self.directory, self.log_end_offset, self._disk)
+            write_snapshot(self.producers, self.directory, self.log_end_offset, self.disk)
             self.leader_epochs.save()
         for segment in self.segments:
             segment.close()

@@ -30,7 +30,7 @@ PARTITIONS = [TopicPartition("t", index) for index in range(4)]
 @pytest.fixture(autouse=True)
 def eager_members(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that waits for its first partitions asks again without long pauses."""
-    monkeypatch.setattr("kwire.client.consumer_member._SOON_S", (0.005, 0.01, 0.02, 0.04))
+    monkeypatch.setattr("kwire.client.consumer_member.SOON_S", (0.005, 0.01, 0.02, 0.04))
 
 
 @pytest.fixture

@@ -202,19 +202,21 @@ def test_what_was_put_aside_stays_aside(tmp_path, caplog):
     manager.close(0)
 
 
-def test_the_mark_of_a_clean_stop_goes_before_the_logs_are_loaded(tmp_path, monkeypatch):
+def test_the_mark_of_a_clean_stop_goes_before_the_logs_are_loaded(tmp_path):
     """A start that breaks off must not leave it (KAFKA-10471)."""
     LogManager.open([tmp_path / "a"], node_id=1, now_ms=0).close(0)
     mark = tmp_path / "a" / ".kafka_cleanshutdown"
     assert mark.exists()
 
-    def break_off(*arguments):
-        assert not mark.exists()
-        raise KeyboardInterrupt
+    class Interrupted(Disk):
+        def names(self, directory):
+            """Break off when the logs are looked for, if the mark is gone then."""
+            if not mark.exists():
+                raise KeyboardInterrupt
+            return super().names(directory)
 
-    monkeypatch.setattr("kwire.log.loading._partition_directories", break_off)
     with pytest.raises(KeyboardInterrupt):
-        LogManager.open([tmp_path / "a"], node_id=1, now_ms=0)
+        LogManager.open([tmp_path / "a"], node_id=1, now_ms=0, disk=Interrupted())
     assert not mark.exists()
 
 

@@ -52,7 +52,7 @@ def use(monkeypatch):
 
     def put(kernel: Kernel) -> Kernel:
         monkeypatch.setattr(page_cache.os, "preadv", kernel.preadv)
-        monkeypatch.setattr(page_cache, "_NOWAIT", 8)
+        monkeypatch.setattr(page_cache, "NOWAIT", 8)
         return kernel
 
     return put
@@ -106,7 +106,7 @@ def test_where_nobody_knows_large_stretches_are_cold(file, use, error):
 
 def test_systems_without_it(file, monkeypatch):
     """The same without the flag."""
-    monkeypatch.setattr(page_cache, "_NOWAIT", 0)
+    monkeypatch.setattr(page_cache, "NOWAIT", 0)
     assert (is_cold(file, 0, 1000), is_cold(file, 0, MB)) == (False, True)
     assert pread_nowait(file, 100, 50) == os.pread(file, 100, 50)
 

@@ -18,6 +18,8 @@ from kwire.protocol.messages.sync_group import SyncGroupResponse
 from tests.simulation import failures, fast_bugs, more_clients
 from tests.simulation.scenarios import Fault, kills
 
+# Private attributes: a mistake is put in where a broker's code would have it.
+
 
 class Bug(NamedTuple):
     """A mistake, a scenario in which it shows, and what the checks say then."""
@@ -115,7 +117,7 @@ def cut_to_the_watermark(patch: Any) -> None:
         if log.log_end_offset > partition.high_watermark:
             from kwire.log.truncation import truncate_log
 
-            truncate_log(log, partition.high_watermark, 0, log._disk, 0)
+            truncate_log(log, partition.high_watermark, 0, log.disk, 0)
             partition.begin_cut()
             partition.end_cut()
         follow(self, partition)

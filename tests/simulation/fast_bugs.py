@@ -11,6 +11,8 @@ from kwire.broker.replica_sessions import ReplicaPosition
 from kwire.handlers.plain_fetch_answer import FetchAnswer
 from kwire.handlers.plain_replica_answer import Look
 
+# Private attributes: a mistake is put in where a broker's code would have it.
+
 
 @contextmanager
 def _as_if_all_were_replicated(partitions: Iterable[Partition]) -> Iterator[None]:

@@ -184,9 +184,9 @@ class SimulatedStream(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
         if self._is_closed:
             raise trio.ClosedResourceError
-        self._send(bytes(data))
+        self.send_now(bytes(data))
 
-    def _send(self, data: bytes) -> None:
+    def send_now(self, data: bytes) -> None:
         now_s = trio.current_time()
         self.peer.arrive(now_s + self._network.latency_s(), data[:PIECE_BYTES])
         for begin in range(PIECE_BYTES, len(data), PIECE_BYTES):
@@ -246,6 +246,6 @@ class SimulatedStream(trio.abc.Stream):
         """Close this end; the other one learns of it."""
         if not self._is_closed:
             self._is_closed = True
-            self._send(b"")
+            self.send_now(b"")
             self._network.forget(self)
             self.receiver.wake()

@@ -105,7 +105,7 @@ class ReplicaChecks(Checks):
 
     def _runs(self, log: PartitionLog) -> bool:
         """Whether the log belongs to a process that lives."""
-        return self.nodes[self._node_of(log)].disk is log._disk
+        return self.nodes[self._node_of(log)].disk is log.disk
 
     def _row(self, key: Key) -> PartitionImage | None:
         topic = self.image.topics_by_id.get(key[0])

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import pytest
 import trio
-from trio._core import _run as trio_scheduler
 
 from kwire.budget.kind import Kind
 from tests.simulation.faults import Fault
 from tests.simulation.sockets import make_pollers_steady
 from tests.simulation.threads import Threads
+from tests.simulation.trio_insides import seeded_order
 from tests.simulation.virtual_time import VirtualClock
 from tests.simulation.world import NO_SETTINGS, NODES, TooLate, World
 
@@ -171,13 +171,7 @@ def _deterministic(seed: int) -> Iterator[pytest.MonkeyPatch]:
     ) -> Any:
         return await threads.run(function, *args, abandon=abandon)
 
-    before = trio_scheduler._r.getstate()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trio_scheduler, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
+    with pytest.MonkeyPatch.context() as patch, seeded_order(seed):
         patch.setattr(Kind, "run", run)
         make_pollers_steady(patch)
-        trio_scheduler._r.seed(seed)
-        try:
-            yield patch
-        finally:
-            trio_scheduler._r.setstate(before)
+        yield patch

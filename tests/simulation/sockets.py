@@ -22,11 +22,11 @@ from typing import Any
 
 import pytest
 import trio
-from trio._core import _run as trio_scheduler
 
 from kwire.client.peer import OpenStream
 from kwire.connection.poller import Poller
 from tests.simulation.network import Network, SimulatedStream
+from tests.simulation.trio_insides import poller_of_this_run
 from tests.simulation.virtual_time import virtual_clock
 
 READ_BYTES = 1 << 20
@@ -86,8 +86,7 @@ class Sockets:
         """Call ``on_events`` of a stream."""
         if self._epoll is None:
             self._epoll = select.epoll()
-            io_manager: Any = trio_scheduler.GLOBAL_RUN_CONTEXT.runner.io_manager
-            self._trio_fd = io_manager._epoll.fileno()
+            self._trio_fd = poller_of_this_run()
             self._epoll.register(self._trio_fd, select.EPOLLIN)
             virtual_clock().look = self._look
         if fd in self._streams:
@@ -185,7 +184,7 @@ class WiredStream(SimulatedStream):
         except OSError:
             return False
         if data:
-            self._send(data)
+            self.send_now(data)
         return bool(data)
 
     def close(self) -> None:
@@ -193,7 +192,7 @@ class WiredStream(SimulatedStream):
         if not self._is_closed:
             with suppress(OSError):
                 while data := self._sock.recv(READ_BYTES):
-                    self._send(data)
+                    self.send_now(data)
             super().close()
             self._sockets.unwatch(self._sock.fileno())
             self._sock.close()

@@ -7,7 +7,7 @@ import pytest
 
 from kwire.broker import remote_verification
 from kwire.metadata import registration
-from kwire.metadata.etcd.log import Log
+from kwire.metadata.etcd.etcd_store import EtcdStore
 from tests.simulation import scenarios
 from tests.simulation.run import simulate
 from tests.simulation.scenarios import Fault, under
@@ -38,9 +38,11 @@ def _fails(fault: Fault, seeds: range, root: Path, *, match: str) -> None:
 
 def test_commits_without_a_guard_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """S7: a controller that was replaced commits all the same."""
-    request = Log._request
+    commit = EtcdStore.commit
     monkeypatch.setattr(
-        Log, "_request", lambda self, expected, value, guard: request(self, expected, value, None)
+        EtcdStore,
+        "commit",
+        lambda store, expected, changes, guard=None: commit(store, expected, changes),
     )
     match = "without a session|isn't the controller"
     _fails(scenarios.stale_controller, range(1, 9), tmp_path, match=match)

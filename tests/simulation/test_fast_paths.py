@@ -19,6 +19,8 @@ from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import IdempotentProducer
 from tests.simulation.world import World
 
+# Private attributes: which way an answer has taken can't be seen from outside.
+
 TOPIC = "t"
 LARGE_BYTES = 150_000
 
@@ -70,14 +72,14 @@ def test_fast_and_plain_brokers_follow_each_other(
 
 def test_a_seed_repeats_each_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When it was sent, by whom to whom, and how long it is, through all faults."""
-    send = SimulatedStream._send
+    send = SimulatedStream.send_now
     messages: list[tuple[float, object, object, int]] = []
 
     def note(stream: SimulatedStream, data: bytes) -> None:
         messages.append((trio.current_time(), stream.place, stream.other, len(data)))
         send(stream, data)
 
-    monkeypatch.setattr(SimulatedStream, "_send", note)
+    monkeypatch.setattr(SimulatedStream, "send_now", note)
 
     async def scenario(world: World) -> None:
         await _made(world)

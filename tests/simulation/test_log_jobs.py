@@ -21,6 +21,8 @@ from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import FAILURES, PARTITIONS, IdempotentProducer, Workload
 from tests.simulation.world import Node, World
 
+# Private attributes: each slice of a job is made slow, which no disk could do.
+
 NODES = (1, 2, 3, 4)
 ROUNDS = 3
 AGAIN = "again"

@@ -10,7 +10,13 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import BatchBuilder
 from tests.broker.leading import NotedAcks
 from tests.simulation.run import simulate
-from tests.simulation.test_in_sync import BACK_WITHIN_S, TOPIC, _led, _made, _rows
+from tests.simulation.test_in_sync import (
+    BACK_WITHIN_S,
+    TOPIC,
+    are_in_sync,
+    made_topic,
+    rows_of_topic,
+)
 from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import IdempotentProducer
 from tests.simulation.world import DATE_MS, KEEP_MS, SESSION_MS, Node, World
@@ -44,7 +50,7 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing_that_is_lost(
     """S4: acks=1 up to its deadline, before others lead; acks=all without followers never."""
 
     async def scenario(world: World) -> None:
-        await _made(world)
+        await made_topic(world)
         zombie = world.random.choice(list(world.nodes.values()))
         led = _led_by(zombie)
         assert led
@@ -59,7 +65,7 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing_that_is_lost(
             partition.wait_for(partition.log.log_end_offset, acks, slot)
 
         def are_led_elsewhere() -> bool:
-            return all(row.leader != zombie.node_id for row in _rows(world))
+            return all(row.leader != zombie.node_id for row in rows_of_topic(world))
 
         while not are_led_elsewhere():
             assert trio.current_time() - began_s < 2 * SESSION_MS / 1000
@@ -73,7 +79,7 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing_that_is_lost(
         assert not any(_takes(partition, 1) for partition in led)
         zombie.gateway.is_cut = False
         world.network.heal()
-        await world.until(lambda: _led(world, [1, 2, 3]), 20, "all are in sync")
+        await world.until(lambda: are_in_sync(world, [1, 2, 3]), 20, "all are in sync")
         assert sorted(acks.told) == [(slot, MOVED) for slot in range(len(led))]
 
     simulate(seed, tmp_path, scenario)
@@ -83,12 +89,12 @@ def test_an_outage_of_the_store_costs_no_acknowledgement(seed: int, tmp_path: Pa
     """S5: acks=all goes on; what needs a commit says so; nobody is fenced afterwards."""
 
     async def scenario(world: World) -> None:
-        await _made(world)
+        await made_topic(world)
         producer = IdempotentProducer(world, "p", TOPIC)
         while not producer.done:
             await producer.step()
         epochs = {node: one.broker.image.brokers[node].epoch for node, one in world.nodes.items()}
-        rows = _rows(world)
+        rows = rows_of_topic(world)
         world.etcd.faults.is_down = True
         began_s = trio.current_time()
         while trio.current_time() - began_s < OUTAGE_S:
@@ -107,8 +113,8 @@ def test_an_outage_of_the_store_costs_no_acknowledgement(seed: int, tmp_path: Pa
         for node_id, node in world.nodes.items():
             assert node.broker.image.brokers[node_id].epoch == epochs[node_id]
             assert all(_takes(partition, 1) for partition in _led_by(node))
-        assert _rows(world) == rows
-        await world.until(lambda: _led(world, [1, 2, 3]), BACK_WITHIN_S, "all is replicated")
+        assert rows_of_topic(world) == rows
+        await world.until(lambda: are_in_sync(world, [1, 2, 3]), BACK_WITHIN_S, "all is replicated")
         await producer.check()
 
     simulate(seed, tmp_path, scenario)

@@ -270,40 +270,39 @@ def test_a_range_that_was_written_meanwhile_is_not_changed(top: Path) -> None:
         change(top, WHERE, {name_of(0, 10)}, {})
 
 
-def replays(top: Path, ranges: list[OffsetRange], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replay ranges, whose new rows are all -1."""
+class UpkeepWithoutSpark(Upkeep):
+    """Has a row -1 for each offset of a range that is replayed."""
 
-    def write_range(_: object, rows: object, one: OffsetRange, aside: Path) -> Path:
+    def _write_range(self, rows: object, one: OffsetRange, aside: Path) -> Path:
         aside.mkdir()
         path = aside / "part-00000-x.c000.json"
         path.write_text("-1\n" * (one.end - one.first))
         return path
 
-    monkeypatch.setattr(Upkeep, "_write_range", write_range)
-    upkeep(top).replay(None, None, ranges)  # type: ignore[arg-type]
+
+def replays(top: Path, ranges: list[OffsetRange]) -> None:
+    """Replay ranges, whose new rows are all -1."""
+    settings = SinkSettings("json", str(top))
+    UpkeepWithoutSpark(settings).replay(None, None, ranges)  # type: ignore[arg-type]
 
 
-def test_a_replay_of_partitions_that_begin_at_the_same_offset(
-    top: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replay_of_partitions_that_begin_at_the_same_offset(top: Path) -> None:
     """What is written aside for one of them isn't in the way of the other."""
     ranges = [OffsetRange("t", one, 0, 3) for one in (0, 1)]
     for one in ranges:
         path = top / str(FileName("t", one.partition, 0, 3, extension="json"))
         path.parent.mkdir(parents=True)
         path.write_text("0\n1\n2\n")
-    replays(top, ranges, monkeypatch)
+    replays(top, ranges)
     assert [path.read_text() for path in top.rglob("t*/*/*.json")] == ["-1\n-1\n-1\n"] * 2
 
 
-def test_a_replay_whose_files_were_merged_meanwhile(
-    top: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replay_whose_files_were_merged_meanwhile(top: Path) -> None:
     """Nothing is written: the merged file would stay, and its records would be there twice."""
     for first in (0, 10, 20):
         write(top, first, first + 10)
     planned = upkeep(top).ranges(None, OffsetRange("t", 0, 0, 10))  # type: ignore[arg-type]
     upkeep(top).compact(None, 10**6)
     with pytest.raises(Changed, match="offsets 0-9 were merged or deleted meanwhile"):
-        replays(top, planned, monkeypatch)
+        replays(top, planned)
     assert read(top) == list(range(30))

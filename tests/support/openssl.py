@@ -9,6 +9,8 @@ import re
 import ssl
 from pathlib import Path
 
+# Private attributes: Python has no public way to OpenSSL's own object.
+
 _POINTER_AT = 24
 """Where CPython keeps OpenSSL's connection in its own object."""
 _WITH_AN_ANSWER = 1
