@@ -208,12 +208,13 @@ soak: $(VENV)/.test ## create, use and delete everything that clients can create
 		echo "CYCLES=$(CYCLES): give the number of repetitions, as in CYCLES=1000"; exit 1; }
 	KWIRE_SOAK_CYCLES=$(or $(CYCLES),200) $(BIN)/pytest $(QUIET) tests/soak $(ARGS)
 
-docs: $(VENV)/.test ## update docs/APIS.md, docs/SETTINGS.md, docs/METRICS.md, docs/CLI.md and docs/SECURITY.md
+docs: $(VENV)/.test ## update the generated pages and tables of docs/
 	PYTHONPATH=. $(BIN)/python docs/api_table.py
 	PYTHONPATH=. $(BIN)/python docs/settings_table.py
 	PYTHONPATH=. $(BIN)/python docs/metrics_table.py
 	PYTHONPATH=. $(BIN)/python docs/cli_page.py
 	PYTHONPATH=. $(BIN)/python docs/rights_table.py
+	$(BIN)/python -m tests.parts --page
 
 format: $(VENV)/.test ## format the code
 	$(BIN)/ruff format .

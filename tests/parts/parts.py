@@ -4,8 +4,8 @@ A part is a target of the Makefile. It says how many cores it keeps busy, so tha
 side where the machine has cores for them. What two parts would both install is installed before, by
 what ``test`` needs in the Makefile, or under a lock (``compat_tests.java_tools``).
 
-``measured.json`` has the times. ``python -m tests.parts --measured`` writes it from the last run,
-and renews the table of parts in docs/CONTRIBUTING-TESTS.md.
+``measured.json`` has the times. ``python -m tests.parts --measured`` writes it from the last run.
+That and ``make docs`` renew the table of parts in docs/CONTRIBUTING-TESTS.md.
 """
 
 import json

@@ -115,7 +115,7 @@ def write_results(path: Path, results: Sequence[Result], seconds: float, cores: 
     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def write_measured(results: Path, measured: Path = MEASURED, page: Path = PAGE) -> str:
+def write_measured(results: Path, measured: Path = MEASURED) -> str:
     """Make the last run's times the usual ones; the parts that were renewed.
 
     Parts that failed and parts that didn't run keep theirs, and so does the time of all together
@@ -134,6 +134,10 @@ def write_measured(results: Path, measured: Path = MEASURED, page: Path = PAGE) 
     whole = found if ran.keys() >= {part.target for part in PARTS} else known
     renewed = {"seconds": whole["seconds"], "cores": whole["cores"], "parts": times}
     measured.write_text(json.dumps(renewed, indent=1) + "\n", encoding="utf-8")
-    text = page.read_text(encoding="utf-8")
-    page.write_text(page_with_table(text, read_measured(measured)), encoding="utf-8")
     return ", ".join(ran)
+
+
+def write_page() -> None:
+    """Renew the table of parts in the documentation."""
+    page = page_with_table(PAGE.read_text(encoding="utf-8"), read_measured())
+    PAGE.write_text(page, encoding="utf-8")

@@ -64,23 +64,22 @@ def test_the_times_of_a_run_become_the_usual_ones(tmp_path: Path) -> None:
         "check": {"seconds": 99, "processor_s": 9},
         "compat": {"seconds": 88, "processor_s": 8},
     }
-    file, page = tmp_path / "measured.json", tmp_path / "page.md"
+    file = tmp_path / "measured.json"
     file.write_text(json.dumps({"seconds": 600, "cores": 2, "parts": known}))
-    page.write_text("before\n<!-- parts -->\nold\n<!-- end of parts -->\nafter\n")
-    assert write_measured(tmp_path / RESULTS, file, page) == "check"
+    assert write_measured(tmp_path / RESULTS, file) == "check"
     found = read_measured(file)
     assert found["parts"]["check"]["seconds"] < 60
     assert found["parts"]["compat"] == known["compat"]
     assert found["seconds"] == 600  # not all parts ran
-    text = page.read_text()
-    assert "| `compat` | stock clients and Kafka's Java tools | 1 | 1 min 28 s | 8 s |" in text
-    assert text.startswith("before\n")
-    assert text.endswith("<!-- end of parts -->\nafter\n")
-    assert "old" not in text
+    page = page_with_table("before\n<!-- parts -->\nold\n<!-- end of parts -->\nafter\n", found)
+    assert "| `compat` | stock clients and Kafka's Java tools | 1 | 1 min 28 s | 8 s |" in page
+    assert page.startswith("before\n")
+    assert page.endswith("<!-- end of parts -->\nafter\n")
+    assert "old" not in page
 
 
 def test_the_documentation_has_the_parts_and_times_of_today() -> None:
-    """``python -m tests.parts --measured`` has been run since they changed."""
+    """``make docs`` has been run since they changed."""
     page = PAGE.read_text(encoding="utf-8")
     assert "| `check` |" in page
     assert page_with_table(page, read_measured()) == page
