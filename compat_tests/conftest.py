@@ -16,6 +16,7 @@ import kafka
 import pytest
 
 from compat_tests import secured_clients
+from compat_tests.apache_kafka import QUICK_JVM, ApacheKafka
 from compat_tests.cluster import KwireCluster
 from compat_tests.command_line import CommandLine
 from compat_tests.secured import secured_broker
@@ -37,6 +38,25 @@ OWN = f"{NODES} kwires on an etcd" if NODES > 1 else "a kwire of its own"
 def pytest_configure(config: pytest.Config) -> None:
     """Show what runs."""
     show_names(config)
+    ApacheKafka.jvm = QUICK_JVM
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread the tests that wait for minutes over the beginnings of the workers' shares.
+
+    At the end of a run they would keep one worker busy, and the others would have nothing to do.
+    """
+    waiting = [item for item in items if item.get_closest_marker("waits")]
+    others = [item for item in items if not item.get_closest_marker("waits")]
+    spread: list[pytest.Item] = []
+    for number, item in enumerate(waiting):
+        beginning = len(others) * number // len(waiting)
+        while beginning > 0 and others[beginning].path == others[beginning - 1].path:
+            beginning -= 1  # whose file shares a broker
+        missing = others[len(spread) - number : beginning]
+        spread += [*missing, item]
+    items[:] = [*spread, *others[len(spread) - len(waiting) :]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,6 +18,7 @@ from compat_tests.test_delegation_tokens import User
 from kwire.errors import ErrorCode
 from kwire.metadata.acls import AclOperation, PatternType, Permission, ResourceType
 from kwire.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from kwire.protocol.messages.describe_acls import DescribeAclsRequest
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -86,14 +87,15 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         topic = NewTopic(TOPIC, PARTITIONS, 3)
         client = AdminClient(found.login("admin"))
         client.create_topics([topic])[TOPIC].result(30)
-        _allow(found.user("admin"))
+        _allow(found)
         yield found
         log = cluster.log()
     assert "bug in" not in log, log
     assert "secret-of-" not in log
 
 
-def _allow(admin: User) -> None:
+def _allow(secured: Secured) -> None:
+    """Give alice her rights, and wait: a broker that doesn't know of them yet refuses her."""
     topic, group, ledger = (
         ResourceType.TOPIC,
         ResourceType.GROUP,
@@ -117,8 +119,24 @@ def _allow(admin: User) -> None:
         )
         for kind, name, operation in rights
     ]
-    answer = admin.ask(CreateAclsRequest(creations=creations), 3)
+    answer = secured.user("admin").ask(CreateAclsRequest(creations=creations), 3)
     assert not any(codes(answer)), answer
+    everything = DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+    for node in range(3):
+        admin = secured.user("admin", node)
+        wait_until(
+            lambda admin=admin: (
+                sum(len(r.acls) for r in admin.ask(everything, 3).resources) == len(rights)
+            ),
+            what="her rights on each broker",
+        )
 
 
 def _in_sync(secured: Secured) -> set[int]:

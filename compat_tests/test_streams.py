@@ -29,7 +29,7 @@ SMOKE = "org.apache.kafka.streams.tests.StreamsSmokeTest"
 SOURCE, TARGET = "streams-plaintext-input", "streams-wordcount-output"
 WORDS = ["all", "streams", "lead", "to", "kafka", "hello", "join", "summit"]
 LINES_PER_ROUND = 60
-PATIENCE_S = 120
+PATIENCE_S = 300
 JUDGES = "echo-0 at position"
 """What the driver says first when it begins to judge."""
 
@@ -165,6 +165,7 @@ def smoke_topics(bootstrap: str, admin: KafkaAdminClient) -> Iterator[None]:
     delete()
 
 
+@pytest.mark.waits
 def test_the_smoke_test_of_kafka(
     bootstrap: str, admin: KafkaAdminClient, smoke_topics: None, tmp_path: Path
 ) -> None:
