@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -75,7 +76,9 @@ class KwireCluster:
         with ExitStack() as stack:
             stack.enter_context(self.etcd)
             for broker in self.brokers.values():
-                stack.enter_context(broker)
+                stack.callback(broker.stop)
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(BrokerProcess.start, self.brokers.values()))
             for broker in self.brokers.values():
                 wait_until(lambda b=broker: self._is_seen_by(b), what="all brokers")  # type: ignore[misc]
             self._running = stack.pop_all()

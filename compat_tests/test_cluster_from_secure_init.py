@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from compat_tests.conftest import NODES
 from kwire.testing.waiting import wait_until
@@ -87,14 +87,14 @@ def test_three_replicas_are_in_sync_over_tls(made: Made) -> None:
     for number in range(RECORDS):
         producer.produce(TOPIC, b"%d" % number, partition=number % PARTITIONS)
     assert producer.flush(60) == 0
-    partitions = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.values()
-    assert {one.leader for one in partitions} == {1, 2, 3}
+    partitions: list[PartitionMetadata] = []
 
     def in_sync() -> set[int]:
-        topic = admin.list_topics(TOPIC, timeout=30).topics[TOPIC]
-        return {len(partition.isrs) for partition in topic.partitions.values()}
+        partitions[:] = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.values()
+        return {len(partition.isrs) for partition in partitions}
 
     wait_until(lambda: in_sync() == {3}, what="all replicas in sync")
+    assert {one.leader for one in partitions} == {1, 2, 3}
     consumer = Consumer({**made.login(), "group.id": "billing", "auto.offset.reset": "earliest"})
     consumer.subscribe([TOPIC])
     found: list[bytes] = []
