@@ -41,24 +41,6 @@ def pytest_configure(config: pytest.Config) -> None:
     ApacheKafka.jvm = QUICK_JVM
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the tests that wait for minutes over the beginnings of the workers' shares.
-
-    At the end of a run they would keep one worker busy, and the others would have nothing to do.
-    """
-    waiting = [item for item in items if item.get_closest_marker("waits")]
-    others = [item for item in items if not item.get_closest_marker("waits")]
-    spread: list[pytest.Item] = []
-    for number, item in enumerate(waiting):
-        beginning = len(others) * number // len(waiting)
-        while beginning > 0 and others[beginning].path == others[beginning - 1].path:
-            beginning -= 1  # whose file shares a broker
-        missing = others[len(spread) - number : beginning]
-        spread += [*missing, item]
-    items[:] = [*spread, *others[len(spread) - len(waiting) :]]
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Last come the tests after which an Apache Kafka lists no transactions until its next start.
 
@@ -66,6 +48,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     (TransactionStateManager), and answers COORDINATOR_LOAD_IN_PROGRESS.
     """
     items.sort(key=lambda item: item.path.name == "test_coordinator_topics.py")
+    items[:] = _spread(items)
+
+
+def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Tests that wait for a minute stand where the share of a worker begins, more or less.
+
+    At the end of a run they would keep one worker busy, and the others would have nothing to do.
+    """
+    waiting = [item for item in items if item.get_closest_marker("waits")]
+    others = [item for item in items if not item.get_closest_marker("waits")]
+    found: list[pytest.Item] = []
+    done = 0
+    for number, item in enumerate(waiting):
+        beginning = len(others) * number // len(waiting)
+        while beginning > done and others[beginning].path == others[beginning - 1].path:
+            beginning -= 1  # whose file shares a broker
+        found += [*others[done:beginning], item]
+        done = beginning
+    return found + others[done:]
 
 
 def pytest_report_header() -> str:
