@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
 
 from kwire.metadata import embedded
 from tests.names import show_names
@@ -37,7 +38,13 @@ settings.register_profile(
     max_examples=int(os.environ.get("KWIRE_FUZZ_EXAMPLES", "5000")),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.load_profile("fuzz" if "KWIRE_FUZZ_EXAMPLES" in os.environ else "repeatable")
+if "KWIRE_FUZZ_EXAMPLES" in os.environ:
+    settings.load_profile("fuzz")
+else:
+    settings.load_profile("repeatable")
+    # Else Hypothesis reads every module to try its constants too: which modules there are depends
+    # on the tests before, and so would the examples.
+    pytest.MonkeyPatch().setattr(providers, "_get_local_constants", providers.Constants)
 
 ROOT = Path(__file__).parent.parent
 MEMORY = Path("/dev/shm")

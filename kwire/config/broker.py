@@ -17,6 +17,7 @@ Rules:
 
 import logging
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -114,9 +115,9 @@ class BrokerConfig(Mapping[str, Value]):
         given = {name: text for name, text in properties.items() if name in wanted}
         _resolve_aliases(given)
         profile = profile_of(given)
-        values = {
-            name: setting.parse(given.get(name, profile.get(name, setting.default)))
-            for name, setting in known.items()
+        texts = {**profile, **given}
+        values = {**_defaults()} | {
+            name: setting.parse(texts[name]) for name, setting in known.items() if name in texts
         }
         config = cls(given, values, _prefixed(properties))
         config._check_together()
@@ -320,6 +321,12 @@ class BrokerConfig(Mapping[str, Value]):
             check_listener(self.of_listener(name))
         check_inter_broker(self)
         inter_broker_listener(self)
+
+
+@cache
+def _defaults() -> Mapping[str, Value]:
+    """Every broker setting's default, parsed once, though a process may have many brokers."""
+    return {name: setting.parse(setting.default) for name, setting in settings(BROKER).items()}
 
 
 def profile_of(given: Mapping[str, str]) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ import trio
 
 from kwire.connection.routing import loaded_route
 from kwire.handlers import heartbeat, plain_fetch, plain_produce, route
+from tests.performance import test_costs
 from tests.performance.desk import desk, sent, stand_still
 from tests.performance.messages import TOPIC, batch, fetch, produce
 from tests.performance.meter import SEES_INSTRUCTIONS
@@ -103,9 +104,16 @@ if SEES_INSTRUCTIONS:
     ]
 
 
+@pytest.fixture
+def few_repeats(monkeypatch):
+    """What grows each time is seen in a few."""
+    monkeypatch.setattr(test_costs, "REPEATS", 5)
+    monkeypatch.setattr(test_costs, "KEPT_REPEATS", 15)
+
+
 @pytest.mark.parametrize(("sequence", "module", "more", "what"), MORE)
 async def test_what_grows_is_named(
-    tmp_path, mock_clock, monkeypatch, also, sequence, module, more, what
+    tmp_path, mock_clock, monkeypatch, few_repeats, also, sequence, module, more, what
 ):
     stand_still(monkeypatch)
     also(module, no_more)
@@ -115,7 +123,7 @@ async def test_what_grows_is_named(
     assert any(line.startswith(f"{what} grew from ") for line in found), found
 
 
-async def test_a_wake_up_more_is_seen(tmp_path, mock_clock, monkeypatch, also):
+async def test_a_wake_up_more_is_seen(tmp_path, mock_clock, monkeypatch, few_repeats, also):
     stand_still(monkeypatch)
     real = heartbeat.handle
 

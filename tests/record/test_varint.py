@@ -9,12 +9,12 @@ NUMBERS = [sign * ((1 << bit) - less) for bit in range(63) for sign in (1, -1) f
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 
 
-@pytest.mark.parametrize("number", [*NUMBERS, LEAST, MOST])
-def test_a_number_is_read_as_it_was_written(number: int) -> None:
+def test_a_number_is_read_as_it_was_written() -> None:
     """Wherever it stands, and nothing behind it is read."""
-    out = bytearray(b"before")
-    append_varint(out, number)
-    assert read_varint(bytes(out) + b"\xff", 6) == (number, len(out))
+    for number in (*NUMBERS, LEAST, MOST):
+        out = bytearray(b"before")
+        append_varint(out, number)
+        assert read_varint(bytes(out) + b"\xff", 6) == (number, len(out))
 
 
 @pytest.mark.parametrize(
