@@ -36,13 +36,13 @@ def decoded(
 ) -> list[Row]:
     """The rows by offset."""
     frame = decode(records_of(spark, values, topic), settings, [topic])
-    return sorted(frame.collect(), key=lambda row: row._offset)
+    return sorted(frame.collect(), key=lambda row: row["_offset"])
 
 
 def outcome(row: Row) -> Any:
     """The row's columns, or its error, or None for a tombstone."""
-    if row._error is not None:
-        assert row._row is None
-        return row._error
-    assert (row._row is None) == row._tombstone
-    return None if row._row is None else row._row.asDict(recursive=True)
+    if row["_error"] is not None:
+        assert row["_row"] is None
+        return row["_error"]
+    assert (row["_row"] is None) == row["_tombstone"]
+    return None if row["_row"] is None else row["_row"].asDict(recursive=True)

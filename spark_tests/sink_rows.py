@@ -68,7 +68,7 @@ def records(
 
 def numbers(table: DataFrame) -> list[tuple[int, int]]:
     """Partition and offset of every row, in order."""
-    return sorted((row._partition, row._offset) for row in table.collect())
+    return sorted((row["_partition"], row["_offset"]) for row in table.collect())
 
 
 def expected(*batches: Batch) -> list[tuple[int, int]]:

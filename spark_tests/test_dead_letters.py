@@ -144,8 +144,8 @@ def test_the_split_of_a_batch_is_decided_once(spark: SparkSession, tmp_path: Pat
     for frame in (strict, loose):
         splits = Splits(storage_at(str(tmp_path)))
         rows = splits.decided(frame, batch).orderBy("_offset").collect()
-        assert [row._error is None for row in rows] == [True, False, True, False]
-        assert [row._row is None for row in rows] == [False, True, False, True]
+        assert [row["_error"] is None for row in rows] == [True, False, True, False]
+        assert [row["_row"] is None for row in rows] == [False, True, False, True]
     with pytest.raises(PySparkException, match="it has to be read again"):
         splits.decided(other, batch).collect()
     following = Batch("p", "query", 4, batch.ranges)
@@ -164,8 +164,8 @@ def test_a_dead_letter_stays_one_when_its_batch_runs_again_with_another_schema(
     strict, loose = (Decode(options={"schema": one}) for one in ("n STRING NOT NULL", "n INT"))
     for settings, good in ((strict, [0, 2, 3]), (loose, [0, 3]), (loose, [0, 3])):
         rows = Begun(storage, settings).decoder(records, batch)(records, True).collect()
-        assert sorted(row._offset for row in rows if row._error is None) == good
-        assert all((row._row is None) == (row._error is not None) for row in rows)
+        assert sorted(row["_offset"] for row in rows if row["_error"] is None) == good
+        assert all((row["_row"] is None) == (row["_error"] is not None) for row in rows)
     following = Batch("p", "query", 4, batch.ranges)
     following_rows = Begun(storage, loose).decoder(records, following)(records, True)
     assert following_rows.where("_error IS NULL").count() == 3
@@ -183,5 +183,5 @@ def test_a_way_of_decoding_is_kept_whole(spark: SparkSession, tmp_path: Path) ->
         frame = decode_settled(records_of(spark, [b"\x08\x07", b"\x0e"]), kept)
         [first, second] = frame.orderBy("_offset").collect()
         good, bad = (first, second) if form == "protobuf" else (second, first)
-        assert good._row.n == 7
-        assert bad._error is not None
+        assert good["_row"].n == 7
+        assert bad["_error"] is not None

@@ -14,6 +14,7 @@ from kwire.spark.settings import Decode, SinkSettings, WrongSetting
 from kwire.spark.sinks.table_rows import table_columns
 from kwire.testing.registry import SchemaRegistry
 from spark_tests.decoding import decoded, outcome, records_of
+from spark_tests.jvm import optimized_plan
 
 JSON = Decode(options={"schema": "id BIGINT NOT NULL, name STRING, s STRUCT<y: INT NOT NULL>"})
 
@@ -56,17 +57,22 @@ def test_a_value_of_json(rows_of_json: list[Row], place: int) -> None:
     """What fits becomes a row; all else is named, and a tombstone is no error."""
     row, (value, wanted) = rows_of_json[place], JSON_VALUES[place]
     assert outcome(row) == wanted
-    assert row._tombstone is (value is None)
-    assert (row._topic, row._partition, row._offset, row._key) == ("orders", 0, place, b"k")
-    assert row._headers[0].asDict() == {"key": "h", "value": b"1"}
-    assert row._value == value
+    assert row["_tombstone"] is (value is None)
+    assert (row["_topic"], row["_partition"], row["_offset"], row["_key"]) == (
+        "orders",
+        0,
+        place,
+        b"k",
+    )
+    assert row["_headers"][0].asDict() == {"key": "h", "value": b"1"}
+    assert row["_value"] == value
 
 
 def test_json_is_parsed_once(spark: SparkSession) -> None:
     """Filters and columns above the decoding don't copy the parser: that would halve throughput."""
     frame = decode(records_of(spark, [b'{"id":1}']), JSON)
     good = frame.where("_error IS NULL AND NOT _tombstone").select("_offset", "_row.*")
-    plan = good._jdf.queryExecution().optimizedPlan().toString()
+    plan = optimized_plan(good)
     assert plan.count("from_json(") == 1, plan
     assert plan.count("isValid()") == 1, plan
 
@@ -79,11 +85,11 @@ def test_the_same_values_are_wrong_with_and_without_reasons(spark: SparkSession)
     rows = decoder(records, JSON)
     brief, full = rows(records, False), rows(records, True)
     offsets = [
-        [row._offset for row in one.where("_error IS NOT NULL").sort("_offset").collect()]
+        [row["_offset"] for row in one.where("_error IS NOT NULL").sort("_offset").collect()]
         for one in (brief, full)
     ]
     assert offsets == [[1, 2, 3, 4, 5, 7]] * 2
-    plans = [one._jdf.queryExecution().optimizedPlan().toString() for one in (brief, full)]
+    plans = [optimized_plan(one) for one in (brief, full)]
     assert ["get_json_object(" in plan for plan in plans] == [False, True]
 
 
@@ -91,7 +97,7 @@ def test_the_value_is_left_behind_where_it_is_parsed(spark: SparkSession) -> Non
     """Spark copies all that is needed after ``from_json``, for each record: the value isn't."""
     records = records_of(spark, [b'{"id":1}'])
     plan = good_rows(decoder(records, JSON)(records, False))
-    text = plan._jdf.queryExecution().optimizedPlan().toString()
+    text = optimized_plan(plan)
     [line] = [one for one in text.splitlines() if "from_json(" in one]
     assert "AS _kwire_parsed" in line
     assert "AS _value" not in line, text
@@ -147,7 +153,7 @@ def test_no_name_in_a_sample_stops_a_pipeline(spark: SparkSession, tmp_path: Pat
     value = b'{"":1,"id":2,"ID":3,"_topic":"x","_Key":1,"a`b":4,"s":{"x":1,"X":2,"":3}}'
     records = records_of(spark, [value])
     [row] = good_rows(decoder(records, settings)(records, False)).collect()
-    assert (row._topic, row._key) == ("orders", b"k")
+    assert (row["_topic"], row["_key"]) == ("orders", b"k")
     assert sum(name.lower() == "id" for name in row.asDict()) == 1
     assert row["a`b"] == 4
     assert len(row.s) == 1
@@ -199,7 +205,7 @@ def test_text_and_bytes(spark: SparkSession) -> None:
     text = decoded(spark, values, Decode("text", key="text", options={"column": "line"}))
     wanted = [{"line": "ä"}, "value: it isn't UTF-8", {"line": ""}, None]
     assert list(map(outcome, text)) == wanted
-    assert {row._key for row in text} == {"k"}
+    assert {row["_key"] for row in text} == {"k"}
     plain = decoded(spark, values, Decode("bytes"))
     assert list(map(outcome, plain)) == [
         {"value": "ä".encode()},
@@ -209,7 +215,7 @@ def test_text_and_bytes(spark: SparkSession) -> None:
     ]
     frame = decode(records_of(spark, [b"x"], key=b"\xff"), Decode("text", key="text"))
     [row] = frame.collect()
-    assert (row._error, row._key, row._value) == ("key: it isn't UTF-8", None, b"x")
+    assert (row["_error"], row["_key"], row["_value"]) == ("key: it isn't UTF-8", None, b"x")
 
 
 def test_json_of_a_registry(spark: SparkSession) -> None:

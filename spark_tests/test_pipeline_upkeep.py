@@ -163,7 +163,7 @@ def test_verify_beside_a_batch_under_way(
         raise OSError("the disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(dead_letters._ParquetTable, "write", fail)
+        broken.setattr(dead_letters.ParquetTable, "write", fail)
         assert "the disk is full" in commands("run", "--quiet", code=1)
     found = commands.verify()
     assert (found["sink"], found["dead_letters"], found["unfinished"]) == (41, 0, 1)

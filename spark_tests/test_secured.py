@@ -24,6 +24,7 @@ from kwire.protocol.messages.create_delegation_token import CreateDelegationToke
 from kwire.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kwire.testing.process import BrokerProcess
+from spark_tests.jvm import jvm_of
 from spark_tests.rows import KAFKA_QUICK_FETCH, TIMEOUT_S
 from tests.support.ports import free_port
 
@@ -161,8 +162,7 @@ def own_token(spark: SparkSession, secured: Secured) -> Iterator[dict[str, str]]
     A process can't lose a token again, and Spark asks for the settings of each one. So they stay
     there, for a server that nobody has.
     """
-    jvm = spark._jvm
-    assert jvm is not None
+    jvm = jvm_of(spark)
     conf = jvm.org.apache.spark.SparkEnv.get().conf()
     servers = f"spark.kafka.clusters.{CLUSTER}.target.bootstrap.servers.regex"
     given = {

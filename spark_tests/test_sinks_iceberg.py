@@ -13,6 +13,7 @@ from kwire.spark.settings import WrongSetting
 from kwire.spark.sink import Sink
 from kwire.spark.sinks.iceberg import IcebergSink
 from kwire.spark.sinks.iceberg_py import PyIcebergSink
+from spark_tests.jvm import jvm_of, session_in_jvm
 from spark_tests.sink_rows import SOURCE, batch, expected, numbers, rows_of, settings
 
 STOCK = os.environ.get("KWIRE_SPARK_LANE") == "stock"
@@ -43,7 +44,7 @@ def write(sink: Sink, spark: SparkSession, *batches: Any) -> None:
 
 def name_of(sink: IcebergSink) -> str:
     """The table's name in SQL."""
-    return sink._table.name
+    return sink.table.name
 
 
 @needs_jar
@@ -55,10 +56,10 @@ def test_a_batch_that_runs_again_is_there_once(spark: SparkSession, tmp_path: Pa
             sink = place(tmp_path)
             sink.open(spark)
             write(sink, spark, again)
-        assert numbers(sink._table.read(spark)) == expected(one, two)
+        assert numbers(sink.table.read(spark)) == expected(one, two)
         other = batch(0, 60, 65, query="another")
         write(sink, spark, other, two)
-        assert numbers(sink._table.read(spark)) == expected(one, two, other)
+        assert numbers(sink.table.read(spark)) == expected(one, two, other)
 
 
 @needs_jar
@@ -69,16 +70,16 @@ def test_a_batch_whose_snapshot_has_expired_is_known_by_its_rows(
     sink = by_path(tmp_path)
     one, two = batch(0, 0, 20), batch(1, 20, 30)
     write(sink, spark, one, two, batch(0, 90, 95, query="another"))
-    table = spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-        spark._jsparkSession, name_of(sink)
+    table = jvm_of(spark).org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+        session_in_jvm(spark), name_of(sink)
     )
-    now_ms = spark._jvm.System.currentTimeMillis() + 60_000
+    now_ms = jvm_of(spark).System.currentTimeMillis() + 60_000
     table.expireSnapshots().expireOlderThan(now_ms).retainLast(1).commit()
-    assert sink._table.newest_batch(spark, "q") is None
+    assert sink.table.newest_batch(spark, "q") is None
     write(sink, spark, two)
-    assert len(numbers(sink._table.read(spark))) == 70
+    assert len(numbers(sink.table.read(spark))) == 70
     write(sink, spark, batch(2, 30, 40))
-    assert len(numbers(sink._table.read(spark))) == 90
+    assert len(numbers(sink.table.read(spark))) == 90
 
 
 @needs_jar
@@ -90,7 +91,7 @@ def test_a_new_checkpoint_adds_only_what_the_table_lacks(
     write(sink, spark, batch(0, 0, 10))
     whole = batch(0, 0, 100, query="new checkpoint")
     write(sink, spark, whole, whole)
-    assert numbers(sink._table.read(spark)) == expected(whole)
+    assert numbers(sink.table.read(spark)) == expected(whole)
 
 
 @needs_jar

@@ -37,7 +37,7 @@ def table(spark: SparkSession, path: Path, form: str) -> DataFrame:
 
 def state(spark: SparkSession, path: Path, form: str) -> dict[str, int]:
     """The value of each key."""
-    return {row._key.decode(): row.n for row in table(spark, path, form).collect()}
+    return {row["_key"].decode(): row.n for row in table(spark, path, form).collect()}
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -67,7 +67,7 @@ def test_an_old_range_with_a_new_checkpoint(form: str, spark: SparkSession, tmp_
     sink.write(records(spark, new, "n int, city string"), batch(1, 2, 4, partitions=1))
     sink.write(records(spark, old), batch(0, 0, 2, query="new", partitions=1))
     rows = table(spark, tmp_path, form).orderBy("_key").collect()
-    assert [(row._key, row.n, row._tombstone, row.city) for row in rows] == [
+    assert [(row["_key"], row.n, row["_tombstone"], row.city) for row in rows] == [
         (b"a", 3, False, None),
         (b"b", None, True, None),
     ]
@@ -121,7 +121,7 @@ def test_what_cannot_be_decoded_is_a_dead_letter(
     form: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MERGE reads its rows several times or copies them first; a batch's counts are right."""
-    monkeypatch.setattr(batch_work, "_count_again", None)  # they are counted on the way
+    monkeypatch.setattr(batch_work, "count_again", None)  # they are counted on the way
     dead: list[int] = []
 
     class Dead:

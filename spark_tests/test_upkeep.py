@@ -19,7 +19,6 @@ from kwire.spark.sinks.delta import DeltaSink
 from kwire.spark.sinks.delta_rs import DeltaRsSink
 from kwire.spark.sinks.files import FilesSink
 from kwire.spark.sinks.iceberg import IcebergSink
-from kwire.spark.sinks.iceberg_table import IcebergTable
 from kwire.spark.sinks.table_rows import session_settings
 from kwire.spark.upkeep import Cutoff, Upkeep, upkeep_of
 from kwire.spark.verify import told, verify, wrong
@@ -122,7 +121,7 @@ def snapshots(sink: Sink, spark: SparkSession) -> int:
     """The snapshots of an Iceberg table; 0 of other kinds."""
     if not isinstance(sink, IcebergSink):
         return 0
-    return spark.table(f"{IcebergTable(sink._settings).name}.snapshots").count()
+    return spark.table(f"{sink.table.name}.snapshots").count()
 
 
 def test_a_replay_mends_doubles_and_gaps(table: tuple[Sink, Upkeep], spark: SparkSession) -> None:

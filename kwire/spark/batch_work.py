@@ -110,7 +110,7 @@ class BatchWork:
             self._sink.write(self._transformed(rows.observe(good, _count("rows"))), batch)
         counts = counts_of(read, good)
         if counts is None or (self._steps and counts.records != sum(map(_size, batch.ranges))):
-            counts = _count_again(decode(source, False))
+            counts = count_again(decode(source, False))
         if counts.dead_letters and self._dead_letters is not None:
             dead = decode(source, True).where(f.col(names.ERROR).isNotNull())
             self._dead_letters.write(dead, batch)
@@ -199,7 +199,7 @@ def counts_of(read: "Observation", good: "Observation") -> Counts | None:
     return Counts(records, records - int(rows["rows"]), int(found["value_bytes"]))
 
 
-def _count_again(decoded: "DataFrame") -> Counts:
+def count_again(decoded: "DataFrame") -> Counts:
     """The same counts in a pass of their own."""
     from pyspark.sql import functions as f
 

@@ -90,7 +90,7 @@ def open_dead_letters(
         need_delta(spark, settings.kind, "dead_letters.kind")
         sink = _DeltaTable(settings.path)
     else:
-        sink = _ParquetTable(spark, settings.path)
+        sink = ParquetTable(spark, settings.path)
     return _WithRetries(sink, source, settings.retry_delays_s) if settings.retry_delays_s else sink
 
 
@@ -151,7 +151,7 @@ def table_rows(dead: "DataFrame", batch: Batch) -> "DataFrame":
     )
 
 
-class _ParquetTable:
+class ParquetTable:
     """A directory with one file for each batch that had dead letters."""
 
     def __init__(self, spark: "SparkSession", path: str) -> None:

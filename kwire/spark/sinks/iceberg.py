@@ -43,21 +43,21 @@ class IcebergSink:
 
     def __init__(self, settings: SinkSettings, source: Source, pipeline_name: str) -> None:
         self._settings = settings
-        self._table = IcebergTable(settings)
-        self.spark_settings = self._table.spark_settings
+        self.table = IcebergTable(settings)
+        self.spark_settings = self.table.spark_settings
 
     def check(self) -> None:
         """WrongSetting for options that name no table."""
-        self._table.check()
+        self.table.check()
 
     def open(self, spark: "SparkSession") -> None:
         """WrongSetting if Spark has no Iceberg. The first batch creates the table."""
-        self._table.open(spark)
+        self.table.open(spark)
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Append a batch; nothing happens if the table has it already."""
         spark = rows.sparkSession
-        table = self._table
+        table = self.table
         wanted = named_for_iceberg(table_columns(rows, self._settings, batch.ranges))
         table.make_fit(spark, wanted.schema)
         newest = table.newest_batch(spark, batch.query_id)
@@ -74,7 +74,7 @@ class IcebergSink:
         from pyspark.sql import functions as f
 
         place = [TOPIC, PARTITION_COLUMN, OFFSET]
-        rows = self._table.read(wanted.sparkSession)
+        rows = self.table.read(wanted.sparkSession)
         has_places = set(PLACE) <= set(rows.columns) and set(place) <= set(wanted.columns)
         if not has_places or not batch.ranges:
             return wanted
@@ -95,4 +95,4 @@ class IcebergSink:
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
         """The offsets that the table holds; OffsetsUnknown if a transform drops them."""
-        yield from held_in(self._table.read(spark))
+        yield from held_in(self.table.read(spark))
