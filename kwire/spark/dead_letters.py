@@ -159,6 +159,7 @@ class ParquetTable:
         self._files = storage_at(path, spark)
 
     def write(self, dead: "DataFrame", batch: Batch) -> None:
+        """Write the dead letters of a batch, in place of those of an earlier attempt."""
         name = f"dead-{batch.pipeline}-{batch.query_id}-{batch.batch_id:010}"
         aside = f"{self._files.aside()}/{name}"
         # Not coalesce: it would also put the decoding into a single task.
