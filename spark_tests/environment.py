@@ -24,6 +24,7 @@ import tempfile
 from pathlib import Path
 
 from kwire.spark import java
+from tests.support.maven import one_maven
 
 ROOT = Path(__file__).parent.parent
 HERE = Path(__file__).parent
@@ -217,7 +218,8 @@ def _fetch_jar(coordinates: str, sha256: str, lane: str) -> Path:
     if not path.exists():
         if shutil.which("mvn"):
             copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={coordinates}"]
-            subprocess.run([*copy, f"-DoutputDirectory={JARS}"], check=True)
+            with one_maven():
+                subprocess.run([*copy, f"-DoutputDirectory={JARS}"], check=True)
         else:
             _fetch_with_ivy(coordinates, path, lane)
     found = hashlib.sha256(path.read_bytes()).hexdigest()
