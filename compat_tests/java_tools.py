@@ -27,9 +27,12 @@ ROOT = Path(__file__).parent.parent
 HOME = ROOT / ".cache" / f"kafka-{kafka_version.VERSION}"
 LIBS = HOME / "libs"
 STREAMS_LIBS = HOME / "streams"
+STREAMS_TESTS_LIBS = HOME / "streams-tests"
+STREAMS_TESTS = "org.apache.kafka.streams.tests."
 CONNECT_LIBS = HOME / "connect"
 POM = Path(__file__).parent / "java" / "pom.xml"
 STREAMS_POM = Path(__file__).parent / "java" / "streams.xml"
+STREAMS_TESTS_POM = Path(__file__).parent / "java" / "streams_tests.xml"
 CONNECT_POM = Path(__file__).parent / "java" / "connect.xml"
 TOOL_TIMEOUT_S = 120
 
@@ -85,6 +88,12 @@ def streams_libs() -> Path:
 
 
 @cache
+def streams_tests_libs() -> Path:
+    """The directory of the jars of Kafka Streams' own system tests; as ``libs``."""
+    return _fetched(STREAMS_TESTS_POM, STREAMS_TESTS_LIBS, "streams-tests-complete")
+
+
+@cache
 def connect_libs() -> Path:
     """The directory of Kafka Connect's jars with its file connectors; as ``libs``."""
     return _fetched(CONNECT_POM, CONNECT_LIBS, "connect-complete")
@@ -109,7 +118,7 @@ def _fetch(pom: Path, directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     for archive in HOME.glob("classes-*.jsa"):
         archive.unlink()
-    print(f"fetching the jars of {kafka_version.NAME} …", file=sys.stderr, flush=True)
+    print(f"fetching jars for {kafka_version.NAME} …", file=sys.stderr, flush=True)
     fetch = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
     fetch += [f"-Dkafka.version={kafka_version.VERSION}"]
     fetch += ["-DincludeScope=runtime", f"-DoutputDirectory={directory}"]
@@ -159,7 +168,8 @@ def command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> li
 
 def streams_command(main_class: str, *arguments: str) -> list[str]:
     """Like ``command``, for a class of Kafka Streams' jars; it may run for longer."""
-    start, jars = command(main_class, *arguments, options=quick()), streams_libs()
+    start = command(main_class, *arguments, options=quick())
+    jars = streams_tests_libs() if main_class.startswith(STREAMS_TESTS) else streams_libs()
     place = start.index("-cp") + 1
     return [*start[:place], f"{jars}/*:{start[place]}", *start[place + 1 :]]
 
