@@ -90,9 +90,15 @@ def produce_values(broker: str, topic: str, *values: bytes | None) -> None:
 
 
 def numbers(directory: Path) -> list[int]:
-    """The column ``n`` of all files, as pyarrow reads them without Spark, sorted."""
-    table = pyarrow.dataset.dataset(directory / "table", format="parquet").to_table(["n"])
-    return sorted(table["n"].to_pylist())
+    """The column ``n`` of all files, as pyarrow reads them without Spark, sorted.
+
+    A pipeline makes the directory before it writes its first file; until then there is no column.
+    """
+    top = directory / "table"
+    found = pyarrow.dataset.dataset(top, format="parquet") if top.exists() else None
+    if found is None or not found.files:
+        return []
+    return sorted(found.to_table(["n"])["n"].to_pylist())
 
 
 def files(directory: Path) -> list[str]:
