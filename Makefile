@@ -43,7 +43,7 @@ KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.p
 # What `make help` shows to a newcomer.
 FIRST := run|test|check|format|docs
 
-.PHONY: help help-all run test check newest processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-kafka spark-chaos browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls prices growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help help-all run test check newest processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-stock spark-new spark-cluster spark-kafka spark-chaos browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls prices growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list the commands to begin with
 	@$(MAKE) --no-print-directory help-all | grep -E '^  make ($(FIRST)) '
@@ -96,8 +96,12 @@ compat-secured: $(VENV)/.test ## test stock clients, Streams, Connect and Kafka'
 short-compat-secured: ## stock clients and admin clients over SASL_SSL with SCRAM, with an authorizer, as CI does
 	@$(MAKE) --no-print-directory compat-secured FILES="$(SHORT_SECURED)"
 
-spark: $(VENV)/.test ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:port)
+spark: spark-stock spark-new ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:port)
+
+spark-stock: $(VENV)/.test ## test with the PySpark whose connector is published
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(ARGS)
+
+spark-new: $(VENV)/.test ## test with the newest PySpark what depends on its version
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane new $(ARGS)
 
 spark-cluster: $(VENV)/.test bring-etcd ## test PySpark on three kwires and an etcd: reads, writes, transactions, a pipeline with verify (LANE=new FILES=…)

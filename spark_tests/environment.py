@@ -1,8 +1,9 @@
 """The environment of a Spark lane: made once, checked, then used to run the tests or the demo.
 
 ``python -m spark_tests.environment --lane stock|new [--run tests|demo|chaos] [arguments…]``. The
-arguments are those of the program, pytest for tests; without paths all tests are run, but for those
-that take more than a minute (``-m long``).
+arguments are those of the program, pytest for tests. Without paths the lane ``stock`` runs all
+tests, and ``new`` those that are marked ``both_lanes``; with paths each runs all tests there. Tests
+that take more than a minute are left out (``-m long``).
 
 A lane is a virtual environment from a lock file with hashes, four jars from ``jars.lock`` whose
 sha256 is checked, and a Java: JAVA_HOME or ``java`` on PATH if it is 17 or newer, else that of the
@@ -15,6 +16,7 @@ a lane it is in memory where there is room: hundreds of small files are forced t
 """
 
 import argparse
+import fcntl
 import hashlib
 import os
 import shutil
@@ -29,8 +31,10 @@ from tests.support.maven import one_maven
 ROOT = Path(__file__).parent.parent
 HERE = Path(__file__).parent
 JARS = ROOT / ".cache" / "spark-jars"
+TESTS = {"stock": "not long", "new": "both_lanes and not long"}
+"""Which tests a lane runs, as ``pytest -m`` takes it."""
 PROGRAMS = {
-    "tests": ("pytest", "-q", "-m", "not long"),
+    "tests": ("pytest", "-q"),
     "demo": ("demo",),
     "chaos": ("spark_tests.chaos",),
 }
@@ -70,14 +74,14 @@ def main() -> int:
     python = prepare_venv(options.lane)
     environment = environment_of(options.lane, python)
     is_tests = options.run == "tests"
-    arguments = tests_of(rest) if is_tests else rest
+    arguments = pytest_arguments(options.lane, rest) if is_tests else rest
     environment[JVM] = f"{QUICK_JVM} {class_archive(options.lane, python, environment)}".strip()
     command = [str(python), "-m", *PROGRAMS[options.run], *arguments]
     return run_in_scratch(command, environment, memory() if is_tests else None)
 
 
-def tests_of(arguments: list[str]) -> list[str]:
-    """The arguments of pytest: paths that are there as whole ones, all tests if none is given."""
+def pytest_arguments(lane: str, arguments: list[str]) -> list[str]:
+    """The arguments of pytest: paths that are there as whole ones, or else the lane's tests."""
     found = []
     has_paths = False
     for one in arguments:
@@ -88,7 +92,9 @@ def tests_of(arguments: list[str]) -> list[str]:
             has_paths = True
         else:
             found.append(one)
-    return found if has_paths else [str(HERE), *found]
+    if has_paths:
+        return ["-m", "not long", *found]
+    return [str(HERE), "-m", TESTS[lane], *found]
 
 
 def memory() -> Path | None:
@@ -209,7 +215,9 @@ def fetch_jars(lane: str) -> list[Path]:
             if of_lane == lane:
                 wanted.append((coordinates, sha256))
     JARS.mkdir(parents=True, exist_ok=True)
-    return [_fetch_jar(coordinates, sha256, lane) for coordinates, sha256 in wanted]
+    with (JARS / ".lock").open("w") as lock:  # the lanes may run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return [_fetch_jar(coordinates, sha256, lane) for coordinates, sha256 in wanted]
 
 
 def _fetch_jar(coordinates: str, sha256: str, lane: str) -> Path:

@@ -13,6 +13,8 @@ from pyspark.sql import functions as f
 
 from spark_tests.rows import START_MS, TIMEOUT_S, end_offsets, produce
 
+pytestmark = pytest.mark.both_lanes
+
 ROWS = 6000
 
 

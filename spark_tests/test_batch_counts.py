@@ -13,6 +13,8 @@ from kwire.spark.sink import Held
 from spark_tests.decoding import records_of
 from spark_tests.sink_rows import batch
 
+pytestmark = pytest.mark.both_lanes
+
 VALUES = [b'{"n": %d}' % n if n < 15 else b"garbage" for n in range(20)]
 
 

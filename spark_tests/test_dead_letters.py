@@ -42,7 +42,8 @@ def write_file(directory: Path, settings: dict[str, Any], **changes: Any) -> Non
     (directory / "p.toml").write_text(toml(settings))
 
 
-@pytest.mark.parametrize("kind", ["topic", "delta" if STOCK else "parquet"])
+@pytest.mark.both_lanes
+@pytest.mark.parametrize("kind", ["topic", "delta"] if STOCK else ["parquet"])
 def test_dead_letters_come_back(
     kind: str,
     spark: SparkSession,
@@ -133,6 +134,7 @@ def test_retries_through_a_kill(
     assert "0 would be sent" in commands("replay", "--dead-letters")
 
 
+@pytest.mark.both_lanes
 def test_the_split_of_a_batch_is_decided_once(spark: SparkSession, tmp_path: Path) -> None:
     """A batch that runs again has the same dead letters, whatever can be decoded by then."""
     records = records_of(spark, [b'{"n": 1}', b"{}", b'{"n": 2}', b"{}"])
@@ -171,6 +173,7 @@ def test_a_dead_letter_stays_one_when_its_batch_runs_again_with_another_schema(
     assert following_rows.where("_error IS NULL").count() == 3
 
 
+@pytest.mark.both_lanes
 def test_a_way_of_decoding_is_kept_whole(spark: SparkSession, tmp_path: Path) -> None:
     """Avro and Protobuf decode the same from what was kept, after their files are gone."""
     avro = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}'

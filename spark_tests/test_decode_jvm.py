@@ -16,6 +16,8 @@ from kwire.testing.registry import SchemaRegistry
 from spark_tests.decoding import decoded, outcome, records_of
 from spark_tests.jvm import optimized_plan
 
+pytestmark = pytest.mark.both_lanes
+
 JSON = Decode(options={"schema": "id BIGINT NOT NULL, name STRING, s STRUCT<y: INT NOT NULL>"})
 
 

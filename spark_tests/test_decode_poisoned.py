@@ -95,6 +95,7 @@ def poison(broker: str, topic: str, first: int, values: list[bytes | None]) -> N
                 producer.abort_transaction(TIMEOUT_S)
 
 
+@pytest.mark.both_lanes
 def test_a_poisoned_topic(
     spark: SparkSession,
     broker: str,

@@ -44,6 +44,7 @@ def double(rows: DataFrame) -> DataFrame:
     return rows.unionAll(rows).repartition(2)
 
 
+@pytest.mark.both_lanes
 def test_names_say_partition_and_offsets(
     spark: SparkSession, broker: str, new_topic: NewTopic, tmp_path: Path
 ) -> None:
@@ -90,6 +91,7 @@ def test_kafka_s_own_tool_shows_the_lag(
     ]
 
 
+@pytest.mark.both_lanes
 def test_a_batch_that_runs_again_gives_its_new_rows(
     spark: SparkSession, broker: str, new_topic: NewTopic, tmp_path: Path
 ) -> None:
@@ -146,6 +148,7 @@ def test_the_sink_says_what_it_holds(
     assert sum(one.rows for one in held) == 6
 
 
+@pytest.mark.both_lanes
 def test_steps_of_sql_and_python(
     spark: SparkSession, broker: str, new_topic: NewTopic, tmp_path: Path
 ) -> None:
@@ -178,6 +181,7 @@ def with_greeting(rows: DataFrame) -> DataFrame:
     return rows.withColumn("greeting", f.lit("hello"))
 
 
+@pytest.mark.both_lanes
 def test_compressed_json_keeps_its_ending(
     spark: SparkSession, broker: str, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def lost(directory: Path) -> list[dict[str, Any]]:
     return [{key: row[key] for key in ("partition", "first", "end", "reason")} for row in rows]
 
 
+@pytest.mark.both_lanes
 def test_a_deleted_range(spark: SparkSession, case: Case) -> None:
     """It stops the pipeline with one line, or is written into a table, exactly."""
     settings = case.settings()
@@ -84,6 +85,7 @@ def test_a_deleted_range(spark: SparkSession, case: Case) -> None:
     assert lost(case.directory / "table") == [found]
 
 
+@pytest.mark.both_lanes
 def test_a_topic_created_again(
     spark: SparkSession, case: Case, new_topic: Callable[..., str]
 ) -> None:

@@ -19,6 +19,7 @@ from spark_tests.processes import START_TIMEOUT_S, StandaloneCluster, kwire, pro
 STOCK = os.environ["KWIRE_SPARK_LANE"] == "stock"
 
 
+@pytest.mark.both_lanes
 @pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_each_record_is_there_once_after_kills_of_everything(
     spark: SparkSession, tmp_path: Path, kills: int

@@ -82,6 +82,7 @@ def test_the_limit_follows_the_size_of_records(
     assert numbers(tmp_path) == list(range(220))
 
 
+@pytest.mark.both_lanes
 def test_a_pattern_a_time_and_offsets(
     spark: SparkSession, broker: str, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:

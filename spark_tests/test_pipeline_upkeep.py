@@ -41,6 +41,7 @@ def in_batches(kind: str, records: int = 20) -> dict[str, object]:
     }
 
 
+@pytest.mark.both_lanes
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_commands_of_a_table(
     kind: str,
@@ -172,6 +173,7 @@ def test_verify_beside_a_batch_under_way(
     assert (found["sink"], found["dead_letters"], found["unfinished"]) == (41, 1, 0)
 
 
+@pytest.mark.both_lanes
 @pytest.mark.skipif(STOCK, reason="one lane is enough: there is more time in the other one")
 def test_the_commands_beside_a_running_pipeline(
     spark: SparkSession,

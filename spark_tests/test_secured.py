@@ -143,6 +143,7 @@ def _round_trip(spark: SparkSession, options: dict[str, str], topic: str, target
     assert sorted(int(row.value) for row in found.collect()) == list(range(100))
 
 
+@pytest.mark.both_lanes
 def test_with_a_password(spark: SparkSession, secured: Secured, tmp_path: Path) -> None:
     """SCRAM over TLS, as a user would write it."""
     options = secured.options | _login(USER, PASSWORD)

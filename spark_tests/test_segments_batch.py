@@ -94,6 +94,7 @@ def test_the_rows_are_the_connectors(written: Written, topic: str) -> None:
         assert hashes(written.segments(topic, splitBytes="20000")) == expected
 
 
+@pytest.mark.both_lanes
 def test_transactions_are_the_connectors(written: Written) -> None:
     """Nothing of aborted and open transactions with read_committed; else all but the markers."""
     committed = hashes(written.connector("transactions", **COMMITTED))
@@ -103,6 +104,7 @@ def test_transactions_are_the_connectors(written: Written) -> None:
     assert sum(row[2] for row in everything) > sum(row[2] for row in committed)
 
 
+@pytest.mark.both_lanes
 @pytest.mark.parametrize(
     "where",
     [
@@ -120,6 +122,7 @@ def test_filters_leave_the_connectors_rows(written: Written, where: str) -> None
     assert offsets(written.segments("codec-lz4", splitBytes="60000").where(where)) == expected
 
 
+@pytest.mark.both_lanes
 def test_filters_are_pushed_down_where_the_lane_can(written: Written, spark: SparkSession) -> None:
     """A filter of offsets makes fewer tasks; without the setting the query gives the same."""
     expected = [(partition, offset) for partition in range(2) for offset in range(10)]
@@ -156,6 +159,7 @@ def test_options_bound_as_the_connectors_do(written: Written, options: dict[str,
     assert 0 < len(expected) < RECORDS
 
 
+@pytest.mark.both_lanes
 def test_partitions_and_columns_are_chosen(written: Written) -> None:
     """Only what was asked for, in the order in which it was."""
     rows = written.segments("codec-gzip", partitions="1", columns="value,offset")

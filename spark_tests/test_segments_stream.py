@@ -15,6 +15,8 @@ from kwire.testing.waiting import wait_until
 from spark_tests.rows import TIMEOUT_S, end_offsets, produce
 from spark_tests.segments import SETTINGS, Written
 
+pytestmark = pytest.mark.both_lanes
+
 
 @pytest.fixture(scope="module")
 def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:

@@ -151,6 +151,7 @@ def test_both_kinds_know_each_others_batches(spark: SparkSession, tmp_path: Path
     assert len(places(tmp_path / "t")) == 40
 
 
+@pytest.mark.both_lanes
 @pytest.mark.skipif(STOCK, reason="this lane has the jar")
 def test_a_spark_without_delta_says_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
     """One line at the start, with the kind that works."""

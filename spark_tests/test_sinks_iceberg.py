@@ -126,6 +126,7 @@ def test_partitions_properties_and_what_the_table_holds(
     assert (list(claim.covered), claim.rows) == ([(0, 10), (12, 20)], 18)
 
 
+@pytest.mark.both_lanes
 def test_without_java(spark: SparkSession, tmp_path: Path) -> None:
     """pyiceberg writes each batch once, adds columns, and says what its table holds."""
     catalog = {
@@ -149,6 +150,7 @@ def test_without_java(spark: SparkSession, tmp_path: Path) -> None:
     assert sum(row["city"] == "Bonn" for row in rows) == 20
 
 
+@pytest.mark.both_lanes
 @pytest.mark.skipif(STOCK, reason="this lane has the jar")
 def test_a_spark_without_iceberg_says_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
     """One line at the start, with the kind that works."""

@@ -51,6 +51,7 @@ def wanted(rows: DataFrame) -> list[str]:
     return sorted(f'{{"n":{row.n}}}' for row in rows.collect())
 
 
+@pytest.mark.both_lanes
 def test_a_batch_that_runs_again_is_there_once(
     spark: SparkSession, broker: str, new_topic: Callable[..., str]
 ) -> None:

@@ -14,6 +14,8 @@ from pyspark.sql.streaming import StreamingQuery
 from kwire.testing.waiting import wait_until
 from spark_tests.rows import KAFKA_QUICK_FETCH, TIMEOUT_S, end_offsets, produce
 
+pytestmark = pytest.mark.both_lanes
+
 Stream = Callable[..., DataFrame]
 
 

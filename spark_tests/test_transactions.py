@@ -10,6 +10,8 @@ from pyspark.sql import functions as f
 
 from spark_tests.rows import KAFKA_QUICK_FETCH, TIMEOUT_S
 
+pytestmark = pytest.mark.both_lanes
+
 ROUNDS, PER_ROUND = 20, 30
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 

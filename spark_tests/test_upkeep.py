@@ -69,6 +69,7 @@ def running(sink: Sink, spark: SparkSession) -> Iterator[list[int]]:
     assert not failures, [str(getattr(one, "java_exception", one)) for one in failures]
 
 
+@pytest.mark.both_lanes
 def test_beside_a_stream(table: tuple[Sink, Upkeep], spark: SparkSession) -> None:
     """Every record is there once after each of the commands, and the stream never fails."""
     sink, upkeep = table
@@ -92,6 +93,7 @@ def test_beside_a_stream(table: tuple[Sink, Upkeep], spark: SparkSession) -> Non
     assert [claim.repeats for claim in claims.values()] == [0, 0]
 
 
+@pytest.mark.both_lanes
 def test_compact_makes_few_files(table: tuple[Sink, Upkeep], spark: SparkSession) -> None:
     """Small files become one, by a target that holds them all."""
     sink, upkeep = table
@@ -102,6 +104,7 @@ def test_compact_makes_few_files(table: tuple[Sink, Upkeep], spark: SparkSession
     assert (done.files_before, done.files_after) == (4, 1)
 
 
+@pytest.mark.both_lanes
 def test_expire_by_age_and_what_replay_may_write(
     table: tuple[Sink, Upkeep], spark: SparkSession
 ) -> None:
@@ -124,6 +127,7 @@ def snapshots(sink: Sink, spark: SparkSession) -> int:
     return spark.table(f"{sink.table.name}.snapshots").count()
 
 
+@pytest.mark.both_lanes
 def test_a_replay_mends_doubles_and_gaps(table: tuple[Sink, Upkeep], spark: SparkSession) -> None:
     """Rows that are there twice, and rows that are missing, are there once afterwards."""
     sink, upkeep = table
@@ -176,6 +180,7 @@ def test_parquet_files(spark: SparkSession, tmp_path: Path) -> None:
     assert {row["city"] for row in found} == {"Köln", "Bonn"}
 
 
+@pytest.mark.both_lanes
 def test_spark_reads_merged_timestamps(spark: SparkSession, tmp_path: Path) -> None:
     """Of INT96, Spark's default, and of microseconds; within other types, and after the year 2262.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_tests.environment import run_in_scratch
+from spark_tests.environment import HERE, pytest_arguments, run_in_scratch
 
 LITTER = """
 import os, sys, tempfile
@@ -32,3 +32,16 @@ def test_what_spark_leaves_is_removed_unless_the_run_failed(
         assert (scratch / "artifacts").exists()
         for folder in (*scratch.iterdir(), scratch):
             folder.rmdir()
+
+
+def test_a_lane_runs_its_tests_and_whatever_is_named() -> None:
+    """The newer lane only those that depend on Spark's version, unless paths are given."""
+    assert pytest_arguments("stock", ["-x"]) == [str(HERE), "-m", "not long", "-x"]
+    assert pytest_arguments("new", []) == [str(HERE), "-m", "both_lanes and not long"]
+    batch = str(HERE / "test_batch.py")
+    assert pytest_arguments("new", [f"{batch}::test_a", "-x"]) == [
+        "-m",
+        "not long",
+        f"{batch}::test_a",
+        "-x",
+    ]

@@ -38,7 +38,8 @@ PARTS = (
     Part("compat", "stock clients and Kafka's Java tools", 1, "160 MB, Java tools"),
     Part("short-compat-secured", "stock clients with TLS, a login, an authorizer"),
     Part("compat-cluster", "groups, transactions, Streams on three brokers"),
-    Part("spark", "PySpark, two versions of it", 1, "about 1 GB, PySpark and Java"),
+    Part("spark-stock", "PySpark with its published connector", 1, "700 MB, PySpark and Java"),
+    Part("spark-new", "what depends on PySpark's version, with the newest", 1, "500 MB, PySpark"),
     Part("browser", "the page in Chromium", 1, "150 MB, Chromium, in CI"),
 )
 
