@@ -107,7 +107,10 @@ def _surroundings() -> tuple[str, str | None]:
 
 
 class HostedTool:
-    """A tool that runs on in the JVM, with what ``subprocess.Popen`` has: its stdout, its end."""
+    """A tool that runs on in the JVM, with what ``subprocess.Popen`` has: its stdout, its end.
+
+    Like a process it waits, and other tools with it, while nobody reads what it prints.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

@@ -174,9 +174,9 @@ def streams_command(main_class: str, *arguments: str) -> list[str]:
     return [*start[:place], f"{jars}/*:{start[place]}", *start[place + 1 :]]
 
 
-def connect_command(main_class: str, *arguments: str) -> list[str]:
-    """Like ``command``, for a class of Kafka Connect, with all of Java's own optimizations."""
-    start, jars = command(main_class, *arguments), connect_libs()
+def connect_command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+    """Like ``command``, for a class of Kafka Connect."""
+    start, jars = command(main_class, *arguments, options=options), connect_libs()
     place = start.index("-cp") + 1
     return [*start[:place], f"{jars}/*", *start[place + 1 :]]
 

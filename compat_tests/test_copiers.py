@@ -13,7 +13,8 @@ import pytest
 
 from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.java_tools import command, quick
+from compat_tests.java_server import HostedTool
+from compat_tests.java_tools import started_tool
 from compat_tests.reading import read_all
 from compat_tests.test_clients import create
 from kwire.testing.waiting import wait_until
@@ -32,17 +33,14 @@ class Copiers:
         self.options += ["--output-topic", target, "--consumer-group", group, *extra]
         self.options += ["--transaction-size", "60", "--transaction-timeout", "10000"]
         self.group = group
-        self.running: dict[int, subprocess.Popen[str]] = {}
+        self.are_killed = False
+        """Whether those that start now die by force; such a one is a process of its own."""
+        self.running: dict[int, subprocess.Popen[str] | HostedTool] = {}
 
     def start(self, number: int) -> None:
         """Start the copier of a partition."""
         mine = ["--input-partition", str(number), "--transactional-id", f"{self.group}-{number}"]
-        self.running[number] = subprocess.Popen(
-            command(COPIER, *self.options, *mine, options=quick()),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        self.running[number] = started_tool(COPIER, *self.options, *mine, is_killed=self.are_killed)
 
     def wait_for_loops(self, number: int, count: int) -> None:
         """Wait until a copier has gone round some times, or has come to its end."""
@@ -99,8 +97,11 @@ def test_copiers_that_are_killed(bootstrap: str, names: Names, mode: str) -> Non
     extra = ["--enable-random-aborts", "--use-group-metadata"]
     extra += ["--group-mode"] if mode == "group" else []
     dice = random.Random(1)
-    with copying(Copiers(bootstrap, source, target, group, *extra)) as copiers:
-        for _ in range(2):
+    first = Copiers(bootstrap, source, target, group, *extra)
+    first.are_killed = True
+    with copying(first) as copiers:
+        for goes_on in (True, False):
+            copiers.are_killed = goes_on
             for number in range(PARTITIONS):
                 copiers.wait_for_loops(number, dice.randrange(2, 8))
                 copiers.kill(number)

@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
 
 from compat_tests import secured_clients
+from compat_tests.apache_kafka import QUICK_JVM
 from compat_tests.java_tools import connect_command
 from compat_tests.reading import count_of
 from compat_tests.secured import (
@@ -44,7 +45,7 @@ RIGHTS = (
     (ResourceType.TOPIC, "t-", AclOperation.READ),
     (ResourceType.GROUP, "connect-t-", AclOperation.READ),
 )
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 class Place(NamedTuple):
@@ -127,7 +128,9 @@ def test_connect(place: Place, tmp_path: Path, protocol: str, mechanism: str) ->
         "file": str(lines),
     }
     files = [_written(tmp_path / "worker", worker), _written(tmp_path / "connector", connector)]
-    command = connect_command("org.apache.kafka.connect.cli.ConnectStandalone", *files)
+    command = connect_command(
+        "org.apache.kafka.connect.cli.ConnectStandalone", *files, options=QUICK_JVM
+    )
     with (
         (tmp_path / "log").open("wb") as log,
         subprocess.Popen(command, stdout=log, stderr=log) as process,
