@@ -50,21 +50,38 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
         yield broker
 
 
-@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
-def test_librdkafka(secured: SecuredBroker, protocol: str, mechanism: str) -> None:
+class Sender:
+    """A producer of librdkafka, and what its application is told."""
+
+    def __init__(self, secured: SecuredBroker, protocol: str, mechanism: str) -> None:
+        self.topic = f"t-{uuid.uuid4().hex}"
+        self.errors: list[KafkaError] = []
+        self.acknowledged = 0
+        config = {**secured.librdkafka(protocol, mechanism), "error_cb": self.errors.append}
+        self._producer = Producer(config)
+
+    def send(self, value: bytes) -> None:
+        """Write a record, wait until it is there, and then for a while."""
+        self._producer.produce(self.topic, value, on_delivery=self._note)
+        assert self._producer.flush(30) == 0
+        self._producer.poll(INTERVAL_S / len(WAYS))
+
+    def _note(self, error: KafkaError | None, _: object) -> None:
+        if error:
+            self.errors.append(error)
+        else:
+            self.acknowledged += 1
+
+
+def test_librdkafka(secured: SecuredBroker) -> None:
     """Every record is acknowledged, without an error that the application sees."""
-    topic, errors, done = f"t-{uuid.uuid4().hex}", [], []  # type: ignore[var-annotated]
-
-    def note(error: KafkaError | None, _: object) -> None:
-        (errors if error else done).append(error)
-
-    producer = Producer({**secured.librdkafka(protocol, mechanism), "error_cb": errors.append})
+    senders = {way: Sender(secured, *way) for way in WAYS}
     for number in range(RECORDS):
-        producer.produce(topic, b"%d" % number, on_delivery=note)
-        assert producer.flush(30) == 0
-        producer.poll(INTERVAL_S)
-    assert not errors
-    assert len(done) == RECORDS
+        for sender in senders.values():
+            sender.send(b"%d" % number)
+    for way, sender in senders.items():
+        assert not sender.errors, way
+        assert sender.acknowledged == RECORDS, way
 
 
 def test_java(secured: SecuredBroker) -> None:

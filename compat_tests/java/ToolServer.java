@@ -73,6 +73,7 @@ public final class ToolServer {
             in = new ByteArrayInputStream(bytes(request));
             String[] arguments = List.of(texts).subList(1, texts.length).toArray(String[]::new);
             Thread main = new Thread(this, () -> runMain(texts[0], arguments), "main");
+            main.setDaemon(false); // as the threads that it starts will be, then
             main.start();
             inBackground(() -> waitForThreads(main));
             inBackground(this::waitForSignal);
