@@ -61,6 +61,11 @@ class Basis(Demand):
         """Whether every record below an offset is replicated."""
         return self.partition.high_watermark >= offset
 
+    @property
+    def waiting(self) -> int:
+        """How many answers wait for it."""
+        return len(self._waiting)
+
     def wait_for(self, offset: int, told: Told, deadline_s: float) -> None:
         """Call ``told.set`` when ``refusal`` of an offset is known, but not after the deadline.
 

@@ -107,28 +107,28 @@ class Broker:
         self.authorizer = authorizer_of(config, image.acls, self.clock)
         self.login_lines = login_lines_of(config, self.clock)
         self.quotas = quotas_of(self, None, image.client_quotas)
-        self._commits = Commits(store, image, self.threads.deciding, self.random)
-        self._served = ServedPartitions(
+        self.commits = Commits(store, image, self.threads.deciding, self.random)
+        self.replica_manager = ServedPartitions(
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
         )
-        self._served.in_sync_updates = lambda: self.isr_updates
-        self._served.open_all(image)
+        self.replica_manager.in_sync_updates = lambda: self.isr_updates
+        self.replica_manager.open_all(image)
         self.coordinators = Coordinators(self)
-        self.new_images = NewImages(self, self._served, self.coordinators)
-        self.partition = self._served.partition  # a method here would cost time
-        self.partition_if_served = self._served.partition_if_served
-        self.is_offline = self._served.is_offline
-        self.partitions = self._served.all
-        self.stable_offset = self._served.stable_offset
-        self.leader_of = self._served.leader_of
-        self.offline_replicas = self._served.offline_replicas
-        self.replica = self._served.replica
-        self.hosted = self._served.hosted
-        self.high_watermarks = self._served.high_watermarks
-        self.gone = self._served.gone
-        self.offline_partitions = self._served.offline
-        self.put_strays_aside = self._served.put_strays_aside
-        self.compacts = self._served.compacts
+        self.new_images = NewImages(self, self.replica_manager, self.coordinators)
+        self.partition = self.replica_manager.partition  # a method here would cost time
+        self.partition_if_served = self.replica_manager.partition_if_served
+        self.is_offline = self.replica_manager.is_offline
+        self.partitions = self.replica_manager.all
+        self.stable_offset = self.replica_manager.stable_offset
+        self.leader_of = self.replica_manager.leader_of
+        self.offline_replicas = self.replica_manager.offline_replicas
+        self.replica = self.replica_manager.replica
+        self.hosted = self.replica_manager.hosted
+        self.high_watermarks = self.replica_manager.high_watermarks
+        self.gone = self.replica_manager.gone
+        self.offline_partitions = self.replica_manager.offline
+        self.put_strays_aside = self.replica_manager.put_strays_aside
+        self.compacts = self.replica_manager.compacts
         self.wake_coordinators = self.coordinators.wake_if_due
         self.forget_deleted_topics = self.coordinators.forget_deleted_topics
         self.look_at_offline = self.new_images.look_at_offline
@@ -202,7 +202,7 @@ class Broker:
         """The replicas on failed or full disks, whose leadership other brokers take over."""
         from kwire.broker.offline_replicas import OfflineReplicas
 
-        return OfflineReplicas(self, self._served)
+        return OfflineReplicas(self, self.replica_manager)
 
     @cached_property
     def replica_moves(self) -> "ReplicaMoves":
@@ -223,7 +223,7 @@ class Broker:
         self.background = background
         background.start_soon(self._commits.follow, self.new_images.take)
         background.start_soon(self._commits.make)
-        background.start_soon(self._served.work, self._follow_slice)
+        background.start_soon(self.replica_manager.work, self._follow_slice)
         background.start_soon(self.flusher.run)
         self.new_images.follow_leaders()
         if "isr_updates" in vars(self):
@@ -293,8 +293,8 @@ class Broker:
         guard: Guard | None = None,
     ) -> None:
         """Commit the changes that ``decide`` returns; see ``Commits.commit``."""
-        await self._commits.commit(decide, asker, guard)
+        await self.commits.commit(decide, asker, guard)
 
     def commit_under(self, session: Guard) -> None:
         """Make further changes as the broker of this session, in a cluster."""
-        self._commits.guard = session
+        self.commits.guard = session

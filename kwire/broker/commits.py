@@ -127,7 +127,7 @@ class Commits:
         random: Random | None = None,
     ) -> None:
         self.image = image
-        self._store = store
+        self.store = store
         self._threads = threads
         self._random = random or Random()
         self._waiting = Queue()
@@ -279,7 +279,7 @@ class Commits:
     async def _write(self, batch: Batch) -> None:
         """Commit and follow; after a conflict, put the decisions back in their places."""
         try:
-            revision = await self._store.commit(batch.base.revision, batch.changes, batch.guard)
+            revision = await self.store.commit(batch.base.revision, batch.changes, batch.guard)
         except RevisionConflict:
             self._put_back(batch)
             await self._pause_after_conflict(batch.base.revision)
@@ -348,7 +348,7 @@ class Commits:
                     await self._catch_up(publish)
 
     async def _follow_from_here(self, publish: Publish) -> None:
-        async with aclosing(self._store.watch(self.image.revision)) as commits:
+        async with aclosing(self.store.watch(self.image.revision)) as commits:
             async for commit in commits:
                 await self._apply(publish, commit)
 
@@ -364,7 +364,7 @@ class Commits:
         """Take the newest image as a whole: the commits that lead to it are deleted."""
         from kwire.metadata.difference import difference
 
-        image = await self._store.read()
+        image = await self.store.read()
         await self._take(publish, image, difference(self.image, image), is_whole=True)
 
     async def _take(

@@ -174,6 +174,11 @@ class FetchLink:
         """Whether the link doesn't use the socket: not yet, or no longer."""
         return self._is_over
 
+    @property
+    def buffer_bytes(self) -> int:
+        """How much memory is kept for answers."""
+        return len(self._buffer)
+
     def fileno(self) -> int:
         """The descriptor of the socket."""
         return self._fd

@@ -157,17 +157,17 @@ class HostedPartitions:
         """Every partition of a topic that this broker leads or follows."""
         return list(self._by_topic.get(topic_id, {}).values())
 
-    def _host(self, replica: Hosted) -> None:
+    def host(self, replica: Hosted) -> None:
         """Give a partition a new role, and end its former role."""
         key = (replica.topic, replica.index)
-        self._end(key)
+        self.end(key)
         if isinstance(replica, Partition):
             self._partitions[key] = replica
         else:
             self._followers[key] = replica
         self._by_topic.setdefault(replica.topic_id, {})[replica.index] = replica
 
-    def _end(self, key: TopicPartition) -> Hosted | None:
+    def end(self, key: TopicPartition) -> Hosted | None:
         """End the role of a partition. Requests that wait for it then look for its new role."""
         led, followed = self._partitions.pop(key, None), self._followers.pop(key, None)
         ended = led or followed

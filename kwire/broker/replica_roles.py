@@ -98,12 +98,12 @@ class ReplicaRoles(HostedPartitions):
         row = topic.partitions[index]
         role = role_of(row, self._node_id)
         if role is Role.NONE:
-            self._end((topic.name, index))
+            self.end((topic.name, index))
             self._given_away[topic.name, index] = replica
             return
         if self._stays(replica, role, row):
             return
-        self._host(self._as(role, topic, index, replica.log, replica.high_watermark))
+        self.host(self._as(role, topic, index, replica.log, replica.high_watermark))
 
     def _stays(self, replica: Hosted, role: Role, row: PartitionImage) -> bool:
         """Whether a replica can keep its object; if so, the object is updated from the row."""
@@ -163,13 +163,15 @@ class ReplicaRoles(HostedPartitions):
             self._flusher.demand(led)
         return led
 
-    def _host(self, replica: Hosted) -> None:
-        super()._host(replica)
+    def host(self, replica: Hosted) -> None:
+        """Give a partition a new role, and note that it has moved."""
+        super().host(replica)
         if not isinstance(replica, Partition):
             self._moved[replica] = None
 
-    def _end(self, key: tuple[str, int]) -> Hosted | None:
-        ended = super()._end(key)
+    def end(self, key: tuple[str, int]) -> Hosted | None:
+        """End the role of a partition, and note that it has moved."""
+        ended = super().end(key)
         if ended is not None and not isinstance(ended, Partition):
             self._moved[ended] = None
         return ended

@@ -115,7 +115,7 @@ class ServedPartitions(ReplicaRoles):
             for index in self._missing(topic):
                 if (topic.name, index) in self._log_manager.logs:
                     opened = self._open_log(topic, index, config, is_new=False)
-                    self._serve(topic, index, opened, is_new=False)
+                    self.serve(topic, index, opened, is_new=False)
                 else:
                     missing.append((topic, index))
         # A log that isn't there may be in a directory that is offline; then it isn't made.
@@ -124,7 +124,7 @@ class ServedPartitions(ReplicaRoles):
             return
         for topic, index in missing:
             opened = self._open_log(topic, index, self._log_config(topic.name), is_new=False)
-            self._serve(topic, index, opened, is_new=False)
+            self.serve(topic, index, opened, is_new=False)
 
     async def publish(self, image: MetadataImage, changes: Sequence[Change]) -> LogJob | None:
         """Open, make and delete logs as an image asks, after ``take_roles``.
@@ -218,7 +218,7 @@ class ServedPartitions(ReplicaRoles):
         """Take replicas out of service."""
         for done, replica in enumerate(replicas, 1):
             await self._at_rest(replica.topic, replica.index)
-            self._end((replica.topic, replica.index))
+            self.end((replica.topic, replica.index))
             if done % PARTITIONS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
         return replicas
@@ -284,7 +284,7 @@ class ServedPartitions(ReplicaRoles):
             if self._image is not image and isinstance(one, PartitionLog):
                 one.update_config(self._log_config(topic.name))
             if now is not None and role_of(now.partitions[index], self._node_id) is not Role.NONE:
-                self._serve(now, index, one, is_new=True)
+                self.serve(now, index, one, is_new=True)
             elif isinstance(one, PartitionLog):
                 await self._threads.run(
                     self._log_manager.delete, topic.name, index, self._clock.steady_ms()
@@ -316,7 +316,7 @@ class ServedPartitions(ReplicaRoles):
         )
         now = self._image.topics_by_id.get(topic.topic_id)
         if now is not None and key in self._offline:
-            self._serve(now, index, opened, is_new=is_new)
+            self.serve(now, index, opened, is_new=is_new)
         elif isinstance(opened, PartitionLog):
             await self._threads.run(self._log_manager.delete, name, index, self._clock.steady_ms())
 
@@ -360,7 +360,7 @@ class ServedPartitions(ReplicaRoles):
         except KafkaError as error:
             return error
 
-    def _serve(
+    def serve(
         self, topic: TopicImage, index: int, opened: PartitionLog | KafkaError, *, is_new: bool
     ) -> None:
         """Take the role of a partition, or note that it is offline.
@@ -383,4 +383,4 @@ class ServedPartitions(ReplicaRoles):
         watermark = 0 if role is Role.SOLE else self._log_manager.high_watermark_before(opened)
         replica = self._as(role, topic, index, opened, watermark)
         self._set_up(replica, opened.config)
-        self._host(replica)
+        self.host(replica)

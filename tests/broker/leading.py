@@ -113,7 +113,7 @@ def leader(
 
 def lead(broker: Broker, topic: str, index: int = 0, min_isr: int = 2) -> LeaderPartition:
     """A leader with followers takes the place of a broker's partition, with the same log."""
-    served = broker._served
+    served = broker.replica_manager
     before = served.partition(topic, index)
     partition = LeaderPartition(
         topic,
@@ -128,9 +128,7 @@ def lead(broker: Broker, topic: str, index: int = 0, min_isr: int = 2) -> Leader
         high_watermark=before.high_watermark,
     )
     partition.configure(replace(before.log.config, min_insync_replicas=min_isr))
-    served._partitions[topic, index] = partition
-    alike = served._by_topic[before.topic_id]
-    alike[partition.index] = partition
+    served.host(partition)
     return partition
 
 

@@ -83,12 +83,14 @@ class Client:
 class Queue:
     """The commits of one broker, and what has been published."""
 
-    def __init__(self, nursery: trio.Nursery, rivals: int = 0) -> None:
-        self.store = ContestedStore(rivals)
+    def __init__(
+        self, nursery: trio.Nursery, rivals: int = 0, store: ContestedStore | None = None
+    ) -> None:
+        self.store = store or ContestedStore(rivals)
         self.commits = Commits(self.store, MetadataImage(), Kind(1), Random(1))
         self.decided: list[int] = []
         self.published: list[int] = []
-        self._nursery = nursery
+        self.nursery = nursery
         nursery.start_soon(self.commits.follow, self._publish)
         nursery.start_soon(self.commits.make)
 
@@ -108,7 +110,7 @@ class Queue:
             with scope:
                 await self.commits.commit(decide, asker)
 
-        self._nursery.start_soon(commit)
+        self.nursery.start_soon(commit)
         await trio.testing.wait_all_tasks_blocked()
         return scope
 

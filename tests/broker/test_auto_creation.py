@@ -2,12 +2,16 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
+from kwire.broker import broker as broker_module
 from kwire.broker.commits import TOPICS_PER_TURN
+from kwire.budget.kind import Kind
 from kwire.errors import ErrorCode
+from kwire.log.log_config import LogConfig
 from kwire.metadata import controller
 from kwire.metadata.changes import ConfigChanged
 from kwire.metadata.image import ConfigResourceType, MetadataImage
@@ -164,7 +168,7 @@ async def test_no_topics_are_created_for_a_client_that_is_gone(tmp_path: Path, b
     async with running_server(tmp_path) as server, trio.open_nursery() as nursery:
         released = trio.Event()
         nursery.start_soon(_hold_queue, server, released)
-        commits = server.broker._commits
+        commits = server.broker.commits
         leaves, stays = await server.connect(), await server.connect()
         if by == "Metadata":
             await leaves.send(_wanted(["gone"]), VERSION)
@@ -186,30 +190,40 @@ async def test_no_topics_are_created_for_a_client_that_is_gone(tmp_path: Path, b
 async def test_logs_are_made_and_deleted_many_at_a_time(tmp_path: Path, monkeypatch) -> None:
     """A hundred topics cost a few turns of a thread, and their deletion looks at nothing else."""
     async with running_server(tmp_path) as server:
-        served = server.broker._served
-        opened: list[int] = []
-        real = served._open_new
-        monkeypatch.setattr(
-            served, "_open_new", lambda some: opened.append(len(some)) or real(some)
-        )
+        runs: list[object] = []
         client = await server.connect()
+        await _ask(client, ["first"])
+        await server.delete_topic("first")
+        logs, run = server.broker.threads.logs, Kind.run
+
+        async def noted(kind: Kind, *work: Any, **how: Any) -> Any:
+            runs.extend([work] if kind is logs else [])
+            return await run(kind, *work, **how)
+
+        monkeypatch.setattr(Kind, "run", noted)
         names = [f"t{number}" for number in range(70)]
         await _ask(client, names)
-        assert opened == [8] * 8 + [6]
+        assert len(runs) == 9
+        ids = [server.broker.image.topics_by_name[name].topic_id for name in names]
         request = DeleteTopicsRequest(topic_names=names, timeout_ms=1000)
         await client.request(request, 5, DeleteTopicsResponse)
+        assert len(runs) <= 9 + 9 + 2  # the deletion is noted before and after it
         assert server.broker.partitions() == []
-        assert served._by_topic == {}
+        assert not any(server.broker.replica_manager.of_topic(one) for one in ids)
 
 
 async def test_settings_are_worked_out_once_for_each_topic(tmp_path: Path, monkeypatch) -> None:
     """Not once for each partition, nor for each setting, nor for topics that they don't concern."""
+    asked: list[str] = []
+    real = broker_module.log_config
+
+    def noted(name: str, *rest: Any) -> LogConfig:
+        asked.append(name)
+        return real(name, *rest)
+
     async with running_server(tmp_path, {"num.partitions": "5"}) as server:
         await _ask(await server.connect(), ["t", "u", "v"])
-        served = server.broker._served
-        asked: list[str] = []
-        real = served._log_config
-        monkeypatch.setattr(served, "_log_config", lambda name: asked.append(name) or real(name))
+        monkeypatch.setattr(broker_module, "log_config", noted)
         topic, broker = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
         changes = [
             ConfigChanged(topic, "t", "retention.ms", "1000"),
@@ -239,7 +253,7 @@ async def test_a_partition_that_is_opened_twice_is_served_once(tmp_path: Path) -
         await _ask(client, ["t"])
         first = server.broker.partition("t", 0)
         topic = server.broker.image.topics_by_name["t"]
-        server.broker._served._serve(topic, 0, first.log, is_new=True)
+        server.broker.replica_manager.serve(topic, 0, first.log, is_new=True)
         assert server.broker.partition("t", 0) is first
         request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
         response = await client.request(request, 5, DeleteTopicsResponse)

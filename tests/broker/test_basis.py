@@ -85,18 +85,18 @@ async def test_a_commit_and_who_reads_it_wait_for_the_replicas(tmp_path: Path) -
         async with trio.open_nursery() as nursery:
             nursery.start_soon(write)
             nursery.start_soon(read)
-            await until(lambda: len(_waiting(server)) == 2)
+            await until(lambda: _waiting(server) == 2)
             assert not told
             follow(partition)
         assert sorted(told, key=str) == [(0, [5]), 0]
         assert await fetch(reader) == (0, [5])  # everything is replicated: it waits for nobody
 
 
-def _waiting(server: RunningServer) -> list[object]:
+def _waiting(server: RunningServer) -> int:
     """What waits for the replication of the groups' partition 0."""
     loaded = server.broker.groups.loaded()
     basis = loaded[0].basis if loaded else None
-    return list(basis._waiting) if basis else []
+    return basis.waiting if basis else 0
 
 
 async def test_replicas_that_do_not_come_are_an_error(tmp_path: Path) -> None:

@@ -193,8 +193,8 @@ class RefusingStore(ContestedStore):
 async def test_all_in_a_commit_fail_with_it() -> None:
     """Also a decision that needed no change because of the others; each gets its own error."""
     async with trio.open_nursery() as nursery:
-        queue = Queue(nursery)
-        store = queue.commits._store = queue.store = RefusingStore()
+        store = RefusingStore()
+        queue = Queue(nursery, store=store)
         await queue.add(0)
         refused: list[KafkaError] = []
 
@@ -229,8 +229,7 @@ async def test_a_controllers_change_has_a_commit_of_its_own() -> None:
             return await super().commit(expected_revision, changes)
 
     async with trio.open_nursery() as nursery:
-        queue = Queue(nursery)
-        queue.commits._store = queue.store = Guarded()
+        queue = Queue(nursery, store=Guarded())
         queue.commits.guard, controller = Guard("live/1", 3), Guard("controller", 4)
         for number, guard in enumerate((None, None, controller, controller, None)):
             nursery.start_soon(

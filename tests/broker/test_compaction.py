@@ -15,7 +15,7 @@ from kwire.broker.compaction import Compaction, Worker
 from kwire.broker.topics import create_if_missing
 from kwire.errors import KafkaError
 from kwire.log.compaction.job import CompactionJob
-from kwire.log.compaction.manager import Clean
+from kwire.log.disk import Disk
 from kwire.log.partition_log import PartitionLog
 from kwire.log.validation import FULL_LIMITS
 from kwire.metadata.changes import Change
@@ -159,22 +159,23 @@ async def test_a_log_that_is_cut_meanwhile_keeps_its_segments(
 ) -> None:
     """A follower is cut while a thread syncs the cleaned segment, which has what was cut."""
     cuts: list[int] = []
-    sync, undo = Compaction._sync, compaction.undo_swap
+    undo = compaction.undo_swap
 
-    def cut(self: Compaction, clean: Clean) -> None:
-        if not cuts:
-            cuts.append(len(offsets_in(clean.log)))
-            clean.log.truncations += 1
-        sync(self, clean)
+    class CuttingDisk(Disk):
+        def sync_directory(self, path: Path) -> None:
+            if not cuts and [name for name in self.names(path) if name.endswith(".swap")]:
+                log = server.broker.partition("t", 0).log
+                cuts.append(len(offsets_in(log)))
+                log.truncations += 1
+            super().sync_directory(path)
 
     def undone(log: PartitionLog, *arguments: object) -> None:
         undo(log, *arguments)
         cuts.append(len(offsets_in(log)))
 
-    monkeypatch.setattr(Compaction, "_sync", cut)
     monkeypatch.setattr(compaction, "undo_swap", undone)
     monkeypatch.setattr("kwire.log.compaction.manager.FIRST_RETRY_MS", 1)
-    async with running_server(tmp_path, SETTINGS) as server:
+    async with running_server(tmp_path, SETTINGS, CuttingDisk()) as server:
         await make_topic(server.broker)
         put(server.broker, 10)
         await until(lambda: offsets(server.broker) == [8, 9])

@@ -74,7 +74,7 @@ async def _ask(queue: Queue, decides: Sequence[Decide], told: dict[int, ErrorCod
 
     await queue.add(0)
     for number, decide in enumerate(decides):
-        queue._nursery.start_soon(ask, number, decide)
+        queue.nursery.start_soon(ask, number, decide)
         await trio.testing.wait_all_tasks_blocked()
 
 
@@ -218,13 +218,13 @@ async def test_two_who_create_a_topic_get_the_error_of_the_store(tmp_path) -> No
         broker = server.broker
         topic = NewTopic("orders", 1, 1)
         await broker.commit(lambda image: create_topic(image, topic, broker.random))
-        store = broker._commits._store
+        store = broker.commits.store
         store.commit = (sieve := Sieve(store, _raising(STORAGE))).commit
         asking.start_soon(create, await server.connect())
         await until(lambda: sieve.tried)
         for number, ask in enumerate([create, create, delete, delete], 1):
             asking.start_soon(ask, await server.connect())
-            await until(lambda waiting=number: broker._commits.waiting == waiting)
+            await until(lambda waiting=number: broker.commits.waiting == waiting)
         sieve.is_open.set()
         await until(lambda: len(codes) == 5)
         assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 5

@@ -194,9 +194,9 @@ def test_an_answer_may_arrive_in_pieces(desk: Desk) -> None:
         assert desk.lender.ends == [0, 0]
     desk.says(frame)
     assert (desk.lender.ends, desk.is_over) == ([2, 0], False)
-    assert len(desk.link._buffer) > fetch_link.FIRST_BYTES
+    assert desk.link.buffer_bytes > fetch_link.FIRST_BYTES
     desk.says(desk.frame())
-    assert len(desk.link._buffer) == fetch_link.FIRST_BYTES
+    assert desk.link.buffer_bytes == fetch_link.FIRST_BYTES
 
 
 def low_water(sock: socket.socket) -> int:

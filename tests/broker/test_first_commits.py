@@ -21,14 +21,14 @@ class FloodedStore:
 
     def __init__(self, path: Path) -> None:
         self.reads = 0
-        self._store = EmbeddedStore.open(path / FILE_NAME, is_durable=False)
+        self.inner = EmbeddedStore.open(path / FILE_NAME, is_durable=False)
 
     async def read(self) -> MetadataImage:
         """An image that is old when it has been read."""
         self.reads += 1
-        image = await self._store.read()
+        image = await self.inner.read()
         if self.reads < 10:
-            await self._store.commit(image.revision, [ProducerIdsAllocated(self.reads)])
+            await self.inner.commit(image.revision, [ProducerIdsAllocated(self.reads)])
         return image
 
     async def commit(
@@ -36,15 +36,15 @@ class FloodedStore:
     ) -> int:
         """Commit; the embedded store knows no sessions here."""
         assert guard == GUARD
-        return await self._store.commit(expected_revision, changes)
+        return await self.inner.commit(expected_revision, changes)
 
     def watch(self, revision: int) -> Stream:
         """Every commit after a revision."""
-        return self._store.watch(revision)
+        return self.inner.watch(revision)
 
     async def close(self) -> None:
         """Close the file."""
-        await self._store.close()
+        await self.inner.close()
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def test_a_start_reads_once_and_follows(store) -> None:
     with trio.fail_after(10):
         image = await commit_decision(store, await store.read(), _name, GUARD)
     assert (image.revision, image.cluster_id, store.reads) == (2, "after 1", 1)
-    assert image == await store._store.read()
+    assert image == await store.inner.read()
 
 
 async def test_a_start_that_missed_too_much_reads_again(store, monkeypatch) -> None:

@@ -13,8 +13,12 @@ MANY = 300
 def test_a_thread_looks_high_watermarks_up_while_roles_come_and_go() -> None:
     """The event loop changes the dicts meanwhile, and the thread never sees one half changed."""
     hosted = HostedPartitions(1)
-    replicas = [SimpleNamespace(topic="t", index=n, high_watermark=n) for n in range(MANY)]
-    hosted._partitions = {("t", one.index): one for one in replicas}
+    replicas = [
+        SimpleNamespace(topic="t", topic_id=b"t", index=n, high_watermark=n, delete=lambda: None)
+        for n in range(MANY)
+    ]
+    for one in replicas:
+        hosted.host(one)
     errors, is_over = [], threading.Event()
 
     def look() -> None:
@@ -33,8 +37,8 @@ def test_a_thread_looks_high_watermarks_up_while_roles_come_and_go() -> None:
     try:
         for turn in range(20_000):
             one = replicas[turn % MANY]
-            del hosted._partitions["t", one.index]
-            hosted._partitions["t", one.index] = one
+            hosted.end(("t", one.index))
+            hosted.host(one)
     finally:
         is_over.set()
         thread.join()

@@ -1,81 +1,41 @@
 """The logs of a large commit are made in slices, and later commits are followed in between."""
 
-import threading
-from collections.abc import Iterator, Sequence
+import gc
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
 from kwire.broker import commits
-from kwire.broker.broker import Broker
 from kwire.broker.commits import Commits
 from kwire.broker.proposals import NOBODY, Asker
 from kwire.broker.served_partitions import LOGS_PER_TURN, LogJob
 from kwire.budget.threads import Kind
-from kwire.errors import KafkaError
+from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import (
     Change,
     ConfigChanged,
     PartitionsChanged,
     ProducerIdsAllocated,
     TopicCreated,
-    TopicDeleted,
 )
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
 from kwire.testing.waiting import until
 from tests.broker.queueing import Client, ContestedStore
+from tests.support.asking import error_of
+from tests.support.gated_disk import MAKE, RENAME, Gate, GatedDisk
 from tests.support.in_process import RunningServer, running_server
 
 SLICES = 5
 MANY = SLICES * LOGS_PER_TURN
 
 
-class Gate:
-    """Stops the threads that make logs, each before its logs, or after them with ``after``."""
-
-    def __init__(self, served: Any, *, after: bool = False) -> None:
-        self.opened: list[int] = []
-        self._real = served._open_new
-        self._after = after
-        self._permits = threading.Semaphore(0)
-        served._open_new = self._stop
-
-    def _stop(self, some: Sequence[Any]) -> Any:
-        if not self._after:
-            self._permits.acquire()
-        opened = self._real(some)
-        self.opened.append(len(some))
-        if self._after:
-            self._permits.acquire()
-        return opened
-
-    def let_pass(self, slices: int = 1000) -> None:
-        """Let so many slices pass."""
-        self._permits.release(slices)
-
-
 @pytest.fixture
-def gates() -> Iterator[list[Gate]]:
-    """The gates of a test; they are open in the end, so that a test that fails ends too."""
-    made: list[Gate] = []
-    yield made
-    for gate in made:
-        gate.let_pass()
-
-
-async def create(broker: Broker, name: str, partitions: int) -> None:
-    """Create a topic."""
-    wanted = NewTopic(name, partitions, 1)
-    await broker.commit(lambda image: create_topic(image, wanted, broker.random))
-
-
-async def delete(broker: Broker, name: str) -> None:
-    """Delete it."""
-    await broker.commit(lambda image: [TopicDeleted(image.topics_by_name[name].topic_id)])
+def disk() -> GatedDisk:
+    """The disk of the broker."""
+    return GatedDisk()
 
 
 def directories(tmp_path: Path, name: str) -> list[str]:
@@ -83,143 +43,131 @@ def directories(tmp_path: Path, name: str) -> list[str]:
     return sorted(path.name for path in tmp_path.glob(f"{name}*"))
 
 
-async def begun(server: RunningServer, nursery: trio.Nursery, name: str = "large") -> None:
-    """A topic with many partitions is committed, and its logs are being made."""
-    nursery.start_soon(create, server.broker, name, MANY)
-    await until(lambda: bool(server.broker._served._jobs))
+async def begun(server: RunningServer, nursery: trio.Nursery, gate: Gate) -> None:
+    """A topic with many partitions is committed, and a thread is making the first of its logs."""
+    nursery.start_soon((await server.connect()).topic, "large", MANY)
+    await until(lambda: bool(gate.waiting))
 
 
-async def test_a_small_topic_does_not_wait_for_a_large_one(
-    tmp_path: Path, gates: list[Gate]
-) -> None:
+async def test_a_small_topic_does_not_wait_for_a_large_one(tmp_path: Path, disk: GatedDisk) -> None:
     """It waits for the slice that is being made, and for no other; the large one is made, too."""
-    async with running_server(tmp_path) as server, trio.open_nursery() as nursery:
-        gate = Gate(server.broker._served)
-        gates.append(gate)
-        await begun(server, nursery)
+    gate = disk.hold(MAKE, "large-")
+    async with running_server(tmp_path, disk=disk) as server, trio.open_nursery() as nursery:
+        await begun(server, nursery, gate)
         done = trio.Event()
 
         async def small() -> None:
-            await create(server.broker, "small", 1)
+            await server.topic("small")
             done.set()
 
         nursery.start_soon(small)
         await until(lambda: "small" in server.broker.image.topics_by_name)
-        gate.let_pass(2)
+        gate.let_pass(LOGS_PER_TURN)
         await done.wait()
-        assert server.broker.partition("small", 0)
-        assert gate.opened == [LOGS_PER_TURN, 1]
-        with pytest.raises(KafkaError):
-            server.broker.partition("large", MANY - 1)
-        gate.let_pass()
-    assert sum(gate.opened) == MANY + 1
+        assert await server.end_offset("small") == 0
+        made = [name.rpartition("-")[0] for name in disk.made("large-", "small-")]
+        assert made == ["large"] * LOGS_PER_TURN + ["small"]
+        missing = await error_of(server.end_offset("large", MANY - 1))
+        assert missing is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        gate.open()
+    assert len(disk.made("large-", "small-")) == MANY + 1
 
 
 async def test_a_large_topic_is_there_when_its_commit_returns(tmp_path: Path) -> None:
     """And gone, with all of its logs, when its deletion returns."""
     async with running_server(tmp_path) as server:
-        broker = server.broker
-        await create(broker, "large", MANY)
-        assert all(broker.partition("large", index) for index in range(MANY))
+        await server.topic("large", MANY)
+        assert [await server.end_offset("large", index) for index in range(MANY)] == [0] * MANY
         assert len(directories(tmp_path, "large")) == MANY
-        await delete(broker, "large")
-        assert broker.partitions() == []
+        await server.delete_topic("large")
+        assert server.broker.partitions() == []
         assert all(name.endswith("-delete") for name in directories(tmp_path, "large"))
-        assert broker.log_manager.logs == broker._served._doomed == {}
+        assert server.broker.log_manager.logs == {}
+        assert not (tmp_path / "kwire-deletions").exists()
 
 
 async def test_the_smallest_of_several_large_ones_comes_first(
-    tmp_path: Path, gates: list[Gate]
+    tmp_path: Path, disk: GatedDisk
 ) -> None:
     """So who makes 10 partitions doesn't wait for 100; every eighth slice is the oldest one's."""
-    async with running_server(tmp_path) as server, trio.open_nursery() as nursery:
-        broker, ended = server.broker, []
-        gate = Gate(broker._served)
-        gates.append(gate)
-        await begun(server, nursery)
-
-        async def smaller() -> None:
-            await create(broker, "smaller", LOGS_PER_TURN + 2)
-            ended.append(len(gate.opened))
-
-        nursery.start_soon(smaller)
-        await until(lambda: len(broker._served._jobs) == 2)
-        gate.let_pass()
-        await until(lambda: bool(ended))
-        assert gate.opened[:3] == [LOGS_PER_TURN, LOGS_PER_TURN, 2]
+    gate = disk.hold(MAKE, "large-")
+    smaller = LOGS_PER_TURN + 2
+    async with running_server(tmp_path, disk=disk) as server, trio.open_nursery() as nursery:
+        await begun(server, nursery, gate)
+        nursery.start_soon(server.topic, "smaller", smaller)
+        await until(lambda: "smaller" in server.broker.image.topics_by_name)
+        await trio.testing.wait_all_tasks_blocked()
+        gate.open()
+    made = [name.rpartition("-")[0] for name in disk.made("large-", "smaller-")]
+    assert made[: LOGS_PER_TURN + smaller] == ["large"] * LOGS_PER_TURN + ["smaller"] * smaller
 
 
-async def test_what_is_deleted_meanwhile_is_not_made(tmp_path: Path, gates: list[Gate]) -> None:
+async def test_what_is_deleted_meanwhile_is_not_made(tmp_path: Path, disk: GatedDisk) -> None:
     """Neither the logs of later slices, nor those that a thread was just making."""
-    async with running_server(tmp_path) as server, trio.open_nursery() as nursery:
+    gate = disk.hold(MAKE, "large-")
+    async with running_server(tmp_path, disk=disk) as server, trio.open_nursery() as nursery:
         broker = server.broker
-        gate = Gate(broker._served, after=True)
-        gates.append(gate)
-        await begun(server, nursery)
-        await until(lambda: len(gate.opened) == 1)
-        nursery.start_soon(delete, broker, "large")
+        await begun(server, nursery, gate)
+        nursery.start_soon(server.delete_topic, "large")
         await until(lambda: "large" not in broker.image.topics_by_name)
-        gate.let_pass()
+        gate.open()
     assert all(name.endswith("-delete") for name in directories(tmp_path, "large"))
     assert len(directories(tmp_path, "large")) == LOGS_PER_TURN
     assert broker.log_manager.logs == {}
 
 
 async def test_a_name_can_be_used_before_its_old_logs_are_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, disk: GatedDisk
 ) -> None:
     """The old log is deleted before the new one is made; it isn't put aside as a stray one."""
-    async with running_server(tmp_path) as server:
-        broker, served = server.broker, server.broker._served
-        await create(broker, "t", MANY)
-        old = broker.partition("t", MANY - 1)
-        async with trio.open_nursery() as nursery, served._changing:
-            nursery.start_soon(delete, broker, "t")
-            await until(lambda: bool(served._jobs))
-            assert not [one for one in broker.partitions() if one.topic == "t"]
-            nursery.start_soon(create, broker, "t", 1)
-            await until(lambda: "t" in broker.image.topics_by_name)
-            served._jobs[0].doomed.insert(0, served._jobs[0].doomed.pop())  # t-0 comes last
-            served._changing.release()
-            await trio.testing.wait_all_tasks_blocked()
-            await until(lambda: served.partition_if_served("t", 0) is not None)
-            await served._changing.acquire()
-        assert broker.partition("t", 0).topic_id != old.topic_id
-        assert list(broker.log_manager.logs) == [("t", 0)]
-    names = directories(tmp_path, "t-")
-    assert [name for name in names if not name.endswith("-delete")] == ["t-0"]
-    assert len(names) == MANY + 1
-
-
-async def test_settings_that_change_meanwhile_count(tmp_path: Path, gates: list[Gate]) -> None:
-    """Also for a log that a thread was just making with the settings of before."""
-    async with running_server(tmp_path) as server, trio.open_nursery() as nursery:
+    again = LOGS_PER_TURN + 2
+    async with running_server(tmp_path, disk=disk) as server:
         broker = server.broker
-        gate = Gate(broker._served, after=True)
-        gates.append(gate)
-        await begun(server, nursery)
-        await until(lambda: len(gate.opened) == 1)
+        old = await server.topic("t", MANY)
+        gate = disk.hold(RENAME, "t-")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon((await server.connect()).delete_topic, "t")
+            await until(lambda: bool(gate.waiting))
+            assert await error_of(server.end_offset("t", MANY - 1))
+            nursery.start_soon(server.topic, "t", again)
+            await until(lambda: "t" in broker.image.topics_by_name)
+            await trio.testing.wait_all_tasks_blocked()
+            gate.open()
+        assert {broker.partition("t", index).topic_id == old for index in range(again)} == {False}
+        assert list(broker.log_manager.logs) == [("t", index) for index in range(again)]
+    steps = [disk.done.index((RENAME, f"t-{n}")) for n in (again - 1, MANY - 1)]
+    made_anew = len(disk.done) - 1 - disk.done[::-1].index((MAKE, f"t-{again - 1}"))
+    assert steps[0] < made_anew < steps[1]
+    names = directories(tmp_path, "t-")
+    assert len([name for name in names if not name.endswith("-delete")]) == again
+    assert len(names) == MANY + again
+
+
+async def test_settings_that_change_meanwhile_count(tmp_path: Path, disk: GatedDisk) -> None:
+    """Also for a log that a thread was just making with the settings of before."""
+    gate = disk.hold(MAKE, "large-")
+    async with running_server(tmp_path, disk=disk) as server, trio.open_nursery() as nursery:
+        broker = server.broker
+        await begun(server, nursery, gate)
         kind = ConfigResourceType.TOPIC
         await broker.commit(lambda _: [ConfigChanged(kind, "large", "retention.bytes", "77")])
-        gate.let_pass()
+        gate.open()
     assert {one.log.config.retention_bytes for one in broker.partitions()} == {77}
     assert len(broker.partitions()) == MANY
 
 
 async def test_a_replica_that_is_given_away_meanwhile_is_not_served(
-    tmp_path: Path, gates: list[Gate]
+    tmp_path: Path, disk: GatedDisk
 ) -> None:
     """Its log, which a thread was just making, is deleted."""
-    async with running_server(tmp_path) as server, trio.open_nursery() as nursery:
+    gate = disk.hold(MAKE, "large-")
+    async with running_server(tmp_path, disk=disk) as server, trio.open_nursery() as nursery:
         broker = server.broker
-        gate = Gate(broker._served, after=True)
-        gates.append(gate)
-        await begun(server, nursery)
-        await until(lambda: len(gate.opened) == 1)
+        await begun(server, nursery, gate)
         topic_id = broker.image.topics_by_name["large"].topic_id
         row = PartitionImage(7, 1, (7,), (7,), 1)
         await broker.commit(lambda _: [PartitionsChanged(topic_id, ((0, row), (MANY - 1, row)))])
-        gate.let_pass()
+        gate.open()
     assert {one.index for one in broker.partitions()} == set(range(1, MANY - 1))
     assert {one for _, one in broker.log_manager.logs} == set(range(1, MANY - 1))
 
@@ -233,7 +181,8 @@ class Jobs:
         self.commits = Commits(self.store, MetadataImage(), Kind(1))
         self.jobs: list[LogJob] = []
         self.answered: list[str] = []
-        self._nursery = nursery
+        self.decided: list[str] = []
+        self.nursery = nursery
         nursery.start_soon(self.commits.follow, self._publish)
         nursery.start_soon(self.commits.make)
 
@@ -250,11 +199,15 @@ class Jobs:
         row = PartitionImage(1, 0, (1,), (1,), 0)
         topic = TopicImage(name, name.encode(), (row,) * partitions, 1)
 
+        def decide(_: MetadataImage) -> list[Change]:
+            self.decided.append(name)
+            return [TopicCreated(topic)]
+
         async def ask() -> None:
-            await self.commits.commit(lambda _: [TopicCreated(topic)], asker)
+            await self.commits.commit(decide, asker)
             self.answered.append(name)
 
-        self._nursery.start_soon(ask)
+        self.nursery.start_soon(ask)
         await trio.testing.wait_all_tasks_blocked()
 
     async def finish(self, number: int) -> None:
@@ -276,7 +229,8 @@ async def test_a_commit_returns_when_its_own_logs_are_made() -> None:
         assert jobs.answered == ["small", "second"]
         await jobs.finish(0)
         assert jobs.answered == ["small", "second", "large"]
-        assert jobs.commits._unfinished == {}
+        jobs.jobs.clear()
+        assert not [one for one in gc.get_objects() if isinstance(one, LogJob)]
         nursery.cancel_scope.cancel()
 
 
@@ -329,9 +283,7 @@ async def test_a_held_change_waits_for_room_only() -> None:
         for name in ("second", "third"):
             await jobs.create(name, 3000, Client())
         await jobs.create("small", 12, Client())
-        decided = []
-        hold = jobs.commits._waiting.hold
-        jobs.commits._waiting.hold = lambda *some: decided.append(some) or hold(*some)
+        assert jobs.decided == ["large", "second", "third", "small"]
         for made, answer in ((11, [10_000]), (12, [10_000, 12]), (2999, [10_000, 12])):
             del jobs.jobs[0].missing[10_000 - made :]
             jobs.commits.look_at_held()
@@ -341,32 +293,26 @@ async def test_a_held_change_waits_for_room_only() -> None:
         jobs.commits.look_at_held()
         await trio.testing.wait_all_tasks_blocked()
         assert [len(one.missing) for one in jobs.jobs] == [6500, 12, 3000]
-        assert not decided
+        assert jobs.decided[4:] == ["small", "second"]
         await jobs.finish(0)
         assert [len(one.missing) for one in jobs.jobs] == [0, 12, 3000, 3000]
         nursery.cancel_scope.cancel()
 
 
 async def test_others_have_room_while_a_large_topic_is_made(
-    tmp_path: Path, gates: list[Gate], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker looks at what is held after each slice."""
     monkeypatch.setattr(commits, "MOST_LOGS_LEFT", MANY)
-    async with running_server(tmp_path) as server, trio.open_nursery() as nursery:
-        gate = Gate(server.broker._served)
-        gates.append(gate)
-        await begun(server, nursery)
-
-        async def ask() -> None:
-            wanted = NewTopic("second", LOGS_PER_TURN + 1, 1)
-            broker = server.broker
-            await broker.commit(lambda image: create_topic(image, wanted, broker.random), Client())
-
-        nursery.start_soon(ask)
-        await until(lambda: bool(server.broker._commits._waiting._held))
-        gate.let_pass(2)
+    gate = disk.hold(MAKE, "large-")
+    async with running_server(tmp_path, disk=disk) as server, trio.open_nursery() as nursery:
+        await begun(server, nursery, gate)
+        nursery.start_soon(server.topic, "second", LOGS_PER_TURN + 1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert "second" not in server.broker.image.topics_by_name
+        gate.let_pass(2 * LOGS_PER_TURN)
         await until(lambda: "second" in server.broker.image.topics_by_name)
-        gate.let_pass()
+        gate.open()
 
 
 async def test_a_held_change_whose_client_goes_is_forgotten() -> None:
@@ -379,7 +325,7 @@ async def test_a_held_change_whose_client_goes_is_forgotten() -> None:
         gone.has_left = True
         with pytest.RaisesGroup(KafkaError, allow_unwrapped=True, flatten_subgroups=True):
             async with trio.open_nursery() as inner:
-                jobs._nursery = inner
+                jobs.nursery = inner
                 await jobs.create("third", 9, gone)
                 await jobs.finish(0)
         nursery.cancel_scope.cancel()

@@ -206,7 +206,7 @@ async def test_roles_are_taken_without_a_sync(
     """No sync of a disk holds the event loop up while thousands of partitions change leaders."""
     synced: list[str] = []
     async with running_server(tmp_path, {"node.id": str(ME)}) as server:
-        roles, served = Roles(server.broker), server.broker._served
+        roles, served = Roles(server.broker), server.broker.replica_manager
         await roles.create()
         roles.append(b"a")
         take_roles, taken = served.take_roles, []
@@ -245,7 +245,7 @@ async def test_a_role_ends_before_its_log_is_deleted(tmp_path: Path) -> None:
     async with running_server(tmp_path, {"node.id": str(ME)}) as server:
         roles = Roles(server.broker)
         await roles.create()
-        led, served = roles.hosted(), server.broker._served
+        led, served = roles.hosted(), server.broker.replica_manager
         topic_id = server.broker.image.topics_by_name["t"].topic_id
         changes = [PartitionsChanged(topic_id, ((0, row(OTHER, OTHER, epoch=4)),))]
         image = apply(server.broker.image, changes, server.broker.image.revision + 1)

@@ -8,29 +8,14 @@ from kwire.handlers import delete_topics
 from kwire.metadata.changes import TopicDeleted, apply
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.metadata.image import MetadataImage
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from kwire.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from kwire.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestTopic,
-    OffsetFetchResponse,
-)
 from kwire.protocol.types import ZERO_UUID
 from kwire.testing.waiting import until
+from tests.support.gated_disk import RENAME, GatedDisk
 from tests.support.in_process import running_server
 
 
@@ -39,13 +24,6 @@ async def _delete(server, request, version):
     response = await client.request(request, version, DeleteTopicsResponse)
     await client.aclose()
     return sorted((r.name or "", r.error_code) for r in response.responses)
-
-
-async def _create(server, *names):
-    client = await server.connect()
-    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
-    await client.request(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse)
-    await client.aclose()
 
 
 def _by_id(*ids):
@@ -71,7 +49,7 @@ async def test_by_name(server, version):
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await _delete(server, request, version) == [("nope", unknown), ("orders", 0)]
     assert ("orders", 0) not in server.broker.log_manager.logs
-    await _create(server, "orders")
+    await server.topic("orders")
     assert server.broker.image.topics_by_name["orders"].topic_id != old
 
 
@@ -90,7 +68,8 @@ async def test_internal_topics_can_be_deleted(server):
 async def test_many_topics_are_one_commit(server):
     """The disk is waited for once."""
     names = [f"t{number}" for number in range(20)]
-    await _create(server, *names)
+    for name in names:
+        await server.topic(name)
     revision = server.broker.image.revision
     assert await _delete(server, _by_name(*names), 6) == [(name, 0) for name in sorted(names)]
     assert server.broker.image.revision == revision + 1
@@ -116,7 +95,7 @@ async def test_ambiguous_requests_delete_nothing(server):
 async def test_deletion_can_be_switched_off(tmp_path, version, code):
     """delete.topic.enable=false keeps every topic."""
     async with running_server(tmp_path, {"delete.topic.enable": "false"}) as server:
-        await _create(server, "orders")
+        await server.topic("orders")
         request = DeleteTopicsRequest(topic_names=["orders"], timeout_ms=5000)
         assert await _delete(server, request, version) == [("orders", code)]
 
@@ -157,48 +136,37 @@ async def test_a_decision_that_is_made_again_looks_only_at_what_was_found(server
     assert second < first / 20
 
 
-async def _commit_offset(member, topic="orders"):
-    partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=41)]
-    topics = [OffsetCommitRequestTopic(name=topic, partitions=partitions)]
-    request = OffsetCommitRequest(group_id="billing", topics=topics)
-    answer = await member.client.request(request, 9, OffsetCommitResponse)
-    assert not answer.topics[0].partitions[0].error_code
-
-
-async def _committed_offset(member, topic="orders"):
-    wanted = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
-    request = OffsetFetchRequest(group_id="billing", topics=[wanted])
-    answer = await member.client.request(request, 7, OffsetFetchResponse)
-    return answer.topics[0].partitions[0].committed_offset
-
-
-async def test_committed_offsets_go_with_the_topic(server, member):
+async def test_committed_offsets_go_with_the_topic(server):
     """Otherwise consumers would skip the records of the next topic of that name."""
-    await _commit_offset(member)
-    assert await _committed_offset(member) == 41
-    await _delete(server, _by_name("orders"), 6)
-    await _create(server, "orders")
-    assert await _committed_offset(member) == -1
+    await server.commit("billing", "orders", 41)
+    assert await server.committed("billing", "orders") == 41
+    await server.delete_topic("orders")
+    await server.topic("orders")
+    assert await server.committed("billing", "orders") == -1
 
 
-async def test_committed_offsets_go_though_the_name_is_used_at_once(server, member):
+async def test_committed_offsets_go_though_the_name_is_used_at_once(tmp_path):
     """Another client creates the topic anew while the many logs of the old one are deleted."""
-    broker, wanted = server.broker, NewTopic("large", 20, 1)
-    await broker.commit(lambda image: create_topic(image, wanted, broker.random))
-    await _commit_offset(member, "large")
-    async with trio.open_nursery() as nursery, broker._served._changing:
-        nursery.start_soon(_delete, server, _by_name("large"), 6)
-        await until(lambda: "large" not in broker.image.topics_by_name)
-        nursery.start_soon(_create, server, "large")
-        await until(lambda: "large" in broker.image.topics_by_name)
-        assert await _committed_offset(member, "large") == -1
-        await _commit_offset(member, "large")
-    assert await _committed_offset(member, "large") == 41
+    disk = GatedDisk()
+    async with running_server(tmp_path, {"offsets.topic.num.partitions": "1"}, disk) as server:
+        await server.topic("large", 20)
+        await server.commit("billing", "large", 41)
+        gate = disk.hold(RENAME, "large-")
+        one, other = await server.connect(), await server.connect()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.delete_topic, "large")
+            await until(lambda: "large" not in server.broker.image.topics_by_name)
+            nursery.start_soon(other.topic, "large")
+            await until(lambda: "large" in server.broker.image.topics_by_name)
+            assert await server.committed("billing", "large") == -1
+            await server.commit("billing", "large", 41)
+            gate.open()
+        assert await server.committed("billing", "large") == 41
 
 
-async def test_committed_offsets_go_if_one_commit_deletes_and_creates(server, member):
+async def test_committed_offsets_go_if_one_commit_deletes_and_creates(server):
     """Two clients' decisions may share a commit. What is committed afterwards stays."""
-    await _commit_offset(member)
+    await server.commit("billing", "orders", 41)
     broker, wanted = server.broker, NewTopic("orders", 1, 1)
 
     def decide(image):
@@ -207,7 +175,7 @@ async def test_committed_offsets_go_if_one_commit_deletes_and_creates(server, me
         return [deleted, *create_topic(without, wanted, broker.random)]
 
     await broker.commit(decide)
-    assert await _committed_offset(member) == -1
-    await _commit_offset(member)
+    assert await server.committed("billing", "orders") == -1
+    await server.commit("billing", "orders", 41)
     await broker.forget_deleted_topics()
-    assert await _committed_offset(member) == 41
+    assert await server.committed("billing", "orders") == 41

@@ -83,9 +83,9 @@ async def test_a_log_that_is_not_served_keeps_what_may_not_be_replicated(tmp_pat
     write_offsets(tmp_path / HIGH_WATERMARKS, {("t", 1): 2}, Disk())
     clock.pass_time(2 * WEEK_MS)
     async with running_server(tmp_path, clock=clock) as running:
-        logs, served = running.broker.log_manager.logs, running.broker._served
+        logs, served = running.broker.log_manager.logs, running.broker.replica_manager
         for index in range(2):
-            served._end(("t", index))
+            served.end(("t", index))
         clock.pass_time(MINUTE_MS)
         await running.server.housekeeping.retain()
         assert [logs["t", index].log_start_offset for index in range(2)] == [0, 2]
