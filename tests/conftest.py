@@ -38,6 +38,7 @@ settings.register_profile(
     max_examples=int(os.environ.get("KWIRE_FUZZ_EXAMPLES", "5000")),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+# Private attributes: Hypothesis has no setting for the constants that it tries.
 if "KWIRE_FUZZ_EXAMPLES" in os.environ:
     settings.load_profile("fuzz")
 else:

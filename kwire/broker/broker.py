@@ -221,8 +221,8 @@ class Broker:
     def begin(self, background: trio.Nursery) -> None:
         """Start the tasks of this broker; they end with ``background``."""
         self.background = background
-        background.start_soon(self._commits.follow, self.new_images.take)
-        background.start_soon(self._commits.make)
+        background.start_soon(self.commits.follow, self.new_images.take)
+        background.start_soon(self.commits.make)
         background.start_soon(self.replica_manager.work, self._follow_slice)
         background.start_soon(self.flusher.run)
         self.new_images.follow_leaders()
@@ -238,7 +238,7 @@ class Broker:
     def _follow_slice(self) -> None:
         """Follow the leaders of the logs that were just made; others have room for theirs."""
         self.new_images.follow_leaders()
-        self._commits.look_at_held()
+        self.commits.look_at_held()
 
     def cut_off(self, is_cut_off: bool) -> None:
         """Note whether this broker is cut off from the metadata store, as ``reach`` says."""
