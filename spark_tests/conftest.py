@@ -12,9 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kwire.spark.sinks import delta, iceberg_table
 from kwire.testing.process import BrokerProcess
 from spark_tests.commands import Commands
-from spark_tests.rows import KAFKA_QUICK_FETCH
-
-TIMEOUT_S = 60
+from spark_tests.rows import KAFKA_QUICK_FETCH, TIMEOUT_S
 
 TABLE_FORMATS = delta.SPARK_SETTINGS | {
     "spark.sql.extensions": f"{delta.EXTENSION},{iceberg_table.EXTENSION}",

@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 
 from kwire.spark.pipeline import Pipeline
 from kwire.spark.progress import Status
-from spark_tests.rows import QUICK_FETCH
+from spark_tests.rows import QUICK_FETCH, TIMEOUT_S
 
-TIMEOUT_S = 60
 SCHEMA = "n long, name string"
 
 

@@ -15,7 +15,7 @@ import pyspark
 from kwire.testing.waiting import wait_until
 from spark_tests.environment import JVM, QUICK_JVM
 
-START_TIMEOUT_S = 180
+START_TIMEOUT_S = 300
 """How long the first batch of a process may take, on a machine that does much else."""
 
 

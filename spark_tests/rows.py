@@ -4,7 +4,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-TIMEOUT_S = 60
+TIMEOUT_S = 180
+"""How long a state may take to come, on a machine that does much else: a query of a second takes a
+minute beside forty other programs."""
 START_MS = 1_700_000_000_000
 
 QUICK_FETCH = {"fetch.max.wait.ms": "20"}

@@ -68,7 +68,11 @@ def test_sigterm_ends_after_the_batch(
     commits = [one.name for one in (checkpoint / "commits").iterdir() if one.name.isdigit()]
     assert len(plans) - len(commits) <= 1
     done = subprocess.run(
-        kwire("status", file, "--json"), capture_output=True, text=True, timeout=60, check=False
+        kwire("status", file, "--json"),
+        capture_output=True,
+        text=True,
+        timeout=START_TIMEOUT_S,
+        check=False,
     )
     status = json.loads(done.stdout)
     [row] = status["partitions"]
@@ -91,7 +95,7 @@ def test_spark_submit_to_a_cluster(
             kwire("submit-args", file, "--master", cluster.url),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=START_TIMEOUT_S,
             check=True,
         )
         options = f"--conf spark.executor.extraJavaOptions='{os.environ.get(JVM, QUICK_JVM)}'"

@@ -6,6 +6,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from kwire.testing import Kafka
+from spark_tests.rows import TIMEOUT_S
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -26,5 +27,5 @@ def test_the_snippet(spark: SparkSession, tmp_path: Path) -> None:
         query = (
             writing.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
         )
-        query.awaitTermination(120)
+        assert query.awaitTermination(TIMEOUT_S)
         assert spark.table("orders_of_the_readme").count() == 100

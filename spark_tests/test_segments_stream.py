@@ -50,7 +50,9 @@ def test_each_record_is_read_once_over_a_restart(
     written.wait(topic)
     options = {"startingOffsets": "earliest", limit: "500" if "Records" in limit else "10000"}
     query = start(written, topic, tmp_path, **options)
-    wait_until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 1, timeout_s=60)
+    wait_until(
+        lambda: query.lastProgress and query.lastProgress["batchId"] >= 1, timeout_s=TIMEOUT_S
+    )
     query.stop()
     batches = [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
     assert batches
