@@ -56,14 +56,16 @@ def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
 
     At the end of a run they would keep one worker busy, and the others would have nothing to do.
     """
-    waiting = [item for item in items if item.get_closest_marker("waits")]
-    others = [item for item in items if not item.get_closest_marker("waits")]
+    seconds = {item: mark.args[0] for item in items if (mark := item.get_closest_marker("waits"))}
+    waiting = sorted(seconds, key=lambda item: -seconds[item])
+    others = [item for item in items if item not in seconds]
+    # A file is not torn apart: its tests share what it has started.
+    files = [n for n, item in enumerate(others) if not n or item.path != others[n - 1].path]
     found: list[pytest.Item] = []
     done = 0
     for number, item in enumerate(waiting):
-        beginning = len(others) * number // len(waiting)
-        while beginning > done and others[beginning].path == others[beginning - 1].path:
-            beginning -= 1  # whose file shares a broker
+        share = len(others) * number // len(waiting)
+        beginning = min(files, key=lambda n: abs(n - share), default=0)
         found += [*others[done:beginning], item]
         done = beginning
     return found + others[done:]

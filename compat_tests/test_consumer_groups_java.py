@@ -144,7 +144,7 @@ def show(members: JavaMembers, *options: str) -> str:
     return run_tool(GROUPS, *server, "--describe", "--group", members.group, *options)
 
 
-@pytest.mark.waits
+@pytest.mark.waits(60)
 def test_members_share_and_survive_a_kill(members: JavaMembers) -> None:
     """Those who are left take over when the session of the dead one ends; the tools show it all."""
     for number in range(3):

@@ -165,7 +165,7 @@ def smoke_topics(bootstrap: str, admin: KafkaAdminClient) -> Iterator[None]:
     delete()
 
 
-@pytest.mark.waits
+@pytest.mark.waits(100)
 def test_the_smoke_test_of_kafka(
     bootstrap: str, admin: KafkaAdminClient, smoke_topics: None, tmp_path: Path
 ) -> None:
