@@ -8,6 +8,7 @@ etcd. With ``KWIRE_COMPAT_PROTOCOL=SASL_SSL`` (``make compat-secured``) all clie
 
 import os
 import shutil
+import tracemalloc  # noqa: F401 - pytest's hook imports it, halfway if garbage is collected then
 import uuid
 from collections.abc import Iterator
 from pathlib import Path

@@ -80,6 +80,10 @@ def read_rows(bootstrap: str, topic: str, partitions: int) -> Iterator[tuple[byt
         yield key, value
 
 
+LOOK_S = 0.3
+"""Between two looks of a test that waits for records: each look reads all there are."""
+
+
 def count_of(bootstrap: str, topic: str, partitions: int) -> int:
     """How many committed records there are."""
     return sum(1 for _ in messages(bootstrap, topic, partitions))

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, Producer
 
 from compat_tests.clients import QUIET, produce_confluent
 from compat_tests.histories import History, Outcome
-from compat_tests.reading import count_of, read_all
+from compat_tests.reading import LOOK_S, count_of, read_all
 from compat_tests.test_clients import create
 from compat_tests.test_copiers import PARTITIONS as COPIED_PARTITIONS
 from compat_tests.test_copiers import PER_PARTITION, Copiers, copying
@@ -129,7 +129,12 @@ def test_copiers_survive_a_broker_that_is_killed(tmp_path: Path) -> None:
                 copied = count_of(broker.bootstrap, target, COPIED_PARTITIONS)
                 return copied >= len(values)
 
-            wait_until(is_done, timeout_s=2 * PATIENCE_S, what="every record to be copied")
+            wait_until(
+                is_done,
+                timeout_s=2 * PATIENCE_S,
+                what="every record to be copied",
+                interval_s=LOOK_S,
+            )
         for partition in range(COPIED_PARTITIONS):
             original, copied = (
                 [

@@ -1,6 +1,7 @@
 """Producers and consumers: what one client writes, every client reads, byte for byte."""
 
 import time
+from contextlib import closing
 
 import pytest
 from confluent_kafka import (
@@ -25,6 +26,8 @@ from compat_tests.clients import (
     produce_kafka_python,
 )
 from compat_tests.conftest import Names
+from compat_tests.raw_client import RawConnection
+from kwire.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kwire.testing.waiting import wait_until
 
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
@@ -35,16 +38,24 @@ ROWS: list[Row] = [
 
 
 def create(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
-    """Create a topic and wait until the broker knows it; Kafka's hears of it a moment later."""
+    """Create a topic and wait until each broker knows it; others hear of it a moment later."""
     client = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
     new = NewTopic(topic, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
     client.create_topics([new])[topic].result(READ_TIMEOUT_S)
-    wait_until(
-        lambda: (
-            len(client.list_topics(topic, READ_TIMEOUT_S).topics[topic].partitions) == partitions
-        ),
-        what="the broker to know the topic",
+    asked = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
+
+    def leaders(broker: RawConnection) -> int:
+        [found] = broker.ask(asked, 12).topics
+        return sum(partition.leader_id >= 0 for partition in found.partitions)
+
+    for address in bootstrap.split(","):
+        with closing(RawConnection(address)) as broker:
+            wait_until(
+                lambda broker=broker: leaders(broker) == partitions,  # type: ignore[misc]
+                what=f"{address} to know the topic",
+            )
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec or "none")

@@ -15,7 +15,7 @@ from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
 from compat_tests.java_server import HostedTool
 from compat_tests.java_tools import started_tool
-from compat_tests.reading import read_all
+from compat_tests.reading import LOOK_S, read_all
 from compat_tests.test_clients import create
 from kwire.testing.waiting import wait_until
 
@@ -111,7 +111,9 @@ def test_copiers_that_are_killed(bootstrap: str, names: Names, mode: str) -> Non
             copiers.replace_ended()
             return len(list(read_all(bootstrap, target, PARTITIONS))) >= len(expected)
 
-        wait_until(is_done, timeout_s=PATIENCE_S, what="every record to be copied")
+        wait_until(
+            is_done, timeout_s=PATIENCE_S, what="every record to be copied", interval_s=LOOK_S
+        )
     found = list(read_all(bootstrap, target, PARTITIONS))
     assert sorted(value for _, _, value in found) == expected
     for partition in range(PARTITIONS):

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceT
 from compat_tests import secured_clients
 from compat_tests.apache_kafka import QUICK_JVM
 from compat_tests.java_tools import connect_command
-from compat_tests.reading import count_of
+from compat_tests.reading import LOOK_S, count_of
 from compat_tests.secured import (
     AUTHORIZER,
     MECHANISMS,
@@ -97,6 +97,7 @@ def test_streams(place: Place, tmp_path: Path, protocol: str, mechanism: str) ->
             lambda: count_of(place.plain, TARGET, 1) >= 5 * LINES,
             timeout_s=PATIENCE_S,
             what="all counts",
+            interval_s=LOOK_S,
         )
     place.delete(SOURCE, TARGET)
 

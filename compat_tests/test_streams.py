@@ -19,7 +19,7 @@ from kafka import KafkaAdminClient, KafkaConsumer
 from compat_tests.clients import produce_confluent
 from compat_tests.java_tools import streams_command
 from compat_tests.raw_client import RawClient
-from compat_tests.reading import count_of, read_rows
+from compat_tests.reading import LOOK_S, count_of, read_rows
 from compat_tests.test_clients import create
 from kwire.protocol.messages.api_versions import ApiVersionsRequest
 from kwire.testing.waiting import wait_until
@@ -126,6 +126,7 @@ def _wait_for_count(bootstrap: str, count: int) -> None:
         lambda: count_of(bootstrap, TARGET, 2) >= count,
         timeout_s=PATIENCE_S,
         what=f"{count} counts",
+        interval_s=LOOK_S,
     )
 
 
@@ -202,12 +203,14 @@ def test_the_smoke_test_of_kafka(
                     lambda: count_of(bootstrap, "cnt", 5) > 500,
                     timeout_s=PATIENCE_S,
                     what="both clients to have counted",
+                    interval_s=LOOK_S,
                 )
             with running(SMOKE, files[1], "process"):
                 wait_until(
                     lambda: count_of(bootstrap, "cnt", 5) > 2500,
                     timeout_s=PATIENCE_S,
                     what="them to have counted more",
+                    interval_s=LOOK_S,
                 )
         with running(SMOKE, files[0], "process"), running(SMOKE, files[1], "process"):
             wait_until(judges.is_set, timeout_s=4 * PATIENCE_S, what="the driver to judge")
@@ -216,6 +219,7 @@ def test_the_smoke_test_of_kafka(
                     lambda: lag(bootstrap, admin, "SmokeTest") == 0,
                     timeout_s=PATIENCE_S,
                     what="the clients to be done",
+                    interval_s=LOOK_S,
                 )
             finally:
                 driver.send_signal(signal.SIGCONT)

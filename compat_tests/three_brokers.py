@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -80,10 +81,14 @@ class Topic:
         admin.create_topics([NewTopic(name, PARTITIONS, 3, topic_configs=configs)])
         self.wait_in_sync(3)
 
+    @cached_property
+    def _client(self) -> AdminClient:
+        """One for all looks, of which there are fifty in a second while a test waits."""
+        return AdminClient({"bootstrap.servers": self.cluster.bootstrap}, logger=QUIET)
+
     def partitions(self) -> dict[int, tuple[int, list[int]]]:
         """The leader and the replicas in sync of each partition."""
-        client = AdminClient({"bootstrap.servers": self.cluster.bootstrap}, logger=QUIET)
-        found = client.list_topics(self.name, timeout=READ_TIMEOUT_S).topics[self.name]
+        found = self._client.list_topics(self.name, timeout=READ_TIMEOUT_S).topics[self.name]
         return {one.id: (one.leader, sorted(one.isrs)) for one in found.partitions.values()}
 
     def wait_in_sync(self, count: int) -> None:

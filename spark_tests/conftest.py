@@ -1,6 +1,7 @@
 """One Spark session and one broker for all tests of a lane, and topics nobody else uses."""
 
 import os
+import tracemalloc  # noqa: F401 - pytest's hook imports it, halfway if garbage is collected then
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -9,6 +9,7 @@ the example as it was found, unless SHRINK=yes asks for the small one.
 import gc
 import os
 import signal
+import tracemalloc  # noqa: F401 - pytest's hook imports it, halfway if garbage is collected then
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import groupby
