@@ -22,11 +22,15 @@ from tests.simulation.scenarios import Fault, kills
 
 
 class Bug(NamedTuple):
-    """A mistake, a scenario in which it shows, and what the checks say then."""
+    """A mistake, a scenario in which it shows, what the checks say then, and with which seed.
+
+    The seed is tried first; a broker that works in another order needs another one.
+    """
 
     put_in: Callable[[Any], None]
     fault: Fault
     match: str
+    seed: int = 1
 
 
 def own_end_is_the_watermark(patch: Any) -> None:
@@ -326,7 +330,12 @@ BUGS = [
     Bug(watermark_under_min_isr, failures.last_replica_standing, "is replicated to|leads with"),
     Bug(new_leader_knows_everything, failures.leader_dies_with_tail, "takes"),
     Bug(watermark_falls, failures.isr_flap, "the watermark of|the end of|is replicated to"),
-    Bug(old_records_stay, failures.leader_dies_with_tail, "another batch|follows to|cuts|within"),
+    Bug(
+        old_records_stay,
+        failures.leader_dies_with_tail,
+        "another batch|follows to|cuts|within",
+        seed=12,
+    ),
     Bug(cut_to_the_watermark, failures.leaders_die_young, "is replicated to|leads with|cuts at"),
     Bug(anybody_leads, failures.last_replica_standing, "joins|leads with"),
     Bug(epochs_stand_still, kills, "two leaders"),
@@ -336,7 +345,12 @@ BUGS = [
     Bug(acknowledged_before_the_last, failures.leader_dies_with_tail, "acknowledges"),
     Bug(watermark_beyond_the_log, kills, "follows to"),
     Bug(coordinators_tell_at_once, more_clients.commits_are_read_at_once, r"group: \d+, \d+"),
-    Bug(coordinators_begin_empty, more_clients.commits_are_read_at_once, r"group: \d+, -?\d+"),
+    Bug(
+        coordinators_begin_empty,
+        more_clients.commits_are_read_at_once,
+        r"group: \d+, -?\d+",
+        seed=2,
+    ),
     Bug(reads_do_not_wait, more_clients.commits_are_read_at_once, r"group: \d+, \d+"),
     Bug(assignments_do_not_wait, more_clients.members_come_and_go, "two owners"),
     Bug(proposals_are_forgotten, failures.isr_flap, "as maximal ISR"),

@@ -29,7 +29,7 @@ def test_a_bug_is_found(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """What the mistake breaks is what a check says."""
     bug.put_in(monkeypatch)
     told = []
-    for seed in SEEDS:
+    for seed in sorted(SEEDS, key=lambda seed: seed != bug.seed):
         here = tmp_path / str(seed)
         here.mkdir()
 
