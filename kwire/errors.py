@@ -4,14 +4,14 @@ Rules:
 1. The code that discovers an error raises ``KafkaError(ErrorCode.X)``.
 2. Each handler turns a KafkaError into an ``error_code`` field in one place.
 
-Source: org.apache.kafka.common.protocol.Errors of Kafka 4.3.
+Source: org.apache.kafka.common.protocol.Errors of Kafka 4.4.
 """
 
 from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Every error code of Kafka 4.3, under Kafka's own name.
+    """Every error code of Kafka 4.4, under Kafka's own name.
 
     ``ErrorCode(number)`` never fails: a number without a name is UNKNOWN_SERVER_ERROR, because a
     newer broker may send one (Errors.forCode).
@@ -156,6 +156,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
 
 RETRIABLE: frozenset[ErrorCode] = frozenset(
