@@ -160,6 +160,7 @@ def test_only_a_request_to_one_api_is_taken_and_may_be_put_back():
         assert not inbox.is_empty
 
 
+# Private attributes: what is in use is a view of the buffer, and nobody gives one of half a frame.
 @pytest.mark.parametrize("is_in_use", [False, True])
 def test_very_large_buffers_grow_with_their_bytes(is_in_use):
     """In place, or by a copy while a frame is in use; to zero 100 MB takes 50 ms."""

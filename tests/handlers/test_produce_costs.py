@@ -66,9 +66,9 @@ async def test_a_new_segment_costs_a_slice(
         await client.request(request(PARTITIONS, now_ms, records), 9, ProduceResponse)
         (connection,) = server.server.poller.connections
         assert isinstance(connection, Connection)
-        before = connection._work.used_units
+        before = connection.used_units
         await client.request(request(PARTITIONS, now_ms + 10, records), 9, ProduceResponse)
-        assert connection._work.used_units - before >= PARTITIONS * ROLL_UNITS
+        assert connection.used_units - before >= PARTITIONS * ROLL_UNITS
         await client.aclose()
 
 
@@ -111,12 +111,12 @@ async def test_a_lookup_by_time_pays_for_the_batch_that_it_opens(tmp_path: Path)
         await client.request(asked, 9, ProduceResponse)
         (connection,) = server.server.poller.connections
         assert isinstance(connection, Connection)
-        before = connection._work.used_units
+        before = connection.used_units
         wanted = ListOffsetsPartition(partition_index=0, timestamp=clock.now_ms())
         lookup = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[wanted])])
         answer = await client.request(lookup, 9, ListOffsetsResponse)
         assert answer.topics[0].partitions[0].offset == 0
-        units = connection._work.used_units - before
+        units = connection.used_units - before
         assert units >= OPENING_UNITS + 100 * RECORD_UNITS + CODEC_UNITS
         await client.aclose()
 
@@ -133,10 +133,10 @@ async def test_the_fast_path_pays_for_each_partition(tmp_path: Path, partitions:
         await client.request(asked, 9, ProduceResponse)  # the first batches make files
         (connection,) = server.server.poller.connections
         assert isinstance(connection, Connection)
-        before = connection._work.used_units
+        before = connection.used_units
         await client.request(asked, 9, ProduceResponse)
         assert server.server.poller.tally.fast[0] == 1
-        units = connection._work.used_units - before
+        units = connection.used_units - before
         assert PARTITION_UNITS * partitions <= units < 1.5 * PARTITION_UNITS * partitions
         await client.aclose()
 

@@ -155,10 +155,10 @@ async def test_a_request_that_waits_has_paid_for_its_partitions(running, partiti
     await client.send(request(0, 1, 2, acks=1), version)
     await answers(client, version)
     (connection,) = running.server.poller.connections
-    before = connection._work.used_units
+    before = connection.used_units
     await client.send(request(0, 1, 2), version)
     await appended(partitions[2], 2)
-    assert connection._work.used_units - before >= PARTITIONS * PARTITION_UNITS
+    assert connection.used_units - before >= PARTITIONS * PARTITION_UNITS
     assert bool(partitions[0].acks)
     all_follow(*partitions)
     assert await outcomes(client, version) == [(0, 1)] * PARTITIONS
@@ -176,7 +176,7 @@ async def test_a_large_batch_that_waits_has_paid_for_its_bytes(running, partitio
         await client.send(request(0, acks=acks, records=records), version)
         await appended(partitions[0], len(used) + 1)
         (connection,) = running.server.poller.connections
-        used.append(connection._work.used_units)
+        used.append(connection.used_units)
         all_follow(partitions[0])
         await answers(client, version)
     assert used[2] - used[1] + 50 >= used[1] - used[0] >= 200

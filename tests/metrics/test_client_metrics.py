@@ -362,7 +362,7 @@ async def test_a_stop_does_not_wait_until_a_push_is_read(
         waited.append(gate.wait(20))
         return []
 
-    monkeypatch.setattr("kwire.handlers.push_telemetry._read", read)
+    monkeypatch.setattr("kwire.handlers.push_telemetry.points", read)
     async with running_server(tmp_path) as server:
         client = await server.connect()
         told = await ask(client)
