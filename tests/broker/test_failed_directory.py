@@ -11,7 +11,7 @@ import pytest
 from kwire.config.broker import BrokerConfig
 from kwire.errors import ErrorCode
 from kwire.housekeeping import StorageLost
-from kwire.metadata.controller import NewTopic, create_topic, delete_topic
+from kwire.metadata.controller import delete_topic
 from kwire.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -113,11 +113,8 @@ async def two_directories(
     disk = disk or FaultyDisk()
     settings = {"log.dirs": f"{path / 'a'},{path / 'b'}"}
     async with running_server(path, settings, disk=disk) as running:
-        broker = running.broker
         if create:
-            await broker.commit(
-                lambda image: create_topic(image, NewTopic("t", PARTITIONS, 1), broker.random)
-            )
+            await running.topic("t", PARTITIONS)
         raw = await running.connect()
         yield Broker(running, raw, disk)
         await raw.aclose()
@@ -277,7 +274,7 @@ async def test_a_directory_that_fails_at_the_start(tmp_path: Path) -> None:
     async with two_directories(tmp_path, disk, create=False) as two:
         assert await two.produce_everywhere() == expected
         broker = two.running.broker
-        await broker.commit(lambda image: create_topic(image, NewTopic("u", 2, 1), broker.random))
+        await two.running.topic("u", 2)
         assert {p.log.directory.parent for p in broker.partitions()} == {tmp_path / "a"}
         assert broker.partition("u", 1).log.log_end_offset == 0
         await broker.retry_offline()
@@ -297,9 +294,7 @@ async def test_a_topic_deleted_while_its_directory_is_offline(tmp_path: Path) ->
         broker = two.running.broker
         topic_id = broker.image.topics_by_name["t"].topic_id
         await broker.commit(lambda image: delete_topic(image, topic_id))
-        await broker.commit(
-            lambda image: create_topic(image, NewTopic("t", PARTITIONS, 1), broker.random)
-        )
+        await two.running.topic("t", PARTITIONS)
         assert await two.produce_everywhere() == [0] * PARTITIONS
         assert {two.directory_of(index) for index in range(PARTITIONS)} == {tmp_path / "a"}
     async with two_directories(tmp_path, create=False) as two:

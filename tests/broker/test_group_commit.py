@@ -237,9 +237,7 @@ async def test_a_producer_waits_for_few_of_the_flushes_that_nobody_waits_for(
     count = 10 * LOGS_AT_ONCE
     async with broker_with(tmp_path, disk, flush_messages="1") as running:
         broker = running.broker
-        await broker.commit(
-            lambda image: create_topic(image, NewTopic("many", count, 1), broker.random)
-        )
+        await running.topic("many", count)
         many = [broker.partition("many", index) for index in range(count)]
         for partition in many:
             partition.append(record(), now_ms=broker.now_ms())
@@ -268,7 +266,7 @@ async def test_committed_offsets_are_on_the_disk_before_the_answer(tmp_path: Pat
     settings = {"log.flush.interval.messages": "1", "offsets.topic.num.partitions": "1"}
     async with running_server(tmp_path, settings, disk=disk) as running:
         broker = running.broker
-        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        await running.topic("t")
         raw = await running.connect()
         await raw.request(
             FindCoordinatorRequest(coordinator_keys=["g"]), 4, FindCoordinatorResponse
@@ -323,7 +321,7 @@ async def test_what_an_early_slice_wrote_is_on_the_disk_before_the_answer(tmp_pa
     settings = {"log.flush.interval.messages": "1", "offsets.topic.num.partitions": "1"}
     async with running_server(tmp_path, settings, disk=disk) as running:
         broker = running.broker
-        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        await running.topic("t")
         raw = await running.connect()
         await raw.request(
             FindCoordinatorRequest(coordinator_keys=["g"]), 4, FindCoordinatorResponse

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kwire.broker.partition import Partition
-from kwire.metadata.controller import NewTopic, create_topic
 from tests.support.in_process import RunningServer, running_server
 
 TOPIC = "t"
@@ -27,8 +26,8 @@ async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
     """A server with one topic of one partition, and more than one data directory."""
     directories = {"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
     async with running_server(tmp_path, directories) as server:
-        broker, topic = server.broker, NewTopic(TOPIC, 1, 1)
-        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        await server.topic(TOPIC)
+        await server.hang_up()
         yield server
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.api_versions import ApiVersionsRequest
-from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kwire.protocol.messages.fetch import FetchRequest
 from kwire.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -18,6 +17,7 @@ from kwire.protocol.messages.produce import (
 from kwire.record.records import BatchBuilder
 from kwire.testing.waiting import until
 from tests.support.in_process import RawClient, RunningServer, running_server
+from tests.support.requests import fetch_request
 
 TOPIC = "t"
 
@@ -26,19 +26,14 @@ TOPIC = "t"
 async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
     """A server with one topic of one partition."""
     async with running_server(tmp_path) as server:
-        broker, topic = server.broker, NewTopic(TOPIC, 1, 1)
-        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        await server.topic(TOPIC)
+        await server.hang_up()
         yield server
 
 
 def fetch(max_wait_ms: int, offset: int = 0) -> FetchRequest:
     """A fetch of the topic's end, or from an offset on."""
-    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
-    return FetchRequest(
-        max_wait_ms=max_wait_ms,
-        min_bytes=1,
-        topics=[FetchTopic(topic=TOPIC, partitions=[partition])],
-    )
+    return fetch_request(TOPIC, offset, max_wait_ms=max_wait_ms, partition_max_bytes=1000)
 
 
 async def correlation_ids(client: RawClient, count: int) -> list[int]:
@@ -86,12 +81,12 @@ async def test_a_server_that_breaks_ends_connections_that_are_being_served(tmp_p
     """What broke it is what it ends with, nothing that goes wrong on the way down."""
     with pytest.RaisesGroup(ZeroDivisionError, flatten_subgroups=True):
         async with running_server(tmp_path) as running:
-            broker, topic = running.broker, NewTopic(TOPIC, 1, 1)
-            await broker.commit(lambda image: create_topic(image, topic, broker.random))
+            await running.topic(TOPIC)
+            await running.hang_up()
             clients = [await running.connect() for _ in range(20)]
             for client in clients:
                 await client.send(fetch(60_000), 4)
-            partition = broker.partition(TOPIC, 0)
+            partition = running.broker.partition(TOPIC, 0)
             await until(lambda: len(partition.waiters) == len(clients))
             raise ZeroDivisionError
 

@@ -15,10 +15,8 @@ from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kwire.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopic,
 )
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
@@ -34,12 +32,11 @@ from kwire.protocol.messages.produce import (
 from kwire.record.records import BatchBuilder
 from kwire.testing.waiting import until
 from tests.support.in_process import running_server
+from tests.support.requests import list_offsets_request
 
 
 def _list_offsets(count):
-    partitions = [ListOffsetsPartition(partition_index=n, timestamp=-1) for n in range(count)]
-    topic = ListOffsetsTopic(name="unknown", partitions=partitions)
-    return ListOffsetsRequest(replica_id=-1, topics=[topic])
+    return list_offsets_request("unknown", *range(count))
 
 
 async def test_a_large_request_is_answered_in_full(tmp_path, monkeypatch):

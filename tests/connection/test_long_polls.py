@@ -9,22 +9,20 @@ import trio
 from kwire.broker.partition import Partition
 from kwire.connection.connection import REQUESTS_PER_TURN
 from kwire.errors import ErrorCode
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages.api_versions import ApiVersionsRequest
 from kwire.protocol.messages.fetch import (
-    FetchPartition,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
 )
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.record.batch import RecordBatch
-from kwire.record.records import BatchBuilder
 from kwire.testing.waiting import until
 from tests.connection.conftest import TOPIC
 from tests.support.in_process import RawClient, RunningServer, running_server
+from tests.support.records import batch
+from tests.support.requests import fetch_request
 
 NOW_MS = 1_700_000_000_000
 VERSIONS = [11, 12]
@@ -35,13 +33,6 @@ UNREAD = 3000
 pytestmark = pytest.mark.parametrize("version", VERSIONS)
 
 
-def batch(value: bytes = b"v") -> bytes:
-    """One record."""
-    builder = BatchBuilder()
-    builder.add(NOW_MS, None, value)
-    return bytes(builder.build())
-
-
 def append(partition: Partition, value: bytes = b"v") -> None:
     """Append a record, outside of any turn of the poller."""
     partition.append(bytearray(batch(value)), now_ms=NOW_MS)
@@ -49,14 +40,8 @@ def append(partition: Partition, value: bytes = b"v") -> None:
 
 def fetch(offset: int = 0, *, max_wait_ms: int = 60_000, min_bytes: int = 1) -> FetchRequest:
     """A fetch without a session."""
-    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=100_000_000)
-    return FetchRequest(
-        max_wait_ms=max_wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=100_000_000,
-        session_epoch=-1,
-        topics=[FetchTopic(topic=TOPIC, partitions=[wanted])],
-    )
+    most = {"max_bytes": 100_000_000, "partition_max_bytes": 100_000_000}
+    return fetch_request(TOPIC, offset, max_wait_ms=max_wait_ms, min_bytes=min_bytes, **most)
 
 
 async def fetched(client: RawClient, version: int) -> list[int]:
@@ -112,7 +97,7 @@ async def test_appends_of_one_turn_are_one_answer(
     reader, writer = await running.connect(), await running.connect()
     await reader.send(fetch(), version)
     await waiting(partition, 1)
-    data = PartitionProduceData(index=0, records=batch())
+    data = PartitionProduceData(index=0, records=batch(b"v"))
     topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
     produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics)
     frame = bytes(encode_request(produce, 9, 1, None))
@@ -127,7 +112,7 @@ async def test_it_waits_until_there_is_enough(
 ) -> None:
     """Every append wakes it, and it goes on to wait."""
     client = await running.connect()
-    await client.send(fetch(min_bytes=3 * len(batch())), version)
+    await client.send(fetch(min_bytes=3 * len(batch(b"v"))), version)
     await waiting(partition, 1)
     for _ in range(3):
         assert len(partition.waiters) == 1
@@ -319,11 +304,11 @@ async def test_an_error_of_the_disk_answers_those_that_wait(
 async def test_a_server_that_stops_answers_those_that_wait(tmp_path: Path, version: int) -> None:
     """With nothing, at once."""
     async with running_server(tmp_path) as running:
-        broker, topic = running.broker, NewTopic(TOPIC, 1, 1)
-        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        await running.topic(TOPIC)
+        await running.hang_up()
         client = await running.connect()
         await client.send(fetch(), version)
-        await waiting(broker.partition(TOPIC, 0), 1)
+        await waiting(running.broker.partition(TOPIC, 0), 1)
         running.server.stop()
         assert await fetched(client, version) == []
         assert await client.is_closed()

@@ -17,34 +17,26 @@ from kwire.protocol.messages.alter_client_quotas import (
     EntityData,
     OpData,
 )
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.fetch import (
-    FetchPartition,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
     ReplicaState,
 )
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from kwire.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from kwire.record.records import BatchBuilder
 from kwire.security.authorizer import Authorizer
 from kwire.security.principal import ANONYMOUS
 from tests.support.clock import FakeClock
 from tests.support.in_process import RawClient, RunningServer, running_server
+from tests.support.records import batch
+from tests.support.requests import fetch_request, produce_request
 
 USER = (("user", "ANONYMOUS"),)
 PAUSE_MS = 300
@@ -54,12 +46,8 @@ PRODUCE_VERSIONS = (3, 8, 9, 12)
 @asynccontextmanager
 async def _running(tmp_path) -> AsyncIterator[RunningServer]:
     async with running_server(tmp_path, clock=Clock(steady_ms=lambda: 0)) as server:
-        client = await server.connect()
-        topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
-        request = CreateTopicsRequest(topics=[topic])
-        created = await client.request(request, 5, CreateTopicsResponse)
-        assert created.topics[0].error_code == 0
-        await client.aclose()
+        await server.topic("t", 2)
+        await server.hang_up()
         yield server
 
 
@@ -79,22 +67,12 @@ async def alter(server, entity=USER, **values) -> None:
     await client.aclose()
 
 
-def _batch(size: int = 10) -> bytes:
-    builder = BatchBuilder()
-    builder.add(timestamp=1, key=None, value=bytes(size))
-    return builder.build()
-
-
 def _produce(acks: int = 1, partitions=(0,), size: int = 10) -> ProduceRequest:
-    data = [PartitionProduceData(index=index, records=_batch(size)) for index in partitions]
-    topic = TopicProduceData(name="t", partition_data=data)
-    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic])
+    return produce_request("t", dict.fromkeys(partitions, batch(bytes(size))), acks=acks)
 
 
 def _fetch(max_bytes: int = 1 << 20, **fields: object) -> FetchRequest:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    topic = FetchTopic(topic="t", partitions=[partition])
-    return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=max_bytes, topics=[topic], **fields)
+    return fetch_request("t", max_bytes=max_bytes, **fields)
 
 
 async def _throttled(server, pause_ms: int = PAUSE_MS) -> RawClient:

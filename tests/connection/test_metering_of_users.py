@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from kwire.clock import Clock
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.produce import (
     PartitionProduceData,
@@ -53,8 +52,8 @@ async def running(tmp_path):
         "ssl.principal.mapping.rules": "RULE:^CN=(.*?),O=kwire$/$1/",
     }
     async with running_server(tmp_path, settings, clock=Clock(steady_ms=lambda: 0)) as server:
-        broker, topic = server.broker, NewTopic("t", 1, 1)
-        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        await server.topic("t")
+        await server.hang_up()
         await alter(server, (("user", "alice"),), producer_byte_rate=RATE)
         yield server
 

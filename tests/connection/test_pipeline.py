@@ -13,16 +13,14 @@ from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages.api_versions import ApiVersionsRequest
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
-from kwire.record.records import BatchBuilder
 from kwire.testing.waiting import until
 from tests.broker.leading import follow, lead
 from tests.connection.conftest import TOPIC
 from tests.support.in_process import RawClient, RunningServer
+from tests.support.records import batch
+from tests.support.requests import produce_request
 
 NOW_MS = 1_700_000_000_000
 FAST, SLOW = 12, 8
@@ -35,18 +33,9 @@ def leader(running: RunningServer) -> LeaderPartition:
     return lead(running.broker, TOPIC)
 
 
-def batch(value: bytes = b"v") -> bytes:
-    """One record."""
-    builder = BatchBuilder()
-    builder.add(NOW_MS, None, value)
-    return bytes(builder.build())
-
-
 def produce(number: int, *, acks: int = -1, version: int = FAST, timeout_ms: int = 60_000) -> bytes:
     """A request to append one record."""
-    data = PartitionProduceData(index=0, records=batch())
-    topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
-    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics)
+    request = produce_request(TOPIC, batch(), acks=acks, timeout_ms=timeout_ms)
     return bytes(encode_request(request, version, number, None))
 
 

@@ -17,29 +17,24 @@ from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kwire.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
 )
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from kwire.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kwire.record.records import BatchBuilder
 from kwire.security.listeners import ListenerSecurity
 from kwire.security.own_keys import LOOK_INTERVAL_S
 from kwire.security.tls import Tls
 from kwire.testing.waiting import until
 from tests.support.certificates import Authority
 from tests.support.in_process import RawClient, running_server
+from tests.support.records import batch
+from tests.support.requests import fetch_request, produce_request
 
 CA, OTHER_CA = Authority(), Authority("another CA")
 TOPIC = "t"
@@ -87,17 +82,11 @@ async def _connect(running, place=0, certified=None, tmp_path=None, ca=CA):
 
 
 def _produce(size_bytes):
-    batch = BatchBuilder()
-    batch.add(1_700_000_000_000, None, bytes(size_bytes))
-    partition = PartitionProduceData(index=0, records=bytes(batch.build()))
-    topic = TopicProduceData(name=TOPIC, partition_data=[partition])
-    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
+    return produce_request(TOPIC, batch(bytes(size_bytes)), acks=1)
 
 
 def _fetch():
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100 << 20)
-    topics = [FetchTopic(topic=TOPIC, partitions=[partition])]
-    return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=100 << 20, topics=topics)
+    return fetch_request(TOPIC, max_bytes=100 << 20, partition_max_bytes=100 << 20)
 
 
 @pytest.mark.parametrize("size_bytes", [1, 16_300, 40_000, 300_000, 5_000_000])

@@ -47,8 +47,8 @@ pytestmark = pytest.mark.parametrize("version", VERSIONS)
 async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
     """A server with one topic of some partitions."""
     async with running_server(tmp_path) as server:
-        broker, topic = server.broker, NewTopic(TOPIC, PARTITIONS, 1)
-        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        await server.topic(TOPIC, PARTITIONS)
+        await server.hang_up()
         yield server
 
 

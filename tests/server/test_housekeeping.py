@@ -9,7 +9,7 @@ import trio
 from kwire.housekeeping import FIRST_TASKS_MS
 from kwire.log.checkpoints import HIGH_WATERMARKS, write_offsets
 from kwire.log.disk import Disk
-from kwire.metadata.controller import NewTopic, create_topic, delete_topic
+from kwire.metadata.controller import delete_topic
 from kwire.record.records import BatchBuilder
 from kwire.testing.faulty_disk import FaultyDisk
 from tests.support.clock import FakeClock
@@ -42,7 +42,7 @@ async def test_a_week_passes(tmp_path: Path) -> None:
             await housekeeping.retain()
             await housekeeping.keep_house()
 
-        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        await running.topic("t")
         partition = broker.partition("t", 0)
         start_ms = broker.now_ms()
         partition.append(record(start_ms - WEEK_MS), now_ms=start_ms)
@@ -74,7 +74,7 @@ async def test_a_log_that_is_not_served_keeps_what_may_not_be_replicated(tmp_pat
     clock = FakeClock()
     async with running_server(tmp_path, clock=clock) as running:
         broker = running.broker
-        await broker.commit(lambda image: create_topic(image, NewTopic("t", 2, 1), broker.random))
+        await running.topic("t", 2)
         for index in range(2):
             partition = broker.partition("t", index)
             for _ in range(3):
@@ -96,7 +96,7 @@ async def test_a_checkpoint_looks_high_watermarks_up_when_it_writes_them(tmp_pat
     clock, disk = FakeClock(), FaultyDisk()
     async with running_server(tmp_path, clock=clock, disk=disk) as running:
         broker = running.broker
-        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        await running.topic("t")
         partition = broker.partition("t", 0)
         for _ in range(9):
             partition.append(record(broker.now_ms()), now_ms=broker.now_ms())
@@ -115,7 +115,7 @@ async def test_other_tasks_have_a_turn_after_each_deleted_segment(tmp_path: Path
     clock = FakeClock()
     async with running_server(tmp_path, clock=clock) as running:
         broker = running.broker
-        await broker.commit(lambda image: create_topic(image, NewTopic("t", 5, 1), broker.random))
+        await running.topic("t", 5)
         logs = [broker.partition("t", index).log for index in range(5)]
         for index in range(5):
             broker.partition("t", index).append(record(broker.now_ms()), now_ms=broker.now_ms())
@@ -138,7 +138,7 @@ async def test_checkpoints_do_not_wait_for_retention(tmp_path: Path) -> None:
     clock = FakeClock()
     async with running_server(tmp_path, clock=clock) as running:
         broker, housekeeping = running.broker, running.server.housekeeping
-        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        await running.topic("t")
         partition = broker.partition("t", 0)
         for _ in range(9):
             partition.append(record(broker.now_ms()), now_ms=broker.now_ms())
@@ -161,7 +161,7 @@ async def test_the_files_of_a_deleted_topic_go_when_their_time_has_come(tmp_path
     clock = FakeClock()
     async with running_server(tmp_path, settings, clock=clock) as running:
         broker, keep_house = running.broker, running.server.housekeeping.keep_house
-        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        await running.topic("t")
         await broker.commit(lambda image: delete_topic(image, image.topics_by_name["t"].topic_id))
         clock.pass_time(WEEK_MS - 1)
         await keep_house()
@@ -181,7 +181,7 @@ async def test_each_checkpoint_has_its_interval(tmp_path: Path) -> None:
     clock = FakeClock()
     async with running_server(tmp_path, settings, clock=clock) as running:
         broker, keep_house = running.broker, running.server.housekeeping.keep_house
-        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        await running.topic("t")
         partition = broker.partition("t", 0)
         files = {
             10: tmp_path / "replication-offset-checkpoint",

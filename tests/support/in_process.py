@@ -20,6 +20,7 @@ from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages import message_classes
 from kwire.protocol.types import Request, Response
 from kwire.server import Server
+from kwire.testing.waiting import until
 from tests.support.asking import Asks
 
 _R = TypeVar("_R", bound=Response)
@@ -35,7 +36,7 @@ class RunningServer(Asks):
     def __init__(self, server: Server) -> None:
         self.server = server
         self.host, self.port = server.addresses[0]
-        self._asker: RawClient | None = None
+        self.asker: RawClient | None = None
         self._asking = trio.Lock()
 
     @property
@@ -51,16 +52,22 @@ class RunningServer(Asks):
         """Send a request over the server's own connection; one at a time."""
         async with self._asking:
             # A connection whose question was given up isn't asked again.
-            asker, self._asker = self._asker or await self.connect(), None
+            asker, self.asker = self.asker or await self.connect(), None
             found = await asker.request(request, version, answer)
-            self._asker = asker
+            self.asker = asker
             return found
 
     async def hang_up(self) -> None:
-        """Close the server's own connection; the next question opens another."""
-        if self._asker is not None:
-            await self._asker.aclose()
-            self._asker = None
+        """Close the test's own connection, until the server has seen it; a question opens another.
+
+        For tests that look at the server's connections.
+        """
+        if self.asker is not None:
+            stream, self.asker = self.asker.stream, None
+            port = stream.socket.getsockname()[1]
+            await stream.aclose()
+            connections = self.server.poller.connections
+            await until(lambda: port not in {one.info.peer_port for one in connections})
 
 
 class RawClient(Asks):
@@ -134,6 +141,7 @@ async def running_server(
             yield running
         finally:
             server.stop()
-            await running.hang_up()
+            if running.asker is not None:
+                await running.asker.aclose()
     if server.broker.bugs:
         raise server.broker.bugs[0]
