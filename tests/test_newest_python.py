@@ -1,4 +1,4 @@
-"""The Python that ``make newest`` takes is the newest that there is."""
+"""The Python that ``make newest-python`` takes is the newest that there is."""
 
 import sys
 from pathlib import Path

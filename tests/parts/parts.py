@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 PARTS = (
     Part("check", "format, lint, types, structure, unit tests", 2),
-    Part("newest", "unit tests on another CPython", 2, "150 MB, test tools"),
+    Part("newest-python", "unit tests on another CPython", 2, "150 MB, test tools"),
     Part("processes", "tests that start other programs", 2),
     Part("worst-cases", "hostile clients, the largest requests, a long life", 2),
     Part("short-fuzz", "property tests with new examples", 2),
