@@ -13,11 +13,6 @@ from pathlib import Path
 import pytest
 
 from kwire.errors import ErrorCode
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -29,9 +24,6 @@ from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from kwire.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
 from kwire.protocol.messages.produce import (
@@ -43,7 +35,9 @@ from kwire.protocol.messages.produce import (
 from kwire.record.batch import complete_batches
 from kwire.record.records import BatchBuilder, records
 from kwire.testing.faulty_disk import FaultyDisk
+from tests.support.asking import error_of
 from tests.support.in_process import RawClient, running_server
+from tests.support.requests import commit_request
 
 SIZE_MB = 6
 VALUE_BYTES = 50_000
@@ -107,25 +101,6 @@ async def produce(raw: RawClient, number: int) -> tuple[int, int]:
     return answer.error_code, answer.base_offset
 
 
-async def create(raw: RawClient, name: str) -> int:
-    """The error code of creating a topic."""
-    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=1000)
-    response = await raw.request(request, 7, CreateTopicsResponse)
-    return response.topics[0].error_code
-
-
-async def commit(raw: RawClient, metadata: str) -> int:
-    """The error code of an offset commit."""
-    partition = OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=7, committed_metadata=metadata
-    )
-    topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
-    request = OffsetCommitRequest(group_id="g", topics=[topic])
-    response = await raw.request(request, 8, OffsetCommitResponse)
-    return response.topics[0].partitions[0].error_code
-
-
 async def keys(raw: RawClient) -> list[tuple[int, bytes | None]]:
     """Offset and key of every record of t-0, as a consumer reads them."""
     found: list[tuple[int, bytes | None]] = []
@@ -161,10 +136,10 @@ async def fill(raw: RawClient, acknowledged: list[tuple[int, bytes | None]]) -> 
 
 async def prepare(raw: RawClient) -> None:
     """A topic, and a group's coordinator."""
-    assert await create(raw, "t") == 0
+    await raw.topic("t")
     request = FindCoordinatorRequest(coordinator_keys=["g"])
     await raw.request(request, 4, FindCoordinatorResponse)
-    assert await commit(raw, "") == 0
+    await raw.commit("g", "t", 7)
 
 
 @pytest.mark.parametrize("kind", ["quota", "mounted"])
@@ -182,8 +157,11 @@ async def test_a_full_disk_is_waited_out(
             await fill(raw, acknowledged)
             assert len(acknowledged) > 50
             assert await keys(raw) == acknowledged
-            assert await commit(raw, "x" * 4000) in (0, ErrorCode.NOT_COORDINATOR)
-            assert await create(raw, "u") in (0, ErrorCode.KAFKA_STORAGE_ERROR)
+            commit = commit_request("g", "t", 7, metadata="x" * 4000)
+            found = await raw.request(commit, 9, OffsetCommitResponse)
+            code = found.topics[0].partitions[0].error_code
+            assert code in (0, ErrorCode.NOT_COORDINATOR)
+            assert await error_of(raw.topic("u")) in (0, ErrorCode.KAFKA_STORAGE_ERROR)
             assert not running.broker.log_manager.failures
             said = [r for r in caplog.records if r.name == "kwire.log.directory_health"]
             assert [r.levelno for r in said] == [logging.ERROR]
@@ -193,8 +171,8 @@ async def test_a_full_disk_is_waited_out(
             code, offset = await produce(raw, len(acknowledged))
             assert (code, offset) == (0, len(acknowledged))
             acknowledged.append((offset, b"%d" % offset))
-            assert await create(raw, "v") == 0
-            assert await commit(raw, "x" * 4000) == 0
+            await raw.topic("v")
+            await raw.commit("g", "t", 7, metadata="x" * 4000)
             assert await keys(raw) == acknowledged
             running.broker.log_manager.look_for_room()
             said = [r for r in caplog.records if r.name == "kwire.log.directory_health"]

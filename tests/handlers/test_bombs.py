@@ -12,12 +12,6 @@ import zstandard
 from kwire.errors import ErrorCode
 from kwire.handlers import produce as produce_handler
 from kwire.handlers.opening import SMALL_LIMITS
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -46,21 +40,13 @@ TOPICS = {
 KEYLESS = b"\x0c\0\0\0\1\1\0"
 
 
-async def create(client: RawClient, name: str, settings: dict[str, str]) -> int:
-    """Create a topic; the error code."""
-    configs = [CreatableTopicConfig(name=k, value=v) for k, v in settings.items()]
-    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
-    created = await client.request(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
-    return created.topics[0].error_code
-
-
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
     """A server with topics of several kinds, which opens up to 8 MB and 30,000 records."""
     async with running_server(tmp_path, LIMITS) as server:
         client = await server.connect()
         for name, settings in TOPICS.items():
-            assert await create(client, name, settings) == 0
+            await client.topic(name, **settings)
         await client.aclose()
         yield server
 
@@ -200,7 +186,7 @@ async def test_nobody_waits_for_large_batches(
     client = await running.connect()
     assert (await produce(client, "compacted", good_batch(500, bytes(100)))).error_code == 0
     assert (await produce(client, "flushed", good_batch(500, bytes(100)))).error_code == 0
-    assert await create(client, "another", {}) == 0
+    await client.topic("another")
     blocked.gate.set()
     for client in clients:
         assert await client.receive_frame() is not None
@@ -213,7 +199,7 @@ async def test_a_stop_does_not_wait_for_checks(
     blocked = BlockedThread(monkeypatch)
     async with running_server(tmp_path) as server:
         client = await server.connect()
-        assert await create(client, "compacted", TOPICS["compacted"]) == 0
+        await client.topic("compacted", **TOPICS["compacted"])
         clients = [await server.connect() for _ in range(5)]
         for one in clients:
             await one.send(produce_request("compacted", good_batch(3, bytes(1_000_000))), 11)

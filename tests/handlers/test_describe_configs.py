@@ -14,12 +14,6 @@ import pytest
 
 from kwire.config.documentation import documentation
 from kwire.errors import ErrorCode
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -75,18 +69,6 @@ async def _set(server, kind, resource, **configs):
     assert [r.error_code for r in response.responses] == [ErrorCode.NONE]
 
 
-async def _create(server, name, configs):
-    client = await server.connect()
-    topic = CreatableTopic(
-        name=name,
-        num_partitions=1,
-        replication_factor=1,
-        configs=[CreatableTopicConfig(name=n, value=v) for n, v in configs.items()],
-    )
-    await client.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
-    await client.aclose()
-
-
 def _rows(result):
     return {
         config.name: [
@@ -106,8 +88,8 @@ async def test_everything_is_as_kafka_tells_it(tmp_path):
     """Every config of topics, the broker, a group and a client-metrics subscription."""
     kafka = json.loads(gzip.decompress(KAFKA.read_bytes()))
     async with running_server(tmp_path) as server:
-        await _create(server, "plain", {})
-        await _create(server, "own", kafka["topic_configs"])
+        await server.topic("plain")
+        await server.topic("own", **kafka["topic_configs"])
         for resource, expected in kafka["resources"].items():
             kind, name = resource.split("/")
             found = _rows(await _describe(server, int(kind), name))
@@ -139,7 +121,7 @@ async def test_static_values_and_secrets(tmp_path):
     """What the file says is static; a password is never shown."""
     settings = {"num.partitions": "4", "ssl.keystore.password": "secret", "log.roll.hours": "1"}
     async with running_server(tmp_path, settings) as server:
-        await _create(server, "t", {})
+        await server.topic("t")
         broker = _rows(await _describe(server, BROKER, "1"))
         topic = _rows(await _describe(server, TOPIC, "t"))
     assert broker["num.partitions"][1:4] == ["4", True, 4]

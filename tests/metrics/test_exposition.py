@@ -17,8 +17,6 @@ from kwire.metrics.definitions import definitions
 from kwire.protocol.error_codes import error_codes
 from kwire.protocol.messages import message_classes
 from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
     CreateTopicsResponse,
 )
 from kwire.protocol.messages.delete_topics import (
@@ -27,26 +25,15 @@ from kwire.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from kwire.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
-)
-from kwire.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
 )
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
-from kwire.record.records import BatchBuilder
 from kwire.testing.waiting import until
 from tests.support.in_process import RawClient, RunningServer
+from tests.support.records import batch as batch_of
+from tests.support.requests import fetch_request, produce_request
 from tests.web.conftest import http_server
 
 METRICS = "kafka_server_brokertopicmetrics_"
@@ -54,53 +41,22 @@ METRICS = "kafka_server_brokertopicmetrics_"
 
 def batch(records: int) -> bytes:
     """A batch of so many records of 100 bytes."""
-    builder = BatchBuilder()
-    for _ in range(records):
-        builder.add(1_700_000_000_000, None, b"x" * 100)
-    return bytes(builder.build())
-
-
-async def create(client: RawClient, name: str, partitions: int = 1) -> None:
-    """Make a topic."""
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    response = await client.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
-    assert response.topics[0].error_code == 0
+    return batch_of(*[b"x" * 100] * records)
 
 
 async def produce(client: RawClient, topic: str, records: bytes, version: int = 9) -> int:
     """Write a batch; its error code. Versions before 9 take the slow path."""
-    data = PartitionProduceData(index=0, records=records)
-    request = ProduceRequest(
-        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
-    )
+    request = produce_request(topic, records)
     response = await client.request(request, version, ProduceResponse)
     return response.responses[0].partition_responses[0].error_code
 
 
 async def fetch(client: RawClient, topic: str, version: int) -> int:
     """Read a topic; the number of bytes. Versions before 12 take the slow path."""
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        topics=[FetchTopic(topic=topic, partitions=[partition])],
-    )
-    response = await client.request(request, version, FetchResponse)
+    response = await client.request(fetch_request(topic), version, FetchResponse)
     records = response.responses[0].partitions[0].records
     assert isinstance(records, memoryview | bytes)
     return len(records)
-
-
-async def commit(client: RawClient, group: str, topic: str, offset: int) -> int:
-    """Commit an offset as a client without membership; its error code."""
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    request = OffsetCommitRequest(
-        group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])]
-    )
-    response = await client.request(request, 8, OffsetCommitResponse)
-    return response.topics[0].partitions[0].error_code
 
 
 class Read:
@@ -138,14 +94,14 @@ async def read(http: httpx.AsyncClient) -> Read:
 async def used(running: RunningServer) -> RawClient:
     """A client that has used the fast paths, the slow ones, and a group."""
     client = await running.connect()
-    await create(client, "orders")
+    await client.topic("orders")
     assert await produce(client, "orders", batch(4), version=8) == 0
     assert await produce(client, "orders", batch(3)) == 0
     assert await produce(client, "missing", batch(1), version=8) != 0
     assert await fetch(client, "orders", 12) > 700
     assert await fetch(client, "orders", 11) > 700
     await running.broker.groups.ensure_topic()
-    assert await commit(client, "g", "orders", 5) == 0
+    await client.commit("g", "orders", 5)
     return client
 
 
@@ -215,12 +171,12 @@ async def test_the_number_of_series_has_limits(tmp_path: Path) -> None:
     async with http_server(tmp_path, limits) as (running, http):
         client = await running.connect()
         for name in ("a", "b", "c"):
-            await create(client, name, partitions=2)
+            await client.topic(name, partitions=2)
         await produce(client, "c", batch(9))
         await produce(client, "b", batch(1))
         await running.broker.groups.ensure_topic()
         for group in ("g1", "g2", "g3"):
-            await commit(client, group, "c", 1)
+            await client.commit(group, "c", 1)
         found = await read(http)
         topics = {labels["topic"] for labels in found.named("kwire_topic_partitions")}
         assert len(topics) == 2
@@ -255,7 +211,7 @@ async def test_names_of_clients_cannot_forge_a_sample(tmp_path: Path) -> None:
     async with http_server(tmp_path) as (running, http):
         client = await used(running)
         forged = 'x"} 1\nkwire_bugs_total 99\n# '
-        assert await commit(client, forged, "orders", 5) == 0
+        await client.commit(forged, "orders", 5)
         found = await read(http)
         assert found.get("kwire_bugs_total") == 0
         assert found.get("kafka_consumergroup_members", consumergroup=forged) == 0

@@ -21,12 +21,6 @@ from kwire.errors import ErrorCode
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
@@ -34,16 +28,14 @@ from kwire.protocol.messages.metadata import (
     MetadataResponse,
 )
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from kwire.record.records import BatchBuilder
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import until, wait_until
 from tests.support.in_process import RawClient, RunningServer, running_server
+from tests.support.requests import produce_request
 
 TOPIC = "orders"
 VERSION = 11
@@ -55,24 +47,9 @@ async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
     """A server with one topic."""
     async with running_server(tmp_path) as server:
         client = await server.connect()
-        await create_topic(client)
+        await client.topic(TOPIC)
         await client.aclose()
         yield server
-
-
-async def create_topic(client: RawClient, **configs: str) -> None:
-    """Create the topic."""
-    topic = CreatableTopic(
-        name=TOPIC,
-        num_partitions=1,
-        replication_factor=1,
-        configs=[
-            CreatableTopicConfig(name=name.replace("_", "."), value=value)
-            for name, value in configs.items()
-        ],
-    )
-    response = await client.request(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
-    assert response.topics[0].error_code == 0
 
 
 async def answers(server: RunningServer) -> None:
@@ -96,10 +73,7 @@ async def produce(
     client: RawClient, records: bytes, topic: str = TOPIC, partition: int = 0
 ) -> PartitionProduceResponse:
     """Produce a batch; the partition's answer."""
-    data = PartitionProduceData(index=partition, records=records)
-    request = ProduceRequest(
-        acks=-1, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
-    )
+    request = produce_request(topic, {partition: records})
     response = await client.request(request, VERSION, ProduceResponse)
     return response.responses[0].partition_responses[0]
 
@@ -247,7 +221,7 @@ def test_a_client_that_never_reads(tmp_path: Path) -> None:
 
     async def flood(host: str, port: int) -> None:
         client = RawClient(await trio.open_tcp_stream(host, port))
-        await create_topic(client)
+        await client.topic(TOPIC)
         for _ in range(20):
             assert (await produce(client, batch(bytes(900_000)))).error_code == 0
         silent = RawClient(await trio.open_tcp_stream(host, port))
@@ -280,7 +254,7 @@ def test_acknowledged_records_survive_kill_9(tmp_path: Path) -> None:
     async def write(host: str, port: int, acknowledged: list[int], limit: int) -> None:
         client = RawClient(await trio.open_tcp_stream(host, port))
         if not acknowledged:
-            await create_topic(client, segment_bytes="1048576")
+            await client.topic(TOPIC, segment_bytes="1048576")
         while len(acknowledged) < limit:
             answer = await produce(client, batch(b"%d" % len(acknowledged)))
             assert answer.error_code == 0

@@ -14,7 +14,6 @@ from kwire.web.page.sessions import SESSION_S
 from tests.support.clock import FakeClock
 from tests.support.in_process import RunningServer
 from tests.web.conftest import http_server
-from tests.web.page_data import create
 from tests.web.test_page_admin import administered, csrf_of
 
 HOUR_MS = 3_600_000
@@ -24,7 +23,7 @@ WEEK_MS = 7 * 24 * HOUR_MS
 async def create_orders(running: RunningServer) -> None:
     """Create the topic ``orders``."""
     client = await running.connect()
-    await create(client, "orders")
+    await client.topic("orders")
     await client.aclose()
 
 

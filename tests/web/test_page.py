@@ -16,7 +16,7 @@ from kwire.web.page import paging, sampler
 from kwire.web.page.views import routes
 from tests.support.in_process import RunningServer
 from tests.web.conftest import http_server
-from tests.web.page_data import MARKUP, commit, create, join, produce
+from tests.web.page_data import MARKUP, join, produce
 
 VIEWS = (
     "/",
@@ -55,7 +55,7 @@ async def test_every_view_shows_a_new_broker(tmp_path: Path) -> None:
     """A broker without a topic has pages without rows, and no page fails."""
     async with http_server(tmp_path) as (running, http):
         client = await running.connect()
-        await create(client, "orders")
+        await client.topic("orders")
         for address in VIEWS:
             text = await html(http, address)
             assert "<h1>" in text
@@ -68,13 +68,13 @@ async def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
     """Ids of groups and clients, keys, values, headers and metadata with markup are escaped."""
     async with http_server(tmp_path) as (running, http):
         client = await running.connect()
-        await create(client, "orders")
+        await client.topic("orders")
         await produce(
             client,
             "orders",
             [(MARKUP.encode(), MARKUP.encode(), ((MARKUP, MARKUP.encode()),))],
         )
-        await commit(client, MARKUP, "orders", 0)
+        await client.commit(MARKUP, "orders", 0, metadata=MARKUP)
         member = await join(running, MARKUP + "2", MARKUP)
         for form in ("auto", "text", "json", "hex", "confluent"):
             text = await html(http, f"/records?topic=orders&format={form}&search=alert")
@@ -100,7 +100,7 @@ async def test_invisible_characters_are_shown(tmp_path: Path) -> None:
     """A text can't turn its direction round, or hide behind control characters."""
     async with http_server(tmp_path) as (running, http):
         client = await running.connect()
-        await create(client, "orders")
+        await client.topic("orders")
         await produce(client, "orders", [("a\u202eb".encode(), "c\u200bd".encode(), ())])
         text = await html(http, "/records?topic=orders")
         assert "\u202e" not in text
@@ -112,8 +112,8 @@ async def test_lists_have_pages_and_a_filter(tmp_path: Path) -> None:
     """However many partitions there are, a page has ``PER_PAGE`` rows."""
     async with http_server(tmp_path) as (running, http):
         client = await running.connect()
-        await create(client, "wide", 250)
-        await create(client, "orders")
+        await client.topic("wide", 250)
+        await client.topic("orders")
         first = await html(http, "/topics/wide")
         assert first.count('id="partition-') == paging.PER_PAGE
         assert "1 to 100 of 250 partitions" in first
@@ -136,9 +136,9 @@ async def test_a_group_page_has_members_lag_and_events(tmp_path: Path) -> None:
     """The events are those of ``kwire groups explain``."""
     async with http_server(tmp_path) as (running, http):
         client = await running.connect()
-        await create(client, "orders")
+        await client.topic("orders")
         await produce(client, "orders", [(None, b"v", ())] * 7)
-        await commit(client, "billing", "orders", 3)
+        await client.commit("billing", "orders", 3, metadata=MARKUP)
         text = await html(http, "/group?id=billing")
         assert ">Empty<" in text
         assert '<dd data-value="lag">4</dd>' in text
@@ -158,7 +158,7 @@ async def test_the_overview_has_numbers_for_its_script(tmp_path: Path) -> None:
     """The JSON has the same texts and paths that the page shows without the script."""
     async with http_server(tmp_path) as (running, http):
         client = await running.connect()
-        await create(client, "orders", 3)
+        await client.topic("orders", 3)
         text = await html(http, "/")
         fresh = (await http.get("/overview.json")).json()
         assert fresh["values"]["topics"] == 1
@@ -174,7 +174,7 @@ async def test_topic_settings_name_their_sources(tmp_path: Path) -> None:
     """A setting shows its value, its source, and what it overrides."""
     async with http_server(tmp_path, {"log.retention.ms": "12345"}) as (running, http):
         client = await running.connect()
-        await create(client, "orders")
+        await client.topic("orders")
         text = await html(http, "/topics/orders")
         assert "12345" in text
         assert "start of the broker" in text

@@ -21,7 +21,7 @@ from kwire.web import desk
 from kwire.web.page import admin
 from tests.support.in_process import RunningServer
 from tests.web.conftest import HTTP, http_server
-from tests.web.page_data import commit, create, join, produce
+from tests.web.page_data import join, produce
 
 TOKEN = "a token of the tests"
 
@@ -85,7 +85,7 @@ async def test_records_are_deleted_up_to_an_offset(tmp_path: Path) -> None:
     """As DeleteRecords does it."""
     async with administered(tmp_path) as (running, http, csrf):
         client = await running.connect()
-        await create(client, "orders")
+        await client.topic("orders")
         await produce(client, "orders", [(None, b"v", ())] * 10)
         doomed = {
             "csrf": csrf,
@@ -105,9 +105,9 @@ async def test_offsets_are_reset_after_a_look_at_them(tmp_path: Path) -> None:
     """The first form shows the new offsets and changes nothing."""
     async with administered(tmp_path) as (running, http, csrf):
         client = await running.connect()
-        await create(client, "orders")
+        await client.topic("orders")
         await produce(client, "orders", [(None, b"v", ())] * 10)
-        await commit(client, "billing", "orders", 3)
+        await client.commit("billing", "orders", 3)
 
         def committed() -> int:
             groups = running.broker.groups.coordinator("billing").groups
@@ -143,7 +143,7 @@ async def test_offsets_of_a_group_with_members_are_not_reset(tmp_path: Path) -> 
     """The members would commit their own offsets over the new ones."""
     async with administered(tmp_path) as (running, http, csrf):
         client = await running.connect()
-        await create(client, "orders")
+        await client.topic("orders")
         member = await join(running, "billing", "reader")
         form = {"csrf": csrf, "group": "billing", "topic": "orders", "to": "earliest"}
         answer = await http.post("/admin/groups/reset", data=form | {"confirm": "yes"})

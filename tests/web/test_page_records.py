@@ -13,7 +13,7 @@ from kwire.web.page.record_text import Shown, shown
 from tests.support.in_process import RawClient
 from tests.support.raw_producer import RawProducer
 from tests.web.conftest import http_server
-from tests.web.page_data import create, produce
+from tests.web.page_data import produce
 
 TIME_MS = 1_700_000_000_000
 """2023-11-14T22:13:20 UTC."""
@@ -28,7 +28,7 @@ async def text_of(http: httpx.AsyncClient, parameters: str, status: int = 200) -
 
 async def orders(client: RawClient, count: int = 300, compression: int = 0) -> None:
     """A topic whose record n has the value ``order n``."""
-    await create(client, "orders")
+    await client.topic("orders")
     items = [(b"key-%d" % n, b"order %d." % n, ()) for n in range(count)]
     await produce(client, "orders", items, compression)
 
@@ -109,7 +109,7 @@ async def test_a_batch_that_unpacks_to_too_much_is_not_opened(
     monkeypatch.setattr(reading, "LIMITS", reading.LIMITS._replace(max_bytes=100_000))
     async with http_server(tmp_path) as (running, http):
         client = await running.connect()
-        await create(client, "orders")
+        await client.topic("orders")
         await produce(client, "orders", [(None, bytes(1_000_000), ())], Compression.ZSTD)
         await produce(client, "orders", [(None, b"small", ())])
         text = await text_of(http, "")
@@ -127,7 +127,7 @@ async def test_a_batch_that_is_too_large_is_not_read(
     monkeypatch.setattr(reading, "READ_BYTES", 500)
     async with http_server(tmp_path) as (running, http):
         client = await running.connect()
-        await create(client, "orders")
+        await client.topic("orders")
         await produce(client, "orders", [(None, b"x" * 5000, ())])
         assert "is more than the page opens" in await text_of(http, "offset=0")
         await client.aclose()
@@ -137,7 +137,7 @@ async def test_a_long_value_is_cut(tmp_path: Path) -> None:
     """The page stays small; the page of the record alone shows more of it."""
     async with http_server(tmp_path) as (running, http):
         client = await running.connect()
-        await create(client, "orders")
+        await client.topic("orders")
         await produce(client, "orders", [(None, b"x" * 500_000, ())] * 20, Compression.ZSTD)
         text = await text_of(http, "count=100")
         assert len(text) < 200_000
@@ -150,7 +150,7 @@ async def test_markers_of_transactions_are_shown(tmp_path: Path) -> None:
     """So is the open transaction, with its age, on the page of producers."""
     async with http_server(tmp_path) as (running, http):
         client = await running.connect()
-        await create(client, "orders")
+        await client.topic("orders")
         producer = RawProducer(client, "ledger")
         await producer.init()
         await producer.produce("orders", 0, b"one")
