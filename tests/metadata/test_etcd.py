@@ -74,7 +74,7 @@ async def test_commits_go_on_when_the_leader_of_etcd_fails(three, fault):
         leader.resume()
 
 
-async def test_nobody_answers():
+async def test_nobody_answers(autojump_clock):
     """The error names the addresses and says why."""
     address = parse_store(f"etcd://127.0.0.1:{free_port()},127.0.0.1:{free_port()}")
     with pytest.raises(KafkaError) as refused:
