@@ -39,11 +39,13 @@ PROGRAMS = {
     "chaos": ("spark_tests.chaos",),
 }
 """What can be run in a lane, as ``python -m`` takes it."""
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=192m"
+QUICK_JVM = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=192m -XX:MetaspaceSize=256m"
+)
 """For JVMs that live for seconds or minutes: the second compiler costs more than it saves.
 
 With one compiler Java keeps 48 MB of compiled code. Spark has more, which would be thrown away and
-compiled again all the time.
+compiled again all the time. Nor is all memory collected each time that Spark's classes need more.
 """
 JVM = "KWIRE_SPARK_JVM"
 """The variable with the options of such JVMs: ``QUICK_JVM`` and the archive of classes."""

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,8 +27,9 @@ from spark_tests.rows import produce
 from spark_tests.sink_rows import SOURCE, START_S, batch, rows_of, settings
 
 STOCK = os.environ.get("KWIRE_SPARK_LANE") == "stock"
-PAUSE_S = 3
-"""The stream's trigger: Delta's commands need a moment between two commits of the stream."""
+PAUSE = 6
+"""How many times as long as its last write the stream pauses: Delta's commands need a moment
+between two commits of the stream, a longer one where everything takes longer."""
 
 KINDS: dict[str, Any] = {"delta": DeltaSink, "iceberg": IcebergSink, "delta-rs": DeltaRsSink}
 
@@ -49,13 +51,15 @@ def running(sink: Sink, spark: SparkSession) -> Iterator[list[int]]:
     def write() -> None:
         session = spark.newSession()
         session.conf.set("spark.databricks.delta.snapshotPartitions", "2")
-        number = 5
+        number, pause_s = 5, 0.0
         try:
-            while not is_over.wait(PAUSE_S):
+            while not is_over.wait(pause_s):
+                started_s = time.monotonic()
                 one = batch(number, number * 10, number * 10 + 10)
                 sink.write(rows_of(session, one), one)
                 written.append(number)
                 number += 1
+                pause_s = PAUSE * (time.monotonic() - started_s)
         except BaseException as error:
             failures.append(error)
 
@@ -86,7 +90,7 @@ def test_beside_a_stream(table: tuple[Sink, Upkeep], spark: SparkSession) -> Non
         expired = upkeep.expire(spark, cutoff, 7 * 86400)
     assert done.files_before >= 5
     assert (replayed.rows, expired.rows) == (20, 25)
-    end = (written[-1] + 1) * 10 if written else 50
+    end = (written[-1] + 1) * 10
     claims = claims_of(sink.held(spark))
     assert list(claims["orders", 0].covered) == [(0, end)]
     assert list(claims["orders", 1].covered) == [(25, end)]
