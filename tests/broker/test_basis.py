@@ -14,14 +14,9 @@ from kwire.coordinator.transaction.state import TransactionState
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kwire.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
 from kwire.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
 from kwire.protocol.messages.write_txn_markers import (
@@ -34,6 +29,7 @@ from kwire.testing.waiting import until
 from tests.broker.replicated import FOLLOWERS, create_replicated, follow, led, move
 from tests.support.in_process import RawClient, RunningServer, running_server
 from tests.support.raw_producer import RawProducer
+from tests.support.requests import commit_request, offset_fetch_request
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
@@ -50,18 +46,13 @@ async def replicated(path: Path, *topics: str, **settings: str) -> AsyncIterator
 
 async def commit(client: RawClient, offset: int) -> int:
     """Commit an offset of the group g; the error code."""
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    request = OffsetCommitRequest(
-        group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])]
-    )
-    answer = await client.request(request, 8, OffsetCommitResponse)
+    answer = await client.request(commit_request("g", "t", offset), 8, OffsetCommitResponse)
     return answer.topics[0].partitions[0].error_code
 
 
 async def fetch(client: RawClient) -> tuple[int, list[int]]:
     """The error code of the group g, and its offsets."""
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
-    answer = await client.request(request, 8, OffsetFetchResponse)
+    answer = await client.request(offset_fetch_request("g"), 8, OffsetFetchResponse)
     [group] = answer.groups
     found = [row.committed_offset for topic in group.topics for row in topic.partitions]
     return group.error_code, found

@@ -32,17 +32,15 @@ from kwire.protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
-from kwire.record.records import BatchBuilder
 from kwire.testing.faulty_disk import FaultyDisk
 from kwire.testing.waiting import until
 from tests.support.clock import FakeClock
 from tests.support.in_process import RawClient, RunningServer, running_server
+from tests.support.records import batch
+from tests.support.requests import produce_request
 
 
 class Gate:
@@ -61,20 +59,12 @@ class Gate:
 
 def record() -> bytes:
     """A batch of one record."""
-    builder = BatchBuilder()
-    builder.add(1_700_000_000_000, b"k", b"v")
-    return bytes(builder.build())
+    return batch(b"v", key=b"k")
 
 
 async def produce(raw: RawClient, acks: int = -1) -> PartitionProduceResponse:
     """Append one record to t-0."""
-    data = PartitionProduceData(index=0, records=record())
-    request = ProduceRequest(
-        acks=acks,
-        timeout_ms=1000,
-        topic_data=[TopicProduceData(name="t", partition_data=[data])],
-    )
-    response = await raw.request(request, 9, ProduceResponse)
+    response = await raw.request(produce_request("t", record(), acks=acks), 9, ProduceResponse)
     return response.responses[0].partition_responses[0]
 
 

@@ -15,7 +15,6 @@ from kwire.log.page_cache import ColdPages
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
-    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -26,15 +25,9 @@ from kwire.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from kwire.record.batch import complete_batches
 from kwire.record.records import BatchBuilder
 from tests.support.in_process import RawClient, RunningServer, running_server
+from tests.support.records import base_offsets
 
 TOPIC = "old"
 BATCHES = 40
@@ -87,20 +80,10 @@ def cold(monkeypatch: pytest.MonkeyPatch) -> Iterator[ColdDisk]:
 async def running(tmp_path: Path, cold: ColdDisk) -> AsyncIterator[RunningServer]:
     """A server with a topic of several segments."""
     async with running_server(tmp_path) as server:
-        client = await server.connect()
-        config = CreatableTopicConfig(name="segment.bytes", value="1048576")
-        topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, configs=[config])
-        await client.request(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
+        await server.topic(TOPIC, segment_bytes=1048576)
         for n in range(BATCHES):
-            builder = BatchBuilder()
-            builder.add(1_700_000_000_000 + n, None, VALUE)
-            data = PartitionProduceData(index=0, records=bytes(builder.build()))
-            request = ProduceRequest(
-                acks=1, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
-            )
-            response = await client.request(request, 9, ProduceResponse)
-            assert response.responses[0].partition_responses[0].error_code == 0
-        await client.aclose()
+            await server.produce(TOPIC, VALUE, timestamp=1_700_000_000_000 + n, acks=1)
+        await server.hang_up()
         yield server
 
 
@@ -120,9 +103,7 @@ async def read_all(client: RawClient) -> list[int]:
     found: list[int] = []
     while len(found) < BATCHES:
         response = await client.request(fetch_request(len(found)), 12, FetchResponse)
-        data = response.responses[0].partitions[0].records
-        assert isinstance(data, memoryview)
-        some = [batch.base_offset for batch in complete_batches(bytes(data))]
+        some = base_offsets(response.responses[0].partitions[0].records)
         assert some
         found += some
     return found

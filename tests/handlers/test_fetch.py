@@ -8,11 +8,6 @@ import trio
 import trio.testing
 
 from kwire.errors import ErrorCode
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kwire.protocol.messages.fetch import (
     FetchPartition,
@@ -22,15 +17,8 @@ from kwire.protocol.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
-from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from kwire.record.batch import complete_batches
-from kwire.record.records import BatchBuilder
 from tests.support.in_process import RawClient, RunningServer, running_server
+from tests.support.records import base_offsets
 
 TOPIC = "orders"
 VERSION = 12
@@ -41,24 +29,15 @@ BATCH_VALUE = bytes(1000)
 async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
     """A server with a topic of two partitions."""
     async with running_server(tmp_path) as server:
-        client = await server.connect()
-        topic = CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1)
-        await client.request(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
-        await client.aclose()
+        await server.topic(TOPIC, 2)
+        await server.hang_up()
         yield server
 
 
 async def produce(client: RawClient, count: int, partition: int = 0) -> None:
     """Append batches of one record."""
     for _ in range(count):
-        builder = BatchBuilder()
-        builder.add(1_700_000_000_000, None, BATCH_VALUE)
-        data = PartitionProduceData(index=partition, records=bytes(builder.build()))
-        request = ProduceRequest(
-            acks=1, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
-        )
-        response = await client.request(request, 9, ProduceResponse)
-        assert response.responses[0].partition_responses[0].error_code == 0
+        await client.produce(TOPIC, BATCH_VALUE, partition=partition, acks=1)
 
 
 def wanted(*offsets: tuple[int, int], max_bytes: int = 1_000_000) -> list[FetchTopic]:
@@ -73,12 +52,6 @@ def wanted(*offsets: tuple[int, int], max_bytes: int = 1_000_000) -> list[FetchT
 def told(response: FetchResponse) -> dict[int, PartitionData]:
     """The partitions of an answer."""
     return {p.partition_index: p for topic in response.responses for p in topic.partitions}
-
-
-def offsets_in(data: PartitionData) -> list[int]:
-    """The base offsets of the whole batches in an answer."""
-    assert isinstance(data.records, memoryview)
-    return [batch.base_offset for batch in complete_batches(bytes(data.records))]
 
 
 async def test_it_waits_for_an_append(running: RunningServer) -> None:
@@ -99,7 +72,7 @@ async def test_it_gives_up_after_max_wait(running: RunningServer) -> None:
     client = await running.connect()
     request = FetchRequest(min_bytes=1, max_wait_ms=20, topics=wanted((0, 0)))
     data = told(await client.request(request, VERSION, FetchResponse))[0]
-    assert (data.error_code, offsets_in(data), data.high_watermark) == (0, [], 0)
+    assert (data.error_code, base_offsets(data.records), data.high_watermark) == (0, [], 0)
     await client.aclose()
 
 
@@ -112,12 +85,12 @@ async def test_limits_are_soft_for_the_first_batch(running: RunningServer) -> No
     response = await client.request(
         FetchRequest(min_bytes=1, max_bytes=10, topics=tiny), VERSION, FetchResponse
     )
-    assert offsets_in(told(response)[0]) == [1]
-    assert offsets_in(told(response)[1]) == []
+    assert base_offsets(told(response)[0].records) == [1]
+    assert base_offsets(told(response)[1].records) == []
     all_of_it = FetchRequest(min_bytes=1, topics=wanted((0, 0), (1, 1)))
     response = await client.request(all_of_it, VERSION, FetchResponse)
-    assert offsets_in(told(response)[0]) == [0, 1, 2]
-    assert offsets_in(told(response)[1]) == [1, 2]
+    assert base_offsets(told(response)[0].records) == [0, 1, 2]
+    assert base_offsets(told(response)[1].records) == [1, 2]
     await client.aclose()
 
 
@@ -206,7 +179,7 @@ async def test_more_at_least_than_at_most(running: RunningServer) -> None:
     )
     with trio.fail_after(20):
         data = told(await client.request(request, VERSION, FetchResponse))[0]
-    assert offsets_in(data) == [0]
+    assert base_offsets(data.records) == [0]
     await client.aclose()
 
 
@@ -235,7 +208,7 @@ async def test_a_session_hears_of_everything_that_happens_to_a_quiet_partition(
     assert (await fetch(changed))[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert (await fetch(wanted((0, 2))))[0].error_code == 0
     assert await fetch([]) == {}
-    assert offsets_in((await fetch(wanted((0, 1))))[0]) == [1]
+    assert base_offsets((await fetch(wanted((0, 1))))[0].records) == [1]
     deletion = DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=1000)
     await client.request(deletion, 5, DeleteTopicsResponse)
     gone = await fetch([])

@@ -8,23 +8,18 @@ import trio
 
 from kwire.errors import ErrorCode
 from kwire.handlers import Route
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from kwire.record.records import BatchBuilder, ProducerState
+from kwire.record.records import ProducerState
 from kwire.testing.waiting import until
 from tests.support.in_process import RawClient, RunningServer, running_server
+from tests.support.records import batch as batch_of
+from tests.support.requests import produce_request
 
 VERSION = 11
 TOPICS = {
@@ -39,36 +34,21 @@ TOPICS = {
 async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
     """A server with topics of several kinds."""
     async with running_server(tmp_path) as server:
-        client = await server.connect()
-        topics = [
-            CreatableTopic(
-                name=name,
-                num_partitions=1,
-                replication_factor=1,
-                configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
-            )
-            for name, configs in TOPICS.items()
-        ]
-        created = await client.request(CreateTopicsRequest(topics=topics), 5, CreateTopicsResponse)
-        assert [topic.error_code for topic in created.topics] == [0] * len(TOPICS)
-        await client.aclose()
+        for name, configs in TOPICS.items():
+            await server.topic(name, **configs)
+        await server.hang_up()
         yield server
 
 
 def batch(*keys: bytes | None, producer: ProducerState | None = None, timestamp: int = 1) -> bytes:
     """A batch with a record for each key."""
-    builder = BatchBuilder()
-    for key in keys or (b"key",):
-        builder.add(timestamp, key, b"value")
-    return bytes(builder.build(producer=producer or ProducerState()))
+    items = [(key, b"value") for key in keys or (b"key",)]
+    return batch_of(*items, producer=producer or ProducerState(), timestamp=timestamp)
 
 
 def request(topic: str, records: bytes, acks: int = -1) -> ProduceRequest:
     """A request for one batch."""
-    data = PartitionProduceData(index=0, records=records)
-    return ProduceRequest(
-        acks=acks, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
-    )
+    return produce_request(topic, records, acks=acks)
 
 
 async def produce(

@@ -11,7 +11,6 @@ from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from kwire.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kwire.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -23,13 +22,11 @@ from kwire.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from kwire.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
 from tests.support.in_process import RawClient
 from tests.support.raw_producer import RawProducer
+from tests.support.requests import offset_fetch_request
 
 TOPIC, GROUP = "orders", "billing"
 READ_COMMITTED = 1
@@ -79,22 +76,12 @@ async def end_offset(client: RawClient, index: int = 0, *, timestamp: int = LATE
 
 async def fetch(client: RawClient, offset: int = 0):
     """What a read_committed consumer is given of partition 0."""
-    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        isolation_level=READ_COMMITTED,
-        topics=[FetchTopic(topic=TOPIC, partitions=[wanted])],
-    )
-    answer = await client.request(request, 12, FetchResponse)
-    return answer.responses[0].partitions[0]
+    return await client.fetch(TOPIC, offset, isolation_level=READ_COMMITTED)
 
 
 async def committed_offset(client: RawClient, *, stable: bool) -> tuple[int, int]:
     """The group's offset in partition 0, and the error."""
-    wanted = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])
-    group = OffsetFetchRequestGroup(group_id=GROUP, topics=[wanted])
-    request = OffsetFetchRequest(groups=[group], require_stable=stable)
+    request = offset_fetch_request(GROUP, TOPIC, require_stable=stable)
     answer = await client.request(request, 8, OffsetFetchResponse)
     found = answer.groups[0].topics[0].partitions[0]
     return found.committed_offset, found.error_code
