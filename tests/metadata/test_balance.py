@@ -1,14 +1,14 @@
 """Leadership goes back to preferred leaders, and to whoever may lead where nobody does."""
 
 from kwire.metadata.balance import MOST_ELECTIONS, balanced, elections, with_leaders
-from kwire.metadata.changes import ConfigChanged, TopicCreated, apply
+from kwire.metadata.changes import ConfigChanged, apply
 from kwire.metadata.image import (
     BrokerImage,
     ConfigResourceType,
     MetadataImage,
     PartitionImage,
-    TopicImage,
 )
+from tests.support.images import topic_created
 
 IMAGE = MetadataImage(brokers={node: BrokerImage(node, None, ()) for node in (1, 2, 3)})
 PREFERRED = PartitionImage(1, 5, (1, 2), (1, 2), 7)
@@ -16,8 +16,7 @@ ASTRAY = PREFERRED._replace(leader=2)
 
 
 def _image(*partitions):
-    topic = TopicImage("t", bytes(16), partitions, len(partitions))
-    return apply(IMAGE, [TopicCreated(topic)], 1)
+    return apply(IMAGE, [topic_created(*partitions)], 1)
 
 
 def _leaders(image, changes):

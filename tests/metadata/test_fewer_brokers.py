@@ -2,10 +2,11 @@
 
 import pytest
 
-from kwire.metadata.changes import BrokerRegistered, TopicCreated, apply
+from kwire.metadata.changes import BrokerRegistered, apply
 from kwire.metadata.fewer_brokers import ReplicasElsewhere, be_alone, begin_together, gather
-from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage
 from kwire.metadata.registration import register, unfence
+from tests.support.images import topic_created
 
 
 def _cluster(*leaders: int) -> MetadataImage:
@@ -16,8 +17,7 @@ def _cluster(*leaders: int) -> MetadataImage:
         image = apply(image, register(image, broker), image.revision + 1)
         image = apply(image, unfence(image, node_id, f"i{node_id}"), image.revision + 1)
     partitions = tuple(PartitionImage(node, 0, (node,), (node,)) for node in leaders)
-    created = TopicCreated(TopicImage("t", bytes(16), partitions, len(partitions)))
-    return apply(image, [created], image.revision + 1)
+    return apply(image, [topic_created(*partitions)], image.revision + 1)
 
 
 def test_before_the_start_nobody_serves():
@@ -64,7 +64,7 @@ def test_one_is_not_alone_while_others_have_replicas():
 def _with(*partitions: PartitionImage) -> MetadataImage:
     """Brokers 1 to 3, and a topic ``t`` with these partitions."""
     image = _cluster()
-    return apply(image, [TopicCreated(TopicImage("t", bytes(16), partitions, len(partitions)))], 9)
+    return apply(image, [topic_created(*partitions)], 9)
 
 
 def test_replicas_that_have_all_records_stay_behind_alone():

@@ -8,7 +8,6 @@ from kwire.metadata.image import (
     ConfigResourceType,
     MetadataImage,
     PartitionImage,
-    TopicImage,
 )
 from kwire.metadata.lost_replicas import (
     NEVER_MADE,
@@ -19,6 +18,7 @@ from kwire.metadata.lost_replicas import (
 )
 from kwire.metadata.partition_change import Terms, active_brokers, elected
 from kwire.metadata.registration import fence, register, unfence, unregister
+from tests.support.images import topic_created
 
 
 def _broker(*directories: str) -> BrokerImage:
@@ -32,7 +32,7 @@ class Cluster:
         self.image = MetadataImage()
         self.start(None, *directories)
         partition = PartitionImage(1, 0, (1,), (1,))
-        self.do([TopicCreated(TopicImage("t", bytes(16), (partition,), 1))])
+        self.do([topic_created(partition)])
 
     def do(self, changes):
         if changes:
@@ -146,7 +146,7 @@ class TwoReplicas(Cluster):
         self.do(unfence(self.image, 2, "a"))
         partition = PartitionImage(1, 0, (1, 2), (1, 2))
         config = ConfigChanged(ConfigResourceType.TOPIC, "t", "min.insync.replicas", min_isr)
-        self.do([TopicCreated(TopicImage("t", bytes(16), (partition,), 1)), config])
+        self.do([topic_created(partition), config])
 
     @property
     def eligible(self):

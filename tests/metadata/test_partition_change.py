@@ -5,13 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.changes import ConfigChanged, TopicCreated, apply
+from kwire.metadata.changes import ConfigChanged, apply
 from kwire.metadata.image import (
     BrokerImage,
     ConfigResourceType,
     MetadataImage,
     PartitionImage,
-    TopicImage,
 )
 from kwire.metadata.partition_change import (
     Election,
@@ -23,6 +22,7 @@ from kwire.metadata.partition_change import (
     without_brokers,
     without_replicas,
 )
+from tests.support.images import topic_created
 
 TOPIC = bytes(16)
 ALL = frozenset({1, 2, 3, 4})
@@ -36,7 +36,7 @@ def _image(partition=HEALTHY, **configs):
         ConfigChanged(ConfigResourceType.TOPIC, "t", name.replace("_", "."), value)
         for name, value in configs.items()
     ]
-    return apply(image, [TopicCreated(TopicImage("t", TOPIC, (partition,), 1)), *changes], 1)
+    return apply(image, [topic_created(partition), *changes], 1)
 
 
 def _row(changes):

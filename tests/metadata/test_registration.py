@@ -7,13 +7,12 @@ from hypothesis import strategies as st
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import (
     FeatureLevelChanged,
-    TopicCreated,
     apply,
     from_json,
     snapshot,
     to_json,
 )
-from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage
 from kwire.metadata.lost_replicas import Replica
 from kwire.metadata.registration import (
     elect_controller,
@@ -23,6 +22,7 @@ from kwire.metadata.registration import (
     unfence,
     unregister,
 )
+from tests.support.images import topic_created
 
 
 class Cluster:
@@ -49,7 +49,7 @@ class Cluster:
     def add_topic(self, *replicas):
         """A topic; each partition's first replica leads it, and all are in sync."""
         partitions = tuple(PartitionImage(nodes[0], 0, nodes, nodes) for nodes in replicas)
-        self.do(lambda image: [TopicCreated(TopicImage("t", bytes(16), partitions, 1))])
+        self.do(lambda image: [topic_created(*partitions)])
 
     @property
     def states(self):

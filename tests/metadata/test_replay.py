@@ -13,7 +13,6 @@ from kwire.metadata.changes import (
     ClusterNamed,
     PartitionsAdded,
     PartitionsChanged,
-    TopicCreated,
     apply,
     from_json,
     size_of,
@@ -34,9 +33,9 @@ from kwire.metadata.image import (
     ConfigResourceType,
     MetadataImage,
     PartitionImage,
-    TopicImage,
 )
 from kwire.metadata.scram import ScramCredential, ScramCredentialChanged
+from tests.support.images import topic_created
 
 SETTINGS = BrokerConfig.load({})
 
@@ -123,7 +122,7 @@ _ROWS = st.builds(
 def test_a_partition_survives_in_a_store(row):
     """With all its fields, whatever they are."""
     changes = [
-        TopicCreated(TopicImage("t", bytes(16), (row, row), 2)),
+        topic_created(row, row),
         PartitionsAdded(bytes(16), (row,)),
         PartitionsChanged(bytes(16), ((2, row),)),
     ]
