@@ -19,8 +19,9 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewTopic,
 )
+
+from tests.support.topics import create_topics
 
 MARKUP = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 GROUP = "billing"
@@ -33,17 +34,11 @@ A_PATH = re.compile("^M[0-9.]+,[0-9.]+L")
 CITIES = ("Malmö", "Zürich", "Kraków", "Porto", "Łódź")
 
 
-def create(bootstrap: str, topics: list[NewTopic]) -> None:
-    """Create topics and wait until they are there."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics(topics, operation_timeout=120, request_timeout=120).values():
-        future.result()
-
-
 def fill(bootstrap: str) -> None:
     """Make a few topics with records."""
     names = [("orders", 3), ("payments", 1), ("clicks", 6), ("audit", 1), ("hostile", 1)]
-    create(bootstrap, [NewTopic(name, partitions, 1) for name, partitions in names])
+    for name, partitions in names:
+        create_topics(bootstrap, name, partitions=partitions)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     changes = {"retention.ms": "86400000", "segment.bytes": "1048576"}
     entries = [
@@ -79,9 +74,9 @@ def fill(bootstrap: str) -> None:
 
 def fill_many(bootstrap: str) -> None:
     """Make so many topics that the broker has 10,000 partitions and more."""
-    create(bootstrap, [NewTopic("wide", WIDE_PARTITIONS, 1)])
+    create_topics(bootstrap, "wide", partitions=WIDE_PARTITIONS)
     names = [f"many-{number:03d}" for number in range(MANY_TOPICS)]
-    create(bootstrap, [NewTopic(name, PARTITIONS_OF_MANY, 1) for name in names])
+    create_topics(bootstrap, *names, partitions=PARTITIONS_OF_MANY)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
     for number in range(WIDE_PARTITIONS):
         producer.produce("wide", value=f"record {number}", partition=number)

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from browser_tests import data
 from browser_tests.surroundings import TOKEN, Site
+from tests.support.topics import create_topics
 
 HOSTILE_GROUP = f"/group?id={quote(data.HOSTILE_GROUP, safe='')}"
 VIEWS = {
@@ -112,7 +113,7 @@ def test_the_overview_stays_fresh(browser: Browser, small: Site) -> None:
         page.goto(small.url)
         topics = page.locator('[data-value="topics"]')
         before = int(topics.inner_text())
-        data.create(small.bootstrap, [data.NewTopic("one-more", 1, 1)])
+        create_topics(small.bootstrap, "one-more")
         expect(topics).to_have_text(str(before + 1), timeout=30_000)
         data.load(small.bootstrap, 0.5)
         expect(page.locator('[data-chart="bytes_in"] .line')).to_have_attribute(

@@ -19,11 +19,11 @@ from pathlib import Path
 from random import Random
 
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.clients import QUIET
-from compat_tests.crash_clients import TIMEOUT_S, Churn, Writer, read_all
+from compat_tests.crash_clients import Churn, Writer, read_all
 from kwire.testing.process import BrokerProcess
+from tests.support.topics import create_topics
 
 SETTINGS = {
     "log.segment.bytes": "1048576",
@@ -46,10 +46,8 @@ class CrashTest:
         self.random = Random(seed)
         self.broker = BrokerProcess(data_dir, SETTINGS).start()
         bootstrap = self.broker.bootstrap
-        admin = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
-        made = admin.create_topics([NewTopic(n, 2, config=c) for n, c in TOPICS.items()])
-        for answer in made.values():
-            answer.result(TIMEOUT_S)
+        for name, configs in TOPICS.items():
+            create_topics(bootstrap, name, partitions=2, **configs)
         big = {"linger.ms": 50, "batch.size": 500_000}
         self.writers = [
             Writer(bootstrap, "plain", 0, exactly_once=True),

@@ -18,9 +18,10 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from compat_tests.clients import QUIET, READ_TIMEOUT_S
+from tests.support.topics import create_topics
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LEVELS = ("read_committed", "read_uncommitted")
@@ -54,12 +55,10 @@ def admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
 
 
-def create_topics(bootstrap: str) -> None:
+def create_all_topics(bootstrap: str) -> None:
     """Create the topics of the load."""
-    new = [NewTopic(name, n, 1, config=config) for name, (n, config) in topics().items()]
-    client = admin(bootstrap)
-    for future in client.create_topics(new).values():
-        future.result(READ_TIMEOUT_S)
+    for name, (partitions, config) in topics().items():
+        create_topics(bootstrap, name, partitions=partitions, **config)
 
 
 def write(bootstrap: str, seed: int = 1) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient
 
 from compat_tests.conftest import Names
 from compat_tests.three_brokers import Cluster, Topic, three_brokers
@@ -36,9 +35,9 @@ def names() -> Names:
 
 
 @pytest.fixture
-def topic(cluster: Cluster, admin: KafkaAdminClient, names: Names) -> Topic:
+def topic(cluster: Cluster, names: Names) -> Topic:
     """A topic that needs two replicas in sync."""
-    return Topic(cluster, admin, names.topic(), 2)
+    return Topic(cluster, names.topic(), 2)
 
 
 @pytest.fixture

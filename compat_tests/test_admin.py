@@ -22,9 +22,9 @@ from kafka import KafkaAdminClient
 
 from compat_tests.clients import QUIET, READ_TIMEOUT_S, consume_kafka_python, produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.test_clients import create
 from compat_tests.test_groups import rows
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_broker_configs(client: AdminClient) -> None:
 def test_records_are_deleted(bootstrap: str, client: AdminClient, names: Names) -> None:
     """DeleteRecords moves the start of a partition, -1 to its end."""
     topic = names.topic()
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     produce_confluent(bootstrap, topic, rows(0, 100))
     for offset, low in ((30, 30), (-1, 100)):
         partition = TopicPartition(topic, 0, offset)
@@ -196,7 +196,7 @@ def test_records_are_deleted(bootstrap: str, client: AdminClient, names: Names) 
 def test_offsets_are_listed(bootstrap: str, client: AdminClient, names: Names) -> None:
     """Earliest, latest, and the record with the largest timestamp."""
     topic = names.topic()
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     produce_confluent(bootstrap, topic, rows(0, 50))
     for spec, offset in ((OffsetSpec.earliest(), 0), (OffsetSpec.latest(), 50)):
         [found] = client.list_offsets({TopicPartition(topic, 0): spec}).values()

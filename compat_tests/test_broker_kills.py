@@ -11,11 +11,11 @@ from confluent_kafka import KafkaException, Producer
 from compat_tests.clients import QUIET, produce_confluent
 from compat_tests.histories import History, Outcome
 from compat_tests.reading import LOOK_S, count_of, read_all
-from compat_tests.test_clients import create
 from compat_tests.test_copiers import PARTITIONS as COPIED_PARTITIONS
 from compat_tests.test_copiers import PER_PARTITION, Copiers, copying
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 TOPIC, PARTITIONS = "ledger", 2
 KILLS = 4
@@ -79,7 +79,7 @@ class Writer(threading.Thread):
 def test_transactions_survive_a_broker_that_is_killed(tmp_path: Path) -> None:
     """Four kills: nothing committed is lost, nothing aborted is seen, nothing is there twice."""
     with BrokerProcess(tmp_path) as broker:
-        create(broker.bootstrap, TOPIC, PARTITIONS)
+        create_topics(broker.bootstrap, TOPIC, partitions=PARTITIONS)
         writers = [Writer(broker.bootstrap, name) for name in ("p", "q", "r")]
         for writer in writers:
             writer.start()
@@ -113,8 +113,8 @@ def test_copiers_survive_a_broker_that_is_killed(tmp_path: Path) -> None:
     """Kafka's copiers speak the newer protocol; each record is copied once, in order."""
     source, target = "source", "target"
     with BrokerProcess(tmp_path) as broker:
-        create(broker.bootstrap, source, COPIED_PARTITIONS)
-        create(broker.bootstrap, target, COPIED_PARTITIONS)
+        create_topics(broker.bootstrap, source, partitions=COPIED_PARTITIONS)
+        create_topics(broker.bootstrap, target, partitions=COPIED_PARTITIONS)
         values = [f"{number:05d}".encode() for number in range(COPIED_PARTITIONS * PER_PARTITION)]
         produce_confluent(broker.bootstrap, source, [(value, value, []) for value in values])
         options = ["--enable-random-aborts", "--use-group-metadata"]

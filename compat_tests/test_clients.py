@@ -1,7 +1,6 @@
 """Producers and consumers: what one client writes, every client reads, byte for byte."""
 
 import time
-from contextlib import closing
 
 import pytest
 from confluent_kafka import (
@@ -12,7 +11,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from compat_tests.clients import (
     CODEC_OPTION,
@@ -26,36 +25,13 @@ from compat_tests.clients import (
     produce_kafka_python,
 )
 from compat_tests.conftest import Names
-from compat_tests.raw_client import RawConnection
-from kwire.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 
 ROWS: list[Row] = [
     (b"key-%d" % n, b"value-%d " % n * (n % 50), [("n", b"%d" % n)]) for n in range(300)
 ] + [(None, b"no key", []), (b"tombstone", None, []), (b"", b"", [("empty", b"")])]
-
-
-def create(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
-    """Create a topic and wait until each broker knows it; others hear of it a moment later."""
-    client = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
-    new = NewTopic(topic, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
-    client.create_topics([new])[topic].result(READ_TIMEOUT_S)
-    asked = MetadataRequest(
-        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
-    )
-
-    def leaders(broker: RawConnection) -> int:
-        [found] = broker.ask(asked, 12).topics
-        return sum(partition.leader_id >= 0 for partition in found.partitions)
-
-    for address in bootstrap.split(","):
-        with closing(RawConnection(address)) as broker:
-            wait_until(
-                lambda broker=broker: leaders(broker) == partitions,  # type: ignore[misc]
-                what=f"{address} to know the topic",
-            )
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec or "none")
@@ -65,7 +41,7 @@ def test_every_client_reads_what_each_wrote(
 ) -> None:
     """Keys, values, headers, nulls and empty strings, in every codec."""
     topic = names.topic("matrix")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     options = {} if codec is None else {CODEC_OPTION[producer]: codec}
     PRODUCERS[producer](bootstrap, topic, ROWS, **options)
     for consume in CONSUMERS.values():
@@ -76,7 +52,7 @@ def test_every_client_reads_what_each_wrote(
 def test_acks(bootstrap: str, names: Names, acks: int | str) -> None:
     """Whatever acknowledgement is asked for, the records arrive in order."""
     topic = names.topic("acks")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     produce_kafka_python(bootstrap, topic, ROWS, acks=acks, enable_idempotence=False)
     assert consume_confluent(bootstrap, topic, len(ROWS)) == ROWS
 
@@ -85,7 +61,7 @@ def test_acks(bootstrap: str, names: Names, acks: int | str) -> None:
 def test_idempotent_producers(bootstrap: str, names: Names, producer: str) -> None:
     """An idempotent producer's records are there once and in order."""
     topic = names.topic("idempotent")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     option = "enable.idempotence" if producer == "confluent" else "enable_idempotence"
     for part in (ROWS[:100], ROWS[100:]):
         PRODUCERS[producer](bootstrap, topic, part, **{option: True})
@@ -95,7 +71,7 @@ def test_idempotent_producers(bootstrap: str, names: Names, producer: str) -> No
 def test_large_records(bootstrap: str, names: Names) -> None:
     """Records up to max.message.bytes are taken, larger ones refused with MSG_SIZE_TOO_LARGE."""
     topic = names.topic("large")
-    create(bootstrap, topic, max_message_bytes="2000000")
+    create_topics(bootstrap, topic, max_message_bytes="2000000")
     row: Row = (b"k", bytes(1_900_000), [])
     produce_confluent(bootstrap, topic, [row], **{"message.max.bytes": 5_000_000})
     assert consume_confluent(bootstrap, topic, 1) == [row]
@@ -118,7 +94,7 @@ def test_a_topic_is_created_by_its_first_use(bootstrap: str, names: Names) -> No
 def test_offsets_by_time(bootstrap: str, names: Names) -> None:
     """offsets_for_times finds the first record whose timestamp isn't smaller, or the end."""
     topic = names.topic("times")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     producer = Producer({"bootstrap.servers": bootstrap, "compression.type": "gzip"}, logger=QUIET)
     start = int(time.time() * 1000) - 100_000
     for n in range(1000):
@@ -136,7 +112,7 @@ def test_offsets_by_time(bootstrap: str, names: Names) -> None:
 def test_an_offset_out_of_range_is_reset(bootstrap: str, names: Names) -> None:
     """auto.offset.reset decides where a consumer goes that asks beyond the end."""
     topic = names.topic("reset")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     produce_confluent(bootstrap, topic, ROWS[:10])
     config = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
     consumer = Consumer(config | {"auto.offset.reset": "earliest"}, logger=QUIET)
@@ -159,7 +135,7 @@ def test_a_topic_created_anew_has_another_id(bootstrap: str, names: Names) -> No
     client = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
     ids = []
     for rows in (ROWS[:20], ROWS[20:50]):
-        create(bootstrap, topic)
+        create_topics(bootstrap, topic)
         produce_confluent(bootstrap, topic, rows)
         assert consume_confluent(bootstrap, topic, len(rows)) == rows
         described = client.describe_topics(TopicCollection([topic]))[topic].result(READ_TIMEOUT_S)

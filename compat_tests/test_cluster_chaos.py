@@ -9,8 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
 
 from compat_tests import own_cluster
 from compat_tests.clients import produce_confluent
@@ -42,6 +40,7 @@ from kwire.protocol.messages.describe_quorum import (
     DescribeQuorumRequestTopicData,
 )
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 PATIENCE_S = 150
@@ -101,13 +100,12 @@ def test_verifiable_clients(
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_copiers_and_brokers_that_bounce(
-    cluster: Cluster, admin: KafkaAdminClient, names: Names, end: str
-) -> None:
+def test_copiers_and_brokers_that_bounce(cluster: Cluster, names: Names, end: str) -> None:
     """Each record is copied once, in order, whichever broker or copier ends meanwhile, and how."""
     source, target = names.topic("source"), names.topic("target")
-    configs = {"min.insync.replicas": "2"}
-    admin.create_topics([NewTopic(name, 2, 3, topic_configs=configs) for name in (source, target)])
+    create_topics(
+        cluster.bootstrap, source, target, partitions=2, replicas=3, min_insync_replicas=2
+    )
     expected = [f"{number:05d}" for number in range(6000)]
     rows = [(value.encode(), value.encode(), []) for value in expected]
     where = cluster.bootstrap
@@ -164,15 +162,14 @@ def test_consumers_go_on_without_a_rebalance(
     assert not producing.errors
 
 
-def test_a_word_count_while_brokers_are_killed(
-    cluster: Cluster, admin: KafkaAdminClient, tmp_path: Path
-) -> None:
+def test_a_word_count_while_brokers_are_killed(cluster: Cluster, tmp_path: Path) -> None:
     """Streams with exactly once: of every word each count comes out once, in order.
 
     Lines are counted while a broker bounces, and while it is down.
     """
-    configs = {"min.insync.replicas": "2"}
-    admin.create_topics([NewTopic(name, 2, 3, topic_configs=configs) for name in (SOURCE, TARGET)])
+    create_topics(
+        cluster.bootstrap, SOURCE, TARGET, partitions=2, replicas=3, min_insync_replicas=2
+    )
     where, written = cluster.bootstrap, 0
     file = settings(tmp_path / "a", where, "words-chaos")
     with Path(file).open("a", encoding="utf-8") as more:

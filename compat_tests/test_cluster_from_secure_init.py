@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
+from confluent_kafka.admin import AdminClient, PartitionMetadata
 
 from compat_tests.conftest import NODES
 from kwire.testing.waiting import wait_until
 from tests.support.etcd import MISSING, Etcd, find_etcd
 from tests.support.ports import free_ports
+from tests.support.topics import create_topics
 
 KWIRE = [sys.executable, "-m", "kwire"]
 TOPIC, PARTITIONS, RECORDS = "orders", 6, 60
@@ -82,7 +83,7 @@ def test_three_replicas_are_in_sync_over_tls(made: Made) -> None:
     """What a client is told is written is on all brokers, and comes back."""
     admin = AdminClient(made.login())
     wait_until(lambda: len(admin.list_topics(timeout=30).brokers) == 3, what="all brokers")
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(30)
+    create_topics(made.login(), TOPIC, partitions=PARTITIONS, replicas=3)
     producer = Producer({**made.login(), "acks": "all"})
     for number in range(RECORDS):
         producer.produce(TOPIC, b"%d" % number, partition=number % PARTITIONS)

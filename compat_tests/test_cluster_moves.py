@@ -77,11 +77,9 @@ def in_sync(cluster: Cluster, node: int, name: str) -> list[int]:
     return list(found)
 
 
-def test_a_follower_that_stands_still(
-    cluster: Cluster, admin: KafkaAdminClient, names: Names
-) -> None:
+def test_a_follower_that_stands_still(cluster: Cluster, names: Names) -> None:
     """It is out of sync after the lag limit and half of it, and in sync again when it goes on."""
-    topic = Topic(cluster, admin, names.topic("still"), 2)
+    topic = Topic(cluster, names.topic("still"), 2)
     leader, replicas = topic.partitions()[0]
     follower = next(node for node in replicas if node != leader)
     pid = cluster.brokers[follower].pid

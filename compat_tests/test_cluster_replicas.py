@@ -84,11 +84,9 @@ def test_a_record_is_acknowledged_by_all(bootstrap: str, topic: Topic, client: s
     assert sorted(map(int, values)) == list(range(count))
 
 
-def test_too_few_replicas_in_sync(
-    cluster: Cluster, bootstrap: str, admin: KafkaAdminClient, names: Names
-) -> None:
+def test_too_few_replicas_in_sync(cluster: Cluster, bootstrap: str, names: Names) -> None:
     """acks=all is refused while a broker is missing, other acks are not."""
-    topic = Topic(cluster, admin, names.topic("strict"), 3)
+    topic = Topic(cluster, names.topic("strict"), 3)
     leader = topic.partitions()[0][0]
     follower = next(node for node in cluster.brokers if node != leader)
     assert outcome(bootstrap, topic.name, "all") == ""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from compat_tests.authorization_cases import codes
 from compat_tests.cluster import KwireCluster
@@ -28,6 +28,7 @@ from kwire.protocol.messages.write_txn_markers import (
 from kwire.testing.waiting import wait_until
 from tests.support.etcd import MISSING, find_etcd
 from tests.support.ports import free_port
+from tests.support.topics import create_topics
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 USERS = ("broker", "admin", "alice")
@@ -84,9 +85,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     directory = tmp_path_factory.mktemp("secured")
     with KwireCluster(directory, SETTINGS, listeners=listeners) as cluster:
         found = Secured(cluster, addresses)
-        topic = NewTopic(TOPIC, PARTITIONS, 3)
-        client = AdminClient(found.login("admin"))
-        client.create_topics([topic])[TOPIC].result(30)
+        create_topics(found.login("admin"), TOPIC, partitions=PARTITIONS, replicas=3)
         _allow(found)
         yield found
         log = cluster.log()

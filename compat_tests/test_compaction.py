@@ -14,13 +14,13 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewTopic,
     ResourceType,
 )
 
 from compat_tests.clients import QUIET, READ_TIMEOUT_S
 from compat_tests.conftest import Names
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 Found = list[tuple[int, str, str | None]]
 
@@ -66,11 +66,10 @@ def _often(client: AdminClient) -> Iterator[None]:
 class Topic:
     """A topic with one partition, written and read whole."""
 
-    def __init__(self, bootstrap: str, client: AdminClient, name: str, **config: str) -> None:
+    def __init__(self, bootstrap: str, name: str, **config: str) -> None:
         self.bootstrap = bootstrap
         self.name = name
-        settings = {**COMPACTED, **{k.replace("_", "."): v for k, v in config.items()}}
-        client.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result(READ_TIMEOUT_S)
+        create_topics(bootstrap, name, **COMPACTED, **config)
         self._producer = self.producer()
 
     def producer(self, **options: object) -> Producer:
@@ -128,11 +127,9 @@ class Topic:
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_the_last_value_of_each_key_is_left(
-    bootstrap: str, client: AdminClient, names: Names, codec: str
-) -> None:
+def test_the_last_value_of_each_key_is_left(bootstrap: str, names: Names, codec: str) -> None:
     """At the offset where it was written, in batches that other records have left."""
-    topic = Topic(bootstrap, client, names.topic("compact"), segment_ms="1000")
+    topic = Topic(bootstrap, names.topic("compact"), segment_ms="1000")
     producer = topic.producer(**{"compression.type": codec, "linger.ms": 50})
     rounds, keys = 20, 10
     for number in range(rounds):
@@ -146,25 +143,21 @@ def test_the_last_value_of_each_key_is_left(
     assert found[-1][1:] == ("k3", "new")
 
 
-def test_tombstones_stay_for_a_while_and_go(
-    bootstrap: str, client: AdminClient, names: Names
-) -> None:
+def test_tombstones_stay_for_a_while_and_go(bootstrap: str, names: Names) -> None:
     """delete.retention.ms decides; the setting is changed while the topic is there."""
-    topic = Topic(bootstrap, client, names.topic("tombstones"), delete_retention_ms="86400000")
+    topic = Topic(bootstrap, names.topic("tombstones"), delete_retention_ms="86400000")
     topic.put(("a", "1"), ("b", "1"), ("c", "1"), ("a", None), ("b", None))
     wanted = [(2, "c", "1"), (3, "a", None), (4, "b", None)]
     topic.wait(lambda found: found == wanted)
-    other = Topic(bootstrap, client, names.topic("tombstones"), delete_retention_ms="0")
+    other = Topic(bootstrap, names.topic("tombstones"), delete_retention_ms="0")
     other.put(("a", "1"), ("b", "1"), ("c", "1"), ("a", None), ("b", None))
     other.wait(lambda found: found == [(2, "c", "1")])
     assert topic.contents() == wanted
 
 
-def test_aborted_records_go_whatever_their_keys(
-    bootstrap: str, client: AdminClient, names: Names
-) -> None:
+def test_aborted_records_go_whatever_their_keys(bootstrap: str, names: Names) -> None:
     """Consumers of both isolation levels see the same in the end."""
-    topic = Topic(bootstrap, client, names.topic("transactions"))
+    topic = Topic(bootstrap, names.topic("transactions"))
     producer = topic.producer(**{"transactional.id": topic.name})
     producer.init_transactions(READ_TIMEOUT_S)
     topic.put(("a", "first"), ("b", "first"))
@@ -192,7 +185,7 @@ def test_a_policy_that_changes_takes_effect(
     bootstrap: str, client: AdminClient, names: Names
 ) -> None:
     """What was written without a key while the topic wasn't compacted goes too."""
-    topic = Topic(bootstrap, client, names.topic("policy"), cleanup_policy="delete")
+    topic = Topic(bootstrap, names.topic("policy"), cleanup_policy="delete")
     topic.put(("a", "1"), (None, "no key"), ("a", "2"), ("b", "1"))
     topic.put((ROLL, "x"))
     assert len(topic.contents()) == 4
@@ -200,10 +193,10 @@ def test_a_policy_that_changes_takes_effect(
     topic.wait(lambda found: found == [(2, "a", "2"), (3, "b", "1")])
 
 
-def test_what_is_young_is_left_alone(bootstrap: str, client: AdminClient, names: Names) -> None:
+def test_what_is_young_is_left_alone(bootstrap: str, names: Names) -> None:
     """min.compaction.lag.ms: another topic is cleaned meanwhile, this one isn't."""
-    young = Topic(bootstrap, client, names.topic("young"), min_compaction_lag_ms="86400000")
-    other = Topic(bootstrap, client, names.topic("other"))
+    young = Topic(bootstrap, names.topic("young"), min_compaction_lag_ms="86400000")
+    other = Topic(bootstrap, names.topic("other"))
     for topic in (young, other):
         topic.put(("a", "1"), ("a", "2"))
         topic.put((ROLL, "x"))
@@ -211,9 +204,9 @@ def test_what_is_young_is_left_alone(bootstrap: str, client: AdminClient, names:
     assert young.contents() == [(0, "a", "1"), (1, "a", "2")]
 
 
-def test_an_idempotent_producer_goes_on(bootstrap: str, client: AdminClient, names: Names) -> None:
+def test_an_idempotent_producer_goes_on(bootstrap: str, names: Names) -> None:
     """Its last batch is kept for its sequence, though another has overwritten the key."""
-    topic = Topic(bootstrap, client, names.topic("idempotent"))
+    topic = Topic(bootstrap, names.topic("idempotent"))
     producer = topic.producer(**{"enable.idempotence": True})
     topic.put(("a", "1"), ("a", "2"), producer=producer)
     topic.put(("a", "3"))

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ResourceType
 
 from compat_tests.apache_kafka import ApacheKafka
 from compat_tests.clients import QUIET, READ_TIMEOUT_S
@@ -26,6 +26,7 @@ from kwire.log.partition_log import PartitionLog
 from kwire.log.recovery import open_log
 from kwire.record.records import BatchBuilder
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 TOPIC = "compacted"
@@ -153,10 +154,10 @@ def dump(directory: Path) -> list[str]:
 def test_both_cleaners_leave_the_same(tmp_path: Path) -> None:
     """Records, empty batches, markers, delete horizons, aborted transactions, clean after clean."""
     with ApacheKafka(tmp_path / "kafka", {"log.cleaner.backoff.ms": "50"}) as kafka:
-        client = AdminClient({"bootstrap.servers": kafka.bootstrap}, logger=QUIET)
         config = {"cleanup.policy": "compact", "segment.ms": "50", **NEVER}
         config["delete.retention.ms"] = str(DELETE_RETENTION_MS)
-        client.create_topics([NewTopic(TOPIC, 1, 1, config=config)])[TOPIC].result(READ_TIMEOUT_S)
+        create_topics(kafka.bootstrap, TOPIC, **config)
+        client = AdminClient({"bootstrap.servers": kafka.bootstrap}, logger=QUIET)
         theirs = kafka.log_dir / f"{TOPIC}-0"
         load = Load(kafka.bootstrap, seed=7)
 

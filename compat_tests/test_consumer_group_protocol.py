@@ -18,7 +18,6 @@ from compat_tests.raw_groups import (
     new_id,
     wait_topic_is_known,
 )
-from compat_tests.test_clients import create
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -32,6 +31,7 @@ from kwire.protocol.messages.incremental_alter_configs import (
 from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kwire.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 GROUP_RESOURCE = 32
 SET = 0
@@ -41,7 +41,7 @@ SET = 0
 def group(bootstrap: str, names: Names) -> Iterator[Group]:
     """A group that nobody has joined, and a topic of four partitions."""
     topic = names.topic("raw")
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
     with RawClient(bootstrap) as client:
         wait_topic_is_known(Group(client, names.group("probe"), topic))
         yield Group(client, names.group("raw"), topic)

@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from compat_tests.clients import QUIET, READ_TIMEOUT_S, produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.test_clients import create
 from compat_tests.test_groups import PARTITIONS, Members, confluent_member, rows
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 CONSUMER = {"group.protocol": "consumer"}
 SETTLES_S = 90
@@ -36,7 +36,7 @@ def wait_shares(members: Members, shares: list[int]) -> None:
 def test_ten_members_share_evenly(bootstrap: str, names: Names) -> None:
     """Each has as many partitions as the others, all is read, and nothing twice."""
     topic, group = names.topic("many"), names.group()
-    create(bootstrap, topic, 30)
+    create_topics(bootstrap, topic, partitions=30)
     members = Members()
     for number in range(10):
         members.start(number, confluent_member(bootstrap, group, topic, **CONSUMER))
@@ -55,7 +55,7 @@ def test_ten_members_share_evenly(bootstrap: str, names: Names) -> None:
 def test_churn_misses_nothing(bootstrap: str, names: Names) -> None:
     """Members come and go while records are written; every record is read."""
     topic, group = names.topic("churn"), names.group()
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
     members = Members()
     member = confluent_member(bootstrap, group, topic, **CONSUMER)
     members.start(0, member)
@@ -74,7 +74,7 @@ def test_churn_misses_nothing(bootstrap: str, names: Names) -> None:
 def test_assignors_of_the_server(bootstrap: str, names: Names, assignor: str) -> None:
     """Members may ask for one by name."""
     topic, group = names.topic("assignor"), names.group()
-    create(bootstrap, topic, 4)
+    create_topics(bootstrap, topic, partitions=4)
     members = Members()
     options = {**CONSUMER, "group.remote.assignor": assignor}
     for number in range(2):
@@ -94,7 +94,7 @@ def test_assignors_of_the_server(bootstrap: str, names: Names, assignor: str) ->
 def test_a_static_member_comes_back(bootstrap: str, names: Names) -> None:
     """It finds what it had, and the others keep theirs meanwhile."""
     topic, group = names.topic("static"), names.group()
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
     first, second = (static_member(bootstrap, group, topic, name) for name in ("one", "two"))
     wait_until(
         lambda: (len(owned(first)), len(owned(second))) == (PARTITIONS // 2,) * 2,
@@ -136,7 +136,7 @@ def test_topics_come_and_grow(bootstrap: str, names: Names) -> None:
     for number in range(2):
         members.start(number, confluent_member(bootstrap, group, topic, **CONSUMER))
     wait_shares(members, [0, 0])
-    create(bootstrap, topic, 2)
+    create_topics(bootstrap, topic, partitions=2)
     wait_shares(members, [1, 1])
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
     admin.create_partitions([NewPartitions(topic, 6)])[topic].result(READ_TIMEOUT_S)
@@ -147,14 +147,14 @@ def test_topics_come_and_grow(bootstrap: str, names: Names) -> None:
 def test_regular_expressions_are_matched_by_the_server(bootstrap: str, names: Names) -> None:
     """Also topics that are created later."""
     topic, group = names.topic("regex"), names.group()
-    create(bootstrap, topic, 2)
+    create_topics(bootstrap, topic, partitions=2)
     members = Members()
     pattern = f"^{topic}(-more)?$"
     for number in range(2):
         members.start(number, confluent_member(bootstrap, group, pattern, **CONSUMER))
     wait_shares(members, [1, 1])
     names.topics.append(f"{topic}-more")
-    create(bootstrap, f"{topic}-more", 4)
+    create_topics(bootstrap, f"{topic}-more", partitions=4)
     wait_shares(members, [3, 3])
     members.stop_all()
 
@@ -162,7 +162,7 @@ def test_regular_expressions_are_matched_by_the_server(bootstrap: str, names: Na
 def test_committed_offsets_are_resumed(bootstrap: str, names: Names) -> None:
     """By members of either protocol, whichever committed."""
     topic, group = names.topic("resumed"), names.group()
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     produce_confluent(bootstrap, topic, rows(0, 90))
     seen: list[bytes | None] = []
     for protocol in ("consumer", "classic", "consumer"):
@@ -191,7 +191,7 @@ def test_a_group_is_upgraded_and_downgraded_online(
 ) -> None:
     """Members of both protocols share the partitions on the way there and back."""
     topic, group = names.topic("migrated"), names.group()
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
     members = Members()
     old = confluent_member(bootstrap, group, topic, **{"partition.assignment.strategy": strategy})
     new = confluent_member(bootstrap, group, topic, **CONSUMER)
@@ -248,7 +248,7 @@ def describe(bootstrap: str, group: str):  # type: ignore[no-untyped-def]
 def test_groups_are_listed_and_described(bootstrap: str, names: Names) -> None:
     """By type and state, with what members have and are to have."""
     topic, group = names.topic("described"), names.group()
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
     members = Members()
     for number in range(2):
         members.start(number, confluent_member(bootstrap, group, topic, **CONSUMER))

@@ -14,9 +14,9 @@ from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool, started_tool
 from compat_tests.kafka_version import CONFIGS
-from compat_tests.test_clients import create
 from compat_tests.test_groups import PARTITIONS, rows
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -131,7 +131,7 @@ class JavaMembers:
 def members(bootstrap: str, names: Names) -> Iterator[JavaMembers]:
     """A group without members yet; they are shut down in the end."""
     topic = names.topic("java")
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
     group = JavaMembers(bootstrap, names.group("java"), topic)
     yield group
     for member in list(group.alive):

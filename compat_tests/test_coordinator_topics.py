@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from compat_tests.clients import QUIET, READ_TIMEOUT_S
 from compat_tests.conftest import Names
-from compat_tests.test_clients import create
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 OFFSETS_TOPIC, TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
 LOADS = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
@@ -81,7 +81,7 @@ def add_partitions(bootstrap: str, topic: str) -> None:
 def test_groups_keep_their_offsets(bootstrap: str, names: Names) -> None:
     """What was committed before is found, and what is committed afterwards too."""
     topic = names.topic()
-    create(bootstrap, topic, 1)
+    create_topics(bootstrap, topic, partitions=1)
     groups = [names.group() for _ in range(GROUPS)]
     for offset, group in enumerate(groups):
         commit_when_loaded(bootstrap, group, topic, offset)
@@ -96,7 +96,7 @@ def test_groups_keep_their_offsets(bootstrap: str, names: Names) -> None:
 def test_transactions_end_and_zombies_are_fenced(bootstrap: str, names: Names) -> None:
     """A transaction that was open commits; another one's producer is fenced by its successor."""
     topic = names.topic()
-    create(bootstrap, topic, 1)
+    create_topics(bootstrap, topic, partitions=1)
     ids = [names.group("tx") for _ in range(4)]
     opened = [producer(bootstrap, transactional_id) for transactional_id in ids]
     for number, one in zip(count(), opened):

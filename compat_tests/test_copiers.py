@@ -16,8 +16,8 @@ from compat_tests.conftest import Names
 from compat_tests.java_server import HostedTool
 from compat_tests.java_tools import started_tool
 from compat_tests.reading import LOOK_S, read_all
-from compat_tests.test_clients import create
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 PARTITIONS = 2
@@ -89,8 +89,8 @@ def copying(copiers: Copiers) -> Iterator[Copiers]:
 def test_copiers_that_are_killed(bootstrap: str, names: Names, mode: str) -> None:
     """They abort by chance and die by force; a read_committed consumer counts."""
     source, target, group = names.topic("source"), names.topic("target"), names.group("copiers")
-    create(bootstrap, source, PARTITIONS)
-    create(bootstrap, target, PARTITIONS)
+    create_topics(bootstrap, source, partitions=PARTITIONS)
+    create_topics(bootstrap, target, partitions=PARTITIONS)
     expected = [f"{number:05d}" for number in range(PARTITIONS * PER_PARTITION)]
     rows = [(value.encode(), value.encode(), []) for value in expected]
     produce_confluent(bootstrap, source, rows, partitioner="murmur2")

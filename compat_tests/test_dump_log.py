@@ -29,7 +29,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What kwire wrote."""
     path = tmp_path_factory.mktemp("kwire")
     with BrokerProcess(path, exchange.SETTINGS) as kwire:
-        exchange.create_topics(kwire.bootstrap)
+        exchange.create_all_topics(kwire.bootstrap)
         exchange.write(kwire.bootstrap)
         exchange.commit_offsets(kwire.bootstrap)
     return path

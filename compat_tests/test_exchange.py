@@ -82,7 +82,7 @@ def kafkas_directory(tmp_path_factory: pytest.TempPathFactory) -> Left:
         for value in ACCESS:
             user = ("--entity-type", "users", "--entity-name", "alice", "--alter", "--add-config")
             run_tool(CONFIGS, "--bootstrap-server", kafka.bootstrap, *user, value)
-        exchange.create_topics(kafka.bootstrap)
+        exchange.create_all_topics(kafka.bootstrap)
         exchange.write(kafka.bootstrap)
         exchange.commit_offsets(kafka.bootstrap)
         return Left(home, kafka.bootstrap)
@@ -146,12 +146,12 @@ def test_users_and_quotas_of_kafka_count_on(kafkas_directory: Left, tmp_path: Pa
 def test_kafka_serves_the_partitions_that_kwire_wrote(tmp_path: Path) -> None:
     """Put into the directory of a Kafka, under its topic ids, they are its own."""
     with BrokerProcess(tmp_path / "kwire", exchange.SETTINGS) as kwire:
-        exchange.create_topics(kwire.bootstrap)
+        exchange.create_all_topics(kwire.bootstrap)
         exchange.write(kwire.bootstrap)
         exchange.commit_offsets(kwire.bootstrap)
         left = Left(tmp_path / "kwire", kwire.bootstrap)
     with ApacheKafka(tmp_path / "kafka", exchange.SETTINGS) as kafka:
-        exchange.create_topics(kafka.bootstrap)
+        exchange.create_all_topics(kafka.bootstrap)
         exchange.write_internal_topics(kafka.bootstrap)
     moved = 0
     for source in sorted((tmp_path / "kwire").iterdir()):

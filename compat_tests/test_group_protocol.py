@@ -7,7 +7,6 @@ import pytest
 from compat_tests.conftest import Names
 from compat_tests.raw_client import RawClient
 from compat_tests.raw_members import RawMember, subscription
-from compat_tests.test_clients import create
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.delete_groups import DeleteGroupsRequest
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -27,6 +26,7 @@ from kwire.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 OK = ErrorCode.NONE
 UNKNOWN_ID = b"\x01" * 16
@@ -57,7 +57,7 @@ def member(new_member: NewMember, names: Names) -> RawMember:
 def topic(bootstrap: str, names: Names) -> str:
     """A topic with two partitions."""
     name = names.topic("groups")
-    create(bootstrap, name, 2)
+    create_topics(bootstrap, name, partitions=2)
     with RawClient(bootstrap) as raw:
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
         wait_until(lambda: not raw.ask(asked, 12).topics[0].error_code, what="the topic")

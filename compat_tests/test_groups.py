@@ -13,8 +13,8 @@ from kafka import KafkaConsumer
 
 from compat_tests.clients import QUIET, READ_TIMEOUT_S, Row, produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.test_clients import create
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 PARTITIONS = 6
 
@@ -157,7 +157,7 @@ KINDS = {
 def test_members_come_and_go(bootstrap: str, names: Names, kind: str) -> None:
     """Members share the partitions, those that stay take over, and no record is missed."""
     topic, group = names.topic("shared"), names.group()
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
     produce_confluent(bootstrap, topic, rows(0, 500))
     members = Members()
     member = KINDS[kind](bootstrap, group, topic)
@@ -179,7 +179,7 @@ def test_members_come_and_go(bootstrap: str, names: Names, kind: str) -> None:
 def test_cooperative_members(bootstrap: str, names: Names) -> None:
     """The cooperative-sticky assignor moves partitions step by step."""
     topic, group = names.topic("cooperative"), names.group()
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
     members = Members()
     option = {"partition.assignment.strategy": "cooperative-sticky"}
     member = confluent_member(bootstrap, group, topic, **option)
@@ -197,7 +197,7 @@ def test_cooperative_members(bootstrap: str, names: Names) -> None:
 def test_a_static_member_comes_back(bootstrap: str, names: Names) -> None:
     """A static member that restarts gets its partitions back, and the other keeps its own."""
     topic, group = names.topic("static"), names.group()
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
 
     def join(instance: str) -> Consumer:
         config = {
@@ -233,7 +233,7 @@ def test_a_static_member_comes_back(bootstrap: str, names: Names) -> None:
 def test_committed_offsets_are_resumed(bootstrap: str, names: Names) -> None:
     """A new member of a group goes on where the last one committed."""
     topic, group = names.topic("resumed"), names.group()
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     produce_confluent(bootstrap, topic, rows(0, 100))
     seen = []
     for count in (40, 60):
@@ -262,7 +262,7 @@ def test_committed_offsets_are_resumed(bootstrap: str, names: Names) -> None:
 def test_groups_are_listed_described_altered_and_deleted(bootstrap: str, names: Names) -> None:
     """What an admin client sees of a group, and does to it."""
     topic, group = names.topic("admin"), names.group()
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     produce_confluent(bootstrap, topic, rows(0, 10))
     members = Members()
     members.start(0, confluent_member(bootstrap, group, topic))
@@ -292,7 +292,7 @@ def test_groups_are_listed_described_altered_and_deleted(bootstrap: str, names: 
 def test_a_silent_member_is_dropped(bootstrap: str, names: Names) -> None:
     """A member that stops sending heartbeats loses its partitions to the others."""
     topic, group = names.topic("silent"), names.group()
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
     options = {"session.timeout.ms": 6000, "max.poll.interval.ms": 6000}
     config = {"bootstrap.servers": bootstrap, "group.id": group, **options}
     silent = Consumer(config, logger=QUIET)

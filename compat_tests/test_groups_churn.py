@@ -11,9 +11,9 @@ import pytest
 from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool, started_tool
-from compat_tests.test_clients import create
 from compat_tests.test_groups import KINDS, PARTITIONS, Members, rows
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
@@ -23,7 +23,7 @@ VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 def test_members_that_come_and_go_all_the_time(bootstrap: str, names: Names, kind: str) -> None:
     """Ten steps of a dice that lets members in and out; in the end all is shared, all was read."""
     topic, group = names.topic("churn"), names.group()
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
     members = Members()
     member = KINDS[kind](bootstrap, group, topic)
     dice = random.Random(kind)
@@ -47,7 +47,7 @@ def test_members_that_come_and_go_all_the_time(bootstrap: str, names: Names, kin
 def test_clients_of_different_kinds_share_a_group(bootstrap: str, names: Names) -> None:
     """They have an assignor in common, whatever else they offer."""
     topic, group = names.topic("mixed"), names.group()
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
     produce_confluent(bootstrap, topic, rows(0, 300))
     members = Members()
     for number, kind in enumerate(KINDS):
@@ -63,7 +63,7 @@ def test_clients_of_different_kinds_share_a_group(bootstrap: str, names: Names) 
 def test_ten_members_start_together(bootstrap: str, names: Names) -> None:
     """Each has its share in the end; two of them have none where there is none to have."""
     topic, group = names.topic("together"), names.group()
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
     members = Members()
     member = KINDS["confluent"](bootstrap, group, topic)
     for number in range(PARTITIONS + 2):
@@ -132,7 +132,7 @@ def test_java_consumers_that_are_killed(
 ) -> None:
     """One leaves, one is killed and is missed when its session ends; the last one has it all."""
     topic, group = names.topic("killed"), names.group()
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
     consumers = [java_consumer(topic, group, is_killed=number == 1) for number in range(3)]
     wait_until(
         lambda: shares(bootstrap, group) == [2, 2, 2], timeout_s=60, what="three members to share"
@@ -148,7 +148,7 @@ def test_offsets_by_kafka_consumer_groups(
 ) -> None:
     """Reset, deleted by topic, refused while members read; then the group goes."""
     topic, group = names.topic("offsets"), names.group()
-    create(bootstrap, topic, 2)
+    create_topics(bootstrap, topic, partitions=2)
     produce_confluent(bootstrap, topic, rows(0, 100))
     server = ("--bootstrap-server", bootstrap, "--group", group)
 

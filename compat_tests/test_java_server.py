@@ -8,8 +8,8 @@ import pytest
 from compat_tests import java_tools
 from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.test_clients import create
 from compat_tests.test_java_tools import CONSUMER, GROUPS, TOPICS
+from tests.support.topics import create_topics
 
 VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 
@@ -28,7 +28,7 @@ def test_a_tool_fails_and_the_next_one_runs(
     bootstrap: str, names: Names, server: java_tools.ToolServer
 ) -> None:
     """What it says on stderr and on stdout stays apart."""
-    create(bootstrap, topic := names.topic("java"))
+    create_topics(bootstrap, topic := names.topic("java"))
     at = ("--bootstrap-server", bootstrap, "--describe", "--topic")
     failed = java_tools.finished_tool(TOPICS, *at, names.topic("missing"))
     assert failed.returncode == 1
@@ -54,7 +54,7 @@ def test_a_tool_that_takes_too_long(
     bootstrap: str, names: Names, server: java_tools.ToolServer
 ) -> None:
     """It is ended, with its JVM."""
-    create(bootstrap, topic := names.topic("java"))
+    create_topics(bootstrap, topic := names.topic("java"))
     endless = ("--bootstrap-server", bootstrap, "--topic", topic)
     with pytest.raises(TimeoutError):
         server.run(CONSUMER, endless, stdin="", timeout_s=1)
@@ -84,7 +84,7 @@ def test_what_has_been_read_is_committed_at_the_end(
 ) -> None:
     """A shutdown hook of the tool closes its consumer, which leaves its group."""
     topic, group = names.topic("java"), names.group()
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     produce_confluent(bootstrap, topic, [(b"k", b"v", [])] * 5)
     at = ("--bootstrap-server", bootstrap)
     arguments = ("--topic", topic, "--group-id", group, "--max-messages", "5")

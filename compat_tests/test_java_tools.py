@@ -13,9 +13,9 @@ from compat_tests.clients import consume_confluent, produce_confluent
 from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool, started_tool
 from compat_tests.kafka_version import CONFIGS
-from compat_tests.test_clients import create
 from compat_tests.test_groups import rows
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -43,7 +43,7 @@ def test_topics(bootstrap: str, names: Names) -> None:
 def test_configs(bootstrap: str, names: Names) -> None:
     """kafka-configs alters and describes topics and brokers."""
     topic = names.topic("java")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     of_topic = ("--bootstrap-server", bootstrap, "--entity-type", "topics", "--entity-name", topic)
     run_tool(CONFIGS, *of_topic, "--alter", "--add-config", "max.message.bytes=7777")
     shown = run_tool(CONFIGS, *of_topic, "--describe")
@@ -60,7 +60,7 @@ def test_configs(bootstrap: str, names: Names) -> None:
 def test_console_clients(bootstrap: str, names: Names) -> None:
     """kafka-console-producer's lines come out of kafka-console-consumer."""
     topic = names.topic("java")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     lines = [f"key{n}:value {n}" for n in range(100)]
     parse = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
     arguments = ("--bootstrap-server", bootstrap, "--topic", topic, *parse)
@@ -74,7 +74,7 @@ def test_console_clients(bootstrap: str, names: Names) -> None:
 def test_consumer_groups_and_offsets(bootstrap: str, names: Names) -> None:
     """kafka-consumer-groups shows lag and resets offsets; kafka-get-offsets shows the ends."""
     topic, group = names.topic("java"), names.group()
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     produce_confluent(bootstrap, topic, rows(0, 40))
     server = ("--bootstrap-server", bootstrap)
     read = ("--from-beginning", "--max-messages", "40", "--timeout-ms", "30000")
@@ -102,7 +102,7 @@ def test_consumer_groups_and_offsets(bootstrap: str, names: Names) -> None:
 def test_delete_records(bootstrap: str, names: Names, tmp_path: Path) -> None:
     """kafka-delete-records moves the start of a partition."""
     topic = names.topic("java")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     produce_confluent(bootstrap, topic, rows(0, 40))
     wanted = tmp_path / "delete.json"
     partitions = [{"topic": topic, "partition": 0, "offset": 25}]
@@ -115,7 +115,7 @@ def test_delete_records(bootstrap: str, names: Names, tmp_path: Path) -> None:
 def test_api_versions_and_log_dirs(bootstrap: str, names: Names) -> None:
     """kafka-broker-api-versions and kafka-log-dirs show the broker that has the partition."""
     topic = names.topic("java")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     produce_confluent(bootstrap, topic, rows(0, 40))
     server = ("--bootstrap-server", bootstrap)
     printed = run_tool("org.apache.kafka.tools.BrokerApiVersionsCommand", *server)
@@ -133,7 +133,7 @@ def test_api_versions_and_log_dirs(bootstrap: str, names: Names) -> None:
 def test_verifiable_clients(bootstrap: str, names: Names) -> None:
     """What VerifiableProducer says it wrote is what VerifiableConsumer says it read."""
     topic, group = names.topic("java"), names.group()
-    create(bootstrap, topic, 3)
+    create_topics(bootstrap, topic, partitions=3)
     server = ("--bootstrap-server", bootstrap)
     arguments = ("--topic", topic, "--max-messages", "2000", "--acks", "-1")
     printed = run_tool("org.apache.kafka.tools.VerifiableProducer", *server, *arguments)
@@ -153,7 +153,7 @@ def test_verifiable_clients(bootstrap: str, names: Names) -> None:
 def test_performance_tools(bootstrap: str, names: Names) -> None:
     """kafka-producer-perf-test writes with the default producer, the consumer's reads it all."""
     topic = names.topic("java")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     server = ("--bootstrap-server", bootstrap)
     size = ("--num-records", "20000", "--record-size", "200", "--throughput", "-1")
     printed = run_tool(
@@ -171,7 +171,7 @@ def test_performance_tools(bootstrap: str, names: Names) -> None:
 def test_the_java_producers_codecs(bootstrap: str, names: Names, codec: str) -> None:
     """Batches that Java compressed are read by librdkafka."""
     topic = names.topic("java")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     size = ("--num-records", "500", "--record-size", "300", "--throughput", "-1")
     options = ("--command-property", f"compression.type={codec}")
     arguments = ("--bootstrap-server", bootstrap, "--topic", topic, *size, *options)
@@ -183,7 +183,7 @@ def test_the_java_producers_codecs(bootstrap: str, names: Names, codec: str) -> 
 def test_two_java_consumers_share_a_topic(bootstrap: str, names: Names) -> None:
     """Two VerifiableConsumers of a group rebalance; the one that stays takes everything."""
     topic, group = names.topic("java"), names.group()
-    create(bootstrap, topic, 4)
+    create_topics(bootstrap, topic, partitions=4)
     arguments = ("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group)
     first, second = (
         started_tool(

@@ -27,7 +27,7 @@ def test_a_directory_of_kafka_is_replicated(tmp_path: Path) -> None:
     if find_etcd() is None:
         pytest.skip(MISSING)
     with ApacheKafka(tmp_path / "kafka", exchange.SETTINGS) as kafka:
-        exchange.create_topics(kafka.bootstrap)
+        exchange.create_all_topics(kafka.bootstrap)
         exchange.write(kafka.bootstrap)
         exchange.commit_offsets(kafka.bootstrap)
         seen = {level: exchange.seen(kafka.bootstrap, level) for level in exchange.LEVELS}

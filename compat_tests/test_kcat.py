@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 from compat_tests.conftest import Names
-from compat_tests.test_clients import create
+from tests.support.topics import create_topics
 
 
 def kcat(*arguments: str, stdin: str = "") -> str:
@@ -21,7 +21,7 @@ def kcat(*arguments: str, stdin: str = "") -> str:
 def test_kcat(bootstrap: str, names: Names) -> None:
     """Its metadata, its producer and its consumer."""
     topic = names.topic("kcat")
-    create(bootstrap, topic, 2)
+    create_topics(bootstrap, topic, partitions=2)
     listed = json.loads(kcat("-b", bootstrap, "-L", "-J", "-t", topic))
     assert [len(found["partitions"]) for found in listed["topics"]] == [2]
     lines = [f"key{n}:value{n}" for n in range(50)]

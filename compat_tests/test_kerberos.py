@@ -13,7 +13,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
 from compat_tests.cluster import KwireCluster
@@ -24,6 +24,7 @@ from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
 from tests.support.etcd import MISSING, find_etcd
 from tests.support.ports import free_port
+from tests.support.topics import create_topics
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"Kerberos isn't tested: {missing()}")
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
@@ -195,7 +196,7 @@ def test_brokers_log_in_at_each_other(realm: Realm, tmp_path: Path) -> None:
     listeners = {node: f"KERBEROS://127.0.0.1:{free_port()}" for node in (1, 2, 3)}
     with KwireCluster(tmp_path, settings, listeners=listeners) as cluster:
         client = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        client.create_topics([NewTopic("orders", 3, 3)])["orders"].result(30)
+        create_topics(cluster.bootstrap, "orders", partitions=3, replicas=3)
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
         for number in range(30):
             producer.produce("orders", b"%d" % number, partition=number % 3)

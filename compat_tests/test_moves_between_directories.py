@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
 
 from compat_tests.apache_kafka import ApacheKafka
 from compat_tests.clients import QUIET
@@ -20,6 +18,7 @@ from compat_tests.java_tools import run_tool
 from compat_tests.reading import read_all
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
@@ -96,9 +95,7 @@ def futures(bootstrap: str) -> list[bool]:
 
 def test_a_partition_moves_under_load(broker: Broker, places: list[Path], tmp_path: Path) -> None:
     """No error, nothing lost or doubled, also after a kill and for a move back."""
-    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])
-    admin.close()
+    create_topics(broker.bootstrap, TOPIC)
     wait_until(lambda: place_of(places), what="the partition")
     numbers = Numbers(broker.bootstrap)
     numbers.start()

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
 
 from compat_tests.apache_kafka import KafkaCluster
 from compat_tests.clients import QUIET, READ_TIMEOUT_S
@@ -34,6 +32,7 @@ from kwire.protocol.messages.metadata import (
 from kwire.testing.asking import Asker
 from kwire.testing.waiting import wait_until
 from tests.support.etcd import MISSING, find_etcd
+from tests.support.topics import create_topics
 
 BROKERS = 3
 SETTINGS = {
@@ -61,9 +60,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     for node_id, broker in made.brokers.items():
         broker.settings["broker.rack"] = f"rack-{node_id}"
     with made:
-        admin = KafkaAdminClient(bootstrap_servers=made.bootstrap)
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])
-        admin.close()
+        create_topics(made.bootstrap, TOPIC, replicas=3)
         producer = Producer({"bootstrap.servers": made.bootstrap, "acks": "all"}, logger=QUIET)
         for number in range(RECORDS):
             producer.produce(TOPIC, str(number).encode(), partition=0)

@@ -20,7 +20,6 @@ from compat_tests.java_tools import run_tool
 from compat_tests.kafka_version import CONFIGS
 from compat_tests.raw_batches import batch, record
 from compat_tests.raw_client import RawClient
-from compat_tests.test_clients import create
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -45,6 +44,7 @@ from kwire.protocol.messages.produce import (
 )
 from kwire.protocol.types import Request
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 SECURITY = Path(__file__).parent.parent / "docs" / "SECURITY.md"
 
@@ -260,7 +260,7 @@ def _wait_shown(text: str, *arguments: str) -> None:
 
 def test_a_producer_keeps_to_its_quota(bootstrap: str, raw: RawClient, names: Names) -> None:
     topic, app = names.topic(), _unique("app")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     waits: list[float] = []
     with quotas(raw, (("client-id", app),), producer_byte_rate=RATE):
         producer = Producer(_settings(bootstrap, app, waits, **{"batch.size": 100_000}))
@@ -276,7 +276,7 @@ def test_a_producer_keeps_to_its_quota(bootstrap: str, raw: RawClient, names: Na
 def test_many_connections_share_a_quota(bootstrap: str, raw: RawClient, names: Names) -> None:
     """Each new connection waits for what the others have used; without a quota none does."""
     topic = names.topic()
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     data = PartitionProduceData(index=0, records=batch([record(0, value=bytes(500_000))]))
     produce = ProduceRequest(
         acks=1,
@@ -296,7 +296,7 @@ def test_many_connections_share_a_quota(bootstrap: str, raw: RawClient, names: N
 
 def test_a_consumer_keeps_to_its_quota(bootstrap: str, raw: RawClient, names: Names) -> None:
     topic, app = names.topic(), _unique("app")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     producer = Producer({"bootstrap.servers": bootstrap})
     for _ in range(RECORDS):
         producer.produce(topic, PAYLOAD)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
+from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import GroupAuthorizationFailedError
 from kafka.errors import KafkaError as KafkaPythonError
@@ -30,6 +30,7 @@ from compat_tests.secured import (
     secured_broker,
 )
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 WAYS = [("SSL", ""), *((p, m) for p in ("SASL_PLAINTEXT", "SASL_SSL") for m in MECHANISMS)]
 
@@ -59,7 +60,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
         credentials = {str(c.mechanism): c.iterations for c in found.scram_credential_infos}
         assert sorted(credentials.values()) == [8192, 8192]
         allow(plain, RIGHTS)
-        admin.create_topics([NewTopic(HIDDEN, 1, 1)])[HIDDEN].result(30)
+        create_topics(plain, HIDDEN)
         yield broker
 
 

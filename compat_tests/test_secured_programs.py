@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
+from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
 from compat_tests import secured_clients
 from compat_tests.apache_kafka import QUICK_JVM
@@ -30,6 +30,7 @@ from compat_tests.test_streams import SOURCE, TARGET, WORD_COUNT, running, setti
 from kwire.config.properties import parse_properties
 from kwire.testing.waiting import wait_until
 from tests.support.ports import free_port
+from tests.support.topics import create_topics
 
 ALL = [("SSL", ""), *(("SASL_SSL", mechanism) for mechanism in MECHANISMS)]
 OF_STREAMS = ALL if secured_clients.IS_ON else [("SASL_SSL", "OAUTHBEARER")]
@@ -56,9 +57,7 @@ class Place(NamedTuple):
 
     def create(self, *topics: str) -> None:
         """Create topics with one partition."""
-        admin = AdminClient({"bootstrap.servers": self.plain})
-        for one in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
-            one.result(30)
+        create_topics(self.plain, *topics)
 
     def delete(self, *topics: str) -> None:
         """Delete topics."""

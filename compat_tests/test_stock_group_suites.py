@@ -6,7 +6,6 @@ from typing import Any
 from compat_tests.conftest import Names
 from compat_tests.raw_client import RawClient
 from compat_tests.raw_members import RawMember, subscription
-from compat_tests.test_clients import create
 from compat_tests.test_stock_suites import alter
 from kwire.errors import ErrorCode
 from kwire.protocol.codec import encode
@@ -16,6 +15,7 @@ from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kwire.protocol.messages.join_group import JoinGroupRequestProtocol
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 GROUP_TYPE = 32
 REBALANCE_MS = 300_000
@@ -81,7 +81,7 @@ def test_the_topic_of_an_expression_comes_and_goes(bootstrap: str, names: Names)
         member = Member(raw, names.group(), subscribed_topic_regex=f"{topic}*")
         assert member.answer.member_epoch == 1
         assert not member.answer.assignment.topic_partitions
-        create(bootstrap, topic, 3)
+        create_topics(bootstrap, topic, partitions=3)
         wait_until(lambda: member.is_given([0, 1, 2]), timeout_s=30, what="the partitions")
         assert member.answer.member_epoch == 2
         gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=10_000)
@@ -93,7 +93,7 @@ def test_the_topic_of_an_expression_comes_and_goes(bootstrap: str, names: Names)
 def test_an_assignor_of_ones_own_keeps_its_group(bootstrap: str, names: Names) -> None:
     """What it has put into assignments would be lost: the refusal and its text are Kafka's."""
     topic, group = names.topic(), names.group()
-    create(bootstrap, topic, 3)
+    create_topics(bootstrap, topic, partitions=3)
     old = RawMember(bootstrap, group)
     old.topics = (topic,)
     assigned = ConsumerProtocolAssignment(

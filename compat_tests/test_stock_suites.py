@@ -15,7 +15,6 @@ from compat_tests.clients import QUIET, READ_TIMEOUT_S
 from compat_tests.conftest import Names
 from compat_tests.raw_client import RawClient
 from compat_tests.raw_members import RawMember
-from compat_tests.test_clients import create
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kwire.protocol.messages.incremental_alter_configs import (
@@ -25,6 +24,7 @@ from kwire.protocol.messages.incremental_alter_configs import (
 )
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 RELOGIN = "sasl.kerberos.min.time.before.relogin"
 DELETE_VERSION, METADATA_VERSION = 6, 12
@@ -57,7 +57,7 @@ def test_the_first_use_of_a_topic_is_an_error(bootstrap: str, names: Names, vers
 def test_a_topic_that_was_deleted_is_unknown_first(bootstrap: str, names: Names) -> None:
     """The request that creates it anew says that it is gone."""
     topic = names.topic()
-    create(bootstrap, topic, 3)
+    create_topics(bootstrap, topic, partitions=3)
     with RawClient(bootstrap) as raw:
         gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=10_000)
         assert raw.ask(gone, DELETE_VERSION).responses[0].error_code == ErrorCode.NONE
@@ -78,7 +78,7 @@ def test_a_topic_that_may_not_exist(bootstrap: str, name: str) -> None:
 def test_a_topic_that_collides_with_another(bootstrap: str, names: Names) -> None:
     """It stays unknown: what the controller says against it is for the broker's log."""
     topic = names.topic("a.b")
-    create(bootstrap, topic, 1)
+    create_topics(bootstrap, topic, partitions=1)
     with RawClient(bootstrap) as raw:
         for _ in range(3):
             assert describe(raw, topic.replace(".", "_")) == "UNKNOWN_TOPIC_OR_PARTITION"

@@ -20,9 +20,9 @@ from compat_tests.clients import produce_confluent
 from compat_tests.java_tools import streams_command
 from compat_tests.raw_client import RawClient
 from compat_tests.reading import LOOK_S, count_of, read_rows
-from compat_tests.test_clients import create
 from kwire.protocol.messages.api_versions import ApiVersionsRequest
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 WORD_COUNT = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
 SMOKE = "org.apache.kafka.streams.tests.StreamsSmokeTest"
@@ -76,8 +76,8 @@ def settings(path: Path, bootstrap: str, application: str) -> str:
 def topics(bootstrap: str, admin: KafkaAdminClient) -> Iterator[None]:
     """The topics of the word count, whose names are fixed; gone before and after."""
     _delete_topics(admin)
-    create(bootstrap, SOURCE, 2)
-    create(bootstrap, TARGET, 2)
+    create_topics(bootstrap, SOURCE, partitions=2)
+    create_topics(bootstrap, TARGET, partitions=2)
     yield
     _delete_topics(admin)
 
@@ -161,7 +161,7 @@ def smoke_topics(bootstrap: str, admin: KafkaAdminClient) -> Iterator[None]:
 
     delete()
     for topic in SMOKE_TOPICS:
-        create(bootstrap, topic, 5)
+        create_topics(bootstrap, topic, partitions=5)
     yield
     delete()
 

@@ -12,7 +12,6 @@ import trio
 
 from compat_tests.conftest import Names
 from compat_tests.raw_client import RawClient
-from compat_tests.test_clients import create
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -43,6 +42,7 @@ from kwire.protocol.messages.write_txn_markers import (
 from kwire.protocol.types import Request, Response
 from kwire.record.records import BatchBuilder, ProducerState
 from tests.support.raw_producer import RawProducer
+from tests.support.topics import create_topics
 
 PASSING = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -138,7 +138,7 @@ class Case:
 def case(bootstrap: str, names: Names) -> Case:
     """A case with a new topic of two partitions."""
     topic = names.topic("errors")
-    create(bootstrap, topic, 2)
+    create_topics(bootstrap, topic, partitions=2)
     made = Case(bootstrap, topic)
     run(made.wait_for_topic)
     return made

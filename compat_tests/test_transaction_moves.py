@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from compat_tests.apache_kafka import ApacheKafka
 from compat_tests.clients import QUIET
 from compat_tests.reading import read_all
-from compat_tests.test_clients import create
 from compat_tests.test_transactions import PATIENCE_S, transactional
 from kwire.testing.process import BrokerProcess
+from tests.support.topics import create_topics
 
 TOPIC, GROUP = "ledger", "readers"
 
@@ -33,7 +33,7 @@ def _open(bootstrap: str, transactional_id: str) -> Producer:
 def test_the_producer_goes_on(tmp_path: Path) -> None:
     """It doesn't notice: one transaction commits, another one aborts, a third is fenced."""
     with ApacheKafka(tmp_path / "kafka") as kafka:
-        create(kafka.bootstrap, TOPIC)
+        create_topics(kafka.bootstrap, TOPIC)
         kafka.restart()  # so that leader epochs aren't 0
         producers = {name: _open(kafka.bootstrap, name) for name in ("commits", "aborts", "fenced")}
         kafka.stop()

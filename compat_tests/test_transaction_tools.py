@@ -9,8 +9,8 @@ from confluent_kafka import KafkaException
 from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool
 from compat_tests.reading import read_all
-from compat_tests.test_clients import create
 from compat_tests.test_transactions import PATIENCE_S, transactional
+from tests.support.topics import create_topics
 
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
@@ -30,7 +30,7 @@ def features(bootstrap: str, *arguments: str, fails: bool = False) -> str:
 def test_a_transaction_is_seen_and_aborted(bootstrap: str, names: Names) -> None:
     """list, describe, describe-producers, find-hanging, and abort by partition and offset."""
     topic = names.topic("hangs")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     producer = transactional(bootstrap, topic)
     producer.begin_transaction()
     producer.produce(topic, b"never seen")
@@ -52,7 +52,7 @@ def test_a_transaction_is_seen_and_aborted(bootstrap: str, names: Names) -> None
 def test_a_producer_is_terminated(bootstrap: str, names: Names) -> None:
     """forceTerminateTransaction fences it."""
     topic = names.topic("terminated")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     producer = transactional(bootstrap, topic)
     producer.begin_transaction()
     producer.produce(topic, b"never seen")
@@ -83,7 +83,7 @@ def test_the_protocol_is_switched(bootstrap: str, names: Names, first_protocol: 
     """kafka-features.sh lowers the level, and Java's producer speaks the first protocol then."""
     assert level(bootstrap) == 1
     topic = names.topic("first-protocol")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     for _ in range(2):
         run_tool(
             "org.apache.kafka.tools.ProducerPerformance",

@@ -27,7 +27,7 @@ from compat_tests.clients import QUIET, READ_TIMEOUT_S, produce_confluent
 from compat_tests.conftest import Names
 from compat_tests.histories import History, Outcome
 from compat_tests.reading import read_all
-from compat_tests.test_clients import create
+from tests.support.topics import create_topics
 
 PATIENCE_S = 30
 PARTITIONS = 3
@@ -76,7 +76,7 @@ class Writer(threading.Thread):
 def test_what_is_read_is_what_was_committed(bootstrap: str, names: Names) -> None:
     """Producers whose transactions overlap in every partition."""
     topic, history = names.topic("ledger"), History()
-    create(bootstrap, topic, PARTITIONS)
+    create_topics(bootstrap, topic, partitions=PARTITIONS)
     writers = [Writer(bootstrap, topic, name, history) for name in ("p", "q", "r", "s")]
     for writer in writers:
         writer.start()
@@ -92,7 +92,7 @@ def test_what_is_read_is_what_was_committed(bootstrap: str, names: Names) -> Non
 def test_a_second_producer_fences_the_first(bootstrap: str, names: Names) -> None:
     """The open transaction of the first is aborted; it can't go on."""
     topic = names.topic("fenced")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     first = transactional(bootstrap, topic)
     first.begin_transaction()
     first.produce(topic, b"never seen")
@@ -110,7 +110,7 @@ def test_a_second_producer_fences_the_first(bootstrap: str, names: Names) -> Non
 def test_the_last_stable_offset(bootstrap: str, names: Names) -> None:
     """ListOffsets and consumers stop at an open transaction, and go on when it ends."""
     topic = names.topic("stable")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     produce_confluent(bootstrap, topic, [(None, b"before", [])])
     producer = transactional(bootstrap, topic)
     producer.begin_transaction()
@@ -135,7 +135,7 @@ def _end(bootstrap: str, topic: str, isolation: IsolationLevel) -> int:
 def test_offsets_of_a_transaction(bootstrap: str, names: Names) -> None:
     """They count from the commit on, and not at all after an abort."""
     topic, group = names.topic("offsets"), names.group()
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group}, logger=QUIET)
     producer = transactional(bootstrap, topic)
     for offset, commits in ((5, True), (9, False)):
@@ -160,7 +160,7 @@ def test_offsets_of_a_transaction(bootstrap: str, names: Names) -> None:
 def test_kafka_python(bootstrap: str, names: Names) -> None:
     """Its transactions commit and abort like others."""
     topic = names.topic("kafka-python")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic)
     producer.init_transactions()
     for number in range(4):
@@ -177,7 +177,7 @@ def test_kafka_python(bootstrap: str, names: Names) -> None:
 def test_aiokafka(bootstrap: str, names: Names) -> None:
     """Its transactions commit and abort like others."""
     topic = names.topic("aiokafka")
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
 
     async def run() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic)
@@ -198,8 +198,8 @@ def test_transforming_processes_that_are_killed(bootstrap: str, names: Names) ->
     """Consume, transform, produce: every record comes out once, whoever dies meanwhile."""
     source, target, group = names.topic("in"), names.topic("out"), names.group()
     partitions, count = 2, 1500
-    create(bootstrap, source, partitions)
-    create(bootstrap, target, partitions)
+    create_topics(bootstrap, source, partitions=partitions)
+    create_topics(bootstrap, target, partitions=partitions)
     values = [b"%d" % number for number in range(count)]
     produce_confluent(bootstrap, source, [(value, value, []) for value in values])
 
@@ -250,7 +250,7 @@ def _reap(worker: subprocess.Popen[str]) -> None:
 def test_only_members_commit_for_their_group(bootstrap: str, names: Names, protocol: str) -> None:
     """A member's offsets are taken with its transaction; one that has left is refused (KIP-447)."""
     topic, group = names.topic("members"), names.group()
-    create(bootstrap, topic)
+    create_topics(bootstrap, topic)
     produce_confluent(bootstrap, topic, [(None, b"x", [])] * 10)
     consumer = Consumer(
         {

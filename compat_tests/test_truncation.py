@@ -7,8 +7,6 @@ from contextlib import suppress
 
 from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
 
 from compat_tests import own_cluster
 from compat_tests.clients import QUIET, READ_TIMEOUT_S, produce_confluent
@@ -16,6 +14,7 @@ from compat_tests.conftest import Names
 from compat_tests.three_brokers import Cluster
 from compat_tests.verifiable import Consuming
 from kwire.testing.waiting import wait_until
+from tests.support.topics import create_topics
 
 PATIENCE_S = 90
 COUNT = 100
@@ -47,12 +46,10 @@ def _elected(bootstrap: str, topic: str, node: int) -> bool:
     return _row(bootstrap, topic)[0] == node
 
 
-def test_a_consumer_goes_on_where_the_logs_part(
-    cluster: Cluster, admin: KafkaAdminClient, names: Names
-) -> None:
+def test_a_consumer_goes_on_where_the_logs_part(cluster: Cluster, names: Names) -> None:
     """It reads nothing again from the beginning, and misses nothing of the new leader's."""
     where, topic = cluster.bootstrap, names.topic("truncated")
-    admin.create_topics([NewTopic(topic, 1, 2, topic_configs={"min.insync.replicas": "1"})])
+    create_topics(where, topic, replicas=2, min_insync_replicas=1)
     wait_until(lambda: len(_row(where, topic)[2]) == 2, timeout_s=PATIENCE_S, what="two in sync")
     leader, replicas, _ = _row(where, topic)
     [follower] = set(replicas) - {leader}

@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
 
 from compat_tests.apache_kafka import ApacheKafka, KafkaCluster
 from compat_tests.clients import QUIET, READ_TIMEOUT_S
@@ -25,6 +23,7 @@ from compat_tests.java_tools import run_tool
 from compat_tests.test_java_tools import TOPICS
 from kwire.testing.waiting import wait_until
 from tests.support.etcd import MISSING, find_etcd
+from tests.support.topics import create_topics
 
 PARTITIONS = 3
 SETTINGS = {
@@ -74,11 +73,11 @@ def partition_directories(cluster: Cluster, name: str) -> list[Path]:
 class Topic:
     """A topic with three replicas for each partition."""
 
-    def __init__(self, cluster: Cluster, admin: KafkaAdminClient, name: str, min_isr: int) -> None:
+    def __init__(self, cluster: Cluster, name: str, min_isr: int) -> None:
         self.name = name
         self.cluster = cluster
-        configs = {"min.insync.replicas": str(min_isr)}
-        admin.create_topics([NewTopic(name, PARTITIONS, 3, topic_configs=configs)])
+        where = cluster.bootstrap
+        create_topics(where, name, partitions=PARTITIONS, replicas=3, min_insync_replicas=min_isr)
         self.wait_in_sync(3)
 
     @cached_property

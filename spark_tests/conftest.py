@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 
 from kwire.spark.sinks import delta, iceberg_table
 from kwire.testing.process import BrokerProcess
 from spark_tests.commands import Commands
 from spark_tests.rows import KAFKA_QUICK_FETCH, TIMEOUT_S
+from tests.support.topics import create_topics
 
 TABLE_FORMATS = delta.SPARK_SETTINGS | {
     "spark.sql.extensions": f"{delta.EXTENSION},{iceberg_table.EXTENSION}",
@@ -83,15 +84,14 @@ def admin(broker: str) -> AdminClient:
 
 
 @pytest.fixture
-def new_topic(admin: AdminClient) -> Iterator[Callable[..., str]]:
+def new_topic(broker: str, admin: AdminClient) -> Iterator[Callable[..., str]]:
     """Creates topics, which are deleted after the test."""
     created: list[str] = []
 
     def create(partitions: int = 3, prefix: str = "spark", **config: str) -> str:
         name = f"{prefix}-{uuid.uuid4().hex[:10]}"
         # The rows' timestamps lie in the past: retention would delete them at its first check.
-        new = NewTopic(name, partitions, 1, config={"retention.ms": "-1", **config})
-        admin.create_topics([new])[name].result(TIMEOUT_S)
+        create_topics(broker, name, partitions=partitions, **{"retention.ms": "-1", **config})
         created.append(name)
         return name
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 
 from kwire.log.checkpoints import HIGH_WATERMARKS, read_offsets
@@ -14,6 +14,7 @@ from kwire.log.disk import Disk
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
 from spark_tests.rows import KAFKA_QUICK_FETCH, START_MS, TIMEOUT_S
+from tests.support.topics import create_topics
 
 SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": "100",
@@ -37,8 +38,8 @@ class Written:
 
     def create(self, topic: str, partitions: int = 2, **config: str) -> str:
         """Create a topic that keeps its records."""
-        new = NewTopic(topic, partitions, 1, config={"retention.ms": "-1", **config})
-        self.admin.create_topics([new])[topic].result(TIMEOUT_S)
+        settings = {"retention.ms": "-1", **config}
+        create_topics(self.bootstrap, topic, partitions=partitions, **settings)
         return topic
 
     def producer(self, **config: Any) -> Producer:

@@ -6,13 +6,13 @@ from threading import Event, Thread
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
 from compat_tests.cluster import KwireCluster
 from kwire.testing.waiting import wait_until
 from spark_tests.rows import KAFKA_QUICK_FETCH, TIMEOUT_S
 from tests.support.etcd import MISSING, find_etcd
+from tests.support.topics import create_topics
 
 PATIENCE_S = 150
 PARTITIONS = 3
@@ -64,18 +64,13 @@ class Writing:
         assert not self._producer.flush(TIMEOUT_S)
 
 
-def _topic(cluster: KwireCluster, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(name, PARTITIONS, 3)])[name].result(TIMEOUT_S)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_each_number_arrives_once(
     spark: SparkSession, cluster: KwireCluster, tmp_path: Path, end: str
 ) -> None:
     """T19: into Parquet exactly once, whether brokers restart in turn (P5) or are killed (P1)."""
-    _topic(cluster, "numbers")
+    create_topics(cluster.bootstrap, "numbers", partitions=PARTITIONS, replicas=3)
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap)
     reader = reader.options(
         startingOffsets="earliest", subscribe="numbers", failOnDataLoss="true", **KAFKA_QUICK_FETCH

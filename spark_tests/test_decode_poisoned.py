@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -32,6 +31,7 @@ from spark_tests.decoding import records_of
 from spark_tests.pipelines import settings_of
 from spark_tests.processes import toml
 from spark_tests.rows import TIMEOUT_S
+from tests.support.topics import create_topics
 
 FIRST = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
 SECOND = {
@@ -216,7 +216,7 @@ def test_what_may_pass_goes_to_retry_topics(
     """An unknown schema id is tried again as often as there are delays; garbage isn't."""
     topic = new_topic(1)
     for name in (f"poisoned-{topic}-retry-1", f"poisoned-{topic}-retry-2", f"{topic}-dead"):
-        make(broker, name)
+        create_topics(broker, name)
     registry.register(f"{topic}-value", json.dumps(FIRST))
     attempted = [("kwire.attempt", bytearray(b"1"))]
     exhausted = [("kwire.attempt", bytearray(b"2"))]
@@ -251,7 +251,7 @@ def test_odd_headers_of_a_record_fail_no_batch(
     topic = new_topic(1)
     names = [f"poisoned-{topic}-retry-1", f"{topic}-dead"]
     for name in names:
-        make(broker, name)
+        create_topics(broker, name)
     odd = [b"abc", b"-1", b"-2147483648", b"99999999999", b"\xff"]
     given = [[("kwire.attempt", bytearray(one))] for one in odd]
     given.append([("own", bytearray(1_100_000))])
@@ -275,9 +275,3 @@ def test_odd_headers_of_a_record_fail_no_batch(
         b"1",
         f"{topic}/0/5".encode(),
     )
-
-
-def make(broker: str, topic: str) -> None:
-    """Create a topic with a name of its own."""
-    client = AdminClient({"bootstrap.servers": broker})
-    client.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)

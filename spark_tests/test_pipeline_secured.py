@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
 from kwire.testing.process import BrokerProcess
 from spark_tests.commands import Commands
-from spark_tests.pipelines import TIMEOUT_S, numbers, produce_values, settings_of
+from spark_tests.pipelines import numbers, produce_values, settings_of
 from spark_tests.processes import toml
 from tests.support.ports import free_port
+from tests.support.topics import create_topics
 
 PASSWORD = "geheim"
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -31,9 +31,7 @@ def test_a_source_with_a_login(spark: SparkSession, tmp_path: Path, commands: Co
     options = ("--listen", f"SASL_PLAINTEXT://{address}")
     with BrokerProcess(tmp_path / "data", SETTINGS, options=options) as broker:
         plain = broker.bootstrap.partition(",")[0]
-        admin = AdminClient({"bootstrap.servers": plain})
-        for answer in admin.create_topics([NewTopic("t", 1, 1), NewTopic("dead", 1, 1)]).values():
-            answer.result(TIMEOUT_S)
+        create_topics(plain, "t", "dead")
         produce_values(plain, "t", b'{"n": 1}', b"garbage", b'{"n": 2}')
         settings = settings_of(address, "t", tmp_path, dead_letters={"topic": "dead"})
         settings["source"]["client"] = settings["source"]["client"] | CLIENT

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -13,6 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from kwire.testing.waiting import wait_until
 from spark_tests.rows import KAFKA_QUICK_FETCH, TIMEOUT_S, end_offsets, produce
+from tests.support.topics import create_topics
 
 pytestmark = pytest.mark.both_lanes
 
@@ -179,8 +180,7 @@ def test_a_topic_created_anew_is_reported(
     wait_until(
         lambda: topic not in admin.list_topics(timeout=TIMEOUT_S).topics, what="the deletion"
     )
-    new = NewTopic(topic, 1, 1, config={"retention.ms": "-1"})
-    admin.create_topics([new])[topic].result(TIMEOUT_S)
+    create_topics(broker, topic, retention_ms=-1)
     produce(broker, topic, 0, 10)
     with pytest.raises(StreamingQueryException):
         run_available(stream(subscribe=topic, failOnDataLoss="true"), tmp_path)

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from kwire.cli import main
 from kwire.spark.broker_view import BrokerView
@@ -50,6 +50,7 @@ from spark_tests.processes import (
     spawn,
     toml,
 )
+from tests.support.topics import create_topics
 
 PARTITIONS = 3
 STEP_TIMEOUT_S = 600.0
@@ -170,14 +171,11 @@ class Trial:
         return self.outcome
 
     def _make_topics(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self._bootstrap})
-        wanted = [NewTopic(self._topic, PARTITIONS, 1)]
+        create_topics(self._bootstrap, self._topic, partitions=PARTITIONS)
         if self._kind == "topic":
-            wanted.append(NewTopic(self._place.out, OUT_PARTITIONS, 1))
+            create_topics(self._bootstrap, self._place.out, partitions=OUT_PARTITIONS)
         if self._place.has_dead_topic:
-            wanted.append(NewTopic(self._place.dead, 1, 1))
-        for answer in admin.create_topics(wanted).values():
-            answer.result(TIMEOUT_S)
+            create_topics(self._bootstrap, self._place.dead)
 
     def _settings(self) -> dict[str, Any]:
         batch = self._records // ((len(self._plan) + 1) * BATCHES_OF_A_SHARE)
