@@ -59,6 +59,8 @@ class Authority(Certified):
         subject = _name([(NameOID.COMMON_NAME, name)])
         builder = _builder(subject, subject, key, days=2)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        builder = builder.add_extension(own, False)
         super().__init__(key, builder.sign(key, hashes.SHA256()))
 
     def sign(
@@ -77,6 +79,9 @@ class Authority(Certified):
         builder = _builder(subject, self.certificate.subject, key, days)
         names = [*map(x509.DNSName, hosts), x509.IPAddress(ip_address("127.0.0.1"))]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), False)
+        # Python 3.13 and newer look for it.
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        builder = builder.add_extension(issuer, False)
         return Certified(key, builder.sign(self.key, hashes.SHA256()))
 
 
