@@ -61,6 +61,11 @@ class Authority(Certified):
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
         own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         builder = builder.add_extension(own, False)
+        signs = dict.fromkeys(("key_cert_sign", "crl_sign", "digital_signature"), True)
+        others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+        others = (*others, "encipher_only", "decipher_only")
+        usage = x509.KeyUsage(**signs, **dict.fromkeys(others, False))
+        builder = builder.add_extension(usage, True)
         super().__init__(key, builder.sign(key, hashes.SHA256()))
 
     def sign(
