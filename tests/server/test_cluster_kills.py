@@ -5,17 +5,14 @@ costs (``--only controller``, ``etcd``, ``kills``), and repeats it (``--kills 20
 """
 
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-import kwire
 from bench.cluster.etcd_kills import leader_killed, stopped
 from bench.cluster.kills import ClusterTrial
 from bench.cluster.worker_kills import WorkersTrial
 from tests.support.etcd import MISSING, find_etcd
 
-PACKAGE = Path(kwire.__file__).parent.parent
 LONGER_THAN_SESSIONS_S = 3.0
 KILLS = 4
 
@@ -29,9 +26,9 @@ def test_brokers_and_etcd_end_under_load(tmp_path):
         partial(leader_killed, kills=1),
         partial(stopped, outage_s=LONGER_THAN_SESSIONS_S),
     )
-    assert list(ClusterTrial(tmp_path, PACKAGE).run(*scenarios))
+    assert list(ClusterTrial(tmp_path).run(*scenarios))
 
 
 def test_workers_and_their_supervisor_end_under_load(tmp_path):
     """Workers in turn, then the supervisor; the next start has the records of all."""
-    assert list(WorkersTrial(tmp_path, PACKAGE).run(KILLS))
+    assert list(WorkersTrial(tmp_path).run(KILLS))
