@@ -31,6 +31,7 @@ from kwire.protocol.messages.produce import (
 )
 from kwire.record.records import BatchBuilder
 from kwire.testing.waiting import until
+from tests.support.frames import FRAMES_STAY
 from tests.support.in_process import running_server
 from tests.support.requests import list_offsets_request
 
@@ -62,6 +63,7 @@ async def test_a_large_request_is_answered_in_full(tmp_path, monkeypatch):
         assert len(counts) == 1
 
 
+@FRAMES_STAY
 async def test_a_large_request_and_its_response_are_freed_in_slices(tmp_path, monkeypatch):
     """Freed at once, they would keep all other clients waiting."""
     freed = []
