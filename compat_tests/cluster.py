@@ -77,8 +77,11 @@ class KwireCluster:
             stack.enter_context(self.etcd)
             for broker in self.brokers.values():
                 stack.callback(broker.stop)
+            # The first one makes the cluster: its directory may be that of a broker without etcd.
+            first, *others = self.brokers.values()
+            first.start()
             with ThreadPoolExecutor() as pool:
-                list(pool.map(BrokerProcess.start, self.brokers.values()))
+                list(pool.map(BrokerProcess.start, others))
             for broker in self.brokers.values():
                 wait_until(lambda b=broker: self._is_seen_by(b), what="all brokers")  # type: ignore[misc]
             self._running = stack.pop_all()

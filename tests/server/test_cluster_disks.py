@@ -33,6 +33,8 @@ def test_a_wiped_disk_never_leads_silently(start, tmp_path):
     create(first, "t", 2)
     kept = wait_until(lambda: leaders(first, "t"), what="the topic")
     lost = kept.index(2)
+    # Without its log, the disk that comes back would be as empty as a new one.
+    wait_until((tmp_path / "b2" / f"t-{lost}").exists, what="the log on the disk")
     second.kill()
     (tmp_path / "b2").rename(tmp_path / "kept")
     second.restart()
@@ -42,7 +44,7 @@ def test_a_wiped_disk_never_leads_silently(start, tmp_path):
     shutil.rmtree(tmp_path / "b2")
     (tmp_path / "kept").rename(tmp_path / "b2")
     second.restart()
-    wait_until(lambda: leaders(second, "t") == kept, what="a leader with its disk")
+    wait_until(lambda: leaders(second, "t") == kept, what=f"a leader with its disk: {kept}")
     second.kill()
     shutil.rmtree(tmp_path / "b2")
     second.restart()
@@ -53,7 +55,7 @@ def test_a_wiped_disk_never_leads_silently(start, tmp_path):
     wait_until((tmp_path / "b2" / f"t-{lost}").is_dir, what="the new leader's log")
     second.kill()
     second.restart()
-    wait_until(lambda: leaders(second, "t") == kept, what="a leader with its disk")
+    wait_until(lambda: leaders(second, "t") == kept, what=f"a leader with its disk: {kept}")
 
 
 def test_a_partition_whose_replicas_are_all_wiped_goes_on_with_a_disk_that_is_found(

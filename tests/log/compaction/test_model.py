@@ -111,6 +111,7 @@ class CompactionModel(RuleBasedStateMachine):
         self.c.begin(disk)
         clean = self.c.next_clean()
         if clean is None:
+            self.c.begin()
             return
         with suppress(disk.Crash):
             run_clean(self.c.manager, clean, disk, self.c.now_ms)
