@@ -269,7 +269,9 @@ async def test_large_commits_are_replaced_by_a_snapshot_early(path, monkeypatch,
     image = await store.read()
     await store.close()
     assert path.stat().st_size < 300_000
-    assert await EmbeddedStore.open(path).read() == image
+    store = EmbeddedStore.open(path)
+    assert await store.read() == image
+    await store.close()
 
 
 async def test_a_large_snapshot_is_not_written_again_for_small_commits(path, monkeypatch):
