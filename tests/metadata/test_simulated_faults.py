@@ -29,7 +29,7 @@ from kwire.metadata.store import (
 from tests.support.simulated_etcd import SimulatedEtcd, simulated_store
 
 TTL_MS = 6000
-SEEDS = range(8)
+SEEDS = range(20)
 
 
 class Cluster:
