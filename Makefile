@@ -73,7 +73,9 @@ newest-python: $(VENV)/.test ## unit tests of `make check` on the newest CPython
 	@version=$$($(NEWEST) -c '$(WHICH_MINOR)') || exit 1; \
 	if [ $$version = $$($(BIN)/python -c '$(WHICH_MINOR)') ]; then \
 		echo "the newest CPython here is $$version, on which make check runs the unit tests"; \
-	else $(MAKE) --no-print-directory VENV=.venv-$$version PYTHON=$(NEWEST) unit ARGS='$(UNIT) $(PARALLEL) $(ARGS)'; fi
+	else own=.venv-$$version; \
+		[ "$$($(NEWEST) -c '$(WHICH_PYTHON)')" = "$$($$own/bin/python -c '$(WHICH_PYTHON)' 2>/dev/null)" ] || rm -rf $$own; \
+		$(MAKE) --no-print-directory VENV=$$own PYTHON=$(NEWEST) unit ARGS='$(UNIT) $(PARALLEL) $(ARGS)'; fi
 
 worst-cases: $(VENV)/.test ## the worst that clients can do: hostile clients, the largest requests, a long life
 	$(BIN)/pytest $(QUIET) tests -m worst_cases $(PARALLEL) $(ARGS)

@@ -159,7 +159,7 @@ class OpenFiles:
             self._open.pop(file, None)
 
     def close_all(self) -> None:
-        """Close every file, as the end of the process does; the next use opens it again."""
+        """Close every file; the next use opens it again. Tests let a process end this way."""
         with self._lock:
             while self._open:
                 self._open.popitem()[0].let_go()

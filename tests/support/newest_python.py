@@ -14,7 +14,11 @@ from pathlib import Path
 NAME = re.compile(r"python3\.\d+")
 VERSION = re.compile(r"3\.\d+\.\d+")
 """Of pyenv's: neither an alpha, nor a build without the interpreter's lock, nor PyPy."""
-ASK = "import sys; print(sys.implementation.name, *sys.version_info[:3])"
+ASK = (
+    "import sys, ensurepip, venv;"
+    "print(sys.implementation.name, sys.version_info.releaselevel, *sys.version_info[:3])"
+)
+"""It ends with an error where no environment can be made (Debian's without python3-venv)."""
 
 
 def candidates(environment: Mapping[str, str]) -> Iterator[Path]:
@@ -30,13 +34,13 @@ def candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def version_of(program: Path) -> tuple[int, ...]:
-    """The version of a CPython; () for what is no CPython or doesn't run, as shims of pyenv do."""
+    """The version of a released CPython; () for another one, or what can't make an environment."""
     try:
         run = subprocess.run([program, "-c", ASK], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return ()
-    name, *numbers = run.stdout.split()
-    return tuple(map(int, numbers)) if name == "cpython" else ()
+    name, level, *numbers = run.stdout.split()
+    return tuple(map(int, numbers)) if (name, level) == ("cpython", "final") else ()
 
 
 def newest(programs: Iterable[Path]) -> Path:
