@@ -6,7 +6,9 @@ Rules:
   Otherwise any web page could make a browser read this port under a name of its own (DNS
   rebinding). Any IP address is allowed, because addresses can't be rebound, and because the address
   may be that of the machine around a container.
-- A request's body has at most ``MAX_BODY_BYTES``. An answer takes at most ``REQUEST_S``.
+- A request's body has at most ``MAX_BODY_BYTES``, and is there before anything is answered: a
+  connection on which an answer overtakes the rest of its request has to be closed, and the client
+  that uses it again would fail. An answer takes at most ``REQUEST_S``, the body's time included.
 - No answer may be shown inside another site's page, guessed to be of another type, or stored.
 - A bug in a page is logged and answered with status 500; the broker goes on.
 """
@@ -73,7 +75,7 @@ class Guard:
         refusal = self._refusal(scope)
         if refusal is None:
             with trio.move_on_after(REQUEST_S) as limit:
-                refusal = await self._pass_on(scope, _limited(receive), send_guarded)
+                refusal = await self._pass_on(scope, receive, send_guarded)
             if limit.cancelled_caught:
                 refusal = _text(503, f"no answer within {REQUEST_S:g} s")
         if refusal is not None and not has_begun:
@@ -82,7 +84,7 @@ class Guard:
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> App | None:
         """Pass a request to the application; returns the answer to give if that fails."""
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, await _with_body(receive), send)
         except NotServing as error:
             return _text(503, str(error))
         except TooLong:
@@ -123,19 +125,24 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _limited(receive: Receive) -> Receive:
-    """``receive`` that raises TooLong beyond the limit of a body."""
-    size_bytes = 0
-
-    async def limited() -> Message:
-        nonlocal size_bytes
-        message = await receive()
-        size_bytes += len(message.get("body", b""))
-        if size_bytes > MAX_BODY_BYTES:
+async def _with_body(receive: Receive) -> Receive:
+    """``receive`` once the whole body has come, which it gives at once; TooLong."""
+    body = bytearray()
+    message = await receive()
+    while message["type"] == "http.request":
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY_BYTES:
             raise TooLong
-        return message
+        if not message.get("more_body"):
+            message = {"type": "http.request", "body": bytes(body)}
+            break
+        message = await receive()
+    came: list[Message] = [message]  # the request, or that the client has left
 
-    return limited
+    async def with_body() -> Message:
+        return came.pop() if came else await receive()
+
+    return with_body
 
 
 def _too_long() -> App:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import trio
+from starlette.responses import PlainTextResponse
 
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kwire.web import connections, governor
-from kwire.web.guard import MAX_BODY_BYTES
+from kwire.web.guard import MAX_BODY_BYTES, Guard, Message, Receive, Scope, Send
 from tests.support.in_process import RunningServer
 from tests.web.conftest import http_server
 
@@ -89,6 +90,42 @@ async def test_bodies_and_heads_have_limits(tmp_path: Path) -> None:
         assert b" 431 " in await stream.receive_some()
         await stream.aclose()
         assert await kafka_is_served(running)
+
+
+async def test_an_answer_waits_for_the_body_of_its_request(tmp_path: Path) -> None:
+    """A connection whose answer overtakes a body can't be used again, as clients expect."""
+    order: list[str] = []
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        order.append("answered")
+        await PlainTextResponse("no", 403)(scope, receive, send)
+
+    pieces = [{"body": b"na", "more_body": True}, {"body": b"me", "more_body": False}]
+
+    async def receive() -> Message:
+        order.append("received")
+        return {"type": "http.request"} | pieces.pop(0)
+
+    async def send(message: Message) -> None:
+        order.append(message["type"])
+
+    headers = [(b"host", b"localhost")]
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
+    await Guard(refuse)(scope, receive, send)
+    answer = ["http.response.start", "http.response.body"]
+    assert order == ["received", "received", "answered", *answer]
+    async with http_server(tmp_path) as (running, _):
+        stream = await http_stream(running)
+        for _ in range(20):  # a body in a packet of its own, as httpx sends it
+            await stream.send_all(
+                b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"
+            )
+            await stream.send_all(b"name")
+            said = b""
+            while not said.endswith(b"\r\n\r\nNot Found"):
+                said += (received := await stream.receive_some())
+                assert received, said
+        await stream.aclose()
 
 
 async def test_connections_have_a_limit(tmp_path: Path) -> None:
