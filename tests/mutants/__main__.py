@@ -20,7 +20,10 @@ from tests.mutants.pytest_run import ROOT, warm_up
 from tests.mutants.trial import Trial
 
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
-FOLDERS = ["kwire/record", "kwire/log", "kwire/coordinator", "kwire/metadata", "kwire/protocol"]
+FOLDERS = [
+    f"kwire/{room}"
+    for room in "broker handlers connection log coordinator record metadata protocol".split()
+]
 
 
 def choose(texts: dict[str, str], count: int, seed: int) -> list[Mutation]:
