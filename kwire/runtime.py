@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import trio
 
-from kwire.coordinator.detail import Detail
+from kwire.coordinator.debug_log import DebugNote
 from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.records import Content, CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
@@ -286,7 +286,7 @@ def _split(written: list[CoordinatorRecord]) -> Iterator[list[CoordinatorRecord]
 
 def _tell(notes: list[str]) -> None:
     for note in notes:
-        log.log(logging.DEBUG if isinstance(note, Detail) else logging.INFO, "%s", note)
+        log.log(logging.DEBUG if isinstance(note, DebugNote) else logging.INFO, "%s", note)
 
 
 def _give(waiter: object, response: Any, flush: Flush | None = None) -> None:

@@ -12,7 +12,7 @@ from kwire.broker.view import BrokerView
 from kwire.config.groups import assignors
 from kwire.config.settings import GROUP, Value, settings
 from kwire.coordinator.consumer.changes import Surroundings
-from kwire.coordinator.consumer.pace import BrokerBudget
+from kwire.coordinator.consumer.heartbeat_interval import BrokerHeartbeats
 from kwire.coordinator.consumer.regexes import RegexMatches
 from kwire.coordinator.consumer.settings import ConsumerSettings, MigrationPolicy
 from kwire.coordinator.consumer.topics import Topic, Topics
@@ -73,7 +73,9 @@ class ImageTopics:
 
 def group_surroundings(broker: BrokerView) -> Surroundings:
     """The broker's topics, settings and budget, for its consumer groups."""
-    return Surroundings(_topics_of(broker), _settings_of(broker), BrokerBudget(), RegexMatches())
+    return Surroundings(
+        _topics_of(broker), _settings_of(broker), BrokerHeartbeats(), RegexMatches()
+    )
 
 
 def _topics_of(broker: BrokerView) -> Callable[[], Topics]:

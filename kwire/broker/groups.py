@@ -32,7 +32,7 @@ from kwire.broker.partition import Partition
 from kwire.broker.view import BrokerView
 from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.group_coordinator import GroupCoordinator
-from kwire.coordinator.history import Histories
+from kwire.coordinator.rebalance_history import RebalanceHistory
 from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.image import OFFSETS_TOPIC
@@ -89,7 +89,7 @@ class Groups:
         self._epoch_ms = broker.now_ms() - trio.current_time() * 1000
         self._next_expiry_ms = broker.clock.steady_ms() + self._expiry_interval_ms()
         self._is_closed = False
-        self._histories = Histories()
+        self._history = RebalanceHistory()
         self._jobs = Jobs(broker.background, broker.threads, broker.bugs)
         self.surroundings = group_surroundings(broker)
 
@@ -267,7 +267,11 @@ class Groups:
 
     def _new(self, partition: Partition) -> LoadedCoordinator:
         groups = GroupCoordinator(
-            self._settings(), self._random_id, self.surroundings, self._histories, self._date_ms
+            self._settings(),
+            self._random_id,
+            self.surroundings,
+            self._history,
+            self._date_ms,
         )
         compression = self._broker.integer("offsets.topic.compression.codec")
         runtime = CoordinatorRuntime(

@@ -17,13 +17,13 @@ from kwire.coordinator.classic_member import Member, Protocols
 from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from kwire.coordinator.effects import Turn
 from kwire.coordinator.group import Committer, GroupType
+from kwire.coordinator.initial_rebalance_delay import RebalanceDelay, RebalanceRate
 from kwire.coordinator.records import (
     CoordinatorRecord,
     GroupMetadataMember,
     GroupMetadataValue,
     group_metadata,
 )
-from kwire.coordinator.settling import Pace, Settling
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.join_group import JoinGroupResponseMember
 
@@ -66,10 +66,10 @@ class ClassicGroup:
         self.pending_joins: dict[str, int] = {}
         self._supported: dict[str, int] = {}  # the number of members that offer each protocol
         self.pending_syncs: set[str] = set()
-        self.settling: Settling | None = None
+        self.rebalance_delay: RebalanceDelay | None = None
         self.is_first_rebalance = False
         self.announced = 0
-        self.pace = Pace()
+        self.rebalance_rate = RebalanceRate()
         self.rebalance_deadline_ms: int | None = None
         self.sync_deadline_ms: int | None = None
         self.scheduled_ms: int | None = None
@@ -170,11 +170,11 @@ class ClassicGroup:
         """The record that deletes the group."""
         return [group_metadata(self.group_id, None)]
 
-    def note_newcomer(self, now_ms: int) -> None:
-        """Note a client that has joined or may join: a settling rebalance may wait longer."""
-        if self.settling is not None:
+    def record_newcomer(self, now_ms: int) -> None:
+        """Note a client that has joined or may join: a delayed rebalance may wait longer."""
+        if self.rebalance_delay is not None:
             known = len(self.members) + len(self.pending_joins)
-            self.settling.note_newcomer(now_ms, self.announced, known)
+            self.rebalance_delay.record_newcomer(now_ms, self.announced, known)
 
     @property
     def all_have_joined(self) -> bool:
@@ -288,10 +288,10 @@ class ClassicGroup:
     def next_deadline_ms(self) -> int | None:
         """The earliest deadline of the group."""
         # Without members, no rebalance settles: the deadline would pass again and again.
-        settling = self.settling if self.members else None
+        delay = self.rebalance_delay if self.members else None
         due_ms = NEVER_MS
-        if settling is not None:
-            due_ms = settling.deadline_ms  # a shorter rebalance timeout doesn't end the wait
+        if delay is not None:
+            due_ms = delay.deadline_ms  # a shorter rebalance timeout doesn't end the wait
         elif self.rebalance_deadline_ms is not None:
             due_ms = self.rebalance_deadline_ms
         if self.sync_deadline_ms is not None:

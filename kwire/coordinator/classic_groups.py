@@ -13,6 +13,7 @@ from kwire.coordinator import classic_protocol as protocol
 from kwire.coordinator.classic_group import ClassicGroup, GroupState
 from kwire.coordinator.effects import Effects, Turn, Waiter
 from kwire.coordinator.group import GroupRegistry
+from kwire.coordinator.initial_rebalance_delay import AnnouncedClients
 from kwire.coordinator.joining import Client, JoinAttempt, join
 from kwire.coordinator.records import (
     GroupMetadataValue,
@@ -21,7 +22,6 @@ from kwire.coordinator.records import (
     parse_group_metadata_key,
     parse_value,
 )
-from kwire.coordinator.settling import Announcements
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.heartbeat import HeartbeatRequest
 from kwire.protocol.messages.join_group import JoinGroupRequest
@@ -38,15 +38,15 @@ class ClassicGroups:
 
     def __init__(self, registry: GroupRegistry) -> None:
         self._registry = registry
-        self._announcements = Announcements()
+        self._announced = AnnouncedClients()
 
     def announce(self, group_id: str, connection_id: int, now_ms: int) -> None:
         """Note that a client asks for a group's coordinator, and may be about to join the group."""
-        self._announcements.note(group_id, connection_id, now_ms)
+        self._announced.record_lookup(group_id, connection_id, now_ms)
         group = self._registry.groups.get(group_id)
         if isinstance(group, ClassicGroup):
-            group.announced = self._announcements.count(group_id, now_ms)
-            group.note_newcomer(now_ms)
+            group.announced = self._announced.count(group_id, now_ms)
+            group.record_newcomer(now_ms)
 
     def join(
         self, request: JoinGroupRequest, client: Client, waiter: Waiter, now_ms: int
@@ -71,7 +71,7 @@ class ClassicGroups:
         protocols = tuple([(p.name, p.metadata) for p in request.protocols])
         attempt = JoinAttempt(request, client, new_id, waiter, protocols)
         turn = self._registry.turn(now_ms)
-        announced = self._announcements.count(request.group_id, now_ms)
+        announced = self._announced.count(request.group_id, now_ms)
         if known is None:
             known = self._join_first(attempt, turn, announced)
         else:

@@ -6,7 +6,8 @@ Rules:
 - A rebalance is complete when every member has joined again, or when the longest rebalance timeout
   has passed. A dynamic member that hasn't joined by then is removed. Static members stay until
   their sessions end.
-- ``settling`` says how long a rebalance waits for members that the group doesn't know yet.
+- ``initial_rebalance_delay`` says how long a rebalance waits for members that the group doesn't
+  know yet.
 - The assignment is written before members get it; ``ClassicGroup.take_in`` puts it in force.
 
 Source: GroupMetadataManager of Kafka (the classicGroup… methods); KIP-345, KIP-394.
@@ -17,8 +18,8 @@ from functools import partial
 from kwire.coordinator.classic_group import ClassicGroup, GroupState
 from kwire.coordinator.classic_member import Member
 from kwire.coordinator.effects import Effects, Turn, Waiter
+from kwire.coordinator.initial_rebalance_delay import initial_delay
 from kwire.coordinator.records import group_metadata
-from kwire.coordinator.settling import first_rebalance
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.join_group import JoinGroupResponse
 from kwire.protocol.messages.sync_group import SyncGroupResponse
@@ -54,7 +55,7 @@ def add_and_rebalance(
     member.is_new = True
     member.session_deadline_ms = turn.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
     group.add(member, protocol_type)
-    group.note_newcomer(turn.now_ms)
+    group.record_newcomer(turn.now_ms)
     prepare_rebalance(group, reason, turn)
 
 
@@ -90,14 +91,16 @@ def prepare_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
 
 def _begin_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
     timeout_ms = group.rebalance_timeout_ms
-    group.settling = group.pace.note_rebalance(turn.now_ms)
+    group.rebalance_delay = group.rebalance_rate.delay_if_busy(turn.now_ms)
     group.is_first_rebalance = group.state is GroupState.EMPTY
     if group.is_first_rebalance:
-        group.settling = group.settling or first_rebalance(turn, timeout_ms, group.announced)
+        group.rebalance_delay = group.rebalance_delay or initial_delay(
+            turn, timeout_ms, group.announced
+        )
     turn.note(
         group.group_id,
         f"{reason}; a rebalance begins, generation {group.generation} was {group.state.value}",
-        is_detail=group.is_first_rebalance or not group.members,
+        for_debug=group.is_first_rebalance or not group.members,
     )
     group.move_to(GroupState.PREPARING_REBALANCE, turn)
     group.pending_syncs.clear()
@@ -109,21 +112,21 @@ def maybe_complete_join(group: ClassicGroup, turn: Turn) -> None:
     """Complete the rebalance if all members have joined."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
-    settling = group.settling
-    if settling is not None and group.members:
-        if not settling.is_over(turn.now_ms, has_pending=bool(group.pending_joins)):
+    delay = group.rebalance_delay
+    if delay is not None and group.members:
+        if not delay.is_over(turn.now_ms, has_pending=bool(group.pending_joins)):
             return
         if group.is_first_rebalance:
             complete_join(group, turn)
             return
-        group.settling = None
+        group.rebalance_delay = None
     if group.all_have_joined:
         complete_join(group, turn)
 
 
 def complete_join(group: ClassicGroup, turn: Turn) -> None:
     """Begin the next generation with the members that have joined."""
-    group.settling = None
+    group.rebalance_delay = None
     group.rebalance_deadline_ms = None
     _drop_dynamic_members_that_stayed_away(group, turn)
     if group.members and not group.elect_joined_leader():
@@ -136,7 +139,7 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
         group.protocol = None
         turn.effects.records.append(group_metadata(group.group_id, group.state_record()))
         text = f"generation {group.generation} has no members left"
-        turn.note(group.group_id, text, is_detail=True)
+        turn.note(group.group_id, text, for_debug=True)
         return
     group.protocol = group.select_protocol()
     turn.note(
@@ -188,7 +191,7 @@ def _assign(group: ClassicGroup, assignments: dict[str, bytes], turn: Turn) -> N
     """Write the leader's assignments, and answer the members that wait for theirs."""
     took_ms = turn.now_ms - group.state_since_ms
     text = f"generation {group.generation} is assigned, after {took_ms} ms"
-    turn.note(group.group_id, text, is_detail=len(group.members) == 1)
+    turn.note(group.group_id, text, for_debug=len(group.members) == 1)
     turn.effects.records.append(group_metadata(group.group_id, group.to_record(assignments)))
     turn.effects.undo.append(partial(_assignment_was_lost, group, group.generation))
     for member in group.members.values():
@@ -217,7 +220,7 @@ def after_removal(group: ClassicGroup, reason: str, turn: Turn) -> None:
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, reason, turn)
     else:
-        turn.note(group.group_id, reason, is_detail=not group.members)
+        turn.note(group.group_id, reason, for_debug=not group.members)
         maybe_complete_join(group, turn)
 
 
@@ -248,7 +251,7 @@ def expire(group: ClassicGroup, turn: Turn) -> None:
     if group.sync_deadline_ms is not None and group.sync_deadline_ms <= now_ms:
         _expire_sync(group, turn)
     deadline_ms = group.rebalance_deadline_ms
-    if group.settling is None and deadline_ms is not None and deadline_ms <= now_ms:
+    if group.rebalance_delay is None and deadline_ms is not None and deadline_ms <= now_ms:
         complete_join(group, turn)
     else:
         maybe_complete_join(group, turn)

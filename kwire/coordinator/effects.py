@@ -14,8 +14,8 @@ from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
-from kwire.coordinator.detail import Detail
-from kwire.coordinator.history import Event, Histories
+from kwire.coordinator.debug_log import DebugNote
+from kwire.coordinator.rebalance_history import GroupEvent, RebalanceHistory
 from kwire.coordinator.records import CoordinatorRecord
 from kwire.coordinator.settings import GroupSettings
 from kwire.record.records import NO_PRODUCER, ProducerState
@@ -49,7 +49,7 @@ class Effects:
 
     ``records`` are written first: in one batch if ``is_atomic``, and as part of a transaction if
     ``producer`` has one. ``replies`` and ``jobs`` follow. ``notes`` are lines for the log, such as
-    the reason of a rebalance or of a member's removal; the log shows a ``Detail`` at level DEBUG.
+    the reason of a rebalance or of a member's removal; a ``DebugNote`` has level DEBUG.
     """
 
     __slots__ = ("is_atomic", "jobs", "notes", "producer", "records", "replies", "undo")
@@ -67,8 +67,8 @@ class Effects:
         """Send a response to a waiter, after the records are written."""
         self.replies.append((waiter, response))
 
-    def begin(self, job: Job) -> None:
-        """Begin a job, after the records are written."""
+    def start_job(self, job: Job) -> None:
+        """Start a job, after the records are written."""
         self.jobs = (*self.jobs, job)
 
 
@@ -82,7 +82,7 @@ class Turn(NamedTuple):
     now_ms: int
     settings: GroupSettings
     effects: Effects
-    histories: Histories
+    history: RebalanceHistory
     clock_ms: Callable[[], int] | None
 
     @property
@@ -90,8 +90,8 @@ class Turn(NamedTuple):
         """The date, in milliseconds since the epoch."""
         return self.now_ms if self.clock_ms is None else self.clock_ms()
 
-    def note(self, group_id: str, text: str, *, is_detail: bool = False) -> None:
+    def note(self, group_id: str, text: str, *, for_debug: bool = False) -> None:
         """Note an event of a group and its reason, for the log and for the group's history."""
         note = f"group {group_id}: {text}"
-        self.effects.notes.append(Detail(note) if is_detail else note)
-        self.histories.add(group_id, Event(self.date_ms, text))
+        self.effects.notes.append(DebugNote(note) if for_debug else note)
+        self.history.add_event(group_id, GroupEvent(self.date_ms, text))

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from kwire.coordinator.effects import Effects, Turn
-from kwire.coordinator.history import Histories
+from kwire.coordinator.rebalance_history import RebalanceHistory
 from kwire.coordinator.records import CoordinatorRecord
 from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode, KafkaError
@@ -126,20 +126,20 @@ class GroupsOfAKind(Protocol):
 class GroupRegistry:
     """The groups of a coordinator by id, and the time at which each needs attention.
 
-    ``new_id`` gives the random part of a member's id; ``histories`` keep the groups' events.
+    ``new_id`` gives the random part of a member's id; ``history`` keeps the groups' events.
     ``date_ms`` gives the date; without it, the time of an operation counts as the date.
     """
 
-    __slots__ = ("_date_ms", "_schedule", "groups", "histories", "new_id", "settings")
+    __slots__ = ("_date_ms", "_schedule", "groups", "history", "new_id", "settings")
 
     def __init__(
         self,
         settings: GroupSettings,
         new_id: Callable[[], str],
-        histories: Histories,
+        history: RebalanceHistory,
         date_ms: Callable[[], int] | None = None,
     ) -> None:
-        self.histories = histories
+        self.history = history
         self.settings = settings
         self.new_id = new_id
         self.groups: dict[str, Group] = {}
@@ -148,7 +148,7 @@ class GroupRegistry:
 
     def turn(self, now_ms: int) -> Turn:
         """Begin an operation at this time."""
-        return Turn(now_ms, self.settings, Effects(), self.histories, self._date_ms)
+        return Turn(now_ms, self.settings, Effects(), self.history, self._date_ms)
 
     def check_room(self, offsets_only: int = 0) -> None:
         """KafkaError (GROUP_MAX_SIZE_REACHED) if no further group may be kept.

@@ -21,9 +21,9 @@ from kwire.coordinator.consumer.records import CONSUMER_GROUP_TYPES
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.group import EMPTY_STATE, Group, GroupRegistry, GroupsOfAKind, GroupType
 from kwire.coordinator.group_offsets import GroupOffsets
-from kwire.coordinator.history import Histories
 from kwire.coordinator.membership import Membership
 from kwire.coordinator.offsets import CommittedOffset, OffsetStore
+from kwire.coordinator.rebalance_history import RebalanceHistory
 from kwire.coordinator.records import (
     GROUP_METADATA_TYPE,
     LEGACY_OFFSET_COMMIT_TYPE,
@@ -55,7 +55,7 @@ class GroupCoordinator:
     """Groups and their offsets. ``new_id`` gives the random part of a member's id.
 
     ``surroundings`` is the broker as consumer groups know it; without it they know no topics.
-    ``histories`` keep the groups' events; without it the coordinator has its own. ``date_ms`` gives
+    ``history`` keeps the groups' events; without it the coordinator has its own. ``date_ms`` gives
     the date for records; without it the times of requests count as dates.
     """
 
@@ -64,12 +64,12 @@ class GroupCoordinator:
         settings: GroupSettings,
         new_id: Callable[[], str],
         surroundings: Surroundings | None = None,
-        histories: Histories | None = None,
+        history: RebalanceHistory | None = None,
         date_ms: Callable[[], int] | None = None,
     ) -> None:
         self.offsets = OffsetStore()
-        self.histories = Histories() if histories is None else histories
-        self._registry = GroupRegistry(settings, new_id, self.histories, date_ms)
+        self.history = RebalanceHistory() if history is None else history
+        self._registry = GroupRegistry(settings, new_id, self.history, date_ms)
         self.classic = ClassicGroups(self._registry)
         self.committed = GroupOffsets(self._registry, self.offsets)
         self.consumer = ConsumerGroups(self._registry, surroundings or Surroundings.of_nothing())

@@ -139,7 +139,7 @@ def _join_without_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> N
         _replace_static(group, instance_id, attempt, turn)
     elif instance_id is None and attempt.client.api_version >= REQUIRES_KNOWN_ID_SINCE:
         _expect(group, attempt.new_id, turn.now_ms + request.session_timeout_ms)
-        group.note_newcomer(turn.now_ms)
+        group.record_newcomer(turn.now_ms)
         required = JoinGroupResponse(
             error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=attempt.new_id
         )

@@ -18,7 +18,7 @@ def handle(request: ExplainGroupRequest, context: RequestContext) -> ExplainGrou
         return ExplainGroupResponse(error_code=error.code)
     group = groups.groups.get(request.group_id)
     state = groups.state_of(request.group_id)
-    events = groups.histories.of(request.group_id)
+    events = groups.history.events_of(request.group_id)
     if state is None and not events:
         return ExplainGroupResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
     return ExplainGroupResponse(

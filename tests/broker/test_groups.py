@@ -221,7 +221,7 @@ def _begun(server: RunningServer, work: Callable[[], object]) -> list[object]:
         return Effects()
 
     effects = Effects()
-    effects.begin(Job("some work", work, hand_in))
+    effects.start_job(Job("some work", work, hand_in))
     server.broker.groups.coordinator("g").carry_out(effects)
     return handed_in
 

@@ -192,7 +192,7 @@ class GroupScript(TickingScript):
 
     def do_why(self, plain: list[str], given: Words) -> None:
         """What has happened to the group since this was asked last, and when."""
-        events = self.coordinator.histories.of(GROUP)
+        events = self.coordinator.history.events_of(GROUP)
         self.trace += [
             f"{(event.at_ms - START_MS) / 1000:g}s {event.text}" for event in events[self.told :]
         ]

@@ -22,7 +22,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from kwire.broker.partition import Partition
 from kwire.clock import Clock
-from kwire.coordinator import history, settling
+from kwire.coordinator import initial_rebalance_delay, rebalance_history
 from kwire.coordinator.consumer import regexes
 from kwire.log import producer_state
 from kwire.log.partition_log import PartitionLog
@@ -61,8 +61,8 @@ SETTINGS = things_of_access.SETTINGS | {
 COUNTED = Partition, PartitionLog, ProducerEntry
 BOUNDS = (
     (authorizer, "ANSWERS_PER_CLIENT", 2),
-    (history, "GROUPS_KEPT", 2),
-    (settling, "ANNOUNCED_AT_MOST", 2),
+    (rebalance_history, "GROUPS_KEPT", 2),
+    (initial_rebalance_delay, "ANNOUNCED_AT_MOST", 2),
     (producer_state, "AWAITED_KEPT", 2),
     (embedded, "RECENT_BYTES", 100),
     (regexes, "FOUND_AT_MOST", 2),

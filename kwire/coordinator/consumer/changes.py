@@ -2,7 +2,7 @@
 
 Rules:
 
-- An operation drafts a change, goes to the next epoch if it has to, and finishes the change.
+- An operation fills an update, goes to the next epoch if it has to, and finishes the update.
 - An assignment or a match of regular expressions that takes long is a ``Job``. The group keeps its
   old target until the job hands its result in. A group has at most one job of each kind.
 - If the group changes during an assignment, the assignment is computed again. If the group changes
@@ -22,9 +22,9 @@ from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.classic_protocol import fail_join, fail_sync, prepare_rebalance
 from kwire.coordinator.consumer.assigning import Assignment
 from kwire.coordinator.consumer.conversion import downgrade, may_downgrade
-from kwire.coordinator.consumer.draft import Draft
 from kwire.coordinator.consumer.group import ConsumerGroup
-from kwire.coordinator.consumer.pace import BrokerBudget
+from kwire.coordinator.consumer.group_update import GroupUpdate
+from kwire.coordinator.consumer.heartbeat_interval import BrokerHeartbeats
 from kwire.coordinator.consumer.regexes import RegexMatches, answer
 from kwire.coordinator.consumer.settings import ConsumerSettings
 from kwire.coordinator.consumer.timers import Assigning
@@ -51,13 +51,15 @@ class Surroundings(NamedTuple):
 
     topics: Callable[[], Topics]
     settings_of: Callable[[str], ConsumerSettings]
-    budget: BrokerBudget
+    heartbeats: BrokerHeartbeats
     matches: RegexMatches
 
     @classmethod
     def of_nothing(cls) -> "Surroundings":
         """A cluster without topics, with Kafka's settings."""
-        return cls(TopicSet, lambda group_id: ConsumerSettings(), BrokerBudget(), RegexMatches())
+        return cls(
+            TopicSet, lambda group_id: ConsumerSettings(), BrokerHeartbeats(), RegexMatches()
+        )
 
 
 class Changes:
@@ -67,49 +69,49 @@ class Changes:
         self._registry = registry
         self._around = surroundings
 
-    def draft(self, group: ConsumerGroup, turn: Turn) -> Draft:
+    def start_update(self, group: ConsumerGroup, turn: Turn) -> GroupUpdate:
         """Begin a change of a group."""
         settings = self._around.settings_of(group.group_id)
-        return Draft(group, turn, self._around.topics(), settings)
+        return GroupUpdate(group, turn, self._around.topics(), settings)
 
-    def go_on(self, draft: Draft, original: ConsumerGroup, *, is_certain: bool) -> None:
+    def go_on(self, update: GroupUpdate, original: ConsumerGroup, *, is_certain: bool) -> None:
         """Go to the next epoch if that is certain or if the topics have changed; then assign."""
-        revision = draft.topics.revision
-        is_newer = revision != original.seen_revision or draft.looks_anew
-        if is_certain or is_newer or draft.is_changed:
-            draft.resolve_regexes(self._around.matches, anew=is_newer)
-            draft.drop_unused_regexes()
-            draft.next_epoch(is_certain=is_certain)
-            if self._match(draft, original):
+        revision = update.topics.revision
+        is_newer = revision != original.seen_revision or update.has_new_view
+        if is_certain or is_newer or update.is_changed:
+            update.resolve_regexes(self._around.matches, anew=is_newer)
+            update.drop_unused_regexes()
+            update.next_epoch(is_certain=is_certain)
+            if self._match(update, original):
                 original.seen_revision = revision
-            draft.turn.effects.undo.append(lambda _: _look_again(original))
-        self.assign(draft)
+            update.turn.effects.undo.append(lambda _: _look_again(original))
+        self.assign(update)
 
     # Long work
 
-    def assign(self, draft: Draft, overtaken: int = 0) -> None:
+    def assign(self, update: GroupUpdate, overtaken: int = 0) -> None:
         """Compute the target of the group's epoch, now or as soon as the settings allow it.
 
         ``overtaken`` counts the assignments in a row during which the group has changed.
         """
-        timers = draft.group.timers
+        timers = update.group.timers
         before_ms = timers.assignment_ms
-        draft.assign_in_time()
-        if before_ms is not None or draft.to_assign is not None:
-            draft.turn.effects.undo.append(lambda turn: _assign_later(draft.group, turn))
-        question = draft.to_assign
+        update.assign_in_time()
+        if before_ms is not None or update.to_assign is not None:
+            update.turn.effects.undo.append(lambda turn: _assign_later(update.group, turn))
+        question = update.to_assign
         if question is None:
             return
-        if draft.group.target_epoch == 0:
-            draft.set_target_epoch(NOTHING_EPOCH, timestamp_ms=0)
-        group = draft.group
+        if update.group.target_epoch == 0:
+            update.set_target_epoch(NOTHING_EPOCH, timestamp_ms=0)
+        group = update.group
         timers.assigning = assigning = Assigning(
             group.epoch, frozenset(question.members), overtaken
         )
         take = partial(self._take_assignment, group.group_id, assigning, question.assignor)
         name = f"the assignment of group {group.group_id} at epoch {group.epoch}"
         work = partial(question.answer_with_records, group.group_id)
-        draft.turn.effects.begin(Job(name, work, take))
+        update.turn.effects.start_job(Job(name, work, take))
 
     def _take_assignment(
         self,
@@ -130,34 +132,34 @@ class Changes:
             _assign_later(group, turn)
             self._registry.reschedule(group)
             return turn.effects
-        draft = self.draft(group, turn)
+        update = self.start_update(group, turn)
         is_overtaken = assigning.epoch != group.epoch or assigning.member_ids != set(group.members)
         if is_overtaken and assigning.overtaken < OVERTAKEN_AT_MOST:
-            self.assign(draft, assigning.overtaken + 1)
+            self.assign(update, assigning.overtaken + 1)
         elif group.members:
-            draft.take_assignment(assigning.epoch, assignor, assignment)
+            update.take_assignment(assigning.epoch, assignor, assignment)
             if is_overtaken and assigning.epoch == group.epoch:
                 # A static member came back under another id: only another epoch assigns it again.
-                draft.next_epoch(is_certain=True)
+                update.next_epoch(is_certain=True)
             turn.effects.undo.append(lambda undone: _assign_later(group, undone))
-            self.assign(draft)
-        self.finish(draft, group)
+            self.assign(update)
+        self.finish(update, group)
         return turn.effects
 
-    def _match(self, draft: Draft, original: ConsumerGroup) -> bool:
+    def _match(self, update: GroupUpdate, original: ConsumerGroup) -> bool:
         """Begin to match expressions that take long; False if a match of the group is under way."""
-        timers = draft.group.timers
-        if not draft.to_match:
+        timers = update.group.timers
+        if not update.to_match:
             return True
         if timers.is_matching:
             return False
         timers.is_matching = True
-        draft.turn.effects.undo.append(lambda _: _match_again(original))
-        name = f"matching {len(draft.to_match)} expressions of group {draft.group.group_id}"
+        update.turn.effects.undo.append(lambda _: _match_again(original))
+        name = f"matching {len(update.to_match)} expressions of group {update.group.group_id}"
         version = self._around.matches.version
         take = partial(self._take_matches, original, version)
-        work = partial(answer, draft.to_match)
-        draft.turn.effects.begin(Job(name, work, take, JobKind.MATCHING))
+        work = partial(answer, update.to_match)
+        update.turn.effects.start_job(Job(name, work, take, JobKind.MATCHING))
         return True
 
     def _take_matches(
@@ -178,30 +180,30 @@ class Changes:
         group = self._registry.groups.get(asking.group_id)
         if not isinstance(group, ConsumerGroup) or group.timers is not asking.timers:
             return turn.effects
-        draft = self.draft(group, turn)
-        is_certain = draft.take_matches(found)
-        if draft.resolve_regexes(self._around.matches, anew=False) or is_certain:
-            draft.next_epoch(is_certain=True)
+        update = self.start_update(group, turn)
+        is_certain = update.take_matches(found)
+        if update.resolve_regexes(self._around.matches, anew=False) or is_certain:
+            update.next_epoch(is_certain=True)
             turn.effects.undo.append(lambda _: _look_again(group))
-            self.assign(draft)
-        self._match(draft, group)
-        self.finish(draft, group)
+            self.assign(update)
+        self._match(update, group)
+        self.finish(update, group)
         return turn.effects
 
     # The end of a change
 
-    def finish(self, draft: Draft, original: ConsumerGroup) -> Group:
+    def finish(self, update: GroupUpdate, original: ConsumerGroup) -> Group:
         """End an operation: put the group in its place, converted if it has to be."""
-        if not draft.is_changed:
+        if not update.is_changed:
             self._registry.reschedule(original)
             return original
-        draft.group.pace.has_changed(draft.turn.now_ms)
+        update.group.heartbeat_interval.start_anew(update.turn.now_ms)
         group: Group = original
-        if may_downgrade(draft.group, draft.settings):
-            group = downgrade(draft, original)
-        self._put_in_place(group, draft.turn)
+        if may_downgrade(update.group, update.settings):
+            group = downgrade(update, original)
+        self._put_in_place(group, update.turn)
         if isinstance(group, ClassicGroup):
-            prepare_rebalance(group, "only classic members are left", draft.turn)
+            prepare_rebalance(group, "only classic members are left", update.turn)
         self._registry.reschedule(group)
         return group
 

@@ -15,13 +15,13 @@ Source: the classicGroup…ToConsumerGroup methods of GroupMetadataManager of Ka
 from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.classic_protocol import maybe_complete_join
 from kwire.coordinator.consumer.coordinator import ConsumerGroups
-from kwire.coordinator.consumer.draft import Draft
 from kwire.coordinator.consumer.embedded import (
     pack_assignment,
     parse_subscription,
     to_partitions,
 )
 from kwire.coordinator.consumer.group import ConsumerGroup
+from kwire.coordinator.consumer.group_update import GroupUpdate
 from kwire.coordinator.consumer.heartbeat import check_room
 from kwire.coordinator.consumer.member import (
     ClassicMember,
@@ -63,27 +63,27 @@ class ClassicMembers:
         Raises KafkaError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID,
         FENCED_INSTANCE_ID.
         """
-        draft = self._groups.changes.draft(group, turn)
-        subscription = _check_join(draft, request)
+        update = self._groups.changes.start_update(group, turn)
+        subscription = _check_join(update, request)
         needs_id = not request.member_id and request.group_instance_id is None
         if needs_id and client.api_version >= REQUIRES_KNOWN_ID_SINCE:
             required = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id)
             turn.effects.reply(waiter, required)
             return turn.effects
-        before = self._joining_member(draft, request, new_id)
+        before = self._joining_member(update, request, new_id)
         about = _described(request, client, subscription)
-        is_new = before.member_id not in draft.group.members
+        is_new = before.member_id not in update.group.members
         resubscribed = (about.topics, about.regex) != (before.about.topics, before.about.regex)
         member = before._replace(about=about)
         if about != before.about or is_new:
-            draft.describe(member)
+            update.describe(member)
             if is_new or not before.is_classic:
-                draft.note(f"{member.member_id} joins with the classic protocol")
-        self._groups.changes.go_on(draft, group, is_certain=resubscribed)
-        owned = to_partitions(subscription.owned_partitions, draft.topics)
-        member = draft.reconcile(member, owned, resubscribed=resubscribed)
-        self._has_joined(draft, member)
-        placed = self._groups.changes.finish(draft, group)
+                update.note(f"{member.member_id} joins with the classic protocol")
+        self._groups.changes.go_on(update, group, is_certain=resubscribed)
+        owned = to_partitions(subscription.owned_partitions, update.topics)
+        member = update.reconcile(member, owned, resubscribed=resubscribed)
+        self._has_joined(update, member)
+        placed = self._groups.changes.finish(update, group)
         if isinstance(placed, ClassicGroup):
             # The last member of the consumer protocol was replaced, so all members rebalance.
             placed.members[member.member_id].joining = waiter
@@ -93,9 +93,9 @@ class ClassicMembers:
         return turn.effects
 
     def _joining_member(
-        self, draft: Draft, request: JoinGroupRequest, new_id: str
+        self, update: GroupUpdate, request: JoinGroupRequest, new_id: str
     ) -> ConsumerMember:
-        group, instance_id = draft.group, request.group_instance_id
+        group, instance_id = update.group, request.group_instance_id
         member_id = request.member_id or new_id
         if instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
@@ -104,11 +104,11 @@ class ClassicMembers:
         in_place = group.static_member(instance_id)
         if in_place is None:
             return ConsumerMember(member_id)
-        return self._groups.replace_static(draft, in_place, member_id)
+        return self._groups.replace_static(update, in_place, member_id)
 
-    def _has_joined(self, draft: Draft, member: ConsumerMember) -> None:
+    def _has_joined(self, update: GroupUpdate, member: ConsumerMember) -> None:
         assert member.about.classic is not None
-        timers, now_ms = draft.group.timers, draft.turn.now_ms
+        timers, now_ms = update.group.timers, update.turn.now_ms
         timers.cancel(member.member_id, Timer.JOIN, Timer.REBALANCE)
         session_ms = now_ms + member.about.classic.session_timeout_ms
         timers.set(member.member_id, Timer.SESSION, session_ms)
@@ -131,19 +131,19 @@ class ClassicMembers:
             request.protocol_name not in (None, name)
         ):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        draft = self._groups.changes.draft(group, turn)
+        update = self._groups.changes.start_update(group, turn)
         is_behind = member.epoch < group.target_epoch
         if is_behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
-            self._must_join(draft, member)
+            self._must_join(update, member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         group.timers.cancel(member.member_id, Timer.SYNC)
-        self._renew(draft, member)
+        self._renew(update, member)
         turn.effects.reply(
             waiter,
             SyncGroupResponse(
                 protocol_type=CONSUMER_PROTOCOL_TYPE,
                 protocol_name=name,
-                assignment=pack_assignment(member, draft.topics),
+                assignment=pack_assignment(member, update.topics),
             ),
         )
         return turn.effects
@@ -156,15 +156,15 @@ class ClassicMembers:
         """
         member = _member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
-        draft = self._groups.changes.draft(group, turn)
-        self._renew(draft, member)
+        update = self._groups.changes.start_update(group, turn)
+        self._renew(update, member)
         waits = member.state is MemberState.UNRELEASED_PARTITIONS
         if (
             member.epoch < group.target_epoch
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (waits and not group.waits_for_others(member))
         ):
-            self._must_join(draft, member)
+            self._must_join(update, member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def leave(
@@ -174,7 +174,7 @@ class ClassicMembers:
 
         This also removes members of the consumer protocol, for which admin clients use it.
         """
-        draft = self._groups.changes.draft(group, turn)
+        update = self._groups.changes.start_update(group, turn)
         answers = []
         gone: dict[str, str] = {}
         for identity in leaving:
@@ -190,32 +190,32 @@ class ClassicMembers:
             except KafkaError as error:
                 answer.error_code = error.code
         if gone:
-            self._groups.fence(draft, group, gone)
+            self._groups.fence(update, group, gone)
         turn.effects.reply(waiter, LeaveGroupResponse(members=answers))
         return turn.effects
 
-    def _must_join(self, draft: Draft, member: ConsumerMember) -> None:
-        deadline_ms = draft.turn.now_ms + max(0, member.about.rebalance_timeout_ms)
-        draft.group.timers.set_if_absent(member.member_id, Timer.JOIN, deadline_ms)
-        self._groups.changes.finish(draft, draft.group)
+    def _must_join(self, update: GroupUpdate, member: ConsumerMember) -> None:
+        deadline_ms = update.turn.now_ms + max(0, member.about.rebalance_timeout_ms)
+        update.group.timers.set_if_absent(member.member_id, Timer.JOIN, deadline_ms)
+        self._groups.changes.finish(update, update.group)
 
-    def _renew(self, draft: Draft, member: ConsumerMember) -> None:
+    def _renew(self, update: GroupUpdate, member: ConsumerMember) -> None:
         assert member.about.classic is not None
-        deadline_ms = draft.turn.now_ms + member.about.classic.session_timeout_ms
-        draft.group.timers.set(member.member_id, Timer.SESSION, deadline_ms)
+        deadline_ms = update.turn.now_ms + member.about.classic.session_timeout_ms
+        update.group.timers.set(member.member_id, Timer.SESSION, deadline_ms)
 
 
-def _check_join(draft: Draft, request: JoinGroupRequest) -> ConsumerProtocolSubscription:
+def _check_join(update: GroupUpdate, request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     """The subscription of a member; KafkaError if the member can't be in the group."""
-    settings = draft.settings
+    settings = update.settings
     inconsistent = KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    check_room(draft.group, request.member_id, request.group_instance_id, settings.max_size)
+    check_room(update.group, request.member_id, request.group_instance_id, settings.max_size)
     if settings.migration_policy is MigrationPolicy.DISABLED:
         raise inconsistent
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not request.protocols:
         raise inconsistent
     offered = {protocol.name for protocol in request.protocols}
-    for member in draft.group.members.values():
+    for member in update.group.members.values():
         if member.about.classic is not None and member.member_id != request.member_id:
             offered &= {name for name, _ in member.about.classic.protocols}
     if not offered:

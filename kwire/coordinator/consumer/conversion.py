@@ -15,7 +15,6 @@ Source: GroupMetadataManager.convertToConsumerGroup and convertToClassicGroup, C
 
 from kwire.coordinator.classic_group import ClassicGroup, GroupState
 from kwire.coordinator.classic_member import Member
-from kwire.coordinator.consumer.draft import Draft
 from kwire.coordinator.consumer.embedded import (
     has_user_data,
     pack_assignment,
@@ -23,6 +22,7 @@ from kwire.coordinator.consumer.embedded import (
     parse_subscription,
 )
 from kwire.coordinator.consumer.group import ConsumerGroup
+from kwire.coordinator.consumer.group_update import GroupUpdate
 from kwire.coordinator.consumer.member import (
     ClassicMember,
     ConsumerMember,
@@ -115,19 +115,19 @@ def _to_consumer_member(group: ClassicGroup, member: Member, topics: Topics) -> 
     )
 
 
-def write_upgrade(draft: Draft) -> None:
+def write_upgrade(update: GroupUpdate) -> None:
     """The records of a group that has just become a consumer group."""
-    group = draft.group
-    draft.turn.effects.records.append(group_metadata(group.group_id, None))
+    group = update.group
+    update.turn.effects.records.append(group_metadata(group.group_id, None))
     for member in list(group.members.values()):
-        draft.describe(member)
-    draft.set_epoch(group.epoch, group.metadata_hash)
+        update.describe(member)
+    update.set_epoch(group.epoch, group.metadata_hash)
     for member_id, partitions in list(group.targets.items()):
-        draft.set_target(member_id, partitions)
-    draft.set_target_epoch(group.target_epoch, timestamp_ms=0)
+        update.set_target(member_id, partitions)
+    update.set_target_epoch(group.target_epoch, timestamp_ms=0)
     for member in list(group.members.values()):
-        draft.settle(member)
-    draft.note("is a consumer group from now on")
+        update.settle(member)
+    update.note("is a consumer group from now on")
 
 
 def may_downgrade(group: ConsumerGroup, settings: ConsumerSettings) -> bool:
@@ -140,21 +140,21 @@ def may_downgrade(group: ConsumerGroup, settings: ConsumerSettings) -> bool:
     )
 
 
-def downgrade(draft: Draft, original: ConsumerGroup) -> ClassicGroup:
+def downgrade(update: GroupUpdate, original: ConsumerGroup) -> ClassicGroup:
     """The classic group that a consumer group becomes, and the records of the conversion."""
-    group = draft.group
-    classic = ClassicGroup(group.group_id, draft.turn)
+    group = update.group
+    classic = ClassicGroup(group.group_id, update.turn)
     classic.generation = group.epoch
     for member in group.members.values():
-        classic.add(_to_classic_member(member, draft.topics), CONSUMER_PROTOCOL_TYPE)
+        classic.add(_to_classic_member(member, update.topics), CONSUMER_PROTOCOL_TYPE)
     classic.protocol = classic.select_protocol()
     classic.state = GroupState.STABLE
     for classic_member in classic.members.values():
-        classic_member.renew_session(draft.turn.now_ms)
-    records = draft.turn.effects.records
+        classic_member.renew_session(update.turn.now_ms)
+    records = update.turn.effects.records
     records += group.tombstones_with(sorted({*group.members, *original.members}))
     records.append(group_metadata(group.group_id, classic.state_record()))
-    draft.note("is a classic group from now on")
+    update.note("is a classic group from now on")
     return classic
 
 

@@ -21,8 +21,8 @@ from kwire.coordinator.consumer.conversion import (
     to_consumer_group,
     write_upgrade,
 )
-from kwire.coordinator.consumer.draft import Draft
 from kwire.coordinator.consumer.group import STABLE_STATE, ConsumerGroup
+from kwire.coordinator.consumer.group_update import GroupUpdate
 from kwire.coordinator.consumer.heartbeat import (
     assignment_of,
     check_epoch,
@@ -93,83 +93,83 @@ class ConsumerGroups:
     def _beat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client, turn: Turn
     ) -> ConsumerGroupHeartbeatResponse:
-        draft, original = self._open(
+        update, original = self._open(
             request.group_id, turn, joins=request.member_epoch == JOINING_EPOCH
         )
-        check_room(original, request.member_id, request.instance_id, draft.settings.max_size)
+        check_room(original, request.member_id, request.instance_id, update.settings.max_size)
         reported = reported_partitions(request)
         if request.member_epoch == JOINING_EPOCH:
-            before = self._joining_member(draft, request)
+            before = self._joining_member(update, request)
         else:
             before = original.validate_member(request.member_id, request.instance_id)
             check_epoch(before, request.member_epoch, reported)
         about = described(before.about, request, client)
         if about.regex and about.regex != before.about.regex:
             check_regex(about.regex)
-        is_new = before.member_id not in draft.group.members
+        is_new = before.member_id not in update.group.members
         resubscribed = (about.topics, about.regex) != (before.about.topics, before.about.regex)
         member = before._replace(about=about)
         if is_new or about != before.about:
-            draft.describe(member)
-            self._note_member(draft, before, member, is_new=is_new)
+            update.describe(member)
+            self._log_member(update, before, member, is_new=is_new)
         if client.visible is not None and about.regex:
-            draft.look_as(member, client.visible)
+            update.set_view(member, client.visible)
         is_certain = resubscribed and _sees_other_topics(
-            draft, self._around.matches, original, before, member
+            update, self._around.matches, original, before, member
         )
-        self.changes.go_on(draft, original, is_certain=is_certain)
-        member = draft.reconcile(member, reported, resubscribed=resubscribed)
+        self.changes.go_on(update, original, is_certain=is_certain)
+        member = update.reconcile(member, reported, resubscribed=resubscribed)
         if member != before:
-            _time_revocation(draft, member)
-        session_ms = turn.now_ms + draft.settings.session_timeout_ms
-        draft.group.timers.set(member.member_id, Timer.SESSION, session_ms)
-        self.changes.finish(draft, original)
+            _time_revocation(update, member)
+        session_ms = turn.now_ms + update.settings.session_timeout_ms
+        update.group.timers.set(member.member_id, Timer.SESSION, session_ms)
+        self.changes.finish(update, original)
         shows_all = is_full(request) or has_other_partitions(before, member)
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._interval_ms(draft),
+            heartbeat_interval_ms=self._interval_ms(update),
             assignment=assignment_of(member) if shows_all else None,
         )
 
     def _joining_member(
-        self, draft: Draft, request: ConsumerGroupHeartbeatRequest
+        self, update: GroupUpdate, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerMember:
         """The member that joins: a new one, a known one, or one in place of a static member."""
         member_id = request.member_id or self._registry.new_id()
-        in_place = draft.group.static_member(request.instance_id)
+        in_place = update.group.static_member(request.instance_id)
         if in_place is not None and in_place.member_id != member_id:
             check_instance_is_free(in_place, member_id)
-            return self.replace_static(draft, in_place, member_id)
-        return draft.group.members.get(member_id) or ConsumerMember(member_id)
+            return self.replace_static(update, in_place, member_id)
+        return update.group.members.get(member_id) or ConsumerMember(member_id)
 
     def replace_static(
-        self, draft: Draft, in_place: ConsumerMember, member_id: str
+        self, update: GroupUpdate, in_place: ConsumerMember, member_id: str
     ) -> ConsumerMember:
         """Replace a static member's former entry, when the member comes back under another id."""
-        draft.note(f"static member {in_place.about.instance_id} is back as {member_id}")
-        draft.group.timers.cancel(in_place.member_id)
-        return draft.replace(in_place, member_id)
+        update.note(f"static member {in_place.about.instance_id} is back as {member_id}")
+        update.group.timers.cancel(in_place.member_id)
+        return update.replace(in_place, member_id)
 
-    def _note_member(
-        self, draft: Draft, before: ConsumerMember, member: ConsumerMember, *, is_new: bool
+    def _log_member(
+        self, update: GroupUpdate, before: ConsumerMember, member: ConsumerMember, *, is_new: bool
     ) -> None:
         if is_new:
-            draft.note(f"{member.member_id} joins")
+            update.note(f"{member.member_id} joins")
         elif before.about.topics != member.about.topics:
             topics = ", ".join(member.about.topics) or "nothing"
-            draft.note(f"{member.member_id} subscribes to {topics}")
+            update.note(f"{member.member_id} subscribes to {topics}")
         elif before.about.regex != member.about.regex:
-            draft.note(f"{member.member_id} subscribes to /{member.about.regex}/")
+            update.note(f"{member.member_id} subscribes to /{member.about.regex}/")
 
-    def _interval_ms(self, draft: Draft) -> int:
-        if draft.group.has_nothing_to_share:
-            return draft.settings.heartbeat_interval_ms
-        return draft.group.pace.interval_ms(
-            len(draft.group.members),
-            draft.settings.heartbeat_interval_ms,
-            self._around.budget,
-            draft.turn.now_ms,
+    def _interval_ms(self, update: GroupUpdate) -> int:
+        if update.group.has_nothing_to_share:
+            return update.settings.heartbeat_interval_ms
+        return update.group.heartbeat_interval.next_ms(
+            len(update.group.members),
+            update.settings.heartbeat_interval_ms,
+            self._around.heartbeats,
+            update.turn.now_ms,
         )
 
     # A member leaves
@@ -177,32 +177,32 @@ class ConsumerGroups:
     def _leave(
         self, request: ConsumerGroupHeartbeatRequest, turn: Turn
     ) -> ConsumerGroupHeartbeatResponse:
-        draft, original = self._open(request.group_id, turn, joins=False)
+        update, original = self._open(request.group_id, turn, joins=False)
         member = original.validate_member(request.member_id, request.instance_id)
         if request.member_epoch == STATIC_LEAVING_EPOCH:
             away = {t: dict.fromkeys(p, 0) for t, p in member.assigned.items()}
-            draft.settle(
+            update.settle(
                 member._replace(epoch=STATIC_LEAVING_EPOCH, assigned=away, revoking=NOTHING_OWNED)
             )
-            draft.note(f"static member {request.instance_id} is away")
-            self.changes.finish(draft, original)
+            update.note(f"static member {request.instance_id} is away")
+            self.changes.finish(update, original)
         else:
-            self.fence(draft, original, {member.member_id: "it left"})
+            self.fence(update, original, {member.member_id: "it left"})
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id, member_epoch=request.member_epoch
         )
 
-    def fence(self, draft: Draft, original: ConsumerGroup, gone: dict[str, str]) -> None:
+    def fence(self, update: GroupUpdate, original: ConsumerGroup, gone: dict[str, str]) -> None:
         """Remove members, and share their partitions out. ``gone`` holds the reasons."""
         for member_id, why in gone.items():
-            draft.note(f"{member_id} is out: {why}")
-            draft.group.timers.cancel(member_id)
-        draft.remove(gone)
-        draft.turn.effects.undo.append(lambda turn: self._watch_again(original, gone, turn))
+            update.note(f"{member_id} is out: {why}")
+            update.group.timers.cancel(member_id)
+        update.remove(gone)
+        update.turn.effects.undo.append(lambda turn: self._watch_again(original, gone, turn))
         # A group that becomes classic again keeps its epoch, which its members know.
-        if not may_downgrade(draft.group, draft.settings):
-            self.changes.go_on(draft, original, is_certain=True)
-        self.changes.finish(draft, original)
+        if not may_downgrade(update.group, update.settings):
+            self.changes.go_on(update, original, is_certain=True)
+        self.changes.finish(update, original)
 
     def _watch_again(self, group: ConsumerGroup, member_ids: Iterable[str], turn: Turn) -> None:
         """Set timers again for members whose removal couldn't be written."""
@@ -211,14 +211,14 @@ class ConsumerGroups:
 
     # Steps of all operations
 
-    def _open(self, group_id: str, turn: Turn, *, joins: bool) -> tuple[Draft, ConsumerGroup]:
+    def _open(self, group_id: str, turn: Turn, *, joins: bool) -> tuple[GroupUpdate, ConsumerGroup]:
         """The group to work on; if a member ``joins``, it may be created or converted.
 
         Raises KafkaError: GROUP_ID_NOT_FOUND.
         """
         known = self._registry.groups.get(group_id)
         if isinstance(known, ConsumerGroup):
-            return self.changes.draft(known, turn), known
+            return self.changes.start_update(known, turn), known
         if joins and known is None:
             self._registry.check_room()
             group = ConsumerGroup(group_id)
@@ -227,21 +227,21 @@ class ConsumerGroups:
         else:
             what = "not found" if known is None else "is not a consumer group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-        return self.changes.draft(group, turn), group
+        return self.changes.start_update(group, turn), group
 
-    def _upgrade(self, known: ClassicGroup, turn: Turn) -> tuple[Draft, ConsumerGroup]:
+    def _upgrade(self, known: ClassicGroup, turn: Turn) -> tuple[GroupUpdate, ConsumerGroup]:
         if not known.members:
             turn.effects.records += known.tombstones()
             group = ConsumerGroup(known.group_id)
-            return self.changes.draft(group, turn), group
+            return self.changes.start_update(group, turn), group
         check_upgrade(known, self._around.settings_of(known.group_id))
         group = to_consumer_group(known, self._around.topics())
-        draft = self.changes.draft(group, turn)
-        write_upgrade(draft)
+        update = self.changes.start_update(group, turn)
+        write_upgrade(update)
         for member in known.members.values():
             deadline_ms = turn.now_ms + member.session_timeout_ms
             group.timers.set(member.member_id, Timer.SESSION, deadline_ms)
-        return draft, group
+        return update, group
 
     # What the coordinator asks of every kind of group
 
@@ -252,12 +252,12 @@ class ConsumerGroups:
             member = group.members.get(due.member_id)
             if member is not None and due.epoch in (-1, member.epoch):
                 late[due.member_id] = due.timer.value
-        draft = self.changes.draft(group, turn)
+        update = self.changes.start_update(group, turn)
         if late:
-            self.fence(draft, group, late)
+            self.fence(update, group, late)
         elif group.timers.assignment_ms is not None and group.timers.assignment_ms <= turn.now_ms:
-            self.changes.assign(draft)
-            self.changes.finish(draft, group)
+            self.changes.assign(update)
+            self.changes.finish(update, group)
 
     def begin(self, group: ConsumerGroup, turn: Turn) -> None:
         """Begin after loading: each member has a whole session to send its first request."""
@@ -266,11 +266,11 @@ class ConsumerGroups:
             classic = member.about.classic
             timeout_ms = classic.session_timeout_ms if classic else settings.session_timeout_ms
             group.timers.set(member_id, Timer.SESSION, turn.now_ms + timeout_ms)
-            _time_revocation(self.changes.draft(group, turn), member)
+            _time_revocation(self.changes.start_update(group, turn), member)
         if group.epoch > group.target_epoch and group.members:
             group.timers.assignment_ms = turn.now_ms
         if group.state_name != STABLE_STATE:
-            group.pace.has_changed(turn.now_ms)
+            group.heartbeat_interval.start_anew(turn.now_ms)
 
     def end(self, group: ConsumerGroup, code: ErrorCode, effects: Effects) -> None:
         """Do nothing, because no member waits for an answer in a consumer group."""
@@ -285,7 +285,7 @@ class ConsumerGroups:
 
 
 def _sees_other_topics(
-    draft: Draft,
+    update: GroupUpdate,
     matches: RegexMatches,
     original: ConsumerGroup,
     before: ConsumerMember,
@@ -300,15 +300,15 @@ def _sees_other_topics(
     regex = member.about.regex
     if before.about.topics != member.about.topics or not regex or regex in original.regexes:
         return True
-    draft.resolve_regexes(matches, anew=False)
-    return original.topics_of(before) != draft.group.topics_of(member)
+    update.resolve_regexes(matches, anew=False)
+    return original.topics_of(before) != update.group.topics_of(member)
 
 
-def _time_revocation(draft: Draft, member: ConsumerMember) -> None:
+def _time_revocation(update: GroupUpdate, member: ConsumerMember) -> None:
     """Set a timer for partitions that a member gives back, for as long as the member asked for."""
-    timers = draft.group.timers
+    timers = update.group.timers
     if member.is_classic or member.state is not MemberState.UNREVOKED_PARTITIONS:
         timers.cancel(member.member_id, Timer.REBALANCE)
         return
-    deadline_ms = draft.turn.now_ms + max(0, member.about.rebalance_timeout_ms)
+    deadline_ms = update.turn.now_ms + max(0, member.about.rebalance_timeout_ms)
     timers.set(member.member_id, Timer.REBALANCE, deadline_ms, member.epoch)

@@ -8,9 +8,9 @@ States, and the events that lead from one to the next::
     STABLE, … → ASSIGNING    a member joins or leaves, a subscription or its topics change
     any → EMPTY              the last member leaves
 
-This module only keeps the state; ``Draft`` changes a copy. All state comes from records, except the
-timers, the pace of heartbeats, the views, and the revision of the metadata that the group has seen
-last.
+This module only keeps the state; ``GroupUpdate`` changes a copy. All state comes from records,
+except the timers, the heartbeat interval, the views, and the revision of the metadata that the
+group has seen last.
 
 Source: ConsumerGroup and ModernGroup of Kafka 4.3.
 """
@@ -18,12 +18,12 @@ Source: ConsumerGroup and ModernGroup of Kafka 4.3.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from kwire.coordinator.consumer.heartbeat_interval import HeartbeatInterval
 from kwire.coordinator.consumer.member import (
     ConsumerMember,
     Owned,
     Partitions,
 )
-from kwire.coordinator.consumer.pace import Pace
 from kwire.coordinator.consumer.records import (
     member_tombstones,
     metadata,
@@ -82,12 +82,12 @@ class ConsumerGroup:
         self.views: dict[str, View] = {}
         self.has_partition_metadata = False
         self.timers = GroupTimers()
-        self.pace = Pace()
+        self.heartbeat_interval = HeartbeatInterval()
         self.seen_revision = -1
         self.scheduled_ms: int | None = None
 
     def copy(self) -> "ConsumerGroup":
-        """A copy for a draft; it shares the timers, the pace and the views of the original."""
+        """A copy for an update; it shares the original's timers, heartbeat interval and views."""
         group = ConsumerGroup(self.group_id)
         group.epoch, group.metadata_hash = self.epoch, self.metadata_hash
         group.target_epoch = self.target_epoch
@@ -98,7 +98,11 @@ class ConsumerGroup:
         group.owners = dict(self.owners)
         group.regexes = dict(self.regexes)
         group.has_partition_metadata = self.has_partition_metadata
-        group.timers, group.pace, group.views = self.timers, self.pace, self.views
+        group.timers, group.heartbeat_interval, group.views = (
+            self.timers,
+            self.heartbeat_interval,
+            self.views,
+        )
         group.seen_revision = self.seen_revision
         return group
 

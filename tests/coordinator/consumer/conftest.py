@@ -21,7 +21,7 @@ import pytest
 
 from kwire.coordinator.consumer.changes import Surroundings
 from kwire.coordinator.consumer.group import ConsumerGroup
-from kwire.coordinator.consumer.pace import BrokerBudget
+from kwire.coordinator.consumer.heartbeat_interval import BrokerHeartbeats
 from kwire.coordinator.consumer.regexes import RegexMatches
 from kwire.coordinator.consumer.settings import ConsumerSettings
 from kwire.coordinator.consumer.topics import Topic, TopicSet
@@ -199,7 +199,7 @@ class ConsumerScript(ClassicCommands, TickingScript):
     def load(self) -> GroupCoordinator:
         """A coordinator that has replayed the log."""
         around = Surroundings(
-            lambda: self.topics, lambda _: self.settings, BrokerBudget(), RegexMatches()
+            lambda: self.topics, lambda _: self.settings, BrokerHeartbeats(), RegexMatches()
         )
         settings = GroupSettings(initial_rebalance_delay_ms=self.initial_rebalance_delay_ms)
         coordinator = GroupCoordinator(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kwire.coordinator.consumer import assigning, draft
+from kwire.coordinator.consumer import assigning, group_update
 from kwire.coordinator.consumer.assigning import AssignmentQuestion
 from kwire.coordinator.consumer.group import ResolvedRegex
 from kwire.coordinator.consumer.member import ConsumerMember, Description
@@ -13,7 +13,7 @@ from kwire.coordinator.consumer.topics import Topic, TopicSet
 def script(new_script, monkeypatch):
     """A script in which work is held until ``work``."""
     monkeypatch.setattr(assigning, "QUICK_COST", -1)
-    monkeypatch.setattr(draft, "QUICK_COST", -1)
+    monkeypatch.setattr(group_update, "QUICK_COST", -1)
     script = new_script()
     script.holds_jobs = True
     return script

@@ -71,6 +71,6 @@ def test_members_with_one_expression_share_its_topics(group):
 
 def test_long_matches_are_looked_through_too(group, monkeypatch):
     """They come from a thread, some time later."""
-    monkeypatch.setattr("kwire.coordinator.consumer.draft.QUICK_COST", 0)
+    monkeypatch.setattr("kwire.coordinator.consumer.group_update.QUICK_COST", 0)
     group.do_join(["a"], {"regex": "o.*", "sees": "orders"})
     assert _resolved(group) == {"orders"}

@@ -30,7 +30,7 @@ _BROKER_BURST = 4_000
 _BROKER_RATE_PER_S = 1_000
 
 
-class Budget:
+class TokenBucket:
     """A token bucket: a burst at once, and a rate in the long run; both may differ at each call."""
 
     __slots__ = ("_since_ms", "_spent")
@@ -39,7 +39,7 @@ class Budget:
         self._spent = 0.0
         self._since_ms = 0
 
-    def take(self, burst: float, rate_per_s: float, now_ms: int) -> bool:
+    def take_token(self, burst: float, rate_per_s: float, now_ms: int) -> bool:
         """Take one token, if one is left."""
         passed_ms = max(0, now_ms - self._since_ms)
         self._since_ms = now_ms
@@ -50,42 +50,44 @@ class Budget:
         return True
 
 
-class BrokerBudget:
-    """The budget of a broker: the extra heartbeats of all its groups."""
+class BrokerHeartbeats:
+    """The heartbeats of a broker: the extra heartbeats of all its groups."""
 
     def __init__(self) -> None:
-        self._budget = Budget()
+        self._bucket = TokenBucket()
 
-    def take(self, now_ms: int) -> bool:
+    def take_token(self, now_ms: int) -> bool:
         """Take one heartbeat, if one is left."""
-        return self._budget.take(_BROKER_BURST, _BROKER_RATE_PER_S, now_ms)
+        return self._bucket.take_token(_BROKER_BURST, _BROKER_RATE_PER_S, now_ms)
 
 
-class Pace:
-    """The pace of one group."""
+class HeartbeatInterval:
+    """The interval that members of one group are given; it is short after a change."""
 
-    __slots__ = ("_budget", "_changed_ms")
+    __slots__ = ("_bucket", "_changed_ms")
 
     def __init__(self) -> None:
-        self._budget = Budget()
+        self._bucket = TokenBucket()
         self._changed_ms: int | None = None
 
-    def has_changed(self, now_ms: int) -> None:
+    def start_anew(self, now_ms: int) -> None:
         """Note that the group has changed."""
         self._changed_ms = now_ms
 
-    def interval_ms(self, members: int, settled_ms: int, broker: BrokerBudget, now_ms: int) -> int:
-        """The interval until a member's next heartbeat; ``settled_ms`` is that of the settings."""
+    def next_ms(
+        self, members: int, configured_ms: int, broker: BrokerHeartbeats, now_ms: int
+    ) -> int:
+        """The interval until a member's next heartbeat; ``configured_ms`` is the settings' one."""
         if self._changed_ms is None:
-            return settled_ms
+            return configured_ms
         soon_ms = max(
             SHORTEST_MS,
             members * 1000 // GROUP_RATE_PER_S,
             (now_ms - self._changed_ms) // CALM_FACTOR,
         )
-        if soon_ms >= settled_ms:
-            return settled_ms
+        if soon_ms >= configured_ms:
+            return configured_ms
         burst, rate = members * _MEMBER_BURST, members * _MEMBER_RATE_PER_S
-        if self._budget.take(burst, rate, now_ms) and broker.take(now_ms):
+        if self._bucket.take_token(burst, rate, now_ms) and broker.take_token(now_ms):
             return soon_ms
-        return settled_ms
+        return configured_ms

@@ -2,7 +2,7 @@
 
 Rules:
 
-- The draft never touches the group itself: its first change copies the group. The group changes
+- The update never touches the group itself: its first change copies the group. The group changes
   when the records have been written and are replayed. Replay calls the same methods that change
   the copy here.
 - Only differences become records.
@@ -40,11 +40,11 @@ from kwire.coordinator.joining import Visible
 from kwire.coordinator.records import CoordinatorRecord
 
 
-class Draft:
+class GroupUpdate:
     """One operation on one group; ``group`` is the group as it will be.
 
     ``is_changed`` says that ``group`` is a changed copy of the original. ``to_assign`` and
-    ``to_match`` hold work that takes too long to be done here. ``looks_anew`` says that another
+    ``to_match`` hold work that takes too long to be done here. ``has_new_view`` says that another
     member's rights now decide which topics an expression may match.
     """
 
@@ -58,7 +58,7 @@ class Draft:
         self.is_changed = False
         self.to_assign: AssignmentQuestion | None = None
         self.to_match: Sequence[Question] = ()
-        self.looks_anew = False
+        self.has_new_view = False
 
     def _write(self, *records: CoordinatorRecord) -> ConsumerGroup:
         """Add records; return the copy of the group to change along with them."""
@@ -70,7 +70,7 @@ class Draft:
 
     def note(self, text: str) -> None:
         """Note what happens to the group."""
-        self.turn.note(self.group.group_id, text, is_detail=len(self.group.members) <= 1)
+        self.turn.note(self.group.group_id, text, for_debug=len(self.group.members) <= 1)
 
     # Members
 
@@ -114,7 +114,7 @@ class Draft:
         for regex in self.group.views.keys() - used:
             del self.group.views[regex]
 
-    def look_as(self, member: ConsumerMember, visible: Visible) -> None:
+    def set_view(self, member: ConsumerMember, visible: Visible) -> None:
         """Have a member's expression match only what the member may see.
 
         Members that subscribe by the same expression share its topics: the first of them counts.
@@ -127,7 +127,7 @@ class Draft:
                 return
         views[regex] = View(member.member_id, visible)
         if known is None or known.visible != visible:
-            self.looks_anew = regex in self.group.regexes
+            self.has_new_view = regex in self.group.regexes
 
     def resolve_regexes(self, matches: RegexMatches, *, anew: bool) -> bool:
         """Match expressions with topics; with ``anew`` also expressions that have a result.
@@ -244,7 +244,7 @@ class Draft:
                 self.set_target(member_id, partitions, record)
         self.set_target_epoch(epoch, self.turn.date_ms)
         text = f"assigned at epoch {epoch} to {len(assignment.shares)} members, {assignor}"
-        self.turn.note(self.group.group_id, text, is_detail=not self.group.members)
+        self.turn.note(self.group.group_id, text, for_debug=not self.group.members)
 
     def _question(self) -> AssignmentQuestion:
         group = self.group

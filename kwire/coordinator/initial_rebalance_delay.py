@@ -45,8 +45,8 @@ CALM_WITHIN_MS = 10_000
 CALM_MS = 500
 
 
-class Settling:
-    """The wait of one rebalance; at ``deadline_ms`` the caller asks ``is_over`` again.
+class RebalanceDelay:
+    """The delay of one rebalance; at ``deadline_ms`` the caller asks ``is_over`` again.
 
     ``extension_ms`` is the time by which a newcomer extends the wait when it ends. With None, each
     sign of a client starts the quiet time anew.
@@ -63,8 +63,8 @@ class Settling:
         self._has_newcomer = False
         self._awaits_pending = False
 
-    def note_newcomer(self, now_ms: int, announced: int, known: int) -> None:
-        """Note that a client has joined or asked; of ``announced`` clients ``known`` have come."""
+    def record_newcomer(self, now_ms: int, announced: int, known: int) -> None:
+        """A client has joined or asked; of ``announced`` clients ``known`` have come."""
         self._has_newcomer = True
         if self.extension_ms is None and not self._awaits_pending:
             self.deadline_ms = min(now_ms + _quiet_ms(announced, known), self._last_ms)
@@ -98,16 +98,16 @@ def _quiet_ms(announced: int, known: int) -> int:
     return MOSTLY_MISSING_MS if announced > 2 * known else MISSING_MS
 
 
-def first_rebalance(turn: Turn, rebalance_timeout_ms: int, announced: int) -> Settling:
+def initial_delay(turn: Turn, rebalance_timeout_ms: int, announced: int) -> RebalanceDelay:
     """The wait of an empty group's first rebalance, with this many announced connections."""
     delay_ms = min(turn.settings.initial_rebalance_delay_ms, rebalance_timeout_ms)
     if delay_ms > 0:
-        return Settling(turn.now_ms, delay_ms, rebalance_timeout_ms, delay_ms)
+        return RebalanceDelay(turn.now_ms, delay_ms, rebalance_timeout_ms, delay_ms)
     quiet_ms = _quiet_ms(announced, 1)
-    return Settling(turn.now_ms, quiet_ms, QUIET_AT_MOST_MS if quiet_ms else 0, None)
+    return RebalanceDelay(turn.now_ms, quiet_ms, QUIET_AT_MOST_MS if quiet_ms else 0, None)
 
 
-class Pace:
+class RebalanceRate:
     """A group's recent rebalances, which show a group that never settles."""
 
     __slots__ = ("_times",)
@@ -115,16 +115,16 @@ class Pace:
     def __init__(self) -> None:
         self._times: list[int] = []
 
-    def note_rebalance(self, now_ms: int) -> Settling | None:
-        """Note that a rebalance begins; return its wait if the group is too busy."""
+    def delay_if_busy(self, now_ms: int) -> RebalanceDelay | None:
+        """Count a rebalance that begins; return its delay if the group is too busy."""
         times = self._times
         is_busy = len(times) == CALM_AFTER and now_ms - times[0] < CALM_WITHIN_MS
         times.append(now_ms)
         del times[:-CALM_AFTER]
-        return Settling(now_ms, CALM_MS, CALM_MS, 0) if is_busy else None
+        return RebalanceDelay(now_ms, CALM_MS, CALM_MS, 0) if is_busy else None
 
 
-class Announcements:
+class AnnouncedClients:
     """The clients that have asked for a group's coordinator, and may be about to join."""
 
     __slots__ = ("_asked",)
@@ -132,8 +132,8 @@ class Announcements:
     def __init__(self) -> None:
         self._asked: dict[str, dict[int, int]] = {}
 
-    def note(self, group_id: str, connection_id: int, now_ms: int) -> None:
-        """Note that a connection has asked for the coordinator of a group."""
+    def record_lookup(self, group_id: str, connection_id: int, now_ms: int) -> None:
+        """Remember that a connection has asked for the coordinator of a group."""
         asked = self._asked.pop(group_id, {})
         asked.pop(connection_id, None)
         _make_room(asked)

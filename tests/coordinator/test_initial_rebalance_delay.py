@@ -1,6 +1,10 @@
 """How long a rebalance waits for more members than it knows of."""
 
-from kwire.coordinator.settling import ANNOUNCED_AT_MOST, Announcements, Pace
+from kwire.coordinator.initial_rebalance_delay import (
+    ANNOUNCED_AT_MOST,
+    AnnouncedClients,
+    RebalanceRate,
+)
 
 
 def test_a_client_alone_waits_for_nobody(script):
@@ -162,17 +166,17 @@ def test_a_busy_group_waits_longer_than_its_rebalance_timeout(script):
 
 def test_a_group_that_rested_is_not_slowed_down():
     """Only rebalances of the last seconds count."""
-    pace = Pace()
-    assert [pace.note_rebalance(at) for at in range(0, 30_000, 1000)] == [None] * 30
-    assert pace.note_rebalance(29_001) is None
+    rebalance_rate = RebalanceRate()
+    assert [rebalance_rate.delay_if_busy(at) for at in range(0, 30_000, 1000)] == [None] * 30
+    assert rebalance_rate.delay_if_busy(29_001) is None
 
 
 def test_only_so_many_questions_are_remembered():
     """Neither of one group nor of many."""
-    announcements = Announcements()
+    announced = AnnouncedClients()
     for number in range(ANNOUNCED_AT_MOST + 10):
-        announcements.note("g", number, 0)
-        announcements.note(f"g{number}", 0, 0)
-    assert announcements.count("g", 0) == ANNOUNCED_AT_MOST
-    assert announcements.count("g0", 0) == 0
-    assert announcements.count("g100", 0) == 1
+        announced.record_lookup("g", number, 0)
+        announced.record_lookup(f"g{number}", 0, 0)
+    assert announced.count("g", 0) == ANNOUNCED_AT_MOST
+    assert announced.count("g0", 0) == 0
+    assert announced.count("g100", 0) == 1

@@ -13,22 +13,22 @@ GROUPS_KEPT = 1_000
 MAX_TEXT_LENGTH = 400
 
 
-class Event(NamedTuple):
+class GroupEvent(NamedTuple):
     """An event of a group; the time is in ms since the epoch."""
 
     at_ms: int
     text: str
 
 
-class Histories:
+class RebalanceHistory:
     """The events of groups."""
 
     __slots__ = ("_groups",)
 
     def __init__(self) -> None:
-        self._groups: dict[str, deque[Event]] = {}
+        self._groups: dict[str, deque[GroupEvent]] = {}
 
-    def add(self, group_id: str, event: Event) -> None:
+    def add_event(self, group_id: str, event: GroupEvent) -> None:
         """Add an event of a group."""
         events = self._groups.pop(group_id, None)
         if events is None:
@@ -40,6 +40,6 @@ class Histories:
         events.append(event)
         self._groups[group_id] = events
 
-    def of(self, group_id: str) -> list[Event]:
+    def events_of(self, group_id: str) -> list[GroupEvent]:
         """The events of a group, the oldest first."""
         return list(self._groups.get(group_id, ()))
