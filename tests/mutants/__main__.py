@@ -22,7 +22,16 @@ from tests.mutants.trial import Trial
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
 FOLDERS = [
     f"kwire/{room}"
-    for room in ["broker", "handlers", "connection", "log", "coordinator", "record", "metadata", "protocol"]
+    for room in [
+        "broker",
+        "handlers",
+        "connection",
+        "log",
+        "coordinator",
+        "record",
+        "metadata",
+        "protocol",
+    ]
 ]
 
 
