@@ -18,25 +18,14 @@ from kwire.log.compaction.job import CompactionJob
 from kwire.log.disk import Disk
 from kwire.log.partition_log import PartitionLog
 from kwire.log.validation import FULL_LIMITS
-from kwire.metadata.changes import Change
-from kwire.metadata.controller import NewTopic, create_topic, delete_topic
-from kwire.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, MetadataImage
+from kwire.metadata.controller import delete_topic
+from kwire.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.record.records import BatchBuilder, records
 from kwire.testing.waiting import wait_until
 from tests.support.in_process import running_server
 
 SETTINGS = {"log.cleaner.backoff.ms": "10"}
-CONFIGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
-
-
-async def make_topic(broker: Broker, name: str = "t", **configs: str) -> None:
-    """Create a compacted topic with one partition."""
-    settings = CONFIGS | {key.replace("_", "."): value for key, value in configs.items()}
-
-    def decide(image: MetadataImage) -> list[Change]:
-        return list(create_topic(image, NewTopic(name, 1, 1, configs=settings), broker.random))
-
-    await broker.commit(decide)
+COMPACTED = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
 
 
 def put(broker: Broker, count: int, topic: str = "t") -> None:
@@ -77,7 +66,7 @@ async def test_a_dirty_log_is_cleaned_by_a_process_of_its_own(tmp_path: Path) ->
     async with running_server(tmp_path, SETTINGS) as server:
         broker = server.broker
         compaction = await compaction_of(broker)
-        await make_topic(broker)
+        await server.topic("t", **COMPACTED)
         put(broker, 10)
         await until(lambda: offsets(broker) == [8, 9])
         await until(lambda: compaction.workers == set())
@@ -102,7 +91,7 @@ async def test_the_death_of_the_process_costs_one_clean(tmp_path: Path, monkeypa
     monkeypatch.setattr(Worker, "answer", killing)
     monkeypatch.setattr("kwire.log.compaction.manager.FIRST_RETRY_MS", 1)
     async with running_server(tmp_path, SETTINGS) as server:
-        await make_topic(server.broker)
+        await server.topic("t", **COMPACTED)
         put(server.broker, 10)
         await until(lambda: offsets(server.broker) == [8, 9])
     assert killed
@@ -113,7 +102,7 @@ async def test_a_stop_ends_the_process_and_leaves_no_half_files(tmp_path: Path) 
     slow = SETTINGS | {"log.cleaner.io.max.bytes.per.second": "1000"}
     async with running_server(tmp_path, slow) as server:
         compaction = await compaction_of(server.broker)
-        await make_topic(server.broker)
+        await server.topic("t", **COMPACTED)
         put(server.broker, 100)
         await until(lambda: [w for w in compaction.workers if w.pid])
         [worker] = compaction.workers
@@ -142,12 +131,12 @@ async def test_a_topic_that_is_deleted_meanwhile_is_no_trouble(
     async with running_server(tmp_path, SETTINGS) as server:
         broker = server.broker
         compaction = await compaction_of(broker)
-        await make_topic(broker)
+        await server.topic("t", **COMPACTED)
         put(broker, 100)
         await cleaned.wait()
         topic_id = broker.image.topics_by_name["t"].topic_id
         await broker.commit(lambda image: delete_topic(image, topic_id))
-        await make_topic(broker)
+        await server.topic("t", **COMPACTED)
         put(broker, 10)
         deleted.set()
         await until(lambda: offsets(broker) == [8, 9])
@@ -176,7 +165,7 @@ async def test_a_log_that_is_cut_meanwhile_keeps_its_segments(
     monkeypatch.setattr(compaction, "undo_swap", undone)
     monkeypatch.setattr("kwire.log.compaction.manager.FIRST_RETRY_MS", 1)
     async with running_server(tmp_path, SETTINGS, CuttingDisk()) as server:
-        await make_topic(server.broker)
+        await server.topic("t", **COMPACTED)
         put(server.broker, 10)
         await until(lambda: offsets(server.broker) == [8, 9])
     assert cuts == [10, 10]
@@ -189,7 +178,7 @@ async def test_what_can_t_be_cleaned_is_reported_and_the_rest_goes_on(
     async with running_server(tmp_path, SETTINGS) as server:
         broker = server.broker
         compaction = await compaction_of(broker)
-        await make_topic(broker, "bad", min_compaction_lag_ms="1000000")
+        await server.topic("bad", **COMPACTED, min_compaction_lag_ms=1_000_000)
         put(broker, 10, "bad")
         path = broker.partition("bad", 0).log.segments[0].path(".log")
         path.write_bytes(path.read_bytes()[:-1] + b"?")
@@ -197,7 +186,7 @@ async def test_what_can_t_be_cleaned_is_reported_and_the_rest_goes_on(
         log.update_config(log.config.__class__(compact=True, min_cleanable_dirty_ratio=0.01))
         await until(lambda: compaction.manager.uncleanable)
         assert "bad-0 can't be compacted" in caplog.text
-        await make_topic(broker)
+        await server.topic("t", **COMPACTED)
         put(broker, 10)
         await until(lambda: offsets(broker) == [8, 9])
         with pytest.raises(KafkaError):
@@ -211,7 +200,7 @@ async def test_several_cleaners_share_the_memory(tmp_path: Path) -> None:
         broker = server.broker
         compaction = await compaction_of(broker)
         for name in ("t", "u", "v"):
-            await make_topic(broker, name)
+            await server.topic(name, **COMPACTED)
             put(broker, 50, name)
         for name in ("t", "u", "v"):
             await until(lambda name=name: offsets(broker, name) == [48, 49])
@@ -232,7 +221,7 @@ async def test_a_broker_without_a_cleaner_cleans_nothing(tmp_path: Path) -> None
     """log.cleaner.enable."""
     async with running_server(tmp_path, SETTINGS | {"log.cleaner.enable": "false"}) as server:
         compaction = await compaction_of(server.broker)
-        await make_topic(server.broker)
+        await server.topic("t", **COMPACTED)
         put(server.broker, 10)
         await trio.testing.wait_all_tasks_blocked()
         assert compaction.manager.metrics.last_run_ms == -1

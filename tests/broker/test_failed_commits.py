@@ -9,7 +9,6 @@ from kwire.broker.commits import WAIT_S
 from kwire.broker.proposals import MOST_BYTES, Decide
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, ConfigChanged, ProducerIdsAllocated
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.metadata.store import Guard, GuardFailed, MetadataStore, OutcomeUnknown
 from kwire.protocol.messages.create_topics import (
@@ -216,8 +215,7 @@ async def test_two_who_create_a_topic_get_the_error_of_the_store(tmp_path) -> No
 
     async with running_server(tmp_path) as server, trio.open_nursery() as asking:
         broker = server.broker
-        topic = NewTopic("orders", 1, 1)
-        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        await server.topic("orders")
         store = broker.commits.store
         store.commit = (sieve := Sieve(store, _raising(STORAGE))).commit
         asking.start_soon(create, await server.connect())

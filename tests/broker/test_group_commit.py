@@ -14,7 +14,6 @@ from kwire.clock import Clock
 from kwire.connection.waiting import held
 from kwire.errors import ErrorCode
 from kwire.handlers.waiting import at_once_or_later, later
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -84,9 +83,7 @@ async def broker_with(
 ) -> AsyncIterator[RunningServer]:
     """A broker with the topic t, with these settings of its own."""
     async with running_server(path, disk=disk, clock=clock) as running:
-        broker = running.broker
-        topic = NewTopic("t", 1, 1, configs={k.replace("_", "."): v for k, v in settings.items()})
-        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        await running.topic("t", **settings)
         yield running
 
 

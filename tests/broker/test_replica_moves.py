@@ -11,7 +11,7 @@ from kwire.errors import ErrorCode
 from kwire.log.disk import Disk
 from kwire.log.moving import Move
 from kwire.metadata.changes import ConfigChanged
-from kwire.metadata.controller import NewTopic, create_topic, delete_topic
+from kwire.metadata.controller import delete_topic
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -53,8 +53,7 @@ class Moving:
 
     async def create(self, name: str = "t") -> None:
         """Create a topic of two partitions, one in each directory."""
-        broker = self.broker
-        await broker.commit(lambda image: create_topic(image, NewTopic(name, 2, 1), broker.random))
+        await self.raw.topic(name, partitions=2)
 
     def place(self, index: int = 0, topic: str = "t") -> str:
         """The data directory of a replica."""

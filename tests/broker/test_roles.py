@@ -23,7 +23,6 @@ from kwire.metadata.changes import (
     TopicDeleted,
     apply,
 )
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.metadata.image import ConfigResourceType, PartitionImage, TopicImage
 from kwire.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -33,6 +32,7 @@ from kwire.record.batch import RecordBatch
 from kwire.record.records import BatchBuilder
 from kwire.testing.waiting import until
 from tests.broker.following import batch_at
+from tests.support.committed_topics import commit_topic
 from tests.support.in_process import running_server
 
 ME, OTHER = 1, 2
@@ -97,8 +97,7 @@ class Roles:
 
     async def create(self) -> None:
         """Create it."""
-        broker = self.broker
-        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        await commit_topic(self.broker, "t")
 
     async def become(self, partition: PartitionImage) -> None:
         """Take another row."""

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from kwire.cli import main
-from kwire.metadata.controller import NewTopic, create_topic
 from tests.support.in_process import running_server
 
 HEXADECIMAL = "0123456789abcdef" * 2
@@ -90,9 +89,8 @@ async def test_while_a_broker_serves_the_directory(tmp_path: Path, caplog) -> No
     async with running_server(tmp_path) as running:
         assert f"{tmp_path} has 2 stray log(s), 3.0 MB, of deleted topics" in caplog.text
         assert main(["strays", "remove", "--all", "--data-dir", str(tmp_path)]) == 0
-        broker = running.broker
-        await broker.commit(lambda image: create_topic(image, NewTopic("t2", 1, 1), broker.random))
-        assert broker.partition("t2", 0).log.log_end_offset == 0
+        await running.topic("t2")
+        assert await running.end_offset("t2") == 0
     caplog.clear()
     async with running_server(tmp_path):
         assert "stray" not in caplog.text

@@ -10,7 +10,6 @@ from kwire.budget.work import Turns
 from kwire.connection import large
 from kwire.errors import ErrorCode
 from kwire.handlers import route
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -184,12 +183,11 @@ async def test_a_large_request_without_a_response_holds_nothing_afterwards(tmp_p
     data = PartitionProduceData(index=0, records=bytes(builder.build()))
     topic = TopicProduceData(name="t", partition_data=[data] * (large.INLINE_ELEMENTS + 1))
     async with running_server(tmp_path) as server:
-        broker, new = server.broker, NewTopic("t", 1, 1)
-        await broker.commit(lambda image: create_topic(image, new, broker.random))
+        await server.topic("t")
         client = await server.connect()
         await client.send(ProduceRequest(acks=0, topic_data=[topic]), 9)
         await client.request(MetadataRequest(), 9, MetadataResponse)
-        assert broker.partition("t", 0).log.log_end_offset == len(topic.partition_data)
+        assert await server.end_offset("t") == len(topic.partition_data)
         assert server.server.poller.turns.large.held_bytes == 0
         await client.aclose()
 

@@ -9,7 +9,6 @@ import trio.testing
 
 from kwire.connection import newcomers
 from kwire.errors import ErrorCode
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.metadata.features import CHANGES_VERSION, FeatureUpdate, UpgradeType, update_features
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.alter_user_scram_credentials import (
@@ -34,6 +33,7 @@ from kwire.security.principal import Principal
 from tests.broker.leading import lead
 from tests.connection.peer import until
 from tests.connection.test_pipeline import everything_follows, number, produce
+from tests.support.committed_topics import commit_topic
 from tests.support.in_process import running_server
 
 SETTINGS = {
@@ -160,8 +160,8 @@ async def test_a_session_that_ends_while_a_request_waits_for_replicas(tmp_path, 
     """The request is answered; the one behind it isn't served, and ends the connection."""
     settings = {**SETTINGS, "connections.max.reauth.ms": "5000"}
     async with running_server(tmp_path, settings) as running:
-        broker, topic = running.broker, NewTopic("t", 1, 1)
-        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        broker = running.broker
+        await commit_topic(broker, "t")
         leader = lead(broker, "t")
         client = await running.connect()
         await _handshake(client)

@@ -15,7 +15,6 @@ from kwire.connection.connection import REQUESTS_PER_TURN, Connection
 from kwire.connection.inbox import SCRATCH_BYTES
 from kwire.handlers.context import ConnectionInfo
 from kwire.log.prices import SLOW_RECORDS
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages.api_versions import ApiVersionsRequest
@@ -38,9 +37,8 @@ NOW_MS = 1_700_000_000_000
 async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
     """A server with a topic that wants its batches compressed."""
     async with running_server(tmp_path) as server:
-        broker = server.broker
-        topic = NewTopic(TOPIC, 1, 1, configs={"compression.type": "lz4"})
-        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        await server.topic(TOPIC, compression_type="lz4")
+        await server.hang_up()
         yield server
 
 

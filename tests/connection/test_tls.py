@@ -12,7 +12,6 @@ import trio.testing
 
 from kwire.connection import newcomers
 from kwire.metadata.changes import ConfigChanged
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -32,6 +31,7 @@ from kwire.security.own_keys import LOOK_INTERVAL_S
 from kwire.security.tls import Tls
 from kwire.testing.waiting import until
 from tests.support.certificates import Authority
+from tests.support.committed_topics import commit_topic
 from tests.support.in_process import RawClient, running_server
 from tests.support.records import batch
 from tests.support.requests import fetch_request, produce_request
@@ -67,8 +67,7 @@ def settings(tmp_path):
 async def running(tmp_path, settings):
     """A server with one topic."""
     async with running_server(tmp_path, settings) as server:
-        broker, topic = server.broker, NewTopic(TOPIC, 1, 1)
-        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        await commit_topic(server.broker, TOPIC)
         yield server
 
 

@@ -15,7 +15,6 @@ from kwire.metadata.acls import (
     Permission,
     ResourceType,
 )
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -35,6 +34,7 @@ from kwire.protocol.messages.sasl_authenticate import (
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.record.records import BatchBuilder
+from tests.support.committed_topics import commit_topic
 from tests.support.in_process import running_server
 
 SETTINGS = {
@@ -60,9 +60,8 @@ ACL = AclBinding(
 async def running(tmp_path):
     """A server with a topic that alice may read and eve may not."""
     async with running_server(tmp_path, SETTINGS) as server:
-        broker, topic = server.broker, NewTopic("t", 1, 1)
-        await broker.commit(lambda image: create_topic(image, topic, broker.random))
-        await broker.commit(lambda _image: [AclsCreated((ACL,))])
+        await commit_topic(server.broker, "t")
+        await server.broker.commit(lambda _image: [AclsCreated((ACL,))])
         yield server
 
 

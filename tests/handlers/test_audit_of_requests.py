@@ -13,7 +13,6 @@ from kwire.metadata.acls import (
     Permission,
     ResourceType,
 )
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kwire.protocol.messages.produce import (
     PartitionProduceData,
@@ -27,6 +26,7 @@ from kwire.protocol.messages.sasl_authenticate import (
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.record.records import BatchBuilder
+from tests.support.committed_topics import commit_topic
 from tests.support.in_process import running_server
 
 SETTINGS = {
@@ -53,15 +53,14 @@ async def served(tmp_path, caplog, level, partitions=1, repeats=1):
     caplog.set_level(logging.INFO, "kwire.logins")
     caplog.set_level(level, "kwire.authorizer")
     async with running_server(tmp_path, SETTINGS) as running:
-        broker, topic = running.broker, NewTopic("t", partitions, 1)
-        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        broker = running.broker
+        topic_id = await commit_topic(broker, "t", partitions)
         acls = acl(AclOperation.READ), acl(AclOperation.WRITE)
         await broker.commit(lambda _image: [AclsCreated(acls)])
         client = await running.connect()
         await client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
         login = SaslAuthenticateRequest(auth_bytes=b"\0alice\0b")
         await client.request(login, 2, SaslAuthenticateResponse)
-        topic_id = broker.image.topics_by_name["t"].topic_id
         for _ in range(repeats):
             await produce_and_fetch(client, topic_id, partitions)
         fast = sum(broker.tally.fast)

@@ -4,7 +4,6 @@ import pytest
 
 from kwire.errors import ErrorCode
 from kwire.handlers.context import TOPIC_OPERATIONS
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -19,10 +18,7 @@ SIZES = {"a": 3, "b": 1, "c": 4}
 async def describe(server):
     """Asks for topics; topics a, b and c have 3, 1 and 4 partitions."""
     for name, size in SIZES.items():
-        wanted = NewTopic(name, size, 1)
-        await server.broker.commit(
-            lambda image, wanted=wanted: create_topic(image, wanted, server.broker.random)
-        )
+        await server.topic(name, size)
     client = await server.connect()
 
     async def send(*names, limit=2000, cursor=None):

@@ -1,12 +1,10 @@
 """Who fetches in a session knows what it would be told without one, whatever happens."""
 
-from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kwire.protocol.messages.fetch import (
     FetchPartition,
@@ -109,10 +107,8 @@ async def test_a_session_tells_all_that_is_news_and_nothing_else(tmp_path: Path,
     """Which partitions are quiet is told by a fast path; outside of sessions all are looked at."""
     random = Random(seed)
     async with running_server(tmp_path) as running:
-        broker = running.broker
         for name in TOPICS:
-            topic = NewTopic(name, PARTITIONS, 1)
-            await broker.commit(partial(create_topic, topic=topic, random=broker.random))
+            await running.topic(name, PARTITIONS)
         consumer = Consumer(await running.connect())
         untold = 0
         for step in range(STEPS):

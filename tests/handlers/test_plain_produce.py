@@ -11,7 +11,6 @@ from kwire.errors import KafkaError
 from kwire.handlers import plain_produce, route
 from kwire.handlers.context import ConnectionInfo, RequestContext
 from kwire.handlers.waiting import Unfinished
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.frame import decode_request_header, encode_request, skip_header_tags
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
@@ -271,9 +270,7 @@ def end_offsets(side, name=NAME):
 async def many_partitions(directory, partitions, **configs):
     """A side with one topic, whose partitions have a batch each."""
     async with running_server(directory) as server:
-        settings = {name.replace("_", "."): value for name, value in configs.items()}
-        new = NewTopic(NAME, partitions, 1, configs=settings)
-        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        await server.topic(NAME, partitions, **configs)
         side = Side(server.broker, server.broker.now_ms())
         begin_logs(side)
         yield side

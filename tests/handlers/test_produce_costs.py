@@ -14,7 +14,6 @@ from kwire.handlers.produce import ROLL_UNITS
 from kwire.log.disk import Disk
 from kwire.log.prices import CODEC_UNITS, OPENING_UNITS, RECORD_UNITS
 from kwire.log.write_ahead import PIECE_BYTES
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -59,8 +58,8 @@ async def test_a_new_segment_costs_a_slice(
     """A request that rolls many partitions makes many files, so others have turns in between."""
     clock = FakeClock()
     async with running_server(tmp_path, clock=clock) as server:
-        new = NewTopic("t", PARTITIONS, 1, configs={setting: value})
-        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        await server.topic("t", PARTITIONS, **{setting: value})
+        await server.hang_up()
         client = await server.connect()
         now_ms = clock.now_ms()
         await client.request(request(PARTITIONS, now_ms, records), 9, ProduceResponse)
@@ -88,8 +87,8 @@ async def test_slow_compression_is_left_to_a_thread(
     """A topic of another codec than its producer's doesn't stop the event loop."""
     async with running_server(tmp_path) as server:
         settings = {"compression.type": "lz4", "compression.lz4.level": str(level)}
-        new = NewTopic("t", 1, 1, configs=settings)
-        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        await server.topic("t", **settings)
+        await server.hang_up()
         client = await server.connect()
         asked = request(1, server.broker.now_ms(), codec=old, value=b"v" * value_bytes)
         response = await client.request(asked, 9, ProduceResponse)
@@ -104,8 +103,8 @@ async def test_a_lookup_by_time_pays_for_the_batch_that_it_opens(tmp_path: Path)
     """As Produce does: by its records, its codec and its bytes."""
     clock = FakeClock()
     async with running_server(tmp_path, clock=clock) as server:
-        new = NewTopic("t", 1, 1)
-        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        await server.topic("t")
+        await server.hang_up()
         client = await server.connect()
         asked = request(1, clock.now_ms(), records=100, codec=Compression.GZIP)
         await client.request(asked, 9, ProduceResponse)
@@ -126,8 +125,8 @@ async def test_the_fast_path_pays_for_each_partition(tmp_path: Path, partitions:
     """However small the batches are."""
     clock = FakeClock()
     async with running_server(tmp_path, clock=clock) as server:
-        new = NewTopic("t", partitions, 1)
-        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        await server.topic("t", partitions)
+        await server.hang_up()
         client = await server.connect()
         asked = request(partitions, clock.now_ms())
         await client.request(asked, 9, ProduceResponse)  # the first batches make files
@@ -152,8 +151,7 @@ async def test_the_append_time_does_not_include_the_wait_for_a_thread(tmp_path: 
 
     async with running_server(tmp_path, clock=clock) as server:
         settings = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
-        new = NewTopic("t", 1, 1, configs=settings)
-        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        await server.topic("t", **settings)
         client = await server.connect()
         lane = server.broker.threads.checking.small
         async with trio.open_nursery() as nursery:
@@ -178,8 +176,7 @@ async def test_the_append_time_does_not_include_the_wait_for_a_slice(tmp_path: P
     clock = FakeClock()
     async with running_server(tmp_path, clock=clock) as server:
         settings = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
-        new = NewTopic("t", PARTITIONS, 1, configs=settings)
-        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        await server.topic("t", PARTITIONS, **settings)
         client = await server.connect()
         line = server.server.poller.turns._line
         await line.enter(0)  # nobody gets a second slice
@@ -226,9 +223,7 @@ async def test_a_large_batch_is_written_in_pieces(
     """Others have their turns between two of them; producers of its partition follow it."""
     disk = WatchedWrites()
     async with running_server(tmp_path, disk=disk) as server:
-        configs = {"max.message.bytes": "50000000", **settings}
-        new = NewTopic("t", 1, 1, configs=configs)
-        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        await server.topic("t", **{"max.message.bytes": "50000000", **settings})
         partition = server.broker.partition("t", 0)
         assert partition is not None
         large, small = await server.connect(), await server.connect()

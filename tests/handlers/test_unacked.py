@@ -15,7 +15,6 @@ from kwire.connection.routing import loaded_route
 from kwire.errors import ErrorCode
 from kwire.handlers import route
 from kwire.handlers.plain_produce_many import PARTITION_UNITS
-from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header
 from kwire.protocol.messages.produce import (
@@ -28,6 +27,7 @@ from kwire.protocol.messages.produce import (
 from kwire.record.records import BatchBuilder, ProducerState
 from kwire.testing.waiting import until
 from tests.broker.leading import follow, lead
+from tests.support.committed_topics import commit_topic
 from tests.support.in_process import RawClient, RunningServer, running_server
 
 TOPIC = "t"
@@ -276,8 +276,8 @@ async def test_both_paths_answer_alike(tmp_path, monkeypatch, version):
         route.cache_clear()
         loaded_route.cache_clear()
         async with running_server(tmp_path / way) as server:
-            broker, topic = server.broker, NewTopic(TOPIC, PARTITIONS, 1)
-            await broker.commit(lambda image, topic=topic: create_topic(image, topic, Random(1)))
+            broker = server.broker
+            await commit_topic(broker, TOPIC, PARTITIONS, random=Random(1))
             led = [lead(broker, TOPIC, index) for index in range(PARTITIONS)]
             frames = await _frames(await server.connect(), led, version)
             port = server.port.to_bytes(4, "big")  # of the leader that a hint names

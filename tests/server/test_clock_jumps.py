@@ -16,7 +16,7 @@ from kwire.broker.fetch_sessions import EVICTION_MS, SessionLimits
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.records import OffsetCommitValue, offset_commit
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
-from kwire.metadata.controller import NewTopic, create_topic, delete_topic
+from kwire.metadata.controller import delete_topic
 from kwire.metadata.image import OFFSETS_TOPIC
 from kwire.protocol.messages.fetch import FetchPartition
 from kwire.protocol.messages.join_group import (
@@ -271,8 +271,7 @@ async def with_bench(
     """Run a test with a server of its own."""
     clock = FakeClock()
     async with running_server(tmp_path, settings, clock=clock) as running:
-        broker = running.broker
-        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        await running.topic("t")
         await test(Bench(running, clock, tmp_path))
 
 
