@@ -11,11 +11,6 @@ from kwire.broker.markers import EndMarker
 from kwire.coordinator.transaction.state import TransactionState
 from kwire.errors import KafkaError
 from kwire.log.disk import Disk
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.end_txn import EndTxnRequest
 from kwire.testing.waiting import until
 from tests.support.in_process import RunningServer, running_server
@@ -58,8 +53,7 @@ class SlowDisk(Disk):
 async def begin(server: RunningServer, partitions: int, **options: bool) -> RawProducer:
     """A producer with a topic to write to."""
     client = await server.connect()
-    topic = CreatableTopic(name=TOPIC, num_partitions=partitions, replication_factor=1)
-    await client.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+    await client.topic(TOPIC, partitions)
     producer = RawProducer(client, LEDGER, **options)
     await producer.init()
     return producer

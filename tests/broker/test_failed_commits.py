@@ -11,18 +11,9 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, ConfigChanged, ProducerIdsAllocated
 from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.metadata.store import Guard, GuardFailed, MetadataStore, OutcomeUnknown
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kwire.protocol.messages.delete_topics import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
 from kwire.testing.waiting import until
 from tests.broker.queueing import Queue
+from tests.support.asking import error_of
 from tests.support.in_process import RawClient, running_server
 
 UNKNOWN = OutcomeUnknown("no answer")
@@ -202,16 +193,10 @@ async def test_two_who_create_a_topic_get_the_error_of_the_store(tmp_path) -> No
     codes: list[int] = []
 
     async def create(client: RawClient) -> None:
-        request = CreateTopicsRequest(
-            topics=[CreatableTopic(name="x", num_partitions=1, replication_factor=1)]
-        )
-        response = await client.request(request, 7, CreateTopicsResponse)
-        codes.extend(topic.error_code for topic in response.topics)
+        codes.append(await error_of(client.topic("x")))
 
     async def delete(client: RawClient) -> None:
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")])
-        response = await client.request(request, 6, DeleteTopicsResponse)
-        codes.extend(topic.error_code for topic in response.responses)
+        codes.append(await error_of(client.delete_topic("orders")))
 
     async with running_server(tmp_path) as server, trio.open_nursery() as asking:
         broker = server.broker

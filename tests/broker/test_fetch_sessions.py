@@ -9,9 +9,8 @@ from kwire.broker.fetch_sessions import EVICTION_MS, FetchSessions, SessionLimit
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.partition_log import PartitionLog
-from kwire.protocol.messages.delete_topics import DeleteTopicsRequest
 from kwire.protocol.messages.fetch import FetchPartition
-from tests.soak.things import ask, create_topic, fetch_session
+from tests.soak.things import PARTITIONS, fetch_session
 from tests.support.in_process import running_server
 
 LIMITS = SessionLimits(slots=3, partitions=100)
@@ -120,9 +119,9 @@ async def test_a_session_keeps_nothing_of_a_topic_that_was_deleted(tmp_path):
     """Its client never fetches again, and the logs are gone from memory all the same."""
     async with running_server(tmp_path) as running:
         client = await running.connect()
-        await create_topic(client, "doomed")
+        await client.topic("doomed", PARTITIONS)
         await fetch_session(client, "doomed")
-        await ask(client, DeleteTopicsRequest(topic_names=["doomed"], timeout_ms=1000), 5)
+        await client.delete_topic("doomed")
         assert len(running.broker.fetch_sessions) == 1
         gc.collect()
         names = [one.topic for one in gc.get_objects() if isinstance(one, Partition | PartitionLog)]

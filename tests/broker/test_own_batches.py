@@ -7,12 +7,6 @@ import pytest
 from kwire.errors import KafkaError
 from kwire.log.producer_snapshot import to_snapshot
 from kwire.log.validation import AppendOrigin
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.record.control import ControlType, end_transaction_marker
 from kwire.record.records import NO_PRODUCER, BatchBuilder, ProducerState
 from tests.support.in_process import running_server
@@ -59,14 +53,8 @@ async def test_both_ways_leave_the_same(tmp_path, configs):
     """Offsets, errors, bytes, and how far consumers see."""
     random = Random(1)
     async with running_server(tmp_path) as server:
-        client = await server.connect()
-        wanted = [CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
-        topics = [
-            CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=wanted)
-            for name in ("fast", "slow")
-        ]
-        created = await client.request(CreateTopicsRequest(topics=topics), 5, CreateTopicsResponse)
-        assert [topic.error_code for topic in created.topics] == [0, 0]
+        for name in ("fast", "slow"):
+            await server.topic(name, **configs)
         fast, slow = (server.broker.partition(name, 0) for name in ("fast", "slow"))
         now_ms = START_MS
         for _ in range(150):
@@ -87,4 +75,3 @@ async def test_both_ways_leave_the_same(tmp_path, configs):
             assert (fast.flush is None) == (slow.flush is None)
         assert _files(fast) == _files(slow)
         assert to_snapshot(fast.log.producers) == to_snapshot(slow.log.producers)
-        await client.aclose()

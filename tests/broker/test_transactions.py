@@ -12,11 +12,6 @@ from kwire.coordinator.transaction.state import TransactionState
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.disk import Disk
 from kwire.metadata.controller import add_partitions
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -93,8 +88,7 @@ class RecordingDisk(Disk):
 async def begin(server: RunningServer, **options: int) -> RawProducer:
     """A producer with a topic to write to."""
     client = await server.connect()
-    topic = CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1)
-    await client.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+    await client.topic(TOPIC, partitions=2)
     producer = RawProducer(client, LEDGER)
     await producer.init(**options)
     return producer

@@ -34,6 +34,7 @@ from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from kwire.protocol.messages.sync_group import SyncGroupRequest
 from tests.performance.answers import error_codes
 from tests.performance.desk import Message, desk, sent
+from tests.support.asking import TRANSACTION_KEY
 
 FEW, MANY = 200, 1000
 SOME, QUARTER = 500, 125
@@ -114,9 +115,9 @@ def _counter():
 
 async def prepare(clients):
     """The state that makes requests cost most; the id of the one member of ``joins-few``."""
-    await clients.create_topic("t", PARTITIONS)
-    await clients.find_coordinator(0, "big")
-    await clients.find_coordinator(1, "x")
+    await clients.topic("t", PARTITIONS)
+    await clients.find_coordinator("big")
+    await clients.find_coordinator("x", TRANSACTION_KEY)
     await clients.ask(Message(offset_commit(PARTITIONS), 8))
     for n in range(GROUPS):
         request = offset_commit(1)

@@ -20,23 +20,11 @@ from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
-)
-from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
 )
 from kwire.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -45,9 +33,11 @@ from kwire.protocol.messages.unregister_broker import (
     UnregisterBrokerResponse,
 )
 from kwire.testing.waiting import until
+from tests.support.asking import error_of
 from tests.support.certificates import Authority
 from tests.support.frames import FRAMES_STAY
 from tests.support.in_process import RunningServer, running_server
+from tests.support.requests import fetch_request
 
 MADE = 10
 """So many connections come and go."""
@@ -128,20 +118,15 @@ async def unregisters_an_unknown_broker(running: RunningServer) -> None:
 
 async def creates_a_topic_twice(running: RunningServer) -> None:
     client = await running.connect()
-    wanted = CreatableTopic(name="again", num_partitions=1, replication_factor=1)
     for _ in range(2):
-        await client.request(CreateTopicsRequest(topics=[wanted]), 7, CreateTopicsResponse)
+        await error_of(client.topic("again"))
     await client.aclose()
 
 
 async def ends_while_it_waits_for_records(running: RunningServer) -> None:
     client = await running.connect()
-    wanted = CreatableTopic(name="again", num_partitions=1, replication_factor=1)
-    await client.request(CreateTopicsRequest(topics=[wanted]), 7, CreateTopicsResponse)
-    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
-    topics = [FetchTopic(topic="again", partitions=[asked])]
-    fetch = FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=1000, topics=topics)
-    await client.send(fetch, 11)
+    await error_of(client.topic("again"))
+    await client.send(fetch_request("again", max_wait_ms=100), 11)
     await trio.testing.wait_all_tasks_blocked()
     await client.aclose()
 
@@ -149,10 +134,7 @@ async def ends_while_it_waits_for_records(running: RunningServer) -> None:
 async def produces_what_is_refused(running: RunningServer) -> None:
     client = await running.connect()
     for name in ("again", "unknown"):
-        partition = PartitionProduceData(index=0, records=bytes(100))
-        topics = [TopicProduceData(name=name, partition_data=[partition])]
-        request = ProduceRequest(acks=-1, timeout_ms=100, topic_data=topics)
-        await client.request(request, 9, ProduceResponse)
+        assert await error_of(client.produce_batch(name, bytes(100)))
     await client.aclose()
 
 

@@ -9,11 +9,6 @@ import trio
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.metadata.changes import BrokerChanged, BrokerRegistered, PartitionsChanged
 from kwire.metadata.image import BrokerImage, PartitionImage
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -160,10 +155,8 @@ async def leading(
     """A leader of a topic whose followers are brokers 2 and 3, both in sync."""
     own = {"node.id": "1", "min.insync.replicas": "2"} | dict(settings or {})
     async with running_server(directory, own) as running:
-        client = await running.connect()
-        topic = CreatableTopic(name=TOPIC, num_partitions=partitions, replication_factor=1)
-        await client.request(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
-        await client.aclose()
+        await running.topic(TOPIC, partitions)
+        await running.hang_up()
         leader = Leader(running)
         for node_id in (2, 3):
             await leader.register(node_id)

@@ -19,11 +19,6 @@ from kwire.protocol.messages.create_acls import (
     CreateAclsRequest,
     CreateAclsResponse,
 )
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsRequest,
@@ -31,19 +26,12 @@ from kwire.protocol.messages.delete_acls import (
 )
 from kwire.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
-from kwire.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kwire.record.records import BatchBuilder
 from kwire.security.principal import Principal
 from tests.support.in_process import running_server
+from tests.support.records import batch
+from tests.support.requests import produce_request
 
 SETTINGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -263,10 +251,7 @@ LOGIN = {
 async def logged_in(server, name, password):
     """A connection of this user."""
     raw = await server.connect()
-    await raw.request(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
-    message = f"\0{name}\0{password}".encode()
-    asked = SaslAuthenticateRequest(auth_bytes=message)
-    assert not (await raw.request(asked, 2, SaslAuthenticateResponse)).error_code
+    await raw.login(name, password)
     return raw
 
 
@@ -277,14 +262,10 @@ async def test_who_has_logged_in_has_the_rights_of_its_name(tmp_path):
         bob = await logged_in(server, "bob", "b")
         refused = await bob.request(DescribeAclsRequest(**wanted()), 3, DescribeAclsResponse)
         assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        new = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await alice.request(CreateTopicsRequest(topics=[new]), 7, CreateTopicsResponse)
+        await alice.topic("t")
         write = creation("t", principal="User:bob", operation=AclOperation.WRITE)
-        builder = BatchBuilder()
-        builder.add(server.broker.now_ms(), b"k", b"v")
-        data = PartitionProduceData(index=0, records=bytes(builder.build()))
-        records = TopicProduceData(name="t", partition_data=[data])
-        request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[records])
+        records = batch((b"k", b"v"), timestamp=server.broker.now_ms())
+        request = produce_request("t", records, acks=1)
         told = []
         for _ in range(3):
             response = await bob.request(request, 12, ProduceResponse)

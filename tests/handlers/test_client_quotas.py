@@ -7,8 +7,6 @@ from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
     CreateTopicsResponse,
 )
 from kwire.protocol.messages.describe_client_quotas import (
@@ -18,6 +16,7 @@ from kwire.protocol.messages.describe_client_quotas import (
 )
 from tests.connection.test_metering import alter
 from tests.support.in_process import running_server
+from tests.support.requests import create_topics_request
 
 USER = (("user", "ANONYMOUS"),)
 
@@ -53,29 +52,29 @@ async def test_very_many_entities_are_all_described(tmp_path):
         assert await _described(raw, "client-id", 0, "app-7") == [([("client-id", "app-7")], 8.0)]
 
 
-def _create(name, partitions, *, validate_only=False):
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    return CreateTopicsRequest(topics=[topic], validate_only=validate_only)
-
-
 @pytest.mark.parametrize(("version", "error"), [(5, 0), (6, ErrorCode.THROTTLING_QUOTA_EXCEEDED)])
 async def test_a_topic_beyond_the_quota_is_refused_or_slows_the_client_down(
     tmp_path, version, error
 ):
     """A topic that can't be created takes no tokens."""
+
+    async def create(client, name, partitions):
+        request = create_topics_request(name, partitions=partitions)
+        return await client.request(request, version, CreateTopicsResponse)
+
     async with running_server(tmp_path, clock=Clock(steady_ms=lambda: 0)) as server:
         await alter(server, controller_mutation_rate=1.0)
         raw = await server.connect()
-        bad = await raw.request(_create("not/valid", 100), version, CreateTopicsResponse)
+        bad = await create(raw, "not/valid", 100)
         assert bad.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert bad.throttle_time_ms == 0
-        first = await raw.request(_create("first", 11), version, CreateTopicsResponse)
+        first = await create(raw, "first", 11)
         assert (first.topics[0].error_code, first.throttle_time_ms) == (0, 0)
-        lent = await raw.request(_create("lent", 3), version, CreateTopicsResponse)
+        lent = await create(raw, "lent", 3)
         assert lent.topics[0].error_code == 0
         assert lent.throttle_time_ms == (0 if error else 3000)
         other = await server.connect()  # the first one may have to wait
-        last = await other.request(_create("last", 1), version, CreateTopicsResponse)
+        last = await create(other, "last", 1)
         assert last.topics[0].error_code == error
         assert last.throttle_time_ms == (3000 if error else 4000)
         assert ("last" in server.broker.image.topics_by_name) == (not error)

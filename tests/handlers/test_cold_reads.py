@@ -13,11 +13,6 @@ from kwire.handlers import lookups
 from kwire.log import disk
 from kwire.log.page_cache import ColdPages
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -25,9 +20,8 @@ from kwire.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from kwire.record.records import BatchBuilder
 from tests.support.in_process import RawClient, RunningServer, running_server
-from tests.support.records import base_offsets
+from tests.support.records import base_offsets, batch
 
 TOPIC = "old"
 BATCHES = 40
@@ -175,8 +169,7 @@ async def test_what_comes_while_the_disk_is_waited_for_is_not_missed(
 ) -> None:
     """A fetch that found too little looks again before it waits: what it saw first may be old."""
     client = await running.connect()
-    topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
-    await client.request(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
+    await client.topic("new")
     found = await client.request(fetch_request(0), 12, FetchResponse)
     found_bytes = len(found.responses[0].partitions[0].records)
     running.broker.partition(TOPIC, 0).log.flush(1_700_000_000_000)  # or that would wake it later
@@ -191,9 +184,7 @@ async def test_what_comes_while_the_disk_is_waited_for_is_not_missed(
     with trio.fail_after(20):
         await client.send(request, 12)
         await trio.to_thread.run_sync(cold.waiting.wait, 20)
-        builder = BatchBuilder()
-        builder.add(1_700_000_000_000, None, b"v")
-        news = builder.build()
+        news = batch(b"v")
         size_bytes = len(news)
         running.broker.partition("new", 0).append(news, now_ms=1_700_000_000_000)
         cold.gate.set()

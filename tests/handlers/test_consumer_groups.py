@@ -16,12 +16,6 @@ from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kwire.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -34,6 +28,7 @@ from kwire.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from tests.support.asking import error_of
 from tests.support.in_process import running_server
 
 GROUP = "billing"
@@ -50,10 +45,8 @@ JOIN = ConsumerGroupHeartbeatRequest(
 
 async def prepare(client) -> None:
     """A topic of two partitions, and the topic of the groups."""
-    topic = CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1)
-    await client.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
-    find = FindCoordinatorRequest(coordinator_keys=[GROUP])
-    await client.request(find, 6, FindCoordinatorResponse)
+    await client.topic(TOPIC, partitions=2)
+    await error_of(client.find_coordinator(GROUP))
 
 
 async def test_a_member_joins_and_is_described(tmp_path: Path):

@@ -4,12 +4,6 @@ import pytest
 
 from kwire.handlers import plain_fetch, plain_produce
 from kwire.protocol.frame import decode_request_header, skip_header_tags
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.record.records import BatchBuilder
@@ -161,15 +155,8 @@ async def test_a_topic_that_is_named_twice_is_told_once(tmp_path):
 async def test_a_topic_of_the_broker_is_left_to_the_twin(tmp_path):
     """Whatever its settings are."""
     async with running_server(tmp_path) as server:
-        client = await server.connect()
-        configs = [CreatableTopicConfig(name="cleanup.policy", value="delete")]
-        topics = [
-            CreatableTopic(name=name, num_partitions=2, replication_factor=1, configs=configs)
-            for name in (test_plain_produce.NAME, INTERNAL)
-        ]
-        created = await client.request(CreateTopicsRequest(topics=topics), 5, CreateTopicsResponse)
-        assert not any(topic.error_code for topic in created.topics)
-        await client.aclose()
+        for name in (test_plain_produce.NAME, INTERNAL):
+            await server.topic(name, partitions=2, cleanup_policy="delete")
         side = test_plain_produce.Side(server.broker, server.broker.now_ms())
         side.slow(produce_request(side, 2), 12)  # what is empty is left to the twin, too
         batch = produce_request(side, 1).topic_data[0].partition_data[0].records

@@ -12,12 +12,6 @@ from kwire.log.page_cache import ColdPages
 from kwire.log.validation import AppendOrigin
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import decode_request_header, encode_request, skip_header_tags
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kwire.record.control import ControlType, end_transaction_marker
@@ -149,17 +143,8 @@ def whole(outbox):
 
 async def create(server):
     """The topics; their segments are small, so that there are several."""
-    client = await server.connect()
-    configs = [
-        CreatableTopicConfig(name="segment.bytes", value="1048576"),
-        CreatableTopicConfig(name="index.interval.bytes", value="2000"),
-    ]
-    topics = [
-        CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1, configs=configs)
-        for name in NAMES
-    ]
-    await client.request(CreateTopicsRequest(topics=topics), 5, CreateTopicsResponse)
-    await client.aclose()
+    for name in NAMES:
+        await server.topic(name, PARTITIONS, segment_bytes=1 << 20, index_interval_bytes=2000)
     return Side(server.broker)
 
 

@@ -12,12 +12,6 @@ from kwire.handlers import plain_produce, route
 from kwire.handlers.context import ConnectionInfo, RequestContext
 from kwire.handlers.waiting import Unfinished
 from kwire.protocol.frame import decode_request_header, encode_request, skip_header_tags
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.record.records import BatchBuilder, ProducerState
 from tests.support.in_process import running_server
@@ -161,15 +155,9 @@ def some_large_request(random, sequences, now_ms):
 
 
 async def create(server, **configs):
-    """The topic."""
-    client = await server.connect()
-    settings = [CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
-    topics = [
-        CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1, configs=settings)
-        for name in NAMES
-    ]
-    await client.request(CreateTopicsRequest(topics=topics), 5, CreateTopicsResponse)
-    await client.aclose()
+    """The topics."""
+    for name in NAMES:
+        await server.topic(name, PARTITIONS, **configs)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

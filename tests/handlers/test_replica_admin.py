@@ -11,11 +11,6 @@ from kwire.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -103,10 +98,7 @@ async def admin(server):
     others = [BrokerRegistered(BrokerImage(node, None, ENDPOINTS, "x", epoch=1)) for node in OTHERS]
     await server.broker.commit(lambda image: others)
     client = await server.connect()
-    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=3)
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=5000)
-    [result] = (await client.request(request, 7, CreateTopicsResponse)).topics
-    assert (result.error_code, result.replication_factor) == (0, 3)
+    await client.topic("t", replicas=3)
     admin = Admin(server, client)
     await admin.change(leader=1, replicas=(1, 2, 3), isr=(1, 2, 3))
     yield admin

@@ -21,9 +21,9 @@ from kwire.handlers.context import ConnectionInfo
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages import message_classes
-from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.performance.answers import brings_records, error_codes
+from tests.support.asking import GROUP_KEY, Asks
 from tests.support.in_process import running_server
 
 NOW_MS = 1_700_000_000_000
@@ -68,7 +68,7 @@ def answer_class(api_key):
     return message_classes(api_key)[1]
 
 
-class Desk:
+class Desk(Asks):
     """The clients of one broker; as many connections as are asked for."""
 
     def __init__(self, server):
@@ -143,14 +143,13 @@ class Desk:
                     await self.expect(message)
         await trio.testing.wait_all_tasks_blocked()
 
-    async def create_topic(self, name, partitions):
-        """Create a topic."""
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        await self.ask(Message(CreateTopicsRequest(topics=[topic]), 5))
+    async def request(self, request, version, _answer, /):
+        """Send a request over the first connection; its answer, which has no error."""
+        return await self.ask(Message(request, version))
 
-    async def find_coordinator(self, kind, key):
-        """Wait until the coordinator of a group (0) or transactional id (1) is there."""
-        message = Message(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
+    async def find_coordinator(self, key, key_type=GROUP_KEY):
+        """Wait until the coordinator is there."""
+        message = Message(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 4)
         is_found = False
         while not is_found:
             await self.send(message.connection, sent(message).frames)

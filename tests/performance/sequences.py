@@ -40,6 +40,7 @@ from tests.performance.messages import (
     sync,
 )
 from tests.performance.replicas import REPLICATED
+from tests.support.asking import TRANSACTION_KEY
 
 TRANSACTION = "transfers"
 
@@ -57,25 +58,25 @@ def one_after_another(*messages):
 
 async def produce_1(desk):
     """One connection, one record."""
-    await desk.create_topic(TOPIC, 10)
+    await desk.topic(TOPIC, 10)
     return again(produce(batch()))
 
 
 async def produce_2(desk):
     """Two records, so that the batch is not of the shape that is fastest."""
-    await desk.create_topic(TOPIC, 10)
+    await desk.topic(TOPIC, 10)
     return again(produce(batch(2)))
 
 
 async def produce_100(desk):
     """A batch as busy producers make them."""
-    await desk.create_topic(TOPIC, 10)
+    await desk.topic(TOPIC, 10)
     return again(produce(batch(100)))
 
 
 async def produce_idempotent(desk):
     """A producer with a sequence."""
-    await desk.create_topic(TOPIC, 10)
+    await desk.topic(TOPIC, 10)
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     found = await desk.ask(Message(request, 4))
 
@@ -88,53 +89,53 @@ async def produce_idempotent(desk):
 
 async def produce_10_in_flight(desk):
     """Ten requests that are read together."""
-    await desk.create_topic(TOPIC, 10)
+    await desk.topic(TOPIC, 10)
     together = sent(produce(batch()), times=10)
     return lambda _n: [[together]]
 
 
 async def produce_8_clients(desk):
     """Eight connections that are readable together."""
-    await desk.create_topic(TOPIC, 10)
+    await desk.topic(TOPIC, 10)
     return again(*(produce(batch())._replace(connection=number) for number in range(8)))
 
 
 async def produce_30_partitions(desk):
     """One request, thirty partitions: what each of them costs is seen as well as with more."""
-    await desk.create_topic(TOPIC, 30)
+    await desk.topic(TOPIC, 30)
     return again(produce(batch(), partitions=30))
 
 
 async def produce_megabyte(desk):
     """A payload that should never be copied."""
-    await desk.create_topic(TOPIC, 1)
+    await desk.topic(TOPIC, 1)
     return again(produce(batch(record_bytes=MEGABYTE)))
 
 
 async def fetch_1(desk):
     """One partition, one record."""
-    await desk.create_topic(TOPIC, 10)
+    await desk.topic(TOPIC, 10)
     await desk.ask(produce(batch()))
     return again(fetch())
 
 
 async def fetch_10(desk):
     """Ten partitions, records in one of them."""
-    await desk.create_topic(TOPIC, 10)
+    await desk.topic(TOPIC, 10)
     await desk.ask(produce(batch()))
     return again(fetch(10))
 
 
 async def fetch_30(desk):
     """Thirty partitions without a session, records in all of them."""
-    await desk.create_topic(TOPIC, 30)
+    await desk.topic(TOPIC, 30)
     await desk.ask(produce(batch(), partitions=30))
     return again(fetch(30, brings=30))
 
 
 async def fetch_session(desk):
     """A session of one hundred partitions in which nothing happens."""
-    await desk.create_topic(TOPIC, 100)
+    await desk.topic(TOPIC, 100)
     opened = await desk.ask(fetch(100, session=(0, 0), brings=0))
 
     def nth(n):
@@ -145,7 +146,7 @@ async def fetch_session(desk):
 
 async def fetch_committed(desk):
     """A partition with an aborted transaction, read_committed."""
-    await desk.create_topic(TOPIC, 1)
+    await desk.topic(TOPIC, 1)
     transaction = await begin_transactions(desk)
     for message in transaction(0, committed=False):
         await desk.ask(message)
@@ -155,7 +156,7 @@ async def fetch_committed(desk):
 
 async def fetch_megabyte(desk):
     """A payload that should go from the page cache to the socket."""
-    await desk.create_topic(TOPIC, 1)
+    await desk.topic(TOPIC, 1)
     await desk.ask(produce(batch(record_bytes=MEGABYTE)))
     wanted = fetch(max_bytes=2 * MEGABYTE)
     found = (await desk.ask(wanted)).responses[0].partitions[0]
@@ -165,14 +166,14 @@ async def fetch_megabyte(desk):
 
 async def long_poll(desk):
     """A fetch that waits for the record of another connection."""
-    await desk.create_topic(TOPIC, 1)
+    await desk.topic(TOPIC, 1)
     produced = produce(batch())._replace(connection=1)
     return lambda n: one_after_another(fetch(offset=n, wait_ms=30_000), produced)
 
 
 async def list_offsets(desk):
     """The end of a partition."""
-    await desk.create_topic(TOPIC, 10)
+    await desk.topic(TOPIC, 10)
     wanted = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=wanted)])
     return again(Message(request, 7))
@@ -180,7 +181,7 @@ async def list_offsets(desk):
 
 async def metadata(desk):
     """A topic of ten partitions."""
-    await desk.create_topic(TOPIC, 10)
+    await desk.topic(TOPIC, 10)
     return again(Message(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12))
 
 
@@ -192,14 +193,14 @@ async def heartbeat_of_nobody(_desk):
 
 async def find_coordinator(desk):
     """Where a group is at home."""
-    await desk.find_coordinator(0, GROUP)
+    await desk.find_coordinator(GROUP)
     return again(Message(FindCoordinatorRequest(coordinator_keys=[GROUP]), 4))
 
 
 async def join_group(desk):
     """A member of a group, after its first generation: its id and the generation."""
-    await desk.create_topic(TOPIC, 10)
-    await desk.find_coordinator(0, GROUP)
+    await desk.topic(TOPIC, 10)
+    await desk.find_coordinator(GROUP)
     member_id = (await desk.ask(join(""))).member_id
     joined = await desk.ask(join(member_id))
     await desk.ask(sync(member_id, joined.generation_id))
@@ -243,8 +244,8 @@ async def offset_fetch(desk):
 
 async def consumer_heartbeat(desk):
     """A member of a group of KIP-848 is alive."""
-    await desk.create_topic(TOPIC, 10)
-    await desk.find_coordinator(0, GROUP)
+    await desk.topic(TOPIC, 10)
+    await desk.find_coordinator(GROUP)
     request = ConsumerGroupHeartbeatRequest(
         group_id=GROUP,
         member_id="m",
@@ -261,7 +262,7 @@ async def consumer_heartbeat(desk):
 
 async def begin_transactions(desk):
     """A transactional id; the function gives the requests of its n-th transaction."""
-    await desk.find_coordinator(1, TRANSACTION)
+    await desk.find_coordinator(TRANSACTION, TRANSACTION_KEY)
     request = InitProducerIdRequest(transactional_id=TRANSACTION, transaction_timeout_ms=60_000)
     found = await desk.ask(Message(request, 4))
     mine = {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
@@ -285,7 +286,7 @@ async def begin_transactions(desk):
 
 async def transaction(desk):
     """AddPartitionsToTxn, Produce, EndTxn."""
-    await desk.create_topic(TOPIC, 1)
+    await desk.topic(TOPIC, 1)
     nth = await begin_transactions(desk)
     return lambda n: one_after_another(*nth(n))
 

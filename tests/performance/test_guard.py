@@ -141,7 +141,7 @@ async def test_a_wake_up_more_is_seen(tmp_path, mock_clock, monkeypatch, few_rep
 async def test_a_refusal_is_told(tmp_path, mock_clock):
     """It would cost less than what it refuses."""
     async with desk(tmp_path) as clients:
-        await clients.create_topic(TOPIC, 1)
+        await clients.topic(TOPIC, 1)
         too_large = produce(batch(record_bytes=1 << 20))
         with pytest.raises(AssertionError, match="ProduceResponse has error codes"):
             await clients.run([[sent(too_large)]])

@@ -1,8 +1,6 @@
 """Questions to the brokers of a cluster, for its tests."""
 
 from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
     CreateTopicsResponse,
 )
 from kwire.protocol.messages.find_coordinator import (
@@ -12,6 +10,7 @@ from kwire.protocol.messages.find_coordinator import (
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kwire.testing.asking import Asker
 from kwire.testing.process import BrokerProcess
+from tests.support.requests import create_topics_request
 
 PARTITIONS = 6
 FEW = {"offsets.topic.num.partitions": "6", "transaction.state.log.num.partitions": "6"}
@@ -25,8 +24,7 @@ def metadata(broker: BrokerProcess) -> MetadataResponse:
 
 def create(broker: BrokerProcess, name: str, partitions: int, replicas: int = 1) -> None:
     """Create a topic."""
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+    request = create_topics_request(name, partitions=partitions, replicas=replicas)
     (created,) = Asker().ask(broker.bootstrap, request, 7, CreateTopicsResponse).topics
     assert created.error_code == 0, created.error_message
 

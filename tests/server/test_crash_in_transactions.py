@@ -21,16 +21,8 @@ from kwire.broker.coordinator_log import CoordinatorLog
 from kwire.coordinator.transaction.state import PREPARED
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.disk import Disk
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kwire.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from kwire.record.control import ControlType, control_type
+from tests.support.asking import error_of
 from tests.support.in_process import running_server
 from tests.support.raw_producer import RawProducer
 
@@ -109,21 +101,14 @@ class PowerCutDisk(CopyingDisk):
         self.copies.append((kept, self.told))
 
 
-async def _prepare(client) -> None:
-    topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-    await client.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
-    await client.request(
-        FindCoordinatorRequest(coordinator_keys=[GROUP]), 6, FindCoordinatorResponse
-    )
-
-
 async def _copies(
     disk: CopyingDisk, settings: dict[str, str], *, committed: bool, bumps: bool
 ) -> list[tuple[Path, Told]]:
     """The copies that one transaction leaves behind."""
     async with running_server(disk.source, settings, disk) as server:
         client = await server.connect()
-        await _prepare(client)
+        await client.topic(TOPIC, PARTITIONS)
+        await error_of(client.find_coordinator(GROUP))  # its topic is created
         producer = RawProducer(client, LEDGER, bumps=bumps)
         await producer.init()
         disk.told = Told(producer.producer_id, producer.epoch, False, False)

@@ -2,11 +2,6 @@
 
 import pytest
 
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kwire.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -17,19 +12,12 @@ from kwire.record.records import BatchBuilder
 from kwire.testing.asking import Asker, NoAnswer
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
-from tests.server.clusters import leaders, metadata
+from tests.server.clusters import create, leaders, metadata
 
 pytestmark = pytest.mark.processes
 
 TOPIC = "t"
 PARTITIONS = 3
-
-
-def _create(broker: BrokerProcess) -> None:
-    topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=3)
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-    (created,) = Asker().ask(broker.bootstrap, request, 7, CreateTopicsResponse).topics
-    assert created.error_code == 0, created.error_message
 
 
 def _write(brokers: dict[int, BrokerProcess], alive: BrokerProcess, index: int, text: str) -> None:
@@ -86,7 +74,7 @@ def test_a_killed_leader_is_replaced_and_comes_back(start) -> None:
     """In the end all replicas have the same bytes."""
     brokers = {node_id: start(node_id) for node_id in (1, 2, 3)}
     wait_until(lambda: len(metadata(brokers[1]).brokers) == 3, what="three brokers")
-    _create(brokers[1])
+    create(brokers[1], TOPIC, PARTITIONS, replicas=3)
     wait_until(lambda: sorted(leaders(brokers[2], TOPIC)) == [1, 2, 3], what="leaders")
     for number in range(30):
         _write(brokers, brokers[1], number % PARTITIONS, f"first {number}")

@@ -84,7 +84,7 @@ class Soak:
     async def begin(self):
         """Make what is there all the time, and wait for the coordinators."""
         client = await self._connect("first", things_of_access.SUPER_USER)
-        await things.create_topic(client, things.LASTING)
+        await client.topic(things.LASTING, things.PARTITIONS)
         for kind in (0, 1):
             request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["any"])
             while any(error_codes(await things.ask_anyhow(client, request, 4))):

@@ -7,18 +7,12 @@ to pass: what only time removes, such as transactional ids, is gone after the da
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kwire.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from kwire.protocol.messages.delete_groups import DeleteGroupsRequest
 from kwire.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from kwire.protocol.messages.delete_topics import DeleteTopicsRequest
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -42,9 +36,8 @@ from kwire.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from kwire.record.records import BatchBuilder, ProducerState
+from kwire.record.records import ProducerState
 from tests.performance.answers import error_codes
 from tests.performance.desk import answer_class
 from tests.support.raw_producer import RawProducer
@@ -72,23 +65,10 @@ async def ask(client, request, version, *allowed):
     return answer
 
 
-async def create_topic(client, name, **configs):
-    """A topic."""
-    given = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-    topic = CreatableTopic(
-        name=name, num_partitions=PARTITIONS, replication_factor=1, configs=given
-    )
-    await ask(client, CreateTopicsRequest(topics=[topic]), 5)
-
-
 async def produce(client, topic, index, producer_id, sequence=0):
     """One record of an idempotent producer."""
-    builder = BatchBuilder()
-    builder.add(0, b"key", bytes(100))
-    batch = builder.build(producer=ProducerState(producer_id, 0, sequence))
-    data = PartitionProduceData(index=index, records=bytes(batch))
-    topics = [TopicProduceData(name=topic, partition_data=[data])]
-    await ask(client, ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics), 11)
+    producer = ProducerState(producer_id, 0, sequence)
+    await client.produce(topic, bytes(100), key=b"key", partition=index, producer=producer)
 
 
 async def producers(client, topic):
@@ -113,7 +93,7 @@ async def fetch_session(client, topic):
 async def topics(client, n):
     """A topic with configs, records, producers, a session, more partitions; it is deleted."""
     name = f"topic-{n}"
-    await create_topic(client, name, **{"retention.ms": "1000000"})
+    await client.topic(name, PARTITIONS, retention_ms=1_000_000)
     await producers(client, name)
     await fetch_session(client, name)
     more = CreatePartitionsTopic(name=name, count=PARTITIONS + 2, assignments=None)
@@ -121,7 +101,7 @@ async def topics(client, n):
     before = [DeleteRecordsPartition(partition_index=0, offset=1)]
     doomed = [DeleteRecordsTopic(name=name, partitions=before)]
     await ask(client, DeleteRecordsRequest(topics=doomed, timeout_ms=1000), 2)
-    await ask(client, DeleteTopicsRequest(topic_names=[name], timeout_ms=1000), 5)
+    await client.delete_topic(name)
 
 
 async def lasting_topic(client, n):
