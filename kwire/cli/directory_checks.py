@@ -9,11 +9,11 @@ from kwire.cli.finding import ACT, GOOD, NOTE, Finding
 from kwire.log.data_directory import ROOM_TO_START_BYTES
 from kwire.log.directory_health import LOCK_FILE
 from kwire.log.disk import Disk
-from kwire.log.mending import find_damage
+from kwire.log.log_repair import find_damage
 from kwire.log.meta_properties import read_meta_properties
 from kwire.log.read_only_disk import ReadOnlyDisk
 from kwire.log.stop_marks import CLEAN_SHUTDOWN_FILE
-from kwire.log.strays import find_strays
+from kwire.log.stray_partitions import find_strays
 
 LITTLE_ROOM_BYTES = 1 << 30
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")

@@ -1,6 +1,6 @@
 """``kwire mend-log``: remove damaged batches from a partition, so that its other records are read.
 
-Exit codes: 0 if the partition is sound now, 1 if it can't be mended, 2 for a wrong command line.
+Exit codes: 0 if the partition is sound now, 1 if it can't be repaired, 2 for a wrong command line.
 """
 
 import argparse
@@ -30,18 +30,18 @@ def run(options: argparse.Namespace) -> int:
     """Mend the partition; returns the exit code."""
     from kwire.log.data_directory import LogDirectoryError
     from kwire.log.disk import Disk
-    from kwire.log.mending import mend_partition
+    from kwire.log.log_repair import repair_partition
 
     directory = options.directory.absolute()
     try:
-        mended = mend_partition(directory, Disk())
+        repair = repair_partition(directory, Disk())
     except (LogDirectoryError, OSError, ValueError) as error:
         return fail(f"cannot mend {directory}: {error}")
-    if not mended.damages:
+    if not repair.damages:
         print(f"{directory}: no damage found, nothing changed")
         return 0
-    for damage in mended.damages:
+    for damage in repair.damages:
         print(damage)
-    for copy in mended.copies:
+    for copy in repair.copies:
         print(f"copy of the unchanged segment: {copy}")
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kwire.cli.output import fail, wrong
 
 if TYPE_CHECKING:
-    from kwire.log.strays import Stray
+    from kwire.log.stray_partitions import Stray
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -50,7 +50,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run_list(options: argparse.Namespace) -> int:
     """List the strays; returns the exit code."""
     from kwire.log.read_only_disk import ReadOnlyDisk
-    from kwire.log.strays import find_strays
+    from kwire.log.stray_partitions import find_strays
 
     for directory in options.data_dir:
         try:
@@ -64,7 +64,7 @@ def run_list(options: argparse.Namespace) -> int:
 def run_remove(options: argparse.Namespace) -> int:
     """Remove strays; returns the exit code."""
     from kwire.log.disk import Disk
-    from kwire.log.strays import NoSuchStray, remove_strays
+    from kwire.log.stray_partitions import NoSuchStray, remove_strays
 
     if bool(options.names) == options.all:
         return wrong("name the strays to remove, or give --all; kwire strays list shows them")

@@ -27,7 +27,7 @@ from kwire.log.loading import DELETE_SUFFIX
 from kwire.log.manager import LogManager
 from kwire.log.partition_log import PartitionLog
 from kwire.log.recovery import NO_TOPIC_ID
-from kwire.log.strays import aside
+from kwire.log.stray_partitions import path_with_suffix
 from kwire.protocol.types import uuid_from_str, uuid_to_str
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def _delete(
         return
     log.info("%s: deleting %d logs, as decided before the start", data.path, len(doomed))
     for one in doomed:
-        target = aside(one.directory, os.urandom(16).hex(), DELETE_SUFFIX)
+        target = path_with_suffix(one.directory, os.urandom(16).hex(), DELETE_SUFFIX)
         manager.disk.rename(one.directory, target)
         manager.doomed.append((steady_ms + one.config.file_delete_delay_ms, target))
         manager.counts[data.path] -= 1

@@ -9,9 +9,9 @@ Rules:
   before anything of it is cut or rebuilt. The next start recovers the logs.
 - A disk error takes the directory and all its logs offline. The other directories are loaded.
 - ``<name>.<hex>-delete`` is an unfinished deletion: it is finished now. Kafka or kwire has put a
-  ``-stray`` directory aside: it stays, and one line counts all of them (``kwire.log.strays``).
-  ``-future`` is an unfinished move between directories, which begins anew when the partition is
-  served (``kwire.log.moved``).
+  ``-stray`` directory aside: it stays, and one line counts all of them
+  (``kwire.log.stray_partitions``). ``-future`` is an unfinished move between directories, which
+  begins anew when the partition is served (``kwire.log.moved``).
 - If two directories hold the same partition of the same topic id, and no move was interrupted at
   its end, the start stops, because only a person can decide which one to keep. If the topic ids
   differ, an older topic of that name was deleted while its directory was offline; ``LogManager``
@@ -38,7 +38,7 @@ from kwire.log.partition_log import PartitionLog
 from kwire.log.producer_limits import LoadedProducers
 from kwire.log.recovery import open_log, segment_offsets
 from kwire.log.segment import LOG_SUFFIX
-from kwire.log.strays import find_strays, strays_told
+from kwire.log.stray_partitions import describe_strays, find_strays
 
 log = logging.getLogger(__name__)
 
@@ -212,9 +212,9 @@ def _load_directory(
     if data.was_clean or min(threads, len(found)) <= 1:
         loaded = [load(place) for place in found]
     else:
-        from kwire.log.several_threads import mapped
+        from kwire.log.parallel_map import parallel_map
 
-        loaded = mapped(load, found, threads, "log-recovery")
+        loaded = parallel_map(load, found, threads, "log-recovery")
     if not data.is_online:
         return []
     if not data.was_clean:
@@ -257,5 +257,5 @@ def _partition_directories(data: DataDirectory, disk: Disk) -> list[tuple[Path, 
                 found.append((path, (match["topic"], int(match["partition"]))))
     strays = find_strays(data.path, disk)
     if strays:
-        log.warning("%s", strays_told(data.path, strays))
+        log.warning("%s", describe_strays(data.path, strays))
     return found

@@ -38,7 +38,7 @@ from kwire.log.partition_metadata import holds_another_log, write_topic_id
 from kwire.log.recovery import NO_TOPIC_ID, open_log
 from kwire.log.retention import Clocks, apply_retention, has_doomed, remove_doomed
 from kwire.log.stop_marks import NO_EPOCH
-from kwire.log.strays import STRAY_SUFFIX, aside
+from kwire.log.stray_partitions import STRAY_SUFFIX, path_with_suffix
 from kwire.log.syncing import Syncing, sync_all
 
 log = logging.getLogger(__name__)
@@ -208,7 +208,9 @@ class LogManager:
     def _put_stray_aside(self, stray: PartitionLog) -> None:
         """Rename the directory of a log that is no longer this broker's, and keep its files."""
         key = (stray.topic, stray.partition)
-        log.warning("%s is of a deleted topic or moved away; putting it aside", stray.directory)
+        log.warning(
+            "%s is of a deleted topic or moved away; putting it aside", stray.directory
+        )
         if self.logs.get(key) is stray:
             del self.logs[key]
         self.rivals = [rival for rival in self.rivals if rival is not stray]
@@ -315,7 +317,7 @@ class LogManager:
 
     def _put_aside(self, directory: Path, kind: str) -> Path:
         """Rename a partition's directory so that its name is free; returns the new path."""
-        target = aside(directory, os.urandom(16).hex(), kind)
+        target = path_with_suffix(directory, os.urandom(16).hex(), kind)
         self.disk.rename(directory, target)
         self.disk.sync_directory(target.parent)
         return target

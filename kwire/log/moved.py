@@ -20,7 +20,7 @@ import re
 from kwire.log.checkpoints import TopicPartition
 from kwire.log.disk import Disk
 from kwire.log.partition_log import PartitionLog
-from kwire.log.strays import STRAY_SUFFIX, aside
+from kwire.log.stray_partitions import STRAY_SUFFIX, path_with_suffix
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def moved_one(
     former = other if marked[0] is one else one
     kept = marked[0] if marked[0].log_end_offset >= former.log_end_offset else former
     left = former if kept is marked[0] else marked[0]
-    target = aside(left.directory, token, STRAY_SUFFIX)
+    target = path_with_suffix(left.directory, token, STRAY_SUFFIX)
     log.warning("%s was moved to %s; putting it aside", left.directory, kept.directory)
     left.abandon()
     disk.rename(left.directory, target)

@@ -32,7 +32,7 @@ from kwire.log.partition_log import PartitionLog
 from kwire.log.recovery import open_log
 from kwire.log.replication import Overlap, append_replicated
 from kwire.log.segment import LOG_SUFFIX
-from kwire.log.strays import MAX_NAME, aside
+from kwire.log.stray_partitions import MAX_NAME, path_with_suffix
 from kwire.log.truncation import start_at
 from kwire.protocol.file_slice import FileSlice
 
@@ -204,7 +204,7 @@ class Move:
         self.target.arriving.pop(self.key, None)
         self._manager.counts[former.parent] -= 1
         self._manager.counts[final.parent] += 1
-        removed = aside(former, os.urandom(16).hex(), DELETE_SUFFIX)
+        removed = path_with_suffix(former, os.urandom(16).hex(), DELETE_SUFFIX)
         try:
             disk.rename(former, removed)
         except OSError as error:

@@ -31,8 +31,8 @@ from typing import TypeAlias
 from kwire.log.directory_health import DirectoryHealth
 from kwire.log.disk import Disk
 from kwire.log.index_checks import index_problem
+from kwire.log.interrupted_operations import finish_interrupted_operations
 from kwire.log.leader_epochs import UNDEFINED, LeaderEpochs
-from kwire.log.leftovers import finish_leftovers
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
 from kwire.log.partition_metadata import read_topic_id, write_topic_id
@@ -86,7 +86,7 @@ def open_log(
         _begin(opened, log_start_offset, epoch, now_ms, disk)
         return opened
     opened.leader_epochs = LeaderEpochs.read(directory, disk)
-    names = finish_leftovers(directory, names, disk)
+    names = finish_interrupted_operations(directory, names, disk)
     opened.segments = LogSegments(
         opened.new_segment(base, now_ms) for base in segment_offsets(names)
     )

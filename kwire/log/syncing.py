@@ -148,9 +148,9 @@ def _in_threads(function: Callable[[_T], _R], values: Sequence[_T], threads: int
     """The results of a function, which is called in so many threads."""
     if threads == 1:
         return [function(value) for value in values]
-    from kwire.log.several_threads import mapped
+    from kwire.log.parallel_map import parallel_map
 
-    return mapped(function, values, threads, "sync")
+    return parallel_map(function, values, threads, "sync")
 
 
 def _error_of(call: Callable[[], None], lost: Callable[[OSError], object]) -> OSError | None:

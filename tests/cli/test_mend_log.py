@@ -15,7 +15,7 @@ from kwire.coordinator.effects import Effects
 from kwire.coordinator.records import OffsetCommitValue, offset_commit
 from kwire.coordinator.transaction.state import TransactionState
 from kwire.errors import KafkaError
-from kwire.log.mending import find_damage
+from kwire.log.log_repair import find_damage
 from kwire.record.batch import RecordBatch
 from kwire.record.records import BatchBuilder
 from kwire.testing.waiting import until

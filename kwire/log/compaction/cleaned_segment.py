@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kwire.log.compaction.batch_filter import KeptBatch
 from kwire.log.disk import Disk
-from kwire.log.leftovers import CLEANED_SUFFIX
+from kwire.log.interrupted_operations import CLEANED_SUFFIX
 from kwire.log.segment import LOG_SUFFIX
 from kwire.log.sparse_index import OffsetIndex, TimeIndex
 from kwire.log.transaction_index import AbortedTransaction, TransactionIndex

@@ -2,11 +2,12 @@
 
 Rules:
 
-- Files are renamed in an order in which ``leftovers`` can finish or undo the swap after a crash
-  between any two steps: first ``.cleaned`` → ``.swap``, the log file first; then a sync of the
-  directory, because a power loss could otherwise keep later renames and lose these; then the old
-  files → ``.deleted``; then ``.swap`` → the final names. If a crash comes before the last file is
-  ``.swap``, the next start undoes the swap; if it comes later, the next start finishes the swap.
+- Files are renamed in an order in which ``interrupted_operations`` can finish or undo the swap
+  after a crash between any two steps: first ``.cleaned`` → ``.swap``, the log file first; then a
+  sync of the directory, because a power loss could otherwise keep later renames and lose these;
+  then the old files → ``.deleted``; then ``.swap`` → the final names. If a crash comes before the
+  last file is ``.swap``, the next start undoes the swap; if it comes later, the next start finishes
+  the swap.
 - The old files are removed after ``file.delete.delay.ms``, so readers of them aren't disturbed.
 - Nothing is replaced if the log has changed since the clean started.
 - After a disk error halfway, the data directory is offline; the next start finishes the swap.
@@ -20,7 +21,7 @@ from contextlib import suppress
 from kwire.log.compaction.cleaned_segment import SUFFIXES
 from kwire.log.compaction.job import CleanedGroup
 from kwire.log.disk import Disk
-from kwire.log.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
+from kwire.log.interrupted_operations import CLEANED_SUFFIX, SWAP_SUFFIX
 from kwire.log.partition_log import PartitionLog
 from kwire.log.producer_snapshot import snapshot_path
 from kwire.log.segment import LogSegment

@@ -52,14 +52,14 @@ class Damage(NamedTuple):
         )
 
 
-class Mended(NamedTuple):
+class Repair(NamedTuple):
     """The damage that was left out, and the copies of the damaged segments."""
 
     damages: list[Damage]
     copies: list[Path]
 
 
-def mend_partition(directory: Path, disk: Disk) -> Mended:
+def repair_partition(directory: Path, disk: Disk) -> Repair:
     """Remove everything from every segment that isn't part of a sound batch.
 
     Raises LogDirectoryError if a broker is using the data directory, OSError, and ValueError for a
@@ -72,14 +72,14 @@ def mend_partition(directory: Path, disk: Disk) -> Mended:
     try:
         if data_directory.health.failure is not None:
             raise ValueError(f"{directory.parent}: {data_directory.health.failure}")
-        mended = Mended([], [])
+        repair = Repair([], [])
         for path in sorted(directory.glob(f"*{_LOG}")):
             damages = find_damage(path)
             if damages:
                 _forget_recovery_point(data_directory, (topic, int(number)), disk)
-                mended.copies.append(_leave_out(path, damages, disk))
-                mended.damages.extend(damages)
-        return mended
+                repair.copies.append(_remove_damage(path, damages, disk))
+                repair.damages.extend(damages)
+        return repair
     finally:
         data_directory.close(clean=False)
 
@@ -153,7 +153,7 @@ def _forget_recovery_point(
     data_directory.begin()
 
 
-def _leave_out(path: Path, damages: list[Damage], disk: Disk) -> Path:
+def _remove_damage(path: Path, damages: list[Damage], disk: Disk) -> Path:
     """Replace a segment by one without the damage; returns the path of the unchanged copy."""
     copy = _free_name(path.parent.with_name(f"{path.parent.name}.{path.name}.damaged"))
     shutil.copyfile(path, copy)

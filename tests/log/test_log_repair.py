@@ -2,7 +2,7 @@
 
 import pytest
 
-from kwire.log.mending import Damage, find_damage
+from kwire.log.log_repair import Damage, find_damage
 from tests.support.log_state import log_files
 
 

@@ -16,7 +16,9 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
-def mapped(function: Callable[[_T], _R], values: Sequence[_T], threads: int, name: str) -> list[_R]:
+def parallel_map(
+    function: Callable[[_T], _R], values: Sequence[_T], threads: int, name: str
+) -> list[_R]:
     """``function(value)`` for every value, in their order, by so many ``threads`` together.
 
     ``name`` is the name of the further threads. After an error no further value is begun. When all

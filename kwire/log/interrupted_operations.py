@@ -1,4 +1,4 @@
-"""Finish what an interrupted deletion, roll or compaction left in a partition's directory.
+"""Finishes deletions, rolls and compactions that a crash interrupted in a partition's directory.
 
 Rules (LogLoader of Kafka):
 
@@ -20,18 +20,18 @@ log = logging.getLogger(__name__)
 
 SWAP_SUFFIX = ".swap"
 CLEANED_SUFFIX = ".cleaned"
-_LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")
+_UNFINISHED_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 
-def finish_leftovers(directory: Path, names: list[str], disk: Disk) -> list[str]:
+def finish_interrupted_operations(directory: Path, names: list[str], disk: Disk) -> list[str]:
     """Bring a directory into a state in which it holds only valid segments; OSError.
 
     ``names`` are those of its files; returns the names afterwards, perhaps with those of removed
     indexes.
     """
-    if any(name.endswith(_LEFTOVER_SUFFIXES) for name in names):
-        _finish(directory, names, disk)
+    if any(name.endswith(_UNFINISHED_SUFFIXES) for name in names):
+        _finish_swaps(directory, names, disk)
         names = disk.names(directory)
     stems = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
     for name in names:
@@ -40,7 +40,7 @@ def finish_leftovers(directory: Path, names: list[str], disk: Disk) -> list[str]
     return names
 
 
-def _finish(directory: Path, names: list[str], disk: Disk) -> None:
+def _finish_swaps(directory: Path, names: list[str], disk: Disk) -> None:
     disk.sync_directory(directory)  # a power loss must not undo the renames that decide what goes
     cleaned = [_base_offset(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = []
@@ -50,7 +50,7 @@ def _finish(directory: Path, names: list[str], disk: Disk) -> None:
                 swaps.append(name)
             else:
                 disk.remove(directory / name)
-        elif name.endswith(_LEFTOVER_SUFFIXES):
+        elif name.endswith(_UNFINISHED_SUFFIXES):
             disk.remove(directory / name)
     for name in swaps:
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):

@@ -36,7 +36,7 @@ class NoSuchStray(Exception):
     """No stray has the given name; the text is one line."""
 
 
-def aside(directory: Path, token: str, suffix: str) -> Path:
+def path_with_suffix(directory: Path, token: str, suffix: str) -> Path:
     """The path of a partition's directory with a suffix; the name has 255 bytes at most."""
     end = f".{token}{suffix}"
     return directory.with_name(directory.name[: MAX_NAME - len(end)] + end)
@@ -74,7 +74,7 @@ def remove_strays(directory: Path, names: Collection[str] | None, disk: Disk) ->
     return chosen
 
 
-def strays_told(directory: Path, strays: list[Stray]) -> str:
+def describe_strays(directory: Path, strays: list[Stray]) -> str:
     """One line that says how many strays there are, their size, and how to remove them."""
     size_mb = sum(stray.size_bytes for stray in strays) / 1e6
     return (
