@@ -208,9 +208,7 @@ class LogManager:
     def _put_stray_aside(self, stray: PartitionLog) -> None:
         """Rename the directory of a log that is no longer this broker's, and keep its files."""
         key = (stray.topic, stray.partition)
-        log.warning(
-            "%s is of a deleted topic or moved away; putting it aside", stray.directory
-        )
+        log.warning("%s is of a deleted topic or moved away; putting it aside", stray.directory)
         if self.logs.get(key) is stray:
             del self.logs[key]
         self.rivals = [rival for rival in self.rivals if rival is not stray]
