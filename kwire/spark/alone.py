@@ -9,10 +9,16 @@ Object stores have no locks. There a second driver shows in the sink: see ``sink
 
 import fcntl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kwire.spark.storage import LocalStorage, Storage
+from kwire.spark.settings import PipelineSettings
+from kwire.spark.sinks import FILE_KINDS
+from kwire.spark.storage import LocalStorage, Storage, storage_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CHECKPOINT_LOCK = "driver"
 SINK_LOCK = "_kwire/driver"
@@ -38,4 +44,17 @@ def alone(storage: Storage, name: str, key: str) -> Iterator[None]:
                 f"{key}: another driver writes to {storage.url()} now; wait until it has ended, "
                 "or give this pipeline a directory of its own"
             ) from None
+        yield
+
+
+@contextmanager
+def only_driver(
+    settings: PipelineSettings, storage: Storage, spark: "SparkSession | None" = None
+) -> Iterator[None]:
+    """Hold the locks of a pipeline, whose checkpoint is in ``storage``; SecondDriver."""
+    with ExitStack() as locks:
+        locks.enter_context(alone(storage, CHECKPOINT_LOCK, "checkpoint"))
+        if settings.sink.kind in FILE_KINDS:
+            table = storage_at(settings.sink.path, spark)
+            locks.enter_context(alone(table, SINK_LOCK, "sink.path"))
         yield

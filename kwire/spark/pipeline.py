@@ -18,11 +18,11 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kwire.spark.alone import CHECKPOINT_LOCK, SINK_LOCK, alone
+from kwire.spark.alone import only_driver
 from kwire.spark.batch_work import BatchWork, DeadLetterSink
 from kwire.spark.broker_view import UNREACHABLE, BrokerView
 from kwire.spark.checkpoint import Checkpoint, Offsets, as_json, offsets_of
@@ -31,13 +31,13 @@ from kwire.spark.guard import CreatedAgain, Guard
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.lost import LostTable
 from kwire.spark.pipeline_file import pipeline_of, read_pipeline
-from kwire.spark.progress import Progress, Status
+from kwire.spark.progress import ENDED, STOPPED, Progress, Status, fingerprint
 from kwire.spark.query import PipelineQuery, told
 from kwire.spark.retries import Retries
 from kwire.spark.session import open_session
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import Sink
-from kwire.spark.sinks import FILE_KINDS, make_sink
+from kwire.spark.sinks import make_sink
 from kwire.spark.source import current_max_offsets
 from kwire.spark.split import Begun, Splits, may_change, needs_begun
 from kwire.spark.storage import Storage, storage_at
@@ -90,11 +90,7 @@ class Pipeline:
         """
         spark = self._spark or open_session(self.settings)
         storage = storage_at(self.settings.checkpoint, spark)
-        with ExitStack() as locks:
-            locks.enter_context(alone(storage, CHECKPOINT_LOCK, "checkpoint"))
-            if self.settings.sink.kind in FILE_KINDS:
-                table = storage_at(self.settings.sink.path, spark)
-                locks.enter_context(alone(table, SINK_LOCK, "sink.path"))
+        with only_driver(self.settings, storage, spark):
             return self._run(spark, storage, on_status)
 
     def _run(
@@ -112,7 +108,8 @@ class Pipeline:
             progress.set(state="failed", error=told(error))
             raise
         else:
-            progress.set(state="stopped" if self._is_stopped.is_set() else "ended")
+            state = STOPPED if self._is_stopped.is_set() else ENDED
+            progress.set(state=state, settings=fingerprint(self.settings))
         finally:
             progress.close()
         return progress.status

@@ -4,17 +4,22 @@ The file ``status.json`` beside the checkpoints is replaced after each batch and
 ``kwire pipeline status`` reads it in another process.
 """
 
+import hashlib
 import json
 import threading
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from kwire import __version__
 from kwire.spark.batch_work import Counts
 from kwire.spark.checkpoint import Offsets
+from kwire.spark.settings import PipelineSettings
 from kwire.spark.storage import Storage
 
 FILE = "status.json"
+ENDED = "ended"
+STOPPED = "stopped"
 
 
 @dataclass(slots=True)
@@ -36,6 +41,8 @@ class Status:
     error: str = ""
     next: dict[str, int] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
+    settings: str = ""
+    """The ``fingerprint`` of the settings of a run that has ended without an error."""
 
     @property
     def lag(self) -> int:
@@ -46,7 +53,26 @@ class Status:
 def read_status(storage: Storage) -> Status | None:
     """The status that the last run has left."""
     content = storage.read(FILE)
-    return Status(**json.loads(content)) if content else None
+    if not content:
+        return None
+    known = {one.name for one in fields(Status)}
+    return Status(**{name: one for name, one in json.loads(content).items() if name in known})
+
+
+def fingerprint(settings: PipelineSettings) -> str:
+    """A text that differs for settings with which a run may do something else, and no secret.
+
+    The trigger doesn't count, the version of kwire does.
+    """
+    whole = json.dumps(asdict(replace(settings, trigger="")), sort_keys=True, default=str)
+    return hashlib.sha256(f"{__version__}\n{whole}".encode()).hexdigest()
+
+
+def renew(storage: Storage, status: Status, offsets: Offsets) -> None:
+    """Note that a pipeline has nothing to read now: each partition ends at its offset."""
+    ends = {_key(*one): at for one, at in offsets.items()}
+    now = replace(status, seen_at_s=time.time(), next=ends, ends=ends)
+    storage.write(FILE, json.dumps(asdict(now), indent=1).encode())
 
 
 class Progress:

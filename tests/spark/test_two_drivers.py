@@ -39,9 +39,10 @@ def test_a_run_takes_its_locks_before_it_touches_anything(
 ) -> None:
     """Neither the status of the first driver nor its files change."""
     held = {"checkpoint": ("checkpoint", "driver"), "sink.path": ("table", "_kwire/driver")}
-    monkeypatch.setattr(
-        "kwire.spark.pipeline.storage_at", lambda url, spark: LocalStorage(Path(url))
-    )
+    for module in ("pipeline", "alone"):
+        monkeypatch.setattr(
+            f"kwire.spark.{module}.storage_at", lambda url, spark: LocalStorage(Path(url))
+        )
     table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
     sink = SinkSettings("parquet", str(table))
     settings = PipelineSettings("p", SOURCE, sink, str(checkpoint))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kwire.cli.output import fail, wrong
 from kwire.spark.commands.reading import add_examples, add_file, read_or_tell
+from kwire.spark.settings import PipelineSettings
 
 if TYPE_CHECKING:
     from kwire.spark.pipeline import Pipeline
@@ -39,12 +40,9 @@ def run(options: argparse.Namespace) -> int:
     """Run a pipeline; returns the exit code."""
     from dataclasses import replace
 
-    from kwire.spark.batch_work import check_transforms
-    from kwire.spark.java import NoJava
-    from kwire.spark.lost import DataLost
-    from kwire.spark.pipeline import Pipeline
+    from kwire.spark.alone import SecondDriver
+    from kwire.spark.nothing_new import is_nothing_new
     from kwire.spark.query import told
-    from kwire.spark.session import STARTING, NoSpark, has_session, open_session
     from kwire.spark.settings import WrongSetting
 
     settings = read_or_tell(options.file)
@@ -52,33 +50,58 @@ def run(options: argparse.Namespace) -> int:
         return 2
     if options.once:
         settings = replace(settings, trigger="once")
-    is_shared = False
     try:
-        check_transforms(settings.transforms)
-        is_shared = has_session()
-        if not (is_shared or options.quiet):
-            print(f"kwire: {STARTING}", file=sys.stderr, flush=True)
-        spark = open_session(settings)
-        check_transforms(settings.transforms, spark)
-    except (NoSpark, NoJava) as error:
-        return fail(str(error))
+        if not is_nothing_new(settings):
+            return _run(settings, options)
+    except SecondDriver as error:
+        return fail(f"pipeline {settings.name} has failed: {told(error)}")
     except WrongSetting as error:
         return wrong(f"{options.file}: {error}")
-    pipeline = Pipeline(settings, spark=spark)
-    try:
-        _run(pipeline, quiet=options.quiet)
-    except DataLost as error:
-        fail(f"pipeline {settings.name}: {error}")
-        return DATA_LOST
-    except Exception as error:
-        return fail(f"pipeline {settings.name} has failed: {told(error)}")
-    finally:
-        if not is_shared:
-            spark.stop()
+    if not options.quiet:
+        print(f"{settings.name}: nothing new to read, so Spark wasn't started", file=sys.stderr)
     return 0
 
 
-def _run(pipeline: "Pipeline", *, quiet: bool) -> None:
+def _run(settings: PipelineSettings, options: argparse.Namespace) -> int:
+    """Start Spark and run the pipeline; the exit code. WrongSetting."""
+    from kwire.spark.batch_work import check_transforms
+    from kwire.spark.java import NoJava
+    from kwire.spark.pipeline import Pipeline
+    from kwire.spark.session import STARTING, NoSpark, has_session, open_session
+
+    check_transforms(settings.transforms)
+    is_shared = has_session()
+    if not (is_shared or options.quiet):
+        print(f"kwire: {STARTING}", file=sys.stderr, flush=True)
+    try:
+        spark = open_session(settings)
+    except (NoSpark, NoJava) as error:
+        return fail(str(error))
+    try:
+        check_transforms(settings.transforms, spark)
+        return _outcome(Pipeline(settings, spark=spark), quiet=options.quiet)
+    finally:
+        if not is_shared:
+            spark.stop()
+
+
+def _outcome(pipeline: "Pipeline", *, quiet: bool) -> int:
+    """Run a pipeline, with a line about its failure; the exit code."""
+    from kwire.spark.lost import DataLost
+    from kwire.spark.query import told
+
+    name = pipeline.settings.name
+    try:
+        _run_to_the_end(pipeline, quiet=quiet)
+    except DataLost as error:
+        fail(f"pipeline {name}: {error}")
+        return DATA_LOST
+    except Exception as error:
+        return fail(f"pipeline {name} has failed: {told(error)}")
+    return 0
+
+
+def _run_to_the_end(pipeline: "Pipeline", *, quiet: bool) -> None:
     """Run to the end with a bar and a summary, and stop cleanly at signals."""
     from kwire.spark.commands.bar import Bar
 
