@@ -1,17 +1,12 @@
 """Reading what isn't in memory: the answers are the same, and others don't wait for it."""
 
-import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import trio
 
-from kwire.broker import cold_reads
-from kwire.connection import outbox
 from kwire.handlers import lookups
-from kwire.log import disk
-from kwire.log.page_cache import ColdPages
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kwire.protocol.messages.list_offsets import (
@@ -21,6 +16,7 @@ from kwire.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from tests.support.in_process import RawClient, RunningServer, running_server
+from tests.support.page_cache import PageCache
 from tests.support.records import base_offsets, batch
 
 TOPIC = "old"
@@ -28,50 +24,16 @@ BATCHES = 40
 VALUE = bytes(50_000)
 
 
-class ColdDisk:
-    """Nothing is in memory until a thread has read it; ``gate`` holds the threads."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.warm: set[tuple[int, int]] = set()
-        self.gate = threading.Event()
-        self.gate.set()
-        self.waiting = threading.Event()
-        self._pread = disk.pread_nowait
-        monkeypatch.setattr(disk, "pread_nowait", self.pread_nowait)
-        monkeypatch.setattr(outbox, "is_cold", self.is_cold)
-        monkeypatch.setattr(cold_reads, "populate", self.populate)
-
-    def is_cold(self, fd: int, position: int, size_bytes: int) -> bool:
-        """Whether a megabyte of a file hasn't been read."""
-        return any(
-            (fd, at) not in self.warm for at in range(position >> 20, (position + size_bytes) >> 20)
-        )
-
-    def pread_nowait(self, fd: int, size_bytes: int, position: int) -> bytes:
-        """Read, or refuse."""
-        if (fd, position >> 20) not in self.warm:
-            raise ColdPages(fd, position, size_bytes)
-        return self._pread(fd, size_bytes, position)
-
-    def populate(self, fd: int, position: int, size_bytes: int) -> None:
-        """Have it read, when the gate is open."""
-        self.waiting.set()
-        assert self.gate.wait(20)
-        self.warm.update(
-            (fd, at) for at in range(position >> 20, (position + size_bytes >> 20) + 1)
-        )
-
-
 @pytest.fixture
-def cold(monkeypatch: pytest.MonkeyPatch) -> Iterator[ColdDisk]:
-    """A disk that has read nothing."""
-    made = ColdDisk(monkeypatch)
+def cold(monkeypatch: pytest.MonkeyPatch) -> Iterator[PageCache]:
+    """Nothing is in memory until a thread has read it."""
+    made = PageCache(monkeypatch)
     yield made
     made.gate.set()
 
 
 @pytest.fixture
-async def running(tmp_path: Path, cold: ColdDisk) -> AsyncIterator[RunningServer]:
+async def running(tmp_path: Path, cold: PageCache) -> AsyncIterator[RunningServer]:
     """A server with a topic of several segments."""
     async with running_server(tmp_path) as server:
         await server.topic(TOPIC, segment_bytes=1048576)
@@ -103,7 +65,7 @@ async def read_all(client: RawClient) -> list[int]:
     return found
 
 
-async def test_everything_is_read(running: RunningServer, cold: ColdDisk) -> None:
+async def test_everything_is_read(running: RunningServer, cold: PageCache) -> None:
     """Lookups and slices come from threads, and are whole."""
     client = await running.connect()
     with trio.fail_after(20):
@@ -112,7 +74,7 @@ async def test_everything_is_read(running: RunningServer, cold: ColdDisk) -> Non
     await client.aclose()
 
 
-async def test_others_do_not_wait(running: RunningServer, cold: ColdDisk) -> None:
+async def test_others_do_not_wait(running: RunningServer, cold: PageCache) -> None:
     """While one client's read waits for the disk, another is served; then the first one is."""
     reader, other = await running.connect(), await running.connect()
     cold.gate.clear()
@@ -127,7 +89,7 @@ async def test_others_do_not_wait(running: RunningServer, cold: ColdDisk) -> Non
     await other.aclose()
 
 
-async def test_a_client_that_leaves_meanwhile(running: RunningServer, cold: ColdDisk) -> None:
+async def test_a_client_that_leaves_meanwhile(running: RunningServer, cold: PageCache) -> None:
     """It takes nothing with it."""
     reader, other = await running.connect(), await running.connect()
     cold.gate.clear()
@@ -140,7 +102,7 @@ async def test_a_client_that_leaves_meanwhile(running: RunningServer, cold: Cold
     await other.aclose()
 
 
-async def test_times_are_looked_up(running: RunningServer, cold: ColdDisk) -> None:
+async def test_times_are_looked_up(running: RunningServer, cold: PageCache) -> None:
     """ListOffsets doesn't wait where requests are served either."""
     client = await running.connect()
     wanted = ListOffsetsPartition(partition_index=0, timestamp=1_700_000_000_000 + 7)
@@ -153,11 +115,11 @@ async def test_times_are_looked_up(running: RunningServer, cold: ColdDisk) -> No
 
 
 async def test_pages_that_never_stay(
-    running: RunningServer, cold: ColdDisk, monkeypatch: pytest.MonkeyPatch
+    running: RunningServer, cold: PageCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After many tries the lookup waits, and is answered."""
     monkeypatch.setattr(lookups, "MANY_TRIES", 3)
-    monkeypatch.setattr(cold_reads, "populate", lambda *stretch: None)
+    cold.keeps = False
     client = await running.connect()
     with trio.fail_after(20):
         assert await read_all(client) == list(range(BATCHES))
@@ -165,7 +127,7 @@ async def test_pages_that_never_stay(
 
 
 async def test_what_comes_while_the_disk_is_waited_for_is_not_missed(
-    running: RunningServer, cold: ColdDisk
+    running: RunningServer, cold: PageCache
 ) -> None:
     """A fetch that found too little looks again before it waits: what it saw first may be old."""
     client = await running.connect()
@@ -173,7 +135,7 @@ async def test_what_comes_while_the_disk_is_waited_for_is_not_missed(
     found = await client.request(fetch_request(0), 12, FetchResponse)
     found_bytes = len(found.responses[0].partitions[0].records)
     running.broker.partition(TOPIC, 0).log.flush(1_700_000_000_000)  # or that would wake it later
-    cold.warm.clear()
+    cold.forget()
     cold.waiting.clear()
     cold.gate.clear()
     request = FetchRequest(

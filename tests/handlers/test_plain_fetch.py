@@ -7,8 +7,6 @@ from kwire.connection.outbox import Outbox
 from kwire.handlers import plain_fetch, route
 from kwire.handlers.context import ConnectionInfo, RequestContext
 from kwire.handlers.waiting import Slow, Unfinished
-from kwire.log import disk
-from kwire.log.page_cache import ColdPages
 from kwire.log.validation import AppendOrigin
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import decode_request_header, encode_request, skip_header_tags
@@ -17,6 +15,7 @@ from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from kwire.record.control import ControlType, end_transaction_marker
 from kwire.record.records import NO_PRODUCER, BatchBuilder, ProducerState
 from tests.support.in_process import running_server
+from tests.support.page_cache import PageCache
 from tests.support.work import free_work
 
 INFO = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
@@ -263,12 +262,9 @@ async def test_what_the_fast_path_leaves_to_its_twin(tmp_path, monkeypatch):
         request.replica_id = -1
         assert side.fast(request, 11) is None, "an old version"
 
-        def nothing_is_in_memory(fd, size_bytes, position):
-            raise ColdPages(fd, position, size_bytes)
-
         place.fetch_offset = 0
         assert side.fast(request, 12) is not None
-        monkeypatch.setattr(disk, "pread_nowait", nothing_is_in_memory)
+        PageCache(monkeypatch)
         assert side.fast(request, 12) is None, "the disk has to be waited for"
         monkeypatch.undo()
         client = await server.connect()

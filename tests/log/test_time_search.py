@@ -1,18 +1,18 @@
 """Searching by time a piece at a time: bounded steps, headers that lie, and a log that changes."""
 
-import os
 from struct import pack_into
 
 import pytest
 from crc32c import crc32c
 
-from kwire.log.page_cache import ColdPages
+from kwire.log.page_cache import ColdPages, populate
 from kwire.log.replication import append_replicated
 from kwire.log.time_search import HEADERS_PER_STEP, MOST_OPENED, LargestSearch, TimeSearch
 from kwire.record.batch import InvalidRecords, TooLarge, build_header
 from kwire.record.compression import Compression
 from kwire.record.feed import NO_LIMITS, Limits, nothing_between
 from tests.support.log_state import close_files
+from tests.support.page_cache import PageCache
 from tests.support.time_lookups import max_timestamp, offset_for_timestamp
 
 MAX_TIMESTAMP_AT, CRC_AT, CHECKED_FROM = 35, 17, 21
@@ -165,23 +165,18 @@ def test_pages_that_are_not_in_memory_are_asked_for_and_the_step_made_again(tool
     for time in times:
         tools.append(log, b"v" * 50, timestamp=time)
     close_files(log)
-    warm = set()
-
-    def refuse_once(fd, size_bytes, position):
-        if (fd, position) not in warm:
-            warm.add((fd, position))
-            raise ColdPages(fd, position, size_bytes)
-        return os.pread(fd, size_bytes, position)
-
-    monkeypatch.setattr("kwire.log.disk.pread_nowait", refuse_once)
+    PageCache(monkeypatch)
+    cold = 0
     search = TimeSearch(log, times[73])
     while not search.is_done:
         try:
             with log.hurry:
                 opening = search.step()
-        except ColdPages:
+        except ColdPages as missing:
+            populate(missing.fd, missing.position, missing.size_bytes)
+            cold += 1
             continue
         if opening is not None:
             search.take(opening.look())
     assert search.found[:2] == (73, times[73])
-    assert warm
+    assert cold > 1
