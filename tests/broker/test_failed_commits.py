@@ -10,33 +10,15 @@ from kwire.broker.proposals import MOST_BYTES, Decide
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, ConfigChanged, ProducerIdsAllocated
 from kwire.metadata.image import ConfigResourceType, MetadataImage
-from kwire.metadata.store import Guard, GuardFailed, MetadataStore, OutcomeUnknown
+from kwire.metadata.store import GuardFailed, OutcomeUnknown
 from kwire.testing.waiting import until
 from tests.broker.queueing import Queue
 from tests.support.asking import error_of
 from tests.support.in_process import RawClient, running_server
+from tests.support.sieve import Refuse, Sieve, refusing
 
 UNKNOWN = OutcomeUnknown("no answer")
 STORAGE = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no")
-
-
-class Sieve:
-    """Stands before a store, and opens with ``is_open``; ``refuse`` raises for what stays out."""
-
-    def __init__(self, store: MetadataStore, refuse: Callable[[Sequence[Change]], object]) -> None:
-        self.is_open = trio.Event()
-        self.tried: list[int] = []
-        self._commit = store.commit
-        self._refuse = refuse
-
-    async def commit(
-        self, expected_revision: int, changes: Sequence[Change], guard: Guard | None = None
-    ) -> int:
-        """Refuse it, or have the store write it."""
-        self.tried.append(len(changes))
-        await self.is_open.wait()
-        self._refuse(changes)
-        return await self._commit(expected_revision, changes, guard)
 
 
 def _large(number: int, size_bytes: int) -> Change:
@@ -44,10 +26,9 @@ def _large(number: int, size_bytes: int) -> Change:
     return ConfigChanged(ConfigResourceType.TOPIC, "t", f"c{number}", "x" * size_bytes)
 
 
-def _sieved(queue: Queue, refuse: Callable[[Sequence[Change]], object]) -> Sieve:
+def _sieved(queue: Queue, refuse: Refuse) -> Sieve:
     sieve = Sieve(queue.store, refuse)
     queue.store.is_open.set()
-    queue.store.commit = sieve.commit
     return sieve
 
 
@@ -108,7 +89,7 @@ async def test_a_commit_is_full_by_bytes(nursery) -> None:
     assert sieve.tried == [1, 1, 1, 3]
 
 
-async def _told_of_the_same(nursery, refuse: Callable[[Sequence[Change]], object]) -> list[bool]:
+async def _told_of_the_same(nursery, refuse: Refuse) -> list[bool]:
     """What two who take the same number find when their commit fails: that it is taken?"""
     queue, told = Queue(nursery), {}
     is_taken = [False, False]
@@ -129,26 +110,19 @@ async def _told_of_the_same(nursery, refuse: Callable[[Sequence[Change]], object
     return is_taken
 
 
-def _raising(error: Exception) -> Callable[[Sequence[Change]], object]:
-    def refuse(changes: Sequence[Change]) -> None:
-        raise error
-
-    return refuse
-
-
 async def test_nobody_hears_what_was_true_only_in_a_commit_that_failed(nursery) -> None:
     """The store refuses it: the second one doesn't find taken what was never taken."""
-    assert await _told_of_the_same(nursery, _raising(STORAGE)) == [False, False]
+    assert await _told_of_the_same(nursery, refusing(STORAGE)) == [False, False]
 
 
 async def test_nobody_hears_what_was_true_only_in_a_commit_whose_session_was_over(nursery) -> None:
     """The guard of the commit had failed."""
-    assert await _told_of_the_same(nursery, _raising(GuardFailed())) == [False, False]
+    assert await _told_of_the_same(nursery, refusing(GuardFailed())) == [False, False]
 
 
 async def test_nobody_hears_what_may_be_true_in_a_commit_of_unknown_outcome(nursery) -> None:
     """No answer of the store came: it isn't committed again, and nothing is told of it."""
-    assert await _told_of_the_same(nursery, _raising(UNKNOWN)) == [False, False]
+    assert await _told_of_the_same(nursery, refusing(UNKNOWN)) == [False, False]
 
 
 async def test_nobody_hears_what_is_true_only_in_a_commit_that_hangs(
@@ -201,8 +175,7 @@ async def test_two_who_create_a_topic_get_the_error_of_the_store(tmp_path) -> No
     async with running_server(tmp_path) as server, trio.open_nursery() as asking:
         broker = server.broker
         await server.topic("orders")
-        store = broker.commits.store
-        store.commit = (sieve := Sieve(store, _raising(STORAGE))).commit
+        sieve = Sieve(broker.commits.store, refusing(STORAGE))
         asking.start_soon(create, await server.connect())
         await until(lambda: sieve.tried)
         for number, ask in enumerate([create, create, delete, delete], 1):

@@ -1,5 +1,6 @@
 """Replicas move between the data directories of a broker, while clients go on."""
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -7,9 +8,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from kwire.broker.replica_moves import RATE
 from kwire.errors import ErrorCode
 from kwire.log.disk import Disk
-from kwire.log.moving import Move
 from kwire.metadata.changes import ConfigChanged
 from kwire.metadata.controller import delete_topic
 from kwire.metadata.image import ConfigResourceType
@@ -39,6 +40,8 @@ from tests.support.in_process import RawClient, RunningServer, running_server
 
 PLACES = ("a", "b")
 SETTINGS = {"node.id": "1"}
+FEW = "10"
+"""Bytes per second: a first batch is copied, and the second one has to wait for seconds."""
 
 
 class Moving:
@@ -54,6 +57,11 @@ class Moving:
     async def create(self, name: str = "t") -> None:
         """Create a topic of two partitions, one in each directory."""
         await self.raw.topic(name, partitions=2)
+
+    async def limit(self, rate: str | None) -> None:
+        """Set how many bytes per second are copied; None: as fast as it goes."""
+        change = ConfigChanged(ConfigResourceType.BROKER, "", RATE, rate)
+        await self.broker.commit(lambda _: [change])
 
     def place(self, index: int = 0, topic: str = "t") -> str:
         """The data directory of a replica."""
@@ -156,14 +164,16 @@ async def test_a_partition_moves_while_it_is_written(tmp_path: Path, version: in
         assert one.offsets() == list(range(count))
 
 
-async def test_a_move_is_described_until_it_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_move_is_described_until_it_ends(tmp_path: Path) -> None:
     """The copy is a future replica, with its lag (KIP-113)."""
-    may_end = False
-    finish = Move.finish
-    monkeypatch.setattr(Move, "finish", lambda move, *times: may_end and finish(move, *times))
-    async with moving(tmp_path) as one:
+    disk, may_end = FaultyDisk(), threading.Event()
+
+    def hold(path: Path) -> None:
+        is_copy = path.suffix == ".log" and path.parent.name.endswith("-future")
+        assert not is_copy or may_end.wait(60)
+
+    disk.before_sync = hold
+    async with moving(tmp_path, disk) as one:
         await one.produce(20)
         target = one.other()
         assert await one.alter(target) == ErrorCode.NONE
@@ -174,16 +184,14 @@ async def test_a_move_is_described_until_it_ends(
         current = (await one.described(one.place()))[0]
         assert not current.is_future_key
         assert future.partition_size == current.partition_size
-        may_end = True
+        may_end.set()
         await until(lambda: one.place() == target, what="the move")
 
 
-async def test_another_request_gives_a_move_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_request_gives_a_move_up(tmp_path: Path) -> None:
     """A request for the directory where the replica is."""
-    monkeypatch.setattr(Move, "finish", lambda *_: False)
     async with moving(tmp_path) as one:
+        await one.limit("0")
         place, target = one.place(), one.other()
         await one.produce(20)
         await one.alter(target)
@@ -195,12 +203,10 @@ async def test_another_request_gives_a_move_up(
         assert one.place() == place
 
 
-async def test_a_deleted_topic_moves_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_deleted_topic_moves_no_more(tmp_path: Path) -> None:
     """Its copy goes, and a new topic of the name begins empty."""
-    monkeypatch.setattr(Move, "finish", lambda *_: False)
     async with moving(tmp_path) as one:
+        await one.limit("0")
         await one.produce(5)
         target = one.other()
         await one.alter(target)
@@ -264,21 +270,19 @@ async def test_a_leader_with_followers_moves(tmp_path: Path) -> None:
         assert one.broker.high_watermarks()["r", 0] == 35
 
 
-async def test_an_unfinished_move_begins_anew_at_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unfinished_move_begins_anew_at_the_next_start(tmp_path: Path) -> None:
     """Without another request, and whatever the copy holds."""
-    with monkeypatch.context() as patched:
-        patched.setattr(Move, "finish", lambda *_: False)
-        async with moving(tmp_path) as one:
-            await one.produce(20)
-            place, target = one.place(), one.other()
-            await one.alter(target)
-            await until(lambda: one.broker.replica_moves.all()[0].offset_lag == 0, what="a copy")
+    async with moving(tmp_path) as one:
+        await one.limit(FEW)
+        await one.produce(20)
+        place, target = one.place(), one.other()
+        await one.alter(target)
+        await until(lambda: one.broker.replica_moves.all()[0].offset_lag < 20, what="a copy")
     [copy] = (tmp_path / target).glob("*-future")
     (copy / "00000000000000000000.log").write_bytes(b"nonsense")
     async with moving(tmp_path, create=False) as one:
         assert one.place() == place
+        await one.limit(None)
         await until(lambda: one.place() == target, what="the move")
         assert one.offsets() == list(range(20))
 
@@ -292,13 +296,11 @@ async def test_the_rate_bounds_moves(tmp_path: Path, monkeypatch: pytest.MonkeyP
         pauses.append(seconds)
         await sleep(min(seconds, 0.01))
 
-    name = "replica.alter.log.dirs.io.max.bytes.per.second"
     async with moving(tmp_path) as one:
         await one.produce(50)
         size_bytes = one.broker.partition("t", 0).log.size_bytes
-        for rate in ("0", "10"):
-            change = ConfigChanged(ConfigResourceType.BROKER, "", name, rate)
-            await one.broker.commit(lambda _, change=change: [change])
+        for rate in ("0", FEW):
+            await one.limit(rate)
             if rate == "0":
                 target = one.other()
                 await one.alter(target)

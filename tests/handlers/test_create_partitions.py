@@ -9,6 +9,7 @@ from kwire.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
+from tests.support.sieve import refuse_commits
 
 
 async def _extend(server, *topics, version=3, validate_only=False):
@@ -79,14 +80,10 @@ async def test_a_name_twice_is_refused_once(server):
     ]
 
 
-async def test_a_commit_that_fails_is_every_topics_error(server, monkeypatch):
+async def test_a_commit_that_fails_is_every_topics_error(server):
     """When the disk is full each topic says so, those that were refused anyway say why."""
-
-    async def full(decide, is_gone):
-        await decide(server.broker.image)
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
-
-    monkeypatch.setattr(server.broker, "commit", full)
+    full = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
+    refuse_commits(server.broker.commits.store, full)
     assert await _extend(server, _topic("orders", 4), _topic("nope", 4)) == [
         ("orders", ErrorCode.KAFKA_STORAGE_ERROR),
         ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

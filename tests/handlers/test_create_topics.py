@@ -1,6 +1,7 @@
 """CreateTopics: every topic has an answer of its own, and what is answered can be used."""
 
 import pytest
+import trio
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.create_topics import (
@@ -11,6 +12,8 @@ from kwire.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from kwire.protocol.types import ZERO_UUID
+from kwire.testing.waiting import until
+from tests.support.sieve import Sieve, refuse_commits
 
 
 def _topic(name, partitions=1, factor=1, assignments=None, **configs):
@@ -138,24 +141,21 @@ async def test_an_internal_topic_is_compacted_whoever_creates_it(server, create)
     assert server.broker.topic_settings("__transaction_state")["cleanup.policy"] == ["compact"]
 
 
-async def test_a_request_that_changes_nothing_has_no_turn(server, create, monkeypatch):
+async def test_a_request_that_changes_nothing_has_no_turn(server, create):
     """However many topics it names, the changes of others don't wait for it."""
+    sieve = Sieve(server.broker.commits.store)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.topic, "new")
+        await until(lambda: sieve.tried)
+        answer = (await create(_topic("orders")))["orders"]  # and it doesn't wait for theirs
+        assert answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        sieve.is_open.set()
 
-    async def commit(*arguments):
-        raise AssertionError("it waits for its turn")
 
-    monkeypatch.setattr(server.broker, "commit", commit)
-    assert (await create(_topic("orders")))["orders"].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-
-
-async def test_a_commit_that_fails_is_every_topics_error(server, create, monkeypatch):
+async def test_a_commit_that_fails_is_every_topics_error(server, create):
     """When the disk is full each topic says so, those that were refused anyway say why."""
-
-    async def full(decide, is_gone):
-        await decide(server.broker.image)
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
-
-    monkeypatch.setattr(server.broker, "commit", full)
+    full = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
+    refuse_commits(server.broker.commits.store, full)
     answers = await create(_topic("n"), _topic("orders"))
     assert {name: (t.error_code, t.error_message) for name, t in answers.items()} == {
         "n": (ErrorCode.KAFKA_STORAGE_ERROR, "no space"),

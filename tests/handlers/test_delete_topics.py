@@ -17,6 +17,7 @@ from kwire.protocol.types import ZERO_UUID
 from kwire.testing.waiting import until
 from tests.support.gated_disk import RENAME, GatedDisk
 from tests.support.in_process import running_server
+from tests.support.sieve import refuse_commits
 
 
 async def _delete(server, request, version):
@@ -100,14 +101,10 @@ async def test_deletion_can_be_switched_off(tmp_path, version, code):
         assert await _delete(server, request, version) == [("orders", code)]
 
 
-async def test_a_commit_that_fails_is_every_topics_error(server, monkeypatch):
+async def test_a_commit_that_fails_is_every_topics_error(server):
     """When the disk is full each topic says so, those that were refused anyway say why."""
-
-    async def full(decide, is_gone):
-        await decide(server.broker.image)
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
-
-    monkeypatch.setattr(server.broker, "commit", full)
+    full = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
+    refuse_commits(server.broker.commits.store, full)
     assert await _delete(server, _by_name("orders", "nope"), 6) == [
         ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("orders", ErrorCode.KAFKA_STORAGE_ERROR),

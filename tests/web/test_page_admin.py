@@ -6,20 +6,20 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-import trio
 
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.metadata.image import ConfigResourceType
 from kwire.server import Server, StartError
+from kwire.testing.waiting import until
 from kwire.web import desk
 from kwire.web.page import admin
 from tests.support.in_process import RunningServer
+from tests.support.sieve import Sieve
 from tests.web.conftest import HTTP, http_server
 from tests.web.page_data import join, produce
 
@@ -262,20 +262,10 @@ async def test_a_change_that_takes_long_is_not_left_half_done(
 ) -> None:
     """The page gives up after a while; the broker finishes the change."""
     monkeypatch.setattr(desk, "ANSWER_S", 0.05)
-    released, finished = trio.Event(), trio.Event()
     async with administered(tmp_path) as (running, http, csrf):
-        commit_now = running.broker.commit
-
-        async def slow(*arguments: Any) -> None:
-            await released.wait()
-            await commit_now(*arguments)
-            finished.set()
-
-        monkeypatch.setattr(running.broker, "commit", slow)
+        sieve = Sieve(running.broker.commits.store)
         form = {"csrf": csrf, "name": "orders", "partitions": "1"}
         answer = await http.post("/admin/topics/create", data=form)
         assert (answer.status_code, "no answer within" in answer.text) == (503, True)
-        released.set()
-        with trio.fail_after(10):
-            await finished.wait()
-        assert "orders" in running.broker.image.topics_by_name
+        sieve.is_open.set()
+        await until(lambda: "orders" in running.broker.image.topics_by_name)
