@@ -77,6 +77,8 @@ def main() -> int:
     environment = environment_of(options.lane, python)
     is_tests = options.run == "tests"
     arguments = pytest_arguments(options.lane, rest) if is_tests else rest
+    if is_tests:
+        environment |= quick_workers(python)
     environment[JVM] = f"{QUICK_JVM} {class_archive(options.lane, python, environment)}".strip()
     command = [str(python), "-m", *PROGRAMS[options.run], *arguments]
     return run_in_scratch(command, environment, memory() if is_tests else None)
@@ -170,6 +172,15 @@ def environment_of(lane: str, python: Path) -> dict[str, str]:
         "KWIRE_SPARK_LANE": lane,
         "KWIRE_SPARK_JARS": ",".join(map(str, fetch_jars(lane))),
         "PYTHONPATH": str(ROOT),
+    }
+
+
+def quick_workers(python: Path) -> dict[str, str]:
+    """The variables for workers that begin three times as fast (``worker_python.sh`` says how)."""
+    return {
+        "PYSPARK_PYTHON": str(HERE / "worker_python.sh"),
+        "KWIRE_SPARK_PYTHON": str(python),
+        "KWIRE_SPARK_PATH": str(ROOT),
     }
 
 

@@ -1,11 +1,13 @@
 """Spark's tests leave nothing behind, wherever Spark puts it."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from spark_tests.environment import HERE, pytest_arguments, run_in_scratch
+from spark_tests.environment import HERE, ROOT, pytest_arguments, quick_workers, run_in_scratch
 
 LITTER = """
 import os, sys, tempfile
@@ -45,3 +47,18 @@ def test_a_lane_runs_its_tests_and_whatever_is_named() -> None:
         f"{batch}::test_a",
         "-x",
     ]
+
+
+def test_workers_find_no_archives(tmp_path: Path) -> None:
+    """Spark puts them before all else; a start would compile what is in them."""
+    (tmp_path / "pyspark.zip").touch()
+    environment = os.environ | quick_workers(Path(sys.executable))
+    found = subprocess.run(
+        [environment["PYSPARK_PYTHON"], "-c", "import sys; print(*sys.path, sep='\\n')"],
+        env=environment | {"PYTHONPATH": f"{tmp_path / 'pyspark.zip'}:{tmp_path}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n")
+    assert str(ROOT) in found
+    assert not any(one.startswith(str(tmp_path)) for one in found)
