@@ -42,8 +42,8 @@ from kwire.metadata.changes import Change, ClusterNamed, ConfigChanged, snapshot
 from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
 from kwire.metadata.features import initial_features, own_features
 from kwire.metadata.image import BrokerImage, ConfigResourceType, MetadataImage
+from kwire.metadata.replication_configs import CLUSTER_WIDE
 from kwire.metadata.store import Member, MetadataStore, RevisionConflict, StoreUnusable
-from kwire.metadata.topic_terms import CLUSTER_WIDE
 from kwire.server import KAFKA_METADATA, Server, StartError
 
 if TYPE_CHECKING:

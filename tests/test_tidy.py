@@ -68,8 +68,9 @@ NO_WORLD = {"errors", "protocol", "record", "coordinator", "quotas"}
 WORLD_MODULES = {"os", "time", "socket", "random", "pathlib", "threading", "subprocess", "datetime"}
 PURE_METADATA = {
     *("image", "changes", "controller", "store", "acls", "quotas"),
-    *("placement", "partition_change", "topic_terms", "registration", "liveness", "lost_replicas"),
-    *("fewer_brokers", "reassignment", "balance"),
+    *("placement", "partition_change", "leader_election", "preferred_leader_election"),
+    *("replication_configs", "registration", "liveness", "lost_replicas"),
+    *("fewer_brokers", "reassignment"),
 }
 
 

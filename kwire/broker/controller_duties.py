@@ -18,10 +18,15 @@ from functools import partial
 from kwire.broker.broker import Broker
 from kwire.broker.proposals import Decide
 from kwire.clock import Clock
-from kwire.metadata.balance import MOST_ELECTIONS, balanced, elections, with_leaders
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage
 from kwire.metadata.liveness import Liveness, is_shared
+from kwire.metadata.preferred_leader_election import (
+    MOST_ELECTIONS,
+    count_elections,
+    elect_missing_leaders,
+    elect_preferred_leaders,
+)
 from kwire.metadata.registration import elect_controller, fence
 from kwire.metadata.store import Guard, MetadataStore, Session, Sessions
 
@@ -87,7 +92,7 @@ class ControllerDuties:
         """Elect preferred leaders, and leaders for partitions without one, if it is time."""
         if now_ms >= self._elect_ms:
             self._elect_ms = now_ms + _elect_every_ms(broker)
-            await broker.commit(apart(broker, with_leaders), guard=guard)
+            await broker.commit(apart(broker, elect_missing_leaders), guard=guard)
         if now_ms >= self._balance_ms:
             self._balance_ms = now_ms + _balance_every_ms(broker)
             if broker.setting("auto.leader.rebalance.enable"):
@@ -98,8 +103,8 @@ class ControllerDuties:
 
         def decide(image: MetadataImage) -> list[Change]:
             nonlocal done
-            changes = balanced(image)
-            done = elections(changes)
+            changes = elect_preferred_leaders(image)
+            done = count_elections(changes)
             return changes
 
         await broker.commit(apart(broker, decide), guard=guard)

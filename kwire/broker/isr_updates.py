@@ -37,7 +37,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
 from kwire.metadata.partition_change import IsrProposal, proposed_isr
-from kwire.metadata.topic_terms import TopicTerms
+from kwire.metadata.replication_configs import ReplicationConfigs
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class IsrUpdates:
         return (
             required_acks != ACKS_ALL
             or len(partition.maximal_isr) == 1
-            or TopicTerms(self._broker.image).allows_unclean(partition.topic)
+            or ReplicationConfigs(self._broker.image).allows_unclean(partition.topic)
         )
 
     def surely_leads(self, partition: LeaderPartition) -> bool:

@@ -17,9 +17,9 @@ from kwire.handlers.decisions import Price, commit_in_slices
 from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
-from kwire.metadata.partition_change import active_brokers, terms_of
+from kwire.metadata.leader_election import active_brokers, election_rules
 from kwire.metadata.reassignment import cancelled, reassigned
-from kwire.metadata.topic_terms import TopicTerms
+from kwire.metadata.replication_configs import ReplicationConfigs
 from kwire.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -76,7 +76,7 @@ class _Moves:
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
         """The changes of the partitions whose move is allowed."""
         self.outcomes = {}
-        configs, active = TopicTerms(image), active_brokers(image)
+        configs, active = ReplicationConfigs(image), active_brokers(image)
         rows: dict[bytes, list[tuple[int, PartitionImage]]] = {}
         for (topic, index), replicas in self._wanted.items():
             if work.spend(UNITS_PER_MOVE + min(len(replicas or ()), MOST_REPLICAS)):
@@ -97,7 +97,7 @@ class _Moves:
         topic: str,
         index: int,
         replicas: list[int] | None,
-        configs: TopicTerms,
+        configs: ReplicationConfigs,
         active: frozenset[int],
     ) -> PartitionImage | None:
         before = image.partition(topic, index)
@@ -105,14 +105,14 @@ class _Moves:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {topic}:{index}."
             )
-        terms = terms_of(configs, topic, before, active)
+        rules = election_rules(configs, topic, before, active)
         if replicas is None:
-            return cancelled(before, terms)
+            return cancelled(before, rules)
         if len(replicas) > MOST_REPLICAS:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"At most {MOST_REPLICAS} replicas."
             )
-        return reassigned(image, before, replicas, terms, may_change_factor=self._may_change_factor)
+        return reassigned(image, before, replicas, rules, may_change_factor=self._may_change_factor)
 
     async def results(self, work: Price) -> list[ReassignableTopicResponse]:
         """The results of the partitions, by topic."""

@@ -13,14 +13,9 @@ from kwire.handlers.decisions import Price, commit_in_slices
 from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
-from kwire.metadata.partition_change import (
-    NO_LEADER,
-    Terms,
-    active_brokers,
-    elected,
-    terms_of,
-)
-from kwire.metadata.topic_terms import TopicTerms
+from kwire.metadata.leader_election import NO_LEADER, ElectionRules, active_brokers, election_rules
+from kwire.metadata.partition_change import with_elected_leader
+from kwire.metadata.replication_configs import ReplicationConfigs
 from kwire.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -68,14 +63,14 @@ class _Election:
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
         """The changes of the partitions for which a leader can be elected."""
         self.outcomes = {}
-        configs, active = TopicTerms(image), active_brokers(image)
+        configs, active = ReplicationConfigs(image), active_brokers(image)
         rows: dict[bytes, list[tuple[int, PartitionImage]]] = {}
         for topic, index in self._partitions(image):
             if work.spend(UNITS_PER_ELECTION):
                 await work.next_slice()
             try:
                 before = _existing(image, topic, index)
-                row = self._elect(before, terms_of(configs, topic, before, active))
+                row = self._elect(before, election_rules(configs, topic, before, active))
             except KafkaError as error:
                 is_left_out = error.code is ErrorCode.ELECTION_NOT_NEEDED and self._wanted is None
                 if not is_left_out:
@@ -92,12 +87,12 @@ class _Election:
         for topic in image.topics_by_name.values():
             yield from ((topic.name, index) for index in range(len(topic.partitions)))
 
-    def _elect(self, before: PartitionImage, terms: Terms) -> PartitionImage:
+    def _elect(self, before: PartitionImage, rules: ElectionRules) -> PartitionImage:
         """The partition after its election; KafkaError."""
         has_leader = before.leader != NO_LEADER
         if has_leader if self._unclean else before.leader == before.replicas[0]:
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
-        after = elected(before, terms, unclean=self._unclean)
+        after = with_elected_leader(before, rules, unclean=self._unclean)
         if after is None:
             code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
             raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if self._unclean else code)

@@ -23,7 +23,8 @@ from kwire.metadata.changes import (
     apply,
 )
 from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage
-from kwire.metadata.partition_change import Terms, changed, changes_of_partitions, with_broker
+from kwire.metadata.leader_election import ElectionRules
+from kwire.metadata.partition_change import changed_partition, changes_of_partitions, with_broker
 from kwire.metadata.registration import fence
 
 SHOWN = 3
@@ -80,7 +81,7 @@ def gather(image: MetadataImage, nodes: Collection[int]) -> list[Change]:
     """The changes that leave a stopped cluster to these brokers alone; ReplicasElsewhere."""
     _check_gathered(image, nodes)
 
-    def look(partition: PartitionImage, terms: Terms) -> PartitionImage | None:
+    def change_of(partition: PartitionImage, rules: ElectionRules) -> PartitionImage | None:
         if all(node in nodes for node in partition.replicas):
             return None
         kept = partition._replace(
@@ -90,9 +91,9 @@ def gather(image: MetadataImage, nodes: Collection[int]) -> list[Change]:
             adding=(),
             removing=(),
         )
-        return changed(partition, kept, terms)
+        return changed_partition(partition, kept, rules)
 
-    changes = changes_of_partitions(image, (), look)
+    changes = changes_of_partitions(image, (), change_of)
     changes += fence(apply(image, changes, image.revision), frozenset(image.brokers))
     return changes + [BrokerUnregistered(node) for node in image.brokers if node not in nodes]
 

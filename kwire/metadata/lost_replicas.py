@@ -29,14 +29,9 @@ from typing import NamedTuple, TypeAlias
 
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage
-from kwire.metadata.partition_change import (
-    NO_LEADER,
-    Terms,
-    active_brokers,
-    changed,
-    terms_of,
-)
-from kwire.metadata.topic_terms import TopicTerms
+from kwire.metadata.leader_election import NO_LEADER, ElectionRules, active_brokers, election_rules
+from kwire.metadata.partition_change import changed_partition
+from kwire.metadata.replication_configs import ReplicationConfigs
 
 
 class Replica(NamedTuple):
@@ -69,7 +64,7 @@ def lost_or_found(
     """
     directories = frozenset(before.directories if before is not None else ())
     has_same = before is not None and directories <= frozenset(broker.directories)
-    configs, active = TopicTerms(image), active_brokers(image)
+    configs, active = ReplicationConfigs(image), active_brokers(image)
     changes: list[Change] = []
     for topic in image.topics_by_name.values():
         rows = []
@@ -83,8 +78,8 @@ def lost_or_found(
                 kept = None if replica is NEVER_MADE else replica
                 after = _only_replica(partition, broker.node_id, kept, directories, has_same)
             else:
-                terms = terms_of(configs, topic.name, partition, active)
-                after = _one_of_several(partition, broker.node_id, replica, directories, terms)
+                rules = election_rules(configs, topic.name, partition, active)
+                after = _one_of_several(partition, broker.node_id, replica, directories, rules)
             if after is not None:
                 rows.append((index, after))
         if rows:
@@ -97,20 +92,20 @@ def _one_of_several(
     node_id: int,
     replica: Replica | None,
     directories: frozenset[str],
-    terms: Terms,
+    rules: ElectionRules,
 ) -> PartitionImage | None:
     """The partition after the start of a broker outside of its ISR; None if nothing changes."""
     if replica is OFFLINE:
         if partition.isr or partition.elr != (node_id,):
-            return changed(partition, partition, terms._replace(doubtful=(node_id,)))
+            return changed_partition(partition, partition, rules._replace(doubtful=(node_id,)))
         return None
     if replica is not None and (not directories or replica.directory in directories):
         return None
     last = tuple(node for node in partition.last_known_elr if node != node_id)
     if replica is NEVER_MADE and partition.last_known_elr == (node_id,) and _is_new(partition):
-        last = (_next_to(partition, node_id, terms),)
+        last = (_next_to(partition, node_id, rules),)
     without = partition._replace(last_known_elr=last)
-    return changed(partition, without, terms._replace(doubtful=(node_id,)))
+    return changed_partition(partition, without, rules._replace(doubtful=(node_id,)))
 
 
 def _is_new(partition: PartitionImage) -> bool:
@@ -123,11 +118,11 @@ def _is_new(partition: PartitionImage) -> bool:
     return not is_moving and partition.leader_epoch <= len(partition.replicas)
 
 
-def _next_to(partition: PartitionImage, node_id: int, terms: Terms) -> int:
+def _next_to(partition: PartitionImage, node_id: int, rules: ElectionRules) -> int:
     """The replica that may lead in place of a lost one, if possible one that can lead at once."""
     place = partition.replicas.index(node_id)
     others = partition.replicas[place + 1 :] + partition.replicas[:place]
-    return next((node for node in others if node in terms.active), others[0])
+    return next((node for node in others if node in rules.active), others[0])
 
 
 def _only_replica(
@@ -179,7 +174,7 @@ def lost_with_all_replicas(image: MetadataImage, node_id: int) -> list[str]:
     All replicas that had all records are lost. Others may be left, which lack records. Partitions
     with unclean elections are left out, because one of those leads by itself.
     """
-    configs = TopicTerms(image)
+    configs = ReplicationConfigs(image)
     return [
         f"{topic.name}-{index}"
         for topic in image.topics_by_name.values()

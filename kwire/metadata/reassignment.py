@@ -19,7 +19,8 @@ from collections.abc import Container, Sequence
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.controller import check_level
 from kwire.metadata.image import MetadataImage, PartitionImage
-from kwire.metadata.partition_change import Terms, changed
+from kwire.metadata.leader_election import ElectionRules
+from kwire.metadata.partition_change import changed_partition
 
 
 def is_reassigning(partition: PartitionImage) -> bool:
@@ -31,7 +32,7 @@ def reassigned(
     image: MetadataImage,
     before: PartitionImage,
     replicas: Sequence[int],
-    terms: Terms,
+    rules: ElectionRules,
     *,
     may_change_factor: bool = True,
 ) -> PartitionImage | None:
@@ -52,10 +53,10 @@ def reassigned(
     every = (*replicas, *removing)
     check_level(image, len(every))
     wanted = _restricted(before, every)._replace(adding=adding, removing=removing)
-    return changed(before, wanted, terms)
+    return changed_partition(before, wanted, rules)
 
 
-def cancelled(before: PartitionImage, terms: Terms) -> PartitionImage | None:
+def cancelled(before: PartitionImage, rules: ElectionRules) -> PartitionImage | None:
     """The partition without its move; KafkaError (NO_REASSIGNMENT_IN_PROGRESS)."""
     if not is_reassigning(before):
         raise KafkaError(
@@ -63,7 +64,7 @@ def cancelled(before: PartitionImage, terms: Terms) -> PartitionImage | None:
         )
     original = _without(before.replicas, before.adding)
     wanted = _restricted(before, original)._replace(adding=(), removing=())
-    return changed(before, wanted, terms)
+    return changed_partition(before, wanted, rules)
 
 
 def _restricted(before: PartitionImage, replicas: tuple[int, ...]) -> PartitionImage:

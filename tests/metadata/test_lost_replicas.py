@@ -9,6 +9,7 @@ from kwire.metadata.image import (
     MetadataImage,
     PartitionImage,
 )
+from kwire.metadata.leader_election import ElectionRules, active_brokers
 from kwire.metadata.lost_replicas import (
     NEVER_MADE,
     OFFLINE,
@@ -16,7 +17,7 @@ from kwire.metadata.lost_replicas import (
     lost_partitions,
     lost_with_all_replicas,
 )
-from kwire.metadata.partition_change import Terms, active_brokers, elected
+from kwire.metadata.partition_change import with_elected_leader
 from kwire.metadata.registration import fence, register, unfence, unregister
 from tests.support.images import topic_created
 
@@ -50,7 +51,9 @@ class Cluster:
         return self.image.topics_by_name["t"].partitions[0]
 
     def accept_the_loss(self):
-        row = elected(self.partition, Terms(active_brokers(self.image)), unclean=True)
+        row = with_elected_leader(
+            self.partition, ElectionRules(active_brokers(self.image)), unclean=True
+        )
         topic = self.image.topics_by_name["t"]._replace(partitions=(row,))
         self.do([TopicCreated(topic)])
 

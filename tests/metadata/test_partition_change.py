@@ -12,13 +12,12 @@ from kwire.metadata.image import (
     MetadataImage,
     PartitionImage,
 )
+from kwire.metadata.leader_election import Election, ElectionRules
 from kwire.metadata.partition_change import (
-    Election,
     IsrProposal,
-    Terms,
-    changed,
-    elected,
+    changed_partition,
     proposed_isr,
+    with_elected_leader,
     without_brokers,
     without_replicas,
 )
@@ -143,26 +142,26 @@ def test_a_removed_replica_raises_the_leader_epoch():
     """Although the leader stays: the removed one's fetches have to be refused."""
     before = PartitionImage(1, 5, (1, 2, 3), (1, 3), 7)
     wanted = before._replace(replicas=(1, 2, 3), removing=(3,))
-    after = changed(before, wanted, Terms(ALL))
+    after = changed_partition(before, wanted, ElectionRules(ALL))
     assert after == PartitionImage(1, 6, (1, 2), (1,), 8)
 
 
 def test_leaders_come_from_the_isr_then_from_the_elr():
     before = PartitionImage(1, 5, (1, 2, 3), (1,), elr=(2,))
-    lost = changed(before, before._replace(isr=()), Terms({2, 3}, 2))
+    lost = changed_partition(before, before._replace(isr=()), ElectionRules({2, 3}, 2))
     assert (lost.leader, lost.isr, lost.elr) == (2, (2,), (1,))
-    nobody = changed(before, before._replace(isr=()), Terms({3}, 2))
+    nobody = changed_partition(before, before._replace(isr=()), ElectionRules({3}, 2))
     assert (nobody.leader, nobody.elr, nobody.last_known_elr) == (-1, (1, 2), (1,))
 
 
 def test_the_last_leader_leads_when_nobody_is_eligible():
     """It recovers then. Another replica leads only in an unclean election."""
     before = PartitionImage(-1, 6, (1, 2, 3), (), last_known_elr=(2,))
-    assert changed(before, before, Terms({1, 3})) is None
-    after = changed(before, before, Terms({1, 2, 3}))
+    assert changed_partition(before, before, ElectionRules({1, 3})) is None
+    after = changed_partition(before, before, ElectionRules({1, 2, 3}))
     assert (after.leader, after.isr, after.last_known_elr) == (2, (2,), ())
     assert after.is_recovering
-    unclean = changed(before, before, Terms({1, 3}, election=Election.UNCLEAN))
+    unclean = changed_partition(before, before, ElectionRules({1, 3}, election=Election.UNCLEAN))
     assert (unclean.leader, unclean.isr, unclean.is_recovering) == (1, (1,), True)
 
 
@@ -173,16 +172,18 @@ def test_unclean_elections_by_config_are_for_several_replicas():
     row = _row(without_brokers(image, frozenset({2}), are_doubtful=True))
     assert (row.leader, row.isr, row.is_recovering) == (1, (1,), True)
     only = PartitionImage(-1, 5, (1,), (), 7)
-    assert changed(only, only, Terms(ALL)) is None
-    given_up = elected(only, Terms(ALL), unclean=True)
+    assert changed_partition(only, only, ElectionRules(ALL)) is None
+    given_up = with_elected_leader(only, ElectionRules(ALL), unclean=True)
     assert (given_up.leader, given_up.isr, given_up.is_recovering) == (1, (1,), False)
 
 
 def test_the_preferred_leader_is_elected_if_it_is_in_sync():
     before = PartitionImage(2, 5, (1, 2, 3), (1, 2))
-    assert elected(before, Terms(ALL), unclean=False).leader == 1
-    assert elected(before._replace(isr=(2, 3)), Terms(ALL), unclean=False) is None
-    assert elected(before, Terms({2, 3}), unclean=False) is None
+    assert with_elected_leader(before, ElectionRules(ALL), unclean=False).leader == 1
+    assert (
+        with_elected_leader(before._replace(isr=(2, 3)), ElectionRules(ALL), unclean=False) is None
+    )
+    assert with_elected_leader(before, ElectionRules({2, 3}), unclean=False) is None
 
 
 def test_a_failed_replica_leads_no_longer_if_another_can():
@@ -223,7 +224,9 @@ def test_whatever_changes_the_rules_hold(replicas, min_isr, steps):
     for lost, active, doubtful, election in steps:
         isr = tuple(node for node in before.isr if node not in lost and node in active)
         wanted = before._replace(isr=isr)
-        after = changed(before, wanted, Terms(active, min_isr, election, doubtful))
+        after = changed_partition(
+            before, wanted, ElectionRules(active, min_isr, election, doubtful)
+        )
         if after is None:
             continue
         assert not set(after.isr) & set(after.elr)

@@ -4,7 +4,7 @@ import pytest
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage
-from kwire.metadata.partition_change import Terms
+from kwire.metadata.leader_election import ElectionRules
 from kwire.metadata.reassignment import cancelled, is_reassigning, reassigned
 
 ALL = frozenset({1, 2, 3, 4, 5})
@@ -14,7 +14,7 @@ MOVING = PartitionImage(1, 5, (3, 4, 1, 2), (1, 2, 3), 8, adding=(4,), removing=
 
 
 def _move(before, *replicas, **options):
-    return reassigned(IMAGE, before, replicas, Terms(ALL), **options)
+    return reassigned(IMAGE, before, replicas, ElectionRules(ALL), **options)
 
 
 def test_a_move_begins_with_the_replicas_of_both():
@@ -45,10 +45,10 @@ def test_fewer_replicas_wait_for_one_in_sync():
 def test_a_cancelled_move_leaves_what_was():
     """The order is that of the wanted replicas."""
     caught_up = MOVING._replace(isr=(1, 2, 3, 4))
-    after = cancelled(caught_up, Terms(ALL))
+    after = cancelled(caught_up, ElectionRules(ALL))
     assert after == PartitionImage(1, 6, (3, 1, 2), (1, 2, 3), 9)
     with pytest.raises(KafkaError) as refused:
-        cancelled(BEFORE, Terms(ALL))
+        cancelled(BEFORE, ElectionRules(ALL))
     assert refused.value.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
@@ -56,7 +56,7 @@ def test_another_move_drops_who_was_to_come():
     """And can still be cancelled."""
     after = _move(MOVING, 5, 1)
     assert after == PartitionImage(1, 6, (5, 1, 2, 3), (1, 2, 3), 9, (5,), (2, 3))
-    assert cancelled(after, Terms(ALL)).replicas == (1, 2, 3)
+    assert cancelled(after, ElectionRules(ALL)).replicas == (1, 2, 3)
     back = _move(MOVING, 1, 2, 3)
     assert back == PartitionImage(1, 6, (1, 2, 3), (1, 2, 3), 9)
 
@@ -64,7 +64,7 @@ def test_another_move_drops_who_was_to_come():
 def test_who_came_and_is_the_only_one_in_sync_stays():
     """A cancellation would need an unclean election."""
     only = MOVING._replace(leader=4, isr=(4,))
-    for decide in (lambda: cancelled(only, Terms(ALL)), lambda: _move(only, 1, 2)):
+    for decide in (lambda: cancelled(only, ElectionRules(ALL)), lambda: _move(only, 1, 2)):
         with pytest.raises(KafkaError) as refused:
             decide()
         assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -91,5 +91,5 @@ def test_an_older_level_of_changes_knows_no_moves():
     older = IMAGE._replace(features={"kwire.changes": 1})
     only = PartitionImage(1, 5, (1,), (1,), 7)
     with pytest.raises(KafkaError) as refused:
-        reassigned(older, only, (2,), Terms(ALL))
+        reassigned(older, only, (2,), ElectionRules(ALL))
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

@@ -12,7 +12,7 @@ from kwire.broker.replica_sessions import ReplicaSession
 from kwire.connection import waiting
 from kwire.coordinator.transaction import coordinator
 from kwire.handlers import replica_fetch
-from kwire.metadata import partition_change, registration
+from kwire.metadata import leader_election, partition_change, registration
 from kwire.protocol.messages.offset_fetch import OffsetFetchResponse
 from kwire.protocol.messages.sync_group import SyncGroupResponse
 from tests.simulation import failures, fast_bugs, more_clients
@@ -132,26 +132,26 @@ def cut_to_the_watermark(patch: Any) -> None:
 def anybody_leads(patch: Any) -> None:
     """An election takes any replica whose broker lives, with the ISR as it is."""
 
-    def elect(before: Any, after: Any, terms: Any) -> Any:
-        living = [node for node in reversed(after.replicas) if node in terms.active]
+    def elect(before: Any, after: Any, rules: Any) -> Any:
+        living = [node for node in reversed(after.replicas) if node in rules.active]
         if after.leader in living or not living:
             return after._replace(leader=after.leader if after.leader in living else -1)
         leader = living[0]
         isr = after.isr if leader in after.isr else (leader, *after.isr)
         return after._replace(leader=leader, isr=isr, elr=())
 
-    patch.setattr(partition_change, "_elected", elect)
+    patch.setattr(partition_change, "elect_leader", elect)
 
 
 def epochs_stand_still(patch: Any) -> None:
     """A new leader has the epoch of the one before."""
-    changed = partition_change.changed
+    changed = partition_change.changed_partition
 
-    def kept(before: Any, wanted: Any, terms: Any) -> Any:
-        after = changed(before, wanted, terms)
+    def kept(before: Any, wanted: Any, rules: Any) -> Any:
+        after = changed(before, wanted, rules)
         return None if after is None else after._replace(leader_epoch=before.leader_epoch)
 
-    patch.setattr(partition_change, "changed", kept)
+    patch.setattr(partition_change, "changed_partition", kept)
 
 
 def the_dead_stay_in_sync(patch: Any) -> None:
@@ -162,7 +162,7 @@ def the_dead_stay_in_sync(patch: Any) -> None:
 def eligible_for_ever(patch: Any) -> None:
     """A replica stays eligible when the ISR is large enough to commit without it."""
 
-    def all_known(before: Any, after: Any, terms: Any) -> Any:
+    def all_known(before: Any, after: Any, rules: Any) -> Any:
         safe = {*before.isr, *before.elr}.difference(after.isr)
         return after._replace(elr=tuple(node for node in after.replicas if node in safe))
 
@@ -297,10 +297,10 @@ def quiet_partitions_keep_their_epoch(patch: Any) -> None:
 def unclean_by_default(patch: Any) -> None:
     """Whoever lives leads when nobody in sync does."""
 
-    def anybody(partition: Any, terms: Any) -> int | None:
-        return next((node for node in partition.replicas if node in terms.active), None)
+    def anybody(partition: Any, rules: Any) -> int | None:
+        return next((node for node in partition.replicas if node in rules.active), None)
 
-    patch.setattr(partition_change, "_unclean_leader", anybody)
+    patch.setattr(leader_election, "_unclean_leader", anybody)
 
 
 def followers_show_everything(patch: Any) -> None:

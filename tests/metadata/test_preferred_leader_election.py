@@ -1,12 +1,17 @@
 """Leadership goes back to preferred leaders, and to whoever may lead where nobody does."""
 
-from kwire.metadata.balance import MOST_ELECTIONS, balanced, elections, with_leaders
 from kwire.metadata.changes import ConfigChanged, apply
 from kwire.metadata.image import (
     BrokerImage,
     ConfigResourceType,
     MetadataImage,
     PartitionImage,
+)
+from kwire.metadata.preferred_leader_election import (
+    MOST_ELECTIONS,
+    count_elections,
+    elect_missing_leaders,
+    elect_preferred_leaders,
 )
 from tests.support.images import topic_created
 
@@ -26,24 +31,24 @@ def _leaders(image, changes):
 def test_more_than_a_tenth_astray_is_too_much():
     """Of the partitions that prefer a broker; then all of them go back."""
     tenth = _image(*[PREFERRED] * 9, ASTRAY)
-    assert balanced(tenth) == []
+    assert elect_preferred_leaders(tenth) == []
     more = _image(*[PREFERRED] * 8, ASTRAY, ASTRAY)
-    changes = balanced(more)
+    changes = elect_preferred_leaders(more)
     assert _leaders(more, changes) == [1] * 10
-    assert elections(changes) == 2
+    assert count_elections(changes) == 2
 
 
 def test_who_is_not_in_sync_or_shuts_down_gets_nothing():
     behind = _image(ASTRAY._replace(isr=(2,)))
-    assert balanced(behind) == []
+    assert elect_preferred_leaders(behind) == []
     brokers = dict(IMAGE.brokers)
     brokers[1] = brokers[1]._replace(is_shutting_down=True)
-    assert balanced(_image(ASTRAY)._replace(brokers=brokers)) == []
+    assert elect_preferred_leaders(_image(ASTRAY)._replace(brokers=brokers)) == []
 
 
 def test_one_commit_has_so_many_elections():
     image = _image(*[ASTRAY] * (MOST_ELECTIONS + 5))
-    assert elections(balanced(image)) == MOST_ELECTIONS
+    assert count_elections(elect_preferred_leaders(image)) == MOST_ELECTIONS
 
 
 def test_the_config_lets_somebody_lead_who_may_lack_records():
@@ -51,7 +56,7 @@ def test_the_config_lets_somebody_lead_who_may_lack_records():
     waiting = PartitionImage(-1, 5, (1, 2, 4), (), 7, elr=(4,), last_known_elr=(4,))
     only = PartitionImage(-1, 5, (1,), (), 7)
     image = _image(waiting, only)
-    assert with_leaders(image) == []
+    assert elect_missing_leaders(image) == []
     name = "unclean.leader.election.enable"
     allowed = apply(image, [ConfigChanged(ConfigResourceType.TOPIC, "t", name, "true")], 2)
-    assert _leaders(allowed, with_leaders(allowed)) == [1, -1]
+    assert _leaders(allowed, elect_missing_leaders(allowed)) == [1, -1]

@@ -1,4 +1,4 @@
-"""The periodic elections of the controller: (image) → changes; pure.
+"""Elections that the controller begins by itself: of preferred leaders, and where none leads; pure.
 
 Rules:
 
@@ -17,20 +17,18 @@ from collections import Counter
 
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
+from kwire.metadata.leader_election import NO_LEADER, ElectionRules, active_brokers
 from kwire.metadata.partition_change import (
-    NO_LEADER,
-    Terms,
-    active_brokers,
-    changed,
+    changed_partition,
     changes_of_partitions,
-    elected,
+    with_elected_leader,
 )
 
 MOST_ELECTIONS = 1000
 MOST_IMBALANCE = 0.1
 
 
-def balanced(image: MetadataImage) -> list[Change]:
+def elect_preferred_leaders(image: MetadataImage) -> list[Change]:
     """The changes that elect preferred leaders, for brokers that lead too few partitions."""
     active = active_brokers(image)
     preferred: Counter[int] = Counter()
@@ -50,28 +48,28 @@ def balanced(image: MetadataImage) -> list[Change]:
         return []
     left = MOST_ELECTIONS
 
-    def look(partition: PartitionImage, terms: Terms) -> PartitionImage | None:
+    def change_of(partition: PartitionImage, rules: ElectionRules) -> PartitionImage | None:
         nonlocal left
         first = partition.replicas[0]
         if not left or partition.leader == first or first not in few or first not in partition.isr:
             return None
         left -= 1
-        return elected(partition, terms, unclean=False)
+        return with_elected_leader(partition, rules, unclean=False)
 
-    return changes_of_partitions(image, active, look)
+    return changes_of_partitions(image, active, change_of)
 
 
-def elections(changes: list[Change]) -> int:
+def count_elections(changes: list[Change]) -> int:
     """How many partitions these changes concern."""
     return sum(len(change.rows) for change in changes if isinstance(change, PartitionsChanged))
 
 
-def with_leaders(image: MetadataImage) -> list[Change]:
+def elect_missing_leaders(image: MetadataImage) -> list[Change]:
     """The changes that elect leaders of replicated partitions without one, if that is allowed."""
 
-    def look(partition: PartitionImage, terms: Terms) -> PartitionImage | None:
+    def change_of(partition: PartitionImage, rules: ElectionRules) -> PartitionImage | None:
         if partition.leader != NO_LEADER or len(partition.replicas) == 1:
             return None
-        return changed(partition, partition, terms)
+        return changed_partition(partition, partition, rules)
 
-    return changes_of_partitions(image, active_brokers(image), look)
+    return changes_of_partitions(image, active_brokers(image), change_of)

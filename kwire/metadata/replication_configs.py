@@ -22,16 +22,16 @@ CLUSTER_WIDE = (MIN_ISR, UNCLEAN)
 """Settings of brokers that a new cluster gets as dynamic defaults."""
 
 
-class TopicTerms:
-    """The replication configs of an image's topics; ``instead`` has configs that replace some."""
+class ReplicationConfigs:
+    """The replication configs of an image's topics; ``overrides`` has configs that replace some."""
 
     def __init__(
         self,
         image: MetadataImage,
-        instead: Mapping[ConfigResource, Mapping[str, str]] = MappingProxyType({}),
+        overrides: Mapping[ConfigResource, Mapping[str, str]] = MappingProxyType({}),
     ) -> None:
         self._configs = image.configs
-        self._instead = instead
+        self._overrides = overrides
         defaults = self._of(ConfigResourceType.BROKER, "")
         self._unclean = defaults.get(UNCLEAN, "false")
         own = [self._of(ConfigResourceType.BROKER, str(node)) for node in image.brokers]
@@ -49,5 +49,5 @@ class TopicTerms:
         return found.strip().lower() == "true"
 
     def _of(self, kind: ConfigResourceType, name: str) -> Mapping[str, str]:
-        found = self._instead.get((kind, name))
+        found = self._overrides.get((kind, name))
         return self._configs.get((kind, name), EMPTY) if found is None else found
