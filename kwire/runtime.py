@@ -25,8 +25,8 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest
 from kwire.record.batch import RecordBatch, TooLarge
 from kwire.record.control import ControlType, control_type
-from kwire.record.feed import Limits
 from kwire.record.records import NO_PRODUCER, BatchBuilder, Record, records
+from kwire.record.streaming_decompressor import Limits
 
 log = logging.getLogger(__name__)
 

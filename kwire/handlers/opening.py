@@ -18,7 +18,7 @@ from kwire.handlers.waiting import later
 from kwire.log.log_config import LogConfig
 from kwire.log.validation import limits_of
 from kwire.record.batch import RecordBatch, TooLarge
-from kwire.record.feed import Between, Limits
+from kwire.record.streaming_decompressor import BetweenPieces, Limits
 
 MAX_BYTES = "kwire.decompressed.max.bytes"
 MAX_RECORDS = "kwire.decompressed.max.records"
@@ -36,7 +36,7 @@ def full_limits(broker: Broker, config: LogConfig) -> Limits:
 
 
 async def open_in_thread(
-    look: Callable[[Limits, Between], _T],
+    look: Callable[[Limits, BetweenPieces], _T],
     batch: RecordBatch,
     limits: Limits,
     context: RequestContext,

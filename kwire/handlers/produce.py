@@ -59,7 +59,7 @@ from kwire.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kwire.record.batch import RecordBatch, TooLarge
-from kwire.record.feed import Between, Limits
+from kwire.record.streaming_decompressor import BetweenPieces, Limits
 
 if TYPE_CHECKING:
     from kwire.handlers.unacked import Unreplicated
@@ -290,7 +290,7 @@ async def _check(batch: RecordBatch, log: PartitionLog, context: RequestContext)
         with suppress(TooLarge):
             return checked_batch(batch, log.config, broker.now_ms(), INLINE_LIMITS)
 
-    def in_thread(limits: Limits, between: Between) -> CheckedBatch:
+    def in_thread(limits: Limits, between: BetweenPieces) -> CheckedBatch:
         return checked_batch(batch, log.config, broker.now_ms(), limits, between)
 
     return await open_in_thread(in_thread, batch, full_limits(broker, log.config), context)

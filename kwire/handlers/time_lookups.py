@@ -20,7 +20,7 @@ from kwire.log.prices import is_quick_to_open, units_to_open
 from kwire.log.time_search import BatchToOpen, FoundOffset, LargestSearch, TimeSearch
 from kwire.log.validation import INLINE_LIMITS
 from kwire.record.batch import InvalidRecords, TooLarge
-from kwire.record.feed import nothing_between
+from kwire.record.streaming_decompressor import do_nothing
 
 MANY_TRIES = 200
 STEP_UNITS = 30
@@ -81,7 +81,7 @@ async def _look(
     try:
         if is_small:
             try:
-                return look(INLINE_LIMITS, nothing_between)
+                return look(INLINE_LIMITS, do_nothing)
             except TooLarge:
                 pass  # the header doesn't show how large the opened batch is
         limits = full_limits(context.broker, partition.log.config)

@@ -25,8 +25,8 @@ from kwire.log.partition_log import PartitionLog
 from kwire.log.segment import LogSegment
 from kwire.record.batch import RecordBatch
 from kwire.record.batch_scan import BatchHeader
-from kwire.record.feed import NO_LIMITS, Between, Limits, nothing_between
-from kwire.record.walk import record_times
+from kwire.record.record_validator import record_times
+from kwire.record.streaming_decompressor import NO_LIMITS, BetweenPieces, Limits, do_nothing
 
 HEADERS_PER_STEP = 500
 MOST_OPENED = 100
@@ -53,7 +53,9 @@ class BatchToOpen(NamedTuple):
     timestamp: int
     start_offset: int
 
-    def look(self, limits: Limits = NO_LIMITS, between: Between = nothing_between) -> _Found | None:
+    def look(
+        self, limits: Limits = NO_LIMITS, between: BetweenPieces = do_nothing
+    ) -> _Found | None:
         """Offset and timestamp of the wanted record, None if the batch has none.
 
         May be called in a thread. Raises InvalidRecords if the batch can't be read, and TooLarge.
@@ -64,7 +66,7 @@ class BatchToOpen(NamedTuple):
         return None
 
     def largest(
-        self, limits: Limits = NO_LIMITS, between: Between = nothing_between
+        self, limits: Limits = NO_LIMITS, between: BetweenPieces = do_nothing
     ) -> _Found | None:
         """As ``look``, but for the first record with the largest timestamp."""
         best: _Found | None = None
@@ -119,7 +121,7 @@ class TimeSearch:
             self.seen_headers += 1
         return None
 
-    def look(self, opening: BatchToOpen, limits: Limits, between: Between) -> _Found | None:
+    def look(self, opening: BatchToOpen, limits: Limits, between: BetweenPieces) -> _Found | None:
         """Look for the record in an opened batch; may be called in a thread."""
         return opening.look(limits, between)
 
@@ -200,7 +202,7 @@ class LargestSearch(TimeSearch):
         self._may_go_by_headers = True
         self._best: FoundOffset | None = None  # from a header whose batch isn't opened yet
 
-    def look(self, opening: BatchToOpen, limits: Limits, between: Between) -> _Found | None:
+    def look(self, opening: BatchToOpen, limits: Limits, between: BetweenPieces) -> _Found | None:
         """Look for the record in an opened batch; may be called in a thread."""
         look = opening.largest if self._goes_by_headers else opening.look
         return look(limits, between)

@@ -47,9 +47,9 @@ from kwire.record.batch import (
     whole_batch_bytes,
 )
 from kwire.record.compression import MOST_FROM_A_BYTE, Compression
-from kwire.record.feed import Between, Limits, nothing_between
+from kwire.record.record_validator import validate_records
 from kwire.record.records import recompress, renumbered
-from kwire.record.walk import walk_records
+from kwire.record.streaming_decompressor import BetweenPieces, Limits, do_nothing
 
 FEW_RECORDS = 8
 FEW_COMPRESSED_BYTES = 4096
@@ -182,7 +182,7 @@ def checked_batch(
     config: LogConfig,
     now_ms: int,
     limits: Limits = FULL_LIMITS,
-    between: Between = nothing_between,
+    between: BetweenPieces = do_nothing,
 ) -> CheckedBatch:
     """The batch as it has to be appended; may be called in a thread.
 
@@ -286,7 +286,7 @@ def _has_few_records(batch: RecordBatch) -> bool:
 
 
 def _look(
-    batch: RecordBatch, config: LogConfig, now_ms: int, limits: Limits, between: Between
+    batch: RecordBatch, config: LogConfig, now_ms: int, limits: Limits, between: BetweenPieces
 ) -> _Seen:
     """Check every record; InvalidBatch if there are records that Kafka rejects one by one."""
     earliest = now_ms - config.timestamp_before_max_ms
@@ -296,7 +296,9 @@ def _look(
     wrong = _WrongRecords()
     largest, is_in_order = NO_TIMESTAMP, True
     try:
-        for place, (timestamp, delta, has_key) in enumerate(walk_records(batch, limits, between)):
+        for place, (timestamp, delta, has_key) in enumerate(
+            validate_records(batch, limits, between)
+        ):
             if timestamp > largest:
                 largest = timestamp
             if delta != place:
@@ -355,7 +357,7 @@ def _put_right(
     config: LogConfig,
     now_ms: int,
     limits: Limits,
-    between: Between,
+    between: BetweenPieces,
 ) -> CheckedBatch:
     """The batch with the codec, the timestamps and the order of offsets that the topic needs."""
     wanted = config.compression

@@ -11,8 +11,8 @@ from struct import Struct
 
 from kwire.errors import ErrorCode
 from kwire.record.batch import InvalidRecords, RecordBatch
-from kwire.record.feed import Limits
 from kwire.record.records import BatchBuilder, ProducerState, records
+from kwire.record.streaming_decompressor import Limits
 
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")

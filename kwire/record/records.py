@@ -37,7 +37,14 @@ from kwire.record.batch import (
     build_header,
 )
 from kwire.record.compression import STRETCH_BYTES, compress, compressed, decompressed
-from kwire.record.feed import NO_LIMITS, Between, Limits, RecordFeed, invalid, nothing_between
+from kwire.record.streaming_decompressor import (
+    NO_LIMITS,
+    BetweenPieces,
+    Limits,
+    StreamingDecompressor,
+    do_nothing,
+    invalid,
+)
 from kwire.record.varint import append_varint, read_varint
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
@@ -71,33 +78,35 @@ NO_PRODUCER = ProducerState()
 
 
 def records(
-    batch: RecordBatch, limits: Limits = NO_LIMITS, between: Between = nothing_between
+    batch: RecordBatch, limits: Limits = NO_LIMITS, between: BetweenPieces = do_nothing
 ) -> Iterator[Record]:
     """Every record of a batch, in order. The batch is decompressed during the iteration.
 
     Raises InvalidRecords (CORRUPT_MESSAGE or INVALID_RECORD) if the bytes don't match the batch's
     header, TooLarge beyond the limits.
     """
-    feed = RecordFeed(batch, limits, between)
+    stream = StreamingDecompressor(batch, limits, between)
     append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
     for _ in range(batch.records_count):
-        end = feed.next_record()
-        yield _read_record(feed, end, batch, append_time)
-        feed.position = end
-    if not feed.is_at_end():
+        end = stream.next_record()
+        yield _read_record(stream, end, batch, append_time)
+        stream.position = end
+    if not stream.is_at_end():
         raise invalid("bytes follow the last record")
 
 
-def _read_record(feed: RecordFeed, end: int, batch: RecordBatch, append_time: int | None) -> Record:
-    """The record from the feed's position, just after its length field, to ``end``."""
-    buffer, position = feed.buffer, feed.position
+def _read_record(
+    stream: StreamingDecompressor, end: int, batch: RecordBatch, append_time: int | None
+) -> Record:
+    """The record from the stream's position, just after its length field, to ``end``."""
+    buffer, position = stream.buffer, stream.position
     length = end - position
     try:
         timestamp_delta, position = read_varint(buffer, position + 1)
         offset_delta, position = read_varint(buffer, position)
         key, position = _read_bytes(buffer, position, end)
         value, position = _read_bytes(buffer, position, end)
-        headers, position = _read_headers(feed, position, end)
+        headers, position = _read_headers(stream, position, end)
     except IndexError as error:
         raise invalid("the records are cut short") from error
     if position != end:
@@ -109,12 +118,12 @@ def _read_record(feed: RecordFeed, end: int, batch: RecordBatch, append_time: in
     return Record(offset, timestamp, key, value, headers)
 
 
-def _read_headers(feed: RecordFeed, position: int, end: int) -> tuple[Headers, int]:
-    buffer = feed.buffer
+def _read_headers(stream: StreamingDecompressor, position: int, end: int) -> tuple[Headers, int]:
+    buffer = stream.buffer
     count, position = read_varint(buffer, position)
     if count == 0:
         return (), position
-    feed.count_headers(count, end - position)
+    stream.count_headers(count, end - position)
     headers = []
     for _ in range(count):
         key, position = _read_bytes(buffer, position, end)
@@ -237,7 +246,7 @@ def recompress(
     *,
     limits: Limits = NO_LIMITS,
     max_size_bytes: int = INT32_MAX,
-    between: Between = nothing_between,
+    between: BetweenPieces = do_nothing,
 ) -> bytearray:
     """The same batch with its records compressed by another codec.
 
@@ -269,7 +278,7 @@ def renumbered(
     *,
     limits: Limits = NO_LIMITS,
     max_size_bytes: int = INT32_MAX,
-    between: Between = nothing_between,
+    between: BetweenPieces = do_nothing,
 ) -> bytearray:
     """A batch of the same records with consecutive offsets and effective timestamps.
 
@@ -316,7 +325,7 @@ def _compress_all(
     compression: int,
     level: int | None,
     max_size_bytes: int,
-    between: Between,
+    between: BetweenPieces,
 ) -> bytes:
     """A compressed payload that fits into a batch of ``max_size_bytes``, or MESSAGE_TOO_LARGE.
 

@@ -10,7 +10,7 @@ from kwire.log.replication import append_replicated
 from kwire.log.time_search import HEADERS_PER_STEP, MOST_OPENED, LargestSearch, TimeSearch
 from kwire.record.batch import InvalidRecords, TooLarge, build_header
 from kwire.record.compression import Compression
-from kwire.record.feed import NO_LIMITS, Limits, nothing_between
+from kwire.record.streaming_decompressor import NO_LIMITS, Limits, do_nothing
 from tests.support.log_state import close_files
 from tests.support.page_cache import PageCache
 from tests.support.time_lookups import max_timestamp, offset_for_timestamp
@@ -35,7 +35,7 @@ def finish(search):
         assert search.seen_headers <= HEADERS_PER_STEP
         if opening is not None:
             opened += 1
-            search.take(search.look(opening, NO_LIMITS, nothing_between))
+            search.take(search.look(opening, NO_LIMITS, do_nothing))
     return steps, opened
 
 
@@ -133,7 +133,7 @@ def test_a_bomb_counts_by_its_header(tools):
     opening = search.step()
     for limits in (Limits(max_bytes=10_000), Limits(max_records=999)):
         with pytest.raises(TooLarge):
-            search.look(opening, Limits(0, 0), nothing_between)
+            search.look(opening, Limits(0, 0), do_nothing)
         assert issubclass(TooLarge, InvalidRecords), limits
     search.take(opening.unread())
     assert search.found[:2] == (0, tools.now_ms)

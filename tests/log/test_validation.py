@@ -17,8 +17,8 @@ from kwire.log.validation import (
 )
 from kwire.record.batch import HEADER_BYTES, LOG_APPEND_TIME, RecordBatch, TooLarge
 from kwire.record.compression import MOST_FROM_A_BYTE, Compression
-from kwire.record.feed import Limits
 from kwire.record.records import BatchBuilder
+from kwire.record.streaming_decompressor import Limits
 
 HOUR_MS = 3_600_000
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.batch import LOG_APPEND_TIME, RecordBatch, TooLarge, build_header
 from kwire.record.compression import STRETCH_BYTES, Compression
-from kwire.record.feed import NO_LIMITS, Limits, RecordFeed
+from kwire.record.record_index import RecordIndex
+from kwire.record.record_validator import record_times, validate_records
 from kwire.record.records import (
     BatchBuilder,
     ProducerState,
@@ -22,9 +23,8 @@ from kwire.record.records import (
     records,
     renumbered,
 )
-from kwire.record.spans import RecordSpans
+from kwire.record.streaming_decompressor import NO_LIMITS, Limits, StreamingDecompressor
 from kwire.record.varint import append_varint
-from kwire.record.walk import record_times, walk_records
 
 INT64_MAX = 2**63 - 1
 
@@ -50,9 +50,9 @@ def raw_batch(payload: bytes, count: int = 1, **fields: int) -> RecordBatch:
     return RecordBatch(build_header(payload, records_count=count, **{**header, **fields}))
 
 
-def consume(found: Iterable[object] | RecordSpans) -> None:
-    """Read to the end; spans have read everything already."""
-    if not isinstance(found, RecordSpans):
+def consume(found: Iterable[object] | RecordIndex) -> None:
+    """Read to the end; an index has read everything already."""
+    if not isinstance(found, RecordIndex):
         deque(found, maxlen=0)
 
 
@@ -71,7 +71,7 @@ def test_records_come_back_as_they_were_built(
     wanted = [Record(base_offset + n, *item) for n, item in enumerate(items)]
     built = RecordBatch(build_batch(wanted, base_offset=base_offset, compression=compression))
     built.verify_crc()
-    list(walk_records(built))
+    list(validate_records(built))
     assert list(records(built)) == wanted
     assert (built.records_count, built.last_offset) == (len(wanted), wanted[-1].offset)
     assert built.max_timestamp == max(record.timestamp for record in wanted)
@@ -156,14 +156,14 @@ def test_a_broken_record_is_invalid(what: str) -> None:
         list(records(batch))
     assert caught.value.code == ErrorCode.INVALID_RECORD
     with pytest.raises(KafkaError) as caught:
-        list(walk_records(batch))
+        list(validate_records(batch))
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
 def test_a_record_that_is_longer_than_the_batch_is_told_its_length() -> None:
     """Its fields may look sound: they are other bytes."""
     batch = raw_batch(BROKEN["longer than the batch"])
-    for read in (walk_records, records):
+    for read in (validate_records, records):
         with pytest.raises(KafkaError, match="a record of 63 bytes"):
             list(read(batch))
 
@@ -173,7 +173,7 @@ def test_a_wrong_count_is_invalid(count: int) -> None:
     """Two records are not one, three, none or two billion."""
     payload = raw_record(b"\0\0\0\1\1\0") + raw_record(b"\0\0\2\1\1\0")
     batch = raw_batch(payload, count, last_offset_delta=1)
-    for read in (walk_records, records):
+    for read in (validate_records, records):
         with pytest.raises(KafkaError) as caught:
             list(read(batch))
         assert caught.value.code == ErrorCode.INVALID_RECORD
@@ -199,7 +199,7 @@ def test_a_walk_notices_order_keys_and_timestamps() -> None:
     """What is asked of records before they are appended."""
     keys = [None, b"k", None, b""]
     items = [Record(n, n * 10, key, b"v") for n, key in enumerate(keys)]
-    assert list(walk_records(RecordBatch(build_batch(items)))) == [
+    assert list(validate_records(RecordBatch(build_batch(items)))) == [
         (0, 0, False),
         (10, 1, True),
         (20, 2, False),
@@ -212,7 +212,7 @@ def test_opening_a_batch_is_bounded() -> None:
     batch = RecordBatch(build_batch([Record(0, 0, None, bytes(10**6))], compression=4))
     assert batch.size_bytes < 1000
     many = RecordBatch(build_batch([Record(n, 0, None, b"") for n in range(9)], compression=4))
-    for read in (walk_records, records, record_times, RecordSpans):
+    for read in (validate_records, records, record_times, RecordIndex):
         with pytest.raises(TooLarge, match="more than 1000 bytes"):
             consume(read(batch, Limits(max_bytes=1000)))
         with pytest.raises(TooLarge, match="more than 8 records"):
@@ -231,10 +231,10 @@ def test_records_that_go_on_in_the_next_stretch(compression: Compression) -> Non
     items += [Record(n, n, b"key", b"") for n in range(len(items), len(items) + 9_000)]
     batch = RecordBatch(build_batch(items, compression=compression))
     assert list(records(batch)) == items
-    walked = list(walk_records(batch))
+    walked = list(validate_records(batch))
     assert walked == [(item.timestamp, item.offset, True) for item in items]
     assert list(record_times(batch)) == [(item.offset, item.timestamp) for item in items]
-    assert RecordSpans(batch).keys == [item.key for item in items]
+    assert RecordIndex(batch).keys == [item.key for item in items]
 
 
 def test_a_renumbered_batch_begins_at_the_time_of_its_first_record() -> None:
@@ -248,15 +248,15 @@ def test_a_feed_knows_how_far_it_is_after_a_record_that_lies_in_several_pieces()
     """Bytes are counted from the first record, however the pieces of the decompressor are cut."""
     items = [Record(n, n, None, bytes(300_000)) for n in range(5)]
     batch = RecordBatch(build_batch(items, compression=Compression.GZIP))
-    feed, done = RecordFeed(batch), 0
-    while not feed.is_at_end():
-        end = feed.next_record()
-        size_bytes = end - feed.position
+    stream, done = StreamingDecompressor(batch), 0
+    while not stream.is_at_end():
+        end = stream.next_record()
+        size_bytes = end - stream.position
         encoded = bytearray()
         append_varint(encoded, size_bytes)
         done += len(encoded) + size_bytes
-        feed.position = end
-        assert feed.done_bytes == done
+        stream.position = end
+        assert stream.done_bytes == done
 
 
 @pytest.mark.parametrize("codec", list(Compression))
@@ -286,7 +286,7 @@ def test_who_does_not_want_the_result_any_more_ends_the_walk() -> None:
 
     for codec in Compression:
         batch = RecordBatch(build_batch(items, compression=codec))
-        for read in (walk_records, records, record_times):
+        for read in (validate_records, records, record_times):
             with pytest.raises(RuntimeError):
                 consume(read(batch, NO_LIMITS, enough))
 
@@ -298,7 +298,7 @@ def test_blocks_of_nothing_end_the_walk_too() -> None:
     payload = bytes(good.payload) + b"\0\0\0\1\0" * 1000
     batch = raw_batch(payload, attributes=Compression.SNAPPY)
     calls: list[None] = []
-    for read in (walk_records, records):
+    for read in (validate_records, records):
         calls.clear()
         consume(read(batch, NO_LIMITS, lambda: calls.append(None)))
         assert len(calls) > 1000
@@ -319,7 +319,7 @@ def test_a_changed_byte_raises_nothing_but_kafka_errors(
     try:
         batch = RecordBatch(data)
         assert not (place >= 21 and batch.crc_is_right())
-        list(walk_records(batch, Limits(max_bytes=10_000)))
+        list(validate_records(batch, Limits(max_bytes=10_000)))
     except KafkaError:
         pass
     with contextlib.suppress(KafkaError):
@@ -330,5 +330,5 @@ def test_a_changed_byte_raises_nothing_but_kafka_errors(
 def test_a_batch_without_records_is_walked_too(timestamp_type: int) -> None:
     """Compaction leaves such batches, and followers take them as they are."""
     empty = raw_batch(b"", 0, last_offset_delta=4, attributes=timestamp_type << 3)
-    assert list(walk_records(empty)) == []
+    assert list(validate_records(empty)) == []
     assert list(records(empty)) == []

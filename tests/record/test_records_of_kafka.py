@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kwire.record.batch import RecordBatch, batches
+from kwire.record.record_validator import validate_records
 from kwire.record.records import ProducerState, Record, build_batch, records
-from kwire.record.walk import walk_records
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -84,7 +84,7 @@ def test_uncompressed_batches_are_built_byte_for_byte(partition: str) -> None:
         plain = batch.attributes & ~0x10 == 0 and batch.records_count
         if not plain or batch.last_offset_delta + 1 != batch.records_count:
             continue
-        list(walk_records(batch))
+        list(validate_records(batch))
         producer = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
         built = build_batch(
             records(batch),

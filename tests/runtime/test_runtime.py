@@ -14,8 +14,8 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.sync_group import SyncGroupResponse
 from kwire.record.batch import batches
 from kwire.record.control import ControlType, end_transaction_marker
-from kwire.record.feed import Limits
 from kwire.record.records import BatchBuilder, ProducerState, Record, records
+from kwire.record.streaming_decompressor import Limits
 from kwire.runtime import SPLIT_BYTES, CoordinatorRuntime, Reply
 
 

@@ -3,7 +3,7 @@
 from kwire.log.partition_log import PartitionLog
 from kwire.log.time_search import FoundOffset, LargestSearch, TimeSearch
 from kwire.record.batch import InvalidRecords
-from kwire.record.feed import NO_LIMITS, nothing_between
+from kwire.record.streaming_decompressor import NO_LIMITS, do_nothing
 
 
 def offset_for_timestamp(
@@ -24,7 +24,7 @@ def _search(search: TimeSearch) -> FoundOffset | None:
         opening = search.step()
         if opening is not None:
             try:
-                search.take(search.look(opening, NO_LIMITS, nothing_between))
+                search.take(search.look(opening, NO_LIMITS, do_nothing))
             except InvalidRecords:
                 search.take(opening.unread())
     return search.found

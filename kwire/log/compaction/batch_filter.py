@@ -36,8 +36,8 @@ from kwire.record.batch import (
     build_header,
 )
 from kwire.record.compression import compress
-from kwire.record.feed import Limits
-from kwire.record.spans import RecordSpans
+from kwire.record.record_index import RecordIndex
+from kwire.record.streaming_decompressor import Limits
 
 
 class KeptBatch(NamedTuple):
@@ -48,14 +48,14 @@ class KeptBatch(NamedTuple):
     max_timestamp: int
 
 
-def open_spans(batch: RecordBatch, limits: Limits) -> RecordSpans:
+def open_record_index(batch: RecordBatch, limits: Limits) -> RecordIndex:
     """The records of a batch, held in memory while the batch is compacted.
 
     Raises InvalidRecords if the batch is damaged, and TooLarge if it exceeds the limits. Only a
     decompression bomb exceeds them, or a batch that was appended before the limits were set.
     """
     try:
-        return RecordSpans(batch, limits)
+        return RecordIndex(batch, limits)
     except TooLarge as error:
         raise TooLarge(
             f"the batch at offset {batch.base_offset}: {error.message}; "
@@ -107,21 +107,21 @@ class BatchFilter:
         if not is_needed or (unneeded and self._goes_without_a_look(batch)):
             self._statistics.messages_read += batch.records_count
             return self._keep_header(batch)
-        spans = open_spans(batch, self._limits)
-        self._statistics.messages_read += len(spans)
+        index = open_record_index(batch, self._limits)
+        self._statistics.messages_read += len(index)
         if batch.is_control:
-            kept: Sequence[int] = range(len(spans))
+            kept: Sequence[int] = range(len(index))
         else:
-            kept = self._kept_places(batch, spans, last_offsets)
+            kept = self._kept_places(batch, index, last_offsets)
         if not kept:
             return self._keep_header(batch)
         self._statistics.messages_written += len(kept)
-        has_deletes = unneeded or not set(spans.deletes).isdisjoint(kept)
+        has_deletes = unneeded or not set(index.deletes).isdisjoint(kept)
         needs_horizon = has_deletes and batch.delete_horizon_ms is None
-        if len(kept) == len(spans) and not needs_horizon:
+        if len(kept) == len(index) and not needs_horizon:
             result = KeptBatch(batch.data, batch.last_offset, batch.max_timestamp)
         else:
-            result = self._rebuild(batch, spans, kept, needs_horizon)
+            result = self._rebuild(batch, index, kept, needs_horizon)
         self._statistics.bytes_written += len(result.data)
         return result
 
@@ -148,35 +148,35 @@ class BatchFilter:
         return horizon_ms is not None and horizon_ms <= self._now_ms
 
     def _kept_places(
-        self, batch: RecordBatch, spans: RecordSpans, last_offsets: Sequence[int] | None
+        self, batch: RecordBatch, index: RecordIndex, last_offsets: Sequence[int] | None
     ) -> Sequence[int]:
         """The indexes of the records that stay in a batch of data."""
-        gone = frozenset(spans.deletes if self._horizon_has_passed(batch) else ())
+        gone = frozenset(index.deletes if self._horizon_has_passed(batch) else ())
         base_offset = batch.base_offset
         if last_offsets is None:
-            return self._places_by_key(base_offset, spans, gone)
-        if len(last_offsets) == len(spans) and not gone:
-            return range(len(spans))
+            return self._places_by_key(base_offset, index, gone)
+        if len(last_offsets) == len(index) and not gone:
+            return range(len(index))
         deltas = {offset - base_offset for offset in last_offsets}
         return [
             place
-            for place, delta in enumerate(spans.offset_deltas)
+            for place, delta in enumerate(index.offset_deltas)
             if delta in deltas and place not in gone
         ]
 
     def _places_by_key(
-        self, base_offset: int, spans: RecordSpans, gone: frozenset[int]
+        self, base_offset: int, index: RecordIndex, gone: frozenset[int]
     ) -> Sequence[int]:
         """As ``_kept_places``, for a batch whose keys have to be looked up in the map."""
         known_to = self._offsets.latest_offset
         if base_offset > known_to:
-            return range(len(spans))
+            return range(len(index))
         kept = []
-        latest = self._offsets.get_all(spans.keys)
-        for place, delta in enumerate(spans.offset_deltas):
+        latest = self._offsets.get_all(index.keys)
+        for place, delta in enumerate(index.offset_deltas):
             offset = base_offset + delta
             if offset <= known_to:
-                if spans.keys[place] is None:
+                if index.keys[place] is None:
                     self._statistics.invalid_messages_read += 1
                     continue
                 if offset < latest[place] or place in gone:
@@ -216,21 +216,21 @@ class BatchFilter:
         return batch.is_control and batch.producer_epoch == producer.producer_epoch
 
     def _rebuild(
-        self, batch: RecordBatch, spans: RecordSpans, kept: Sequence[int], needs_horizon: bool
+        self, batch: RecordBatch, index: RecordIndex, kept: Sequence[int], needs_horizon: bool
     ) -> KeptBatch:
         """The batch with only these records, and with a delete horizon if it needs one."""
         attributes, base_timestamp = batch.attributes, batch.base_timestamp
         max_timestamp = batch.max_timestamp
         is_create_time = batch.timestamp_type != LOG_APPEND_TIME
         if is_create_time:
-            max_timestamp = base_timestamp + max(map(spans.timestamp_delta, kept))
+            max_timestamp = base_timestamp + max(map(index.timestamp_delta, kept))
         if needs_horizon:
             attributes |= DELETE_HORIZON_MASK
             base_timestamp = self._next_horizon_ms
         if needs_horizon and is_create_time:
-            body = spans.shifted(kept, batch.base_timestamp - base_timestamp)
+            body = index.shifted(kept, batch.base_timestamp - base_timestamp)
         else:
-            body = spans.copied(kept)
+            body = index.copied(kept)
         data = build_header(
             compress(batch.compression, body),
             base_offset=batch.base_offset,

@@ -16,7 +16,7 @@ Source: Cleaner of Kafka.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from kwire.log.compaction.batch_filter import BatchFilter, open_spans
+from kwire.log.compaction.batch_filter import BatchFilter, open_record_index
 from kwire.log.compaction.cleaned_segment import CleanedSegment
 from kwire.log.compaction.job import (
     CleanedGroup,
@@ -147,17 +147,17 @@ class Cleaner:
 
     def _map_batch(self, batch: RecordBatch) -> bool:
         """Put the keys of a batch into the map; False if the map is full before the batch's end."""
-        spans = open_spans(batch, self._job.limits)
+        index = open_record_index(batch, self._job.limits)
         base_offset, start_offset = batch.base_offset, self._job.first_dirty_offset
-        if not spans.is_ascending or base_offset <= self._offsets.latest_offset:
+        if not index.is_ascending or base_offset <= self._offsets.latest_offset:
             self._is_ascending = False
-        keys: Sequence[bytes | None] = spans.keys
-        offsets: Sequence[int] = spans.offsets(base_offset)
+        keys: Sequence[bytes | None] = index.keys
+        offsets: Sequence[int] = index.offsets(base_offset)
         if base_offset < start_offset:
             dirty = [place for place, offset in enumerate(offsets) if offset >= start_offset]
             keys, offsets = [keys[place] for place in dirty], [offsets[place] for place in dirty]
         elif None in keys:
-            self._keyless += spans.keys.count(None)
+            self._keyless += index.keys.count(None)
         return self._offsets.put_all(keys, offsets) == len(keys)
 
     def _clean_group(self, group: list[SourceSegment], batch_filter: BatchFilter) -> CleanedGroup:

@@ -6,7 +6,7 @@ All of it can be sent to another process as JSON.
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
-from kwire.record.feed import Limits
+from kwire.record.streaming_decompressor import Limits
 
 
 class SourceSegment(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kwire.record.batch import LOG_APPEND_TIME, TIMESTAMP_TYPE_MASK
-from kwire.record.feed import invalid
+from kwire.record.streaming_decompressor import invalid
 from kwire.spark.segments.planning import Bounds, Task
 from kwire.spark.segments.varints import find_records, varints
 

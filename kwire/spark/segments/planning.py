@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from kwire.log.transaction_index import AbortedTransaction
 from kwire.record.batch import InvalidRecords, RecordBatch
-from kwire.record.feed import Limits
-from kwire.record.walk import record_times
+from kwire.record.record_validator import record_times
+from kwire.record.streaming_decompressor import Limits
 from kwire.spark.batch import OffsetRange
 from kwire.spark.segments.errors import CorruptSegment, LostRecords
 from kwire.spark.segments.files import (

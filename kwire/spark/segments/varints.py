@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from kwire.record.feed import invalid
+from kwire.record.streaming_decompressor import invalid
 from kwire.record.varint import read_varint
 
 SMALLEST_RECORD_BYTES = 7

@@ -26,8 +26,8 @@ from kwire.protocol.messages.list_offsets import (
 from kwire.record.batch import LOG_OVERHEAD_BYTES, InvalidRecords, RecordBatch
 from kwire.record.compression import Compression
 from kwire.record.control import ControlType
-from kwire.record.feed import Limits
 from kwire.record.records import Record, records
+from kwire.record.streaming_decompressor import Limits
 from kwire.web.desk import Desk, Observed
 from kwire.web.page.asking import ask_broker
 

@@ -20,7 +20,7 @@ from kwire.record.varint import read_varint
 
 MAX_VARINT_BYTES = 10
 
-Between: TypeAlias = Callable[[], None]
+BetweenPieces: TypeAlias = Callable[[], None]
 
 
 class Limits(NamedTuple):
@@ -40,11 +40,11 @@ class Limits(NamedTuple):
 NO_LIMITS = Limits()
 
 
-def nothing_between() -> None:
+def do_nothing() -> None:
     """Do nothing between two pieces: the default, for results that are always needed."""
 
 
-class RecordFeed:
+class StreamingDecompressor:
     """The decompressed records of a batch; ``position`` in ``buffer`` is the next byte to read.
 
     Raises TooLarge if the batch's header already exceeds the limits.
@@ -64,7 +64,7 @@ class RecordFeed:
         self,
         batch: RecordBatch,
         limits: Limits = NO_LIMITS,
-        between: Between = nothing_between,
+        between: BetweenPieces = do_nothing,
     ) -> None:
         check_count(batch, limits)
         is_compressed = batch.compression != Compression.NONE

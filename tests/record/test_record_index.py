@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from kwire.record.batch import HEADER_BYTES, InvalidRecords, RecordBatch
 from kwire.record.compression import decompress
+from kwire.record.record_index import RecordIndex
 from kwire.record.records import BatchBuilder, Record, build_batch, records
-from kwire.record.spans import RecordSpans
 
 small_bytes = st.one_of(st.none(), st.binary(max_size=200))
 items = st.lists(
@@ -35,17 +35,17 @@ def batch_of(written, compression=0, before=b"", gap=1):
 def test_spans_say_what_the_records_do(written, compression, before, gap):
     """Offsets, times, keys, nulls; and the bytes of all of them are the records."""
     batch = batch_of(written, compression, before, gap)
-    spans = RecordSpans(batch)
+    index = RecordIndex(batch)
     found = list(records(batch))
-    assert len(spans) == len(found)
-    assert spans.keys == [r.key for r in found]
-    assert list(spans.offsets(7)) == [r.offset for r in found]
-    assert spans.deletes == [place for place, r in enumerate(found) if r.value is None]
+    assert len(index) == len(found)
+    assert index.keys == [r.key for r in found]
+    assert list(index.offsets(7)) == [r.offset for r in found]
+    assert index.deletes == [place for place, r in enumerate(found) if r.value is None]
     places = range(len(found))
-    times = [batch.base_timestamp + spans.timestamp_delta(place) for place in places]
+    times = [batch.base_timestamp + index.timestamp_delta(place) for place in places]
     assert times == [r.timestamp for r in found]
-    assert spans.is_ascending
-    assert spans.copied(places) == bytes(decompress(batch.compression, batch.payload))
+    assert index.is_ascending
+    assert index.copied(places) == bytes(decompress(batch.compression, batch.payload))
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 50, 58, 63, 64, 100, 8000, 8185, 9000, 1_100_000])
@@ -54,7 +54,7 @@ def test_lengths_of_one_byte_two_and_more(size_bytes):
     content = bytes(size_bytes)
     written = [(0, content, b"v", ()), (0, b"k", content, ()), (0, content, content, ())]
     batch = batch_of(written)
-    assert RecordSpans(batch).keys == [record.key for record in records(batch)]
+    assert RecordIndex(batch).keys == [record.key for record in records(batch)]
 
 
 @given(items, st.data())
@@ -63,7 +63,7 @@ def test_of_some_records_the_bytes_are_copied(written, data):
     batch = batch_of(written)
     places = sorted(data.draw(st.sets(st.integers(0, len(written) - 1)))) if written else []
     found = list(records(batch))
-    kept = with_records(batch, RecordSpans(batch).copied(places), len(places))
+    kept = with_records(batch, RecordIndex(batch).copied(places), len(places))
     assert list(records(kept)) == [found[place] for place in places]
 
 
@@ -71,7 +71,7 @@ def test_of_some_records_the_bytes_are_copied(written, data):
 def test_a_shifted_record_differs_in_its_timestamp_alone(written, shift_ms):
     """The delta is written anew, the rest is copied."""
     batch = batch_of(written)
-    body = RecordSpans(batch).shifted(range(len(written)), shift_ms)
+    body = RecordIndex(batch).shifted(range(len(written)), shift_ms)
     shifted = with_records(batch, body, len(written), batch.base_timestamp - shift_ms)
     assert list(records(shifted)) == list(records(batch))
 
@@ -106,9 +106,9 @@ def test_offsets_that_do_not_ascend_are_told(deltas, last, wanted):
     for delta in deltas:
         builder.add(0, b"k", b"v", offset=100 + delta)
     batch = RecordBatch(bytes(builder.build(last_offset_delta=last)))
-    spans = RecordSpans(batch)
-    assert spans.is_ascending is wanted
-    assert list(spans.offsets(100)) == [100 + delta for delta in deltas]
+    index = RecordIndex(batch)
+    assert index.is_ascending is wanted
+    assert list(index.offsets(100)) == [100 + delta for delta in deltas]
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ def test_what_is_not_so_many_records_is_refused(damage, count):
     damaged = with_records(batch, damage(batch.payload.tobytes()), count)
     for behind in (b"", bytes(100), b"\xff" * 100):
         with pytest.raises(InvalidRecords):
-            RecordSpans(RecordBatch(bytes(damaged.buffer) + behind))
+            RecordIndex(RecordBatch(bytes(damaged.buffer) + behind))

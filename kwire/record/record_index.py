@@ -1,4 +1,4 @@
-"""The positions of a batch's records, found without building the records.
+"""An index of a batch's records: where each begins and ends, found without building the records.
 
 Compaction uses this module: it reads every record and copies the bytes of most. The records'
 headers aren't read.
@@ -16,14 +16,14 @@ from operator import lt
 
 from kwire.record.batch import HEADER_BYTES, RecordBatch
 from kwire.record.compression import Compression, decompress
-from kwire.record.feed import NO_LIMITS, Limits, check_count, invalid
+from kwire.record.streaming_decompressor import NO_LIMITS, Limits, check_count, invalid
 from kwire.record.varint import append_varint, read_varint
 
 _NULL_LENGTH = 1
 """The byte that encodes the length -1, which stands for null."""
 
 
-class RecordSpans:
+class RecordIndex:
     """The records of a batch: they follow each other in ``buffer`` from ``start`` on.
 
     ``ends`` has the position after each record. ``offset_deltas`` are relative to the batch's base
@@ -50,14 +50,14 @@ class RecordSpans:
         self.offset_deltas: list[int] = []
         self.deletes: list[int] = []
         try:
-            position = self._walk(self.start, end, batch.records_count)
+            position = self._index_records(self.start, end, batch.records_count)
         except IndexError as error:
             raise invalid("the records are cut short") from error
         if position != end:
             raise invalid(f"{end - position} bytes follow the last record")
         self.is_ascending: bool = _ascend(self.offset_deltas, batch.last_offset_delta)
 
-    def _walk(self, position: int, end: int, count: int) -> int:
+    def _index_records(self, position: int, end: int, count: int) -> int:
         """Find every record; returns the position after the last one."""
         buffer = self.buffer
         ends, keys, deltas = self.ends, self.keys, self.offset_deltas
