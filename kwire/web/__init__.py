@@ -4,11 +4,12 @@ Off unless ``kwire.http.listen`` (``--http HOST:PORT``) is set. It needs the ext
 
 To add routes:
 
-1. Write a module with ``routes(desk: Desk) -> list[starlette.routing.Route]``. Its endpoints are
-   ``async`` functions (Starlette would run a plain function in one of anyio's threads).
+1. Write a module with ``routes(broker_calls: BrokerCalls) -> list[starlette.routing.Route]``. Its
+   endpoints are ``async`` functions (Starlette would run a plain function in one of anyio's
+   threads).
 2. Name the module in ``kwire.web.app.PAGES``; a view of the page belongs to ``kwire.web.page``.
-3. Get data only with ``await desk.ask(gather, *arguments)``. ``gather(observed, *arguments)`` is an
-   ``async`` function that runs in the broker's event loop. It returns plain values (numbers, texts,
+3. Get data only with ``await broker_calls.run(gather, *arguments)``; ``gather(observed, *arguments)``
+   is an ``async`` function that runs in the broker's event loop. It returns plain values (numbers, texts,
    tuples), never an object that the broker changes later. A loop over topics or partitions calls
    ``await slices.turn()`` for each one (``kwire.budget.slices``), so that Kafka's clients have
    their turn.

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import trio
 from starlette.responses import PlainTextResponse
 
-from kwire.web.desk import NotServing
+from kwire.web.cross_loop_calls import NotServing
 
 log = logging.getLogger(__name__)
 

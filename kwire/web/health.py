@@ -12,19 +12,19 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.web.desk import Desk, NotServing, Observed
+from kwire.web.cross_loop_calls import BrokerCalls, NotServing, Observed
 
 
-def routes(desk: Desk) -> list[Route]:
+def routes(broker_calls: BrokerCalls) -> list[Route]:
     """The routes of this module."""
 
     async def healthz(_: Request) -> Response:
-        turn_s = await desk.turn_s()
+        turn_s = await broker_calls.loop_turn_s()
         return PlainTextResponse(f"ok: the event loop turned within {turn_s * 1000:.1f} ms\n")
 
     async def readyz(_: Request) -> Response:
         try:
-            reasons = await desk.ask(reasons_against)
+            reasons = await broker_calls.run(reasons_against)
         except NotServing as error:
             reasons = [str(error)]
         if reasons:

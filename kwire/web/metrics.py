@@ -14,7 +14,7 @@ from starlette.routing import Route
 from kwire.metrics.exposition import exposition
 from kwire.metrics.samples import Sample, Samples
 from kwire.metrics.snapshot import snapshot
-from kwire.web.desk import Desk, Observed
+from kwire.web.cross_loop_calls import BrokerCalls, Observed
 
 FRESH_S = 1.0
 
@@ -22,8 +22,8 @@ FRESH_S = 1.0
 class _Metrics:
     """The latest metrics, in each format that a client has asked for."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, broker_calls: BrokerCalls) -> None:
+        self._broker_calls = broker_calls
         self._one_at_a_time = trio.Lock()
         self._gathered_ms = -math.inf
         self._samples = Samples()
@@ -34,10 +34,10 @@ class _Metrics:
         accept = request.headers.get("accept", "")
         is_open = "application/openmetrics-text" in accept
         async with self._one_at_a_time:
-            if self._desk.steady_ms() - self._gathered_ms >= FRESH_S * 1000:
-                self._samples = await self._desk.ask(_gather)
+            if self._broker_calls.steady_ms() - self._gathered_ms >= FRESH_S * 1000:
+                self._samples = await self._broker_calls.run(_gather)
                 self._samples += _room(self._samples)
-                self._gathered_ms = self._desk.steady_ms()
+                self._gathered_ms = self._broker_calls.steady_ms()
                 self._written.clear()
             if is_open not in self._written:
                 accept = "application/openmetrics-text; version=1.0.0" if is_open else ""
@@ -46,9 +46,9 @@ class _Metrics:
         return Response(body, headers={"content-type": content_type})
 
 
-def routes(desk: Desk) -> list[Route]:
+def routes(broker_calls: BrokerCalls) -> list[Route]:
     """The routes of this module."""
-    metrics = _Metrics(desk)
+    metrics = _Metrics(broker_calls)
     return [Route("/metrics", metrics.answer)]
 
 

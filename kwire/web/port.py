@@ -14,7 +14,7 @@ import trio
 
 from kwire.config.broker import BrokerConfig
 from kwire.config.extras import needs
-from kwire.web.desk import Desk, Observed
+from kwire.web.cross_loop_calls import BrokerCalls, Observed
 from kwire.web.token import TokenError, admin_token
 
 log = logging.getLogger(__name__)
@@ -57,12 +57,12 @@ class HttpPort:
         """Serve HTTP during the block."""
         ended = trio.Event()
         async with trio.open_nursery() as nursery:
-            desk = Desk(self.observed, nursery, self._steady_ms)
+            broker_calls = BrokerCalls(self.observed, nursery, self._steady_ms)
             token = trio.lowlevel.current_trio_token()
 
             def run() -> None:
                 try:
-                    trio.run(self._serve, desk)
+                    trio.run(self._serve, broker_calls)
                 except BaseException:
                     log.exception("the HTTP port has ended; the broker goes on without it")
                 finally:
@@ -76,10 +76,10 @@ class HttpPort:
                 self._ask_to_stop()
                 with trio.move_on_after(STOP_S, shield=True):
                     await ended.wait()
-                desk.close()
+                broker_calls.close()
                 nursery.cancel_scope.cancel()
 
-    async def _serve(self, desk: Desk) -> None:
+    async def _serve(self, broker_calls: BrokerCalls) -> None:
         """The main task of the thread."""
         from kwire.web.app import application
         from kwire.web.connections import Connections
@@ -92,9 +92,9 @@ class HttpPort:
             if self._is_stopping:
                 return
         trio.lowlevel.add_instrument(Governor())
-        sampler = Sampler(desk)
+        sampler = Sampler(broker_calls)
         hosts = self._config.strings("kwire.http.allowed.hosts")
-        app = application(desk, sampler, self.token, hosts)
+        app = application(broker_calls, sampler, self.token, hosts)
         most = self._config.integer("kwire.http.max.connections")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sampler.run)

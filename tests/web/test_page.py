@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from kwire.web import page
-from kwire.web.desk import NotServing, Observed
+from kwire.web.cross_loop_calls import NotServing, Observed
 from kwire.web.page import paging, sampler
 from kwire.web.page.views import routes
 from tests.support.in_process import RunningServer

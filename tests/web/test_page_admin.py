@@ -16,7 +16,7 @@ from kwire.config.settings import ConfigError
 from kwire.metadata.image import ConfigResourceType
 from kwire.server import Server, StartError
 from kwire.testing.waiting import until
-from kwire.web import desk
+from kwire.web import cross_loop_calls
 from kwire.web.page import admin
 from tests.support.in_process import RunningServer
 from tests.support.sieve import Sieve
@@ -261,7 +261,7 @@ async def test_a_change_that_takes_long_is_not_left_half_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page gives up after a while; the broker finishes the change."""
-    monkeypatch.setattr(desk, "ANSWER_S", 0.05)
+    monkeypatch.setattr(cross_loop_calls, "ANSWER_S", 0.05)
     async with administered(tmp_path) as (running, http, csrf):
         sieve = Sieve(running.broker.commits.store)
         form = {"csrf": csrf, "name": "orders", "partitions": "1"}

@@ -7,12 +7,12 @@ import pytest
 import trio
 import trio.testing
 
-from kwire.web.desk import NotServing
+from kwire.web.cross_loop_calls import NotServing
 from kwire.web.page import sampler
 from kwire.web.page.sampler import GroupSample, Sample, Sampler, TopicSample, Totals
 
 
-class FakeDesk:
+class FakeCalls:
     """Answers with samples that grow: each look finds a hundred more records of ten bytes."""
 
     def __init__(self, clock: "Clock") -> None:
@@ -22,7 +22,7 @@ class FakeDesk:
         self.refusals = 0
         self.steady_ms = clock.steady_ms
 
-    async def ask(self, _: Callable[..., Awaitable[Any]]) -> Sample:
+    async def run(self, _: Callable[..., Awaitable[Any]]) -> Sample:
         """A sample, after ``steps`` steps."""
         if self.refusals:
             self.refusals -= 1
@@ -55,65 +55,65 @@ def clock() -> Clock:
 
 async def test_all_who_watch_share_a_look(clock: Clock) -> None:
     """However many pages are open, the broker is looked at once in ``FRESH_S``."""
-    desk = FakeDesk(clock)
-    looks = Sampler(desk)  # type: ignore[arg-type]
+    broker_calls = FakeCalls(clock)
+    samples = Sampler(broker_calls)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         for _ in range(20):
-            nursery.start_soon(looks.latest)
-    assert desk.looks == 1
+            nursery.start_soon(samples.latest)
+    assert broker_calls.looks == 1
     clock.now_s += sampler.FRESH_S + 0.1
-    await looks.latest()
-    assert desk.looks == 2
+    await samples.latest()
+    assert broker_calls.looks == 2
 
 
 async def test_looks_that_take_long_are_seldom(clock: Clock) -> None:
-    """A broker with very many partitions isn't busy with looks."""
-    desk = FakeDesk(clock)
-    desk.steps = 1_000_000
-    looks = Sampler(desk)  # type: ignore[arg-type]
-    await looks.latest()
+    """A broker with very many partitions isn't busy with samples."""
+    broker_calls = FakeCalls(clock)
+    broker_calls.steps = 1_000_000
+    samples = Sampler(broker_calls)  # type: ignore[arg-type]
+    await samples.latest()
     clock.now_s += sampler.FRESH_S * 2
-    await looks.latest()
-    assert desk.looks == 1
+    await samples.latest()
+    assert broker_calls.looks == 1
     clock.now_s += sampler.SPARE_WATCHED * 3
-    await looks.latest()
-    assert desk.looks == 2
+    await samples.latest()
+    assert broker_calls.looks == 2
 
 
 async def test_rates_are_differences(clock: Clock) -> None:
     """Per second, between two looks; and 99 % of the requests were faster than the last bucket."""
-    desk = FakeDesk(clock)
-    looks = Sampler(desk)  # type: ignore[arg-type]
-    await looks.latest()
-    assert looks.rates("orders") == (0, 0, 0)
-    assert not looks.points
+    broker_calls = FakeCalls(clock)
+    samples = Sampler(broker_calls)  # type: ignore[arg-type]
+    await samples.latest()
+    assert samples.rates("orders") == (0, 0, 0)
+    assert not samples.points
     clock.now_s += 10
-    await looks.latest()
-    assert looks.rates("orders") == (10, 100, 0)
-    assert looks.rates("unknown") == (0, 0, 0)
-    [point] = looks.points
+    await samples.latest()
+    assert samples.rates("orders") == (10, 100, 0)
+    assert samples.rates("unknown") == (0, 0, 0)
+    [point] = samples.points
     assert (point.messages_in, point.bytes_in, point.requests, point.lag) == (10, 100, 10, 5)
     assert point.produce_s == 512e-6
 
 
 async def test_the_lag_of_a_group_is_kept_while_it_exists(clock: Clock) -> None:
     """A point each ten seconds, also while somebody looks more often."""
-    desk = FakeDesk(clock)
-    looks = Sampler(desk)  # type: ignore[arg-type]
+    broker_calls = FakeCalls(clock)
+    samples = Sampler(broker_calls)  # type: ignore[arg-type]
     for lag in (5, 6, 7, 8, 9, 10):
-        desk.lag = lag
-        await looks.latest()
+        broker_calls.lag = lag
+        await samples.latest()
         clock.now_s += 5
-    assert [lag for _, lag in looks.lags["billing"]] == [5, 7, 9]
+    assert [lag for _, lag in samples.lags["billing"]] == [5, 7, 9]
 
 
 async def test_the_looks_go_on_after_a_start(
     autojump_clock: trio.testing.MockClock, clock: Clock
 ) -> None:
     """A broker that isn't serving yet is asked again."""
-    desk = FakeDesk(clock)
-    desk.refusals = 2
-    looks = Sampler(desk)  # type: ignore[arg-type]
+    broker_calls = FakeCalls(clock)
+    broker_calls.refusals = 2
+    samples = Sampler(broker_calls)  # type: ignore[arg-type]
     with trio.move_on_after(sampler.EVERY_S * 2.5):
-        await looks.run()
-    assert (desk.refusals, desk.looks) == (0, 1)
+        await samples.run()
+    assert (broker_calls.refusals, broker_calls.looks) == (0, 1)

@@ -14,7 +14,7 @@ from kwire.config.settings import ConfigError
 from kwire.errors import ErrorCode, KafkaError
 from kwire.server import Server, StartError
 from kwire.testing.process import BrokerProcess
-from kwire.web.desk import Observed
+from kwire.web.cross_loop_calls import Observed
 from kwire.web.port import HttpPort
 from tests.web.conftest import HTTP, http_server
 

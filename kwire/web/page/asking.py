@@ -13,7 +13,7 @@ from kwire.handlers.context import ConnectionInfo, RequestContext
 from kwire.handlers.waiting import Unfinished
 from kwire.protocol.types import Request
 from kwire.security.principal import Principal
-from kwire.web.desk import Observed
+from kwire.web.cross_loop_calls import Observed
 
 CLIENT_ID = "kwire-http"
 

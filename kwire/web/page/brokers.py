@@ -14,7 +14,7 @@ from kwire.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
 )
-from kwire.web.desk import Observed
+from kwire.web.cross_loop_calls import Observed
 from kwire.web.page.asking import ask_broker
 from kwire.web.page.paging import paged
 from kwire.web.page.site import PageError, Site
@@ -53,8 +53,8 @@ def routes(site: Site) -> list[Route]:
     """The routes of this view."""
 
     async def brokers(request: Request) -> Response:
-        facts = await site.desk.ask(gather)
-        configs = await site.desk.ask(
+        facts = await site.broker_calls.run(gather)
+        configs = await site.broker_calls.run(
             describe_configs, ConfigResourceType.BROKER, str(facts.node_id)
         )
         return site.render(

@@ -34,7 +34,7 @@ from kwire.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from kwire.protocol.types import Request as KafkaRequest
-from kwire.web.desk import Observed
+from kwire.web.cross_loop_calls import Observed
 from kwire.web.page.admin import checked_form
 from kwire.web.page.asking import ask_broker
 from kwire.web.page.resetting import Reset, commit, plan
@@ -76,7 +76,7 @@ class Change(NamedTuple):
 
     async def ask(self, request: KafkaRequest, version: int) -> Any:
         """The broker's response; NotServing if the change takes long, but the change goes on."""
-        return await self.site.desk.ask(_carry_out, request, version, self.host)
+        return await self.site.broker_calls.run(_carry_out, request, version, self.host)
 
     def done(self, what: str, address: str, note: str) -> Response:
         """Log the change, and lead the browser to a page that says that it is done."""
@@ -200,7 +200,7 @@ async def reset_offsets(change: Change) -> Response:
         change.text("to"),
         change.fields.get("value", "").strip(),
     )
-    moves = await change.site.desk.ask(plan, reset, change.host)
+    moves = await change.site.broker_calls.run(plan, reset, change.host)
     if change.fields.get("confirm") != "yes":
         return change.site.render(
             change.request,
@@ -210,7 +210,7 @@ async def reset_offsets(change: Change) -> Response:
             moves=moves[:SHOWN],
             count=len(moves),
         )
-    await change.site.desk.ask(commit, reset, moves, change.host)
+    await change.site.broker_calls.run(commit, reset, moves, change.host)
     what = f"reset {len(moves)} offsets of the group {reset.group_id!r} to {reset.to}"
     address = f"/group?{urlencode({'id': reset.group_id})}"
     return change.done(f"{what} {reset.value}".rstrip(), address, "reset")

@@ -18,7 +18,7 @@ from kwire.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from kwire.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from kwire.protocol.messages.explain_group import ExplainGroupRequest, GroupEvent
 from kwire.protocol.wire import MalformedRequest
-from kwire.web.desk import Observed
+from kwire.web.cross_loop_calls import Observed
 from kwire.web.page import formats
 from kwire.web.page.asking import ask_broker
 from kwire.web.page.charts import Chart, chart
@@ -95,7 +95,7 @@ def routes(site: Site) -> list[Route]:
     async def group(request: Request) -> Response:
         group_id = request.query_params.get("id", "")
         first = (whole(request, "page", 1, 1) - 1) * PER_PAGE
-        facts = await site.desk.ask(gather, group_id, first)
+        facts = await site.broker_calls.run(gather, group_id, first)
         sample = await sampler.latest()
         members = whole(request, "members", 1, 1) - 1
         most = max(0, len(facts.members) - 1) // PER_PAGE

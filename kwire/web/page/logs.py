@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kwire.budget.slices import Slices
-from kwire.web.desk import Observed
+from kwire.web.cross_loop_calls import Observed
 from kwire.web.page.paging import filter_text, page_of, paged, span, whole
 from kwire.web.page.site import Site
 
@@ -57,7 +57,7 @@ def routes(site: Site) -> list[Route]:
     """The routes of this view."""
 
     async def logs(request: Request) -> Response:
-        directories, rows = await site.desk.ask(gather, filter_text(request))
+        directories, rows = await site.broker_calls.run(gather, filter_text(request))
         room = {one.path: _room(one.path) for one in directories if not one.problem}
         rows.sort(key=lambda row: (-row.size_bytes, row.topic, row.partition))
         _, places = span(request, len(rows))
@@ -73,7 +73,7 @@ def routes(site: Site) -> list[Route]:
     async def segments(request: Request) -> Response:
         topic = request.query_params.get("topic", "")
         index = whole(request, "partition", 0, 0, (1 << 31) - 1)
-        facts = await site.desk.ask(gather_segments, topic, index)
+        facts = await site.broker_calls.run(gather_segments, topic, index)
         return site.render(
             request,
             "segments.html",

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from kwire.web.desk import Observed
+from kwire.web.cross_loop_calls import Observed
 from kwire.web.health import reasons_against
 from kwire.web.page import formats
 from kwire.web.page.charts import Chart, chart
@@ -40,7 +40,7 @@ def routes(site: Site) -> list[Route]:
 
     async def overview(request: Request) -> Response:
         sample = await sampler.latest()
-        glance = await site.desk.ask(gather)
+        glance = await site.broker_calls.run(gather)
         return site.render(
             request,
             "overview.html",

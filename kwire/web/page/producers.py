@@ -13,7 +13,7 @@ from starlette.routing import Route
 from kwire.broker.broker import Broker
 from kwire.budget.slices import Slices
 from kwire.coordinator.transaction.state import AT_REST, Transaction
-from kwire.web.desk import Observed
+from kwire.web.cross_loop_calls import Observed
 from kwire.web.page.paging import PER_PAGE, filter_text, page_of, paged, span
 from kwire.web.page.site import Site
 
@@ -63,7 +63,7 @@ def routes(site: Site) -> list[Route]:
     """The routes of this view."""
 
     async def producers(request: Request) -> Response:
-        facts = await site.desk.ask(gather, filter_text(request))
+        facts = await site.broker_calls.run(gather, filter_text(request))
         _, places = span(request, len(facts.producers))
         return site.render(
             request,

@@ -28,7 +28,7 @@ from kwire.record.compression import Compression
 from kwire.record.control import ControlType
 from kwire.record.records import Record, records
 from kwire.record.streaming_decompressor import Limits
-from kwire.web.desk import Desk, Observed
+from kwire.web.cross_loop_calls import BrokerCalls, Observed
 from kwire.web.page.asking import ask_broker
 
 READ_BYTES = 1024 * 1024
@@ -151,9 +151,9 @@ async def offset_at(observed: Observed, topic: str, index: int, at_ms: int) -> i
     return None if found.offset < 0 else int(found.offset)
 
 
-async def read(desk: Desk, wanted: Wanted) -> Found:
+async def read(broker_calls: BrokerCalls, wanted: Wanted) -> Found:
     """The records of one page; KafkaError."""
-    log_start, high_watermark = await desk.ask(ends, wanted.topic, wanted.partition)
+    log_start, high_watermark = await broker_calls.run(ends, wanted.topic, wanted.partition)
     first = min(max(wanted.offset, log_start), high_watermark)
     reader = _Reader(wanted, first)
     read_bytes = 0
@@ -162,7 +162,7 @@ async def read(desk: Desk, wanted: Wanted) -> Found:
             reader.is_late = True
             break
         before = reader.offset
-        chunk = await desk.ask(fetch, wanted.topic, wanted.partition, before)
+        chunk = await broker_calls.run(fetch, wanted.topic, wanted.partition, before)
         read_bytes += len(chunk.content)
         if chunk.too_large_bytes:
             reader.note(f"a batch of {chunk.too_large_bytes:,} bytes is more than the page opens")

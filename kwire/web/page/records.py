@@ -56,7 +56,7 @@ def routes(site: Site) -> list[Route]:
             topic, index, _, count, text, *_ = question
             most_bytes = max(MIN_RECORD_BYTES, PAGE_BYTES // count)
             wanted = Wanted(topic, index, start, count, text, most_bytes)
-            found = await reading.read(site.desk, wanted)
+            found = await reading.read(site.broker_calls, wanted)
             return site.render(
                 request,
                 "records.html",
@@ -93,12 +93,14 @@ async def _start(site: Site, question: Question) -> tuple[int, str]:
     """The offset to begin with, and a note about it; PageError, KafkaError."""
     if question.offset is not None:
         return question.offset, ""
-    log_start, high_watermark = await site.desk.ask(
+    log_start, high_watermark = await site.broker_calls.run(
         reading.ends, question.topic, question.partition
     )
     if question.at:
         at_ms = time_ms(question.at)
-        found = await site.desk.ask(reading.offset_at, question.topic, question.partition, at_ms)
+        found = await site.broker_calls.run(
+            reading.offset_at, question.topic, question.partition, at_ms
+        )
         if found is not None:
             return found, ""
         return high_watermark, "All records are older than this time."

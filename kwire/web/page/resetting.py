@@ -13,7 +13,7 @@ from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kwire.web.desk import Observed
+from kwire.web.cross_loop_calls import Observed
 from kwire.web.page.asking import ask_broker
 from kwire.web.page.records import time_ms
 from kwire.web.page.site import PageError

@@ -22,7 +22,7 @@ from kwire.broker.tally import Tally
 from kwire.budget.slices import Slices
 from kwire.coordinator.group import GroupType
 from kwire.handlers import PRODUCE_KEY
-from kwire.web.desk import Desk, NotServing, Observed
+from kwire.web.cross_loop_calls import BrokerCalls, NotServing, Observed
 
 EVERY_S = 10.0
 FRESH_S = 1.9
@@ -107,8 +107,8 @@ class Rates(NamedTuple):
 class Sampler:
     """The sampler of one HTTP port; only the port's own thread may use it."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, broker_calls: BrokerCalls) -> None:
+        self._broker_calls = broker_calls
         self._one_at_a_time = trio.Lock()
         self._before: Sample | None = None
         self._latest: Sample | None = None
@@ -132,11 +132,11 @@ class Sampler:
     async def latest(self, max_age_s: float | None = None) -> Sample:
         """A sample that is not older than this, or than ``FRESH_S``; NotServing."""
         async with self._one_at_a_time:
-            now_ms = self._desk.steady_ms()
+            now_ms = self._broker_calls.steady_ms()
             wanted_s = FRESH_S if max_age_s is None else max_age_s
             max_age_s = max(wanted_s, self._cost_s * SPARE_WATCHED)
             if self._latest is None or now_ms - self._latest.steady_ms >= max_age_s * 1000:
-                sample = await self._desk.ask(look)
+                sample = await self._broker_calls.run(look)
                 self._cost_s = sample.steps * STEP_S
                 self._take(sample)
             assert self._latest is not None

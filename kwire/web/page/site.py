@@ -15,7 +15,7 @@ from starlette.routing import Route
 from kwire import __version__
 from kwire.budget.work import AnswerTooLarge
 from kwire.errors import ErrorCode, KafkaError
-from kwire.web.desk import Desk, NotServing
+from kwire.web.cross_loop_calls import BrokerCalls, NotServing
 from kwire.web.page import formats
 from kwire.web.page.sampler import Sampler
 from kwire.web.page.sessions import Admin
@@ -60,13 +60,13 @@ class PageError(Exception):
 
 
 class Site:
-    """The objects that a view needs: the desk, the sampler, the templates, and the administrators.
+    """The objects that a view needs: the broker, the sampler, the templates, the administrators.
 
     ``admin`` is None if the page is read-only.
     """
 
-    def __init__(self, desk: Desk, sampler: Sampler, admin: Admin | None) -> None:
-        self.desk = desk
+    def __init__(self, broker_calls: BrokerCalls, sampler: Sampler, admin: Admin | None) -> None:
+        self.broker_calls = broker_calls
         self.sampler = sampler
         self.admin = admin
         self._environment = _environment()

@@ -10,7 +10,7 @@ from kwire.broker.partition import Partition
 from kwire.budget.slices import Slices
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.image import ConfigResourceType
-from kwire.web.desk import Observed
+from kwire.web.cross_loop_calls import Observed
 from kwire.web.page.brokers import SOURCES, describe_configs, shown_configs, shows_all
 from kwire.web.page.paging import PER_PAGE, page_of, paged, whole, with_parameter
 from kwire.web.page.sampler import Rates, Sampler, TopicSample
@@ -78,8 +78,8 @@ def routes(site: Site) -> list[Route]:
             where = f"page={index // PER_PAGE + 1}#partition-{index}"
             return RedirectResponse(f"{request.url.path}?{where}", 303)
         first = (whole(request, "page", 1, 1) - 1) * PER_PAGE
-        facts = await site.desk.ask(gather, name, first)
-        configs = await site.desk.ask(describe_configs, ConfigResourceType.TOPIC, name)
+        facts = await site.broker_calls.run(gather, name, first)
+        configs = await site.broker_calls.run(describe_configs, ConfigResourceType.TOPIC, name)
         sample = await sampler.latest()
         return site.render(
             request,

@@ -2,7 +2,7 @@
 
 from starlette.routing import Route
 
-from kwire.web.desk import Desk
+from kwire.web.cross_loop_calls import BrokerCalls
 from kwire.web.page import (
     admin,
     brokers,
@@ -22,10 +22,10 @@ from kwire.web.token import AdminToken
 VIEWS = (overview, topics, records, groups, producers, brokers, logs)
 
 
-def routes(desk: Desk, sampler: Sampler, token: AdminToken | None) -> list[Route]:
+def routes(broker_calls: BrokerCalls, sampler: Sampler, token: AdminToken | None) -> list[Route]:
     """The routes of the page; without a token, no route changes anything."""
-    sessions = None if token is None else Admin(token.text, desk.steady_ms)
-    site = Site(desk, sampler, sessions)
+    sessions = None if token is None else Admin(token.text, broker_calls.steady_ms)
+    site = Site(broker_calls, sampler, sessions)
     found = [route for view in VIEWS for route in view.routes(site)]
     if sessions is not None:
         found += [*admin.routes(site, sessions), *changes.routes(site, sessions)]

@@ -1,11 +1,11 @@
-"""Carries questions of the HTTP port to the broker, from one event loop to the other.
+"""Calls from the HTTP port's event loop into the broker's, and their results back.
 
 Rules:
 
-- A question is an ``async`` function that runs in the broker's loop, in ``kwire.budget.slices``.
-- One question is answered at a time, so that many HTTP clients cost the broker no more than one.
-- A question that the broker doesn't answer within ``ANSWER_S`` is given up, on both sides.
-- The HTTP port asks from the start of the broker to its end. ``Observed`` knows whether the broker
+- A call is an ``async`` function that runs in the broker's loop, in ``kwire.budget.slices``.
+- One call runs at a time, so that many HTTP clients cost the broker no more than one.
+- A call without a result within ``ANSWER_S`` is given up, on both sides.
+- The HTTP port calls from the start of the broker to its end. ``Observed`` knows whether the broker
   starts, serves or stops.
 """
 
@@ -66,25 +66,25 @@ class Observed:
         return self._poller
 
 
-class _Answer(Generic[_T]):
-    """The answer to one question, or its error; ``token`` belongs to the loop that has asked."""
+class _Result(Generic[_T]):
+    """The result of one call, or its error; ``token`` belongs to the loop that has called."""
 
     def __init__(self) -> None:
-        self.given = trio.Event()
+        self.is_there = trio.Event()
         self.value: _T | None = None
         self.error: Exception | None = NotServing("the broker has ended")
         self._token = trio.lowlevel.current_trio_token()
 
-    def give(self) -> None:
-        """Wake the loop that has asked, unless it has ended meanwhile."""
+    def wake_caller(self) -> None:
+        """Wake the loop that has called, unless it has ended meanwhile."""
         try:
-            self._token.run_sync_soon(self.given.set)
+            self._token.run_sync_soon(self.is_there.set)
         except trio.RunFinishedError:
             return
 
 
-class Desk:
-    """Asks the broker. Made in the broker's loop, whose ``nursery`` runs the questions.
+class BrokerCalls:
+    """Calls the broker. Made in the broker's loop, whose ``nursery`` runs the calls.
 
     ``steady_ms`` is the broker's steady clock, for the HTTP port's own durations.
     """
@@ -100,10 +100,10 @@ class Desk:
         self._is_closed = False
 
     def close(self) -> None:
-        """Answer no more questions; called in the broker's loop before the nursery ends."""
+        """Run no more calls; used in the broker's loop before the nursery ends."""
         self._is_closed = True
 
-    async def ask(
+    async def run(
         self,
         gather: Callable[Concatenate[Observed, _P], Awaitable[_T]],
         *arguments: _P.args,
@@ -114,48 +114,48 @@ class Desk:
         Raises NotServing if the broker doesn't serve or gives no answer in time.
         """
         async with self._one_at_a_time:
-            return await self._ask(lambda: gather(self._observed, *arguments, **more))
+            return await self._run(lambda: gather(self._observed, *arguments, **more))
 
-    async def turn_s(self) -> float:
+    async def loop_turn_s(self) -> float:
         """How long one turn of the broker's loop took, in seconds; NotServing if there is none."""
 
         async def nothing() -> None:
             return
 
         begin_s = perf_counter()
-        await self._ask(nothing)
+        await self._run(nothing)
         return perf_counter() - begin_s
 
-    async def _ask(self, question: Callable[[], Awaitable[_T]]) -> _T:
-        answer: _Answer[_T] = _Answer()
+    async def _run(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        result: _Result[_T] = _Result()
 
-        async def work() -> None:
+        async def run_call() -> None:
             try:
                 with trio.fail_after(ANSWER_S):
-                    answer.value = await question()
-                answer.error = None
+                    result.value = await call()
+                result.error = None
             except trio.TooSlowError:
-                answer.error = NotServing(f"the broker gave no answer within {ANSWER_S:g} s")
+                result.error = NotServing(f"the broker gave no answer within {ANSWER_S:g} s")
             except Exception as error:
-                answer.error = error
+                result.error = error
             finally:
-                answer.give()
+                result.wake_caller()
 
-        def begin() -> None:
+        def start_call() -> None:
             if self._is_closed:
-                answer.give()
+                result.wake_caller()
             else:
-                self._nursery.start_soon(work)
+                self._nursery.start_soon(run_call)
 
         try:
-            self._broker_token.run_sync_soon(begin)
+            self._broker_token.run_sync_soon(start_call)
             with trio.fail_after(ANSWER_S):
-                await answer.given.wait()
+                await result.is_there.wait()
         except trio.RunFinishedError:
             raise NotServing("the broker has ended") from None
         except trio.TooSlowError:
             why = f"the broker's event loop gave no answer within {ANSWER_S:g} s"
             raise NotServing(why) from None
-        if answer.error is not None:
-            raise answer.error
-        return answer.value  # type: ignore[return-value]
+        if result.error is not None:
+            raise result.error
+        return result.value  # type: ignore[return-value]
