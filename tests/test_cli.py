@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from kwire import __version__
-from kwire.cli import INTERRUPTED, main, own_process, serve
+from kwire.cli import INTERRUPTED, main, process_tuning, serve
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.housekeeping import StorageLost
@@ -333,10 +333,10 @@ def test_a_terminal_that_is_closed_stops_it_cleanly(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("hangups_count")
 def test_nohup_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that was started to ignore SIGHUP goes on when the terminal is closed."""
-    assert signal.SIGHUP in own_process.ending_signals()
+    assert signal.SIGHUP in process_tuning.ending_signals()
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        assert own_process.ending_signals() == [signal.SIGTERM, signal.SIGINT]
+        assert process_tuning.ending_signals() == [signal.SIGTERM, signal.SIGINT]
     finally:
         signal.signal(signal.SIGHUP, before)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kwire.cli.options import positive
 from kwire.cli.output import fail, wrong
-from kwire.cli.own_process import leave_no_dump
+from kwire.cli.process_tuning import leave_no_dump
 
 _USER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9.:-]{1,253}")

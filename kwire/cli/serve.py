@@ -17,7 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from kwire import __version__
-from kwire.cli import own_process
+from kwire.cli import process_tuning
 from kwire.cli.output import CommandError, fail, shown, wrong
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _add_log_options(serve: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve; returns the exit code."""
-    own_process.begin()
+    process_tuning.tune_process()
     from kwire.config.broker import BrokerConfig
     from kwire.config.settings import ConfigError
 
@@ -134,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
         properties, places = properties_of(options)
         config = BrokerConfig.load(properties, places)
         if config.has_secrets:
-            own_process.leave_no_dump()
+            process_tuning.leave_no_dump()
         workers = config.integer("kwire.workers") or cores()
         if workers > 1:
             from kwire.cli.serve_workers import serve_workers
@@ -147,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
         return fail(str(error))
     except UsageError as error:
         return wrong(str(error))
-    own_process.end_with_parent()
+    process_tuning.end_with_parent()
     return _serve(config)
 
 
@@ -310,8 +310,8 @@ def _serve(config: "BrokerConfig") -> int:
     from kwire.log.loading import LoadingStopped
     from kwire.server import Server, StartError
 
-    servers: list[Server] = []  # keeps the server's objects until own_process.leave
-    service_manager = own_process.service_manager()
+    servers: list[Server] = []  # keeps the server's objects until process_tuning.end_process
+    service_manager = process_tuning.service_manager()
 
     async def serve() -> None:
         kind = Server
@@ -325,9 +325,11 @@ def _serve(config: "BrokerConfig") -> int:
             await server.serve(task_status)
             ended.set()
 
-        with trio.open_signal_receiver(*own_process.ending_signals()) as signals:
+        with trio.open_signal_receiver(*process_tuning.ending_signals()) as signals:
             async with trio.open_nursery() as nursery:
-                await own_process.start(nursery, serve_to_the_end, signals, server.stop)
+                await process_tuning.start_until_ready(
+                    nursery, serve_to_the_end, signals, server.stop
+                )
                 addresses = ",".join(map(shown, server.addresses))
                 http = f" http=http://{shown(server.http.address)}/" if server.http else ""
                 directories = ",".join(map(str, config.data_directories()))
@@ -335,11 +337,11 @@ def _serve(config: "BrokerConfig") -> int:
                     f"kwire {__version__} ready: {addresses} "
                     f"data={directories} cluster={server.broker.cluster_id}{http}"
                 )
-                own_process.say(ready, server.http.token if server.http else None)
+                process_tuning.print_ready(ready, server.http.token if server.http else None)
                 http_addresses = [server.http.address] if server.http else []
                 _warn_if_open(config, server.addresses, http_addresses)
                 async with trio.open_nursery() as serving:
-                    serving.start_soon(own_process.settle)
+                    serving.start_soon(process_tuning.freeze_objects_of_start)
                     serving.start_soon(server.preload)
                     if service_manager is not None:
                         service_manager.ready(addresses)
@@ -351,7 +353,7 @@ def _serve(config: "BrokerConfig") -> int:
                 if service_manager is not None:
                     service_manager.stopping()
                 server.stop()
-                nursery.start_soon(own_process.pass_over, signals)
+                nursery.start_soon(process_tuning.ignore_signals, signals)
                 await ended.wait()
                 _tell_of_the_end(server.broker.log_manager.failures, trio.current_time() - began_s)
                 nursery.cancel_scope.cancel()
@@ -366,7 +368,7 @@ def _serve(config: "BrokerConfig") -> int:
         log.info("stopped before the broker was ready")
     if reasons:
         return fail(reasons[0])
-    return own_process.leave(0)
+    return process_tuning.end_process(0)
 
 
 def _tell_of_the_end(failures: "Mapping[Path, str]", took_s: float) -> None:

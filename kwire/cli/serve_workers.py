@@ -17,7 +17,7 @@ from typing import Any
 import trio
 
 from kwire import __version__
-from kwire.cli import own_process
+from kwire.cli import process_tuning
 from kwire.cli.output import fail, shown
 from kwire.config.broker import BrokerConfig
 from kwire.log.loading import LoadingStopped
@@ -48,18 +48,24 @@ def serve_workers(
     """Serve with so many workers; returns the exit code, or raises ConfigError."""
     configs = worker_settings(config, count)
     try:
-        patience_s = LONG_PATIENCE_S if own_process.has_started_over() else PATIENCE_S
+        patience_s = LONG_PATIENCE_S if process_tuning.has_restarted() else PATIENCE_S
         locks = lock_directories(config, patience_s)
     except WorkersError as error:
         return fail(str(error))
-    ways = Ways(begin_log, own_process.start, own_process.settle, stopped, own_process.leave)
+    ways = Ways(
+        begin_log,
+        process_tuning.start_until_ready,
+        process_tuning.freeze_objects_of_start,
+        stopped,
+        process_tuning.end_process,
+    )
     ends = begin(configs, locks, ways)
-    own_process.end_with_parent()
+    process_tuning.end_with_parent()
     return _supervise(config, count, ends, warn_if_open)
 
 
 def _supervise(config: BrokerConfig, count: int, ends: Ends, warn_if_open: WarnIfOpen) -> int:
-    service_manager = own_process.service_manager()
+    service_manager = process_tuning.service_manager()
 
     async def supervise() -> None:
         ended = trio.Event()
@@ -68,15 +74,17 @@ def _supervise(config: BrokerConfig, count: int, ends: Ends, warn_if_open: WarnI
             await supervisor.run(task_status)
             ended.set()
 
-        with trio.open_signal_receiver(*own_process.ending_signals()) as signals:
+        with trio.open_signal_receiver(*process_tuning.ending_signals()) as signals:
             store = await open_metadata(config, count)
             supervisor = Supervisor(ends, store, count)
             async with trio.open_nursery() as nursery:
-                await own_process.start(nursery, supervise_to_the_end, signals, supervisor.stop)
+                await process_tuning.start_until_ready(
+                    nursery, supervise_to_the_end, signals, supervisor.stop
+                )
                 addresses = _say_ready(config, supervisor)
                 warn_if_open(config, addresses, _http(supervisor))
                 async with trio.open_nursery() as serving:
-                    serving.start_soon(own_process.settle)
+                    serving.start_soon(process_tuning.freeze_objects_of_start)
                     if service_manager is not None:
                         service_manager.ready(",".join(map(shown, addresses)))
                         serving.start_soon(service_manager.keep_telling)
@@ -86,17 +94,17 @@ def _supervise(config: BrokerConfig, count: int, ends: Ends, warn_if_open: WarnI
                 if service_manager is not None:
                     service_manager.stopping()
                 supervisor.stop()
-                nursery.start_soon(own_process.pass_over, signals)
+                nursery.start_soon(process_tuning.ignore_signals, signals)
                 await ended.wait()
                 nursery.cancel_scope.cancel()
         await store.close()
 
     why = _run(supervise)
     end(ends)
-    if isinstance(why, TemplateEnded) and own_process.may_start_over():
+    if isinstance(why, TemplateEnded) and process_tuning.may_restart():
         log.warning("%s; all workers stop and start again", why)
-        own_process.start_over()
-    return own_process.leave(0) if why is None else fail(str(why))
+        process_tuning.restart_process()
+    return process_tuning.end_process(0) if why is None else fail(str(why))
 
 
 def _run(supervise: Callable[[], Awaitable[None]]) -> BaseException | None:
@@ -132,7 +140,7 @@ def _say_ready(config: BrokerConfig, supervisor: Supervisor) -> list[tuple[str, 
         for number, one in enumerate(told, 1)
         if one["token"]
     ]
-    own_process.say(
+    process_tuning.print_ready(
         f"kwire {__version__} ready: {','.join(map(shown, addresses))} data={directories} "
         f"cluster={told[0]['cluster']}{http} workers={len(told)}",
         others=tokens,

@@ -91,7 +91,7 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
 
 def _with_command_config(profile: "Profile") -> "tuple[Profile, OpenStream]":
     """The cluster with its client properties, and a function that opens streams; ProfileError."""
-    from kwire.cli.own_process import leave_no_dump
+    from kwire.cli.process_tuning import leave_no_dump
     from kwire.cli.profiles import ProfileError, parse_addresses
     from kwire.security.client_properties import ClientFileError, read_client_properties
 

@@ -1,7 +1,7 @@
 """``python -m kwire.testing.child …`` is ``kwire …`` that dies with the process that started it.
 
 Linux kills it as soon as its parent is dead, even if it hangs or another process has inherited the
-pipe of its standard input. That pipe does the same elsewhere (``kwire.cli.own_process``).
+pipe of its standard input. That pipe does the same elsewhere (``kwire.cli.process_tuning``).
 """
 
 import ctypes

@@ -8,11 +8,11 @@ To add routes:
    endpoints are ``async`` functions (Starlette would run a plain function in one of anyio's
    threads).
 2. Name the module in ``kwire.web.app.PAGES``; a view of the page belongs to ``kwire.web.page``.
-3. Get data only with ``await broker_calls.run(gather, *arguments)``; ``gather(observed, *arguments)``
-   is an ``async`` function that runs in the broker's event loop. It returns plain values (numbers, texts,
-   tuples), never an object that the broker changes later. A loop over topics or partitions calls
-   ``await slices.turn()`` for each one (``kwire.budget.slices``), so that Kafka's clients have
-   their turn.
+3. Get data only with ``await broker_calls.run(gather, *arguments)``. The ``async`` function
+   ``gather(observed, *arguments)`` runs in the broker's event loop. It returns plain values
+   (numbers, texts, tuples), never an object that the broker changes later. A loop over topics or
+   partitions calls ``await slices.turn()`` for each one (``kwire.budget.slices``), so that Kafka's
+   clients have their turn.
 4. Make text or HTML from the data in the endpoint, in the thread of the HTTP port.
 
 Rules:

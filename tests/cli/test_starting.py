@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import trio
 
-from kwire.cli import main, own_process
-from kwire.cli.own_process import start
+from kwire.cli import main, process_tuning
+from kwire.cli.process_tuning import start_until_ready
 from kwire.log.loading import LoadingStopped
 from kwire.log.manager import LogManager
 from kwire.testing.process import BrokerProcess
@@ -33,8 +33,8 @@ def test_a_signal_ends_the_start_and_nothing_is_said_to_be_ready(
         return open_logs(*of, is_stopped=is_stopped, **settings)
 
     monkeypatch.setattr(LogManager, "open", open_slowly)
-    monkeypatch.setattr(own_process, "leave", lambda exit_code: exit_code)
-    monkeypatch.setattr(own_process, "begin", lambda: None)
+    monkeypatch.setattr(process_tuning, "end_process", lambda exit_code: exit_code)
+    monkeypatch.setattr(process_tuning, "tune_process", lambda: None)
     assert main(["serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"]) == 0
     assert capsys.readouterr().out == ""
     assert (tmp_path / ".kafka_cleanshutdown").exists(), "every log was loaded, none was written"
@@ -58,7 +58,7 @@ async def test_a_wait_for_other_servers_ends_with_a_signal_too() -> None:
     stops: list[bool] = []
     async with trio.open_nursery() as nursery:
         with pytest.raises(LoadingStopped):
-            await start(nursery, serve, one_signal(), lambda: stops.append(True))
+            await start_until_ready(nursery, serve, one_signal(), lambda: stops.append(True))
     assert stops == [True]
 
 
@@ -70,7 +70,7 @@ async def test_without_a_signal_the_start_goes_on() -> None:
         await trio.sleep_forever()
 
     async with trio.open_nursery() as nursery:
-        await start(nursery, serve, _no_signal(), lambda: None)
+        await start_until_ready(nursery, serve, _no_signal(), lambda: None)
         nursery.cancel_scope.cancel()
 
 
@@ -98,7 +98,7 @@ def test_a_broker_serves_though_its_first_line_finds_no_reader(
         told = next(line for line in process.stderr if "ready: 127.0.0.1:" in line)
         process.send_signal(signal.SIGTERM)
         said = process.communicate()[1]
-    assert "WARNING kwire.cli.own_process: standard output cannot be written (" in told
+    assert "WARNING kwire.cli.process_tuning: standard output cannot be written (" in told
     assert (process.returncode, "Traceback" in said) == (0, False)
     assert "stopped cleanly" in said
 
@@ -106,7 +106,7 @@ def test_a_broker_serves_though_its_first_line_finds_no_reader(
 def test_a_process_with_keys_leaves_no_dump() -> None:
     """The limit of one byte also keeps the kernel from writing into a pipe."""
     code = (
-        "import resource; from kwire.cli.own_process import leave_no_dump; leave_no_dump(); "
+        "import resource; from kwire.cli.process_tuning import leave_no_dump; leave_no_dump(); "
         "print(*resource.getrlimit(resource.RLIMIT_CORE))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -169,7 +169,7 @@ def test_a_command_with_client_properties_leaves_no_dump(
 ) -> None:
     """They have a password, or a key."""
     called = []
-    monkeypatch.setattr(own_process, "leave_no_dump", lambda: called.append(True))
+    monkeypatch.setattr(process_tuning, "leave_no_dump", lambda: called.append(True))
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=PLAINTEXT\n")
     command = ["topics", "list", "-b", "127.0.0.1:1", "--timeout", "1"]
@@ -187,12 +187,12 @@ def test_a_command_starts_over_but_not_at_once_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys, "orig_argv", ["python3", "-P", "-m", "kwire", "serve"])
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     now_s = 100.0
-    assert own_process.may_start_over()
-    assert not own_process.has_started_over()
-    own_process.start_over()
+    assert process_tuning.may_restart()
+    assert not process_tuning.has_restarted()
+    process_tuning.restart_process()
     assert calls == [(sys.executable, [sys.executable, "-P", "-m", "kwire", "serve"])]
-    assert own_process.has_started_over()
+    assert process_tuning.has_restarted()
     now_s = 129.0
-    assert not own_process.may_start_over()
+    assert not process_tuning.may_restart()
     now_s = 131.0
-    assert own_process.may_start_over()
+    assert process_tuning.may_restart()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kwire.cli import main, own_process
+from kwire.cli import main, process_tuning
 from kwire.config import secret_files
 from kwire.config.secret_files import UnsafeFile, read_public, read_secret
 
@@ -26,7 +26,7 @@ WRONG = "num.partitions=oops"
 @pytest.fixture(autouse=True)
 def process_of_the_tests(monkeypatch):
     """The broker would switch the collector off, and more, in a process of its own."""
-    monkeypatch.setattr(own_process, "begin", lambda: None)
+    monkeypatch.setattr(process_tuning, "tune_process", lambda: None)
 
 
 @pytest.mark.parametrize("line", SECRETS)

@@ -1,6 +1,6 @@
 """A connection that ends leaves nothing for the collector of cyclic garbage.
 
-The broker seldom looks for circles among old objects (``kwire.cli.collector``), because all clients
+The broker seldom looks for circles among old objects (``kwire.cli.gc_tuning``), because all clients
 wait meanwhile. So a client must not be able to fill the memory with them.
 """
 

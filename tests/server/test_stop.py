@@ -15,7 +15,7 @@ from tests.support.in_process import running_server
 
 LEAVE = """
 import atexit, sys
-from kwire.cli import own_process
+from kwire.cli import process_tuning
 
 class Large:
     def __del__(self):
@@ -24,7 +24,7 @@ class Large:
 kept = [Large()]
 kept.append(kept)
 atexit.register(lambda: print("at exit"))
-own_process.leave(3)
+process_tuning.end_process(3)
 """
 
 
@@ -58,7 +58,8 @@ def test_a_clean_stop_is_a_success_though_nobody_reads_its_output(stdout: str) -
     """A service may be started without a standard output, or outlive the reader of its output."""
     reading, writing = os.pipe()
     os.close(reading)
-    code = LEAVE.replace("own_process.leave", "sys.stdout = None\nown_process.leave")
+    call = "process_tuning.end_process"
+    code = LEAVE.replace(call, f"sys.stdout = None\n{call}")
     done = subprocess.run(
         [sys.executable, "-c", code if stdout == "missing" else LEAVE],
         stdout=writing,

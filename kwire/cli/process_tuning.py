@@ -1,17 +1,17 @@
-"""Settings of the process that only a process dedicated to a broker may change.
+"""Tuning of the process that only a broker's own process may have: collector, threads, signals.
 
 Rules:
 
 - The garbage collector is off while the server starts, because most objects of the start are kept.
   One second after the start it runs once and then ignores these objects. From then on it
-  looks at few objects at a time (``kwire.cli.collector``).
+  looks at few objects at a time (``kwire.cli.gc_tuning``).
 - A thread gives the interpreter back to the event loop after a tenth of a millisecond.
 - Modules that a broker usually doesn't need are deferred (``kwire.cli.deferred``).
-- A signal ends the start (``start``), and if standard output is closed, the ready line goes to the
-  log.
-- After a clean stop the process ends at once (``leave``).
-- ``start_over`` runs the command from its beginning in the same process, for a service whose parts
-  can't go on without it.
+- A signal ends the start (``start_until_ready``), and if standard output is closed, the ready line
+  goes to the log.
+- After a clean stop the process ends at once (``end_process``).
+- ``restart_process`` runs the command from its beginning in the same process, for a service whose
+  parts can't go on without it.
 - A broker or a command with keys or passwords leaves no core dump, which would hold them.
 - A broker that a test has started ends with the test: if ``KWIRE_ENDS_WITH_STDIN`` is set, the end
   of standard input has the effect of SIGTERM. The test's process holds the other end of that pipe,
@@ -48,7 +48,7 @@ SWITCH_INTERVAL_S = 0.0001
 would be added to every request of every client while a thread decompresses, compiles or imports."""
 ENDS_WITH_STDIN = "KWIRE_ENDS_WITH_STDIN"
 STARTED_OVER = "KWIRE_STARTED_OVER"
-"""The environment's variable with the time of the last ``start_over``, by the steady clock."""
+"""The environment's variable with the time of the last ``restart_process``, by the steady clock."""
 
 ONCE_IN_S = 30.0
 """A command that has to start over more often than that has a cause that a start doesn't mend."""
@@ -57,7 +57,7 @@ STOP_TIMEOUT_S = 30.0
 """How long a broker without its parent process may take for a clean stop."""
 
 
-def begin() -> None:
+def tune_process() -> None:
     """Prepare the process, before any large import."""
     gc.disable()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -96,7 +96,7 @@ def ending_signals() -> "list[signal.Signals]":
     return ending
 
 
-async def pass_over(signals: "AsyncIterator[int]") -> None:
+async def ignore_signals(signals: "AsyncIterator[int]") -> None:
     """Ignore signals: a second Ctrl-C must not kill a process that is already stopping."""
     async for _ in signals:
         pass
@@ -113,7 +113,7 @@ def service_manager() -> "ServiceManager | None":
     return found
 
 
-async def start(
+async def start_until_ready(
     nursery: "trio.Nursery",
     serve: "Callable[..., Awaitable[Any]]",
     signals: "AsyncIterator[int]",
@@ -151,7 +151,9 @@ async def start(
         signal.raise_signal(number)
 
 
-def say(ready: str, token: "AdminToken | None" = None, others: "Sequence[str]" = ()) -> None:
+def print_ready(
+    ready: str, token: "AdminToken | None" = None, others: "Sequence[str]" = ()
+) -> None:
     """Print the line that says that the broker is ready, then a new token and other lines.
 
     If standard output is closed, the line goes to the log, because clients are served nevertheless.
@@ -167,7 +169,7 @@ def say(ready: str, token: "AdminToken | None" = None, others: "Sequence[str]" =
         log.warning("standard output cannot be written (%s): %s", error.strerror, ready)
 
 
-def leave(exit_code: int) -> NoReturn:
+def end_process(exit_code: int) -> NoReturn:
     """End the process after a clean stop, without freeing its objects one by one.
 
     Freeing them takes Python seconds when clients have made the broker keep millions of objects.
@@ -180,19 +182,19 @@ def leave(exit_code: int) -> NoReturn:
     os._exit(exit_code)
 
 
-def has_started_over() -> bool:
+def has_restarted() -> bool:
     """Whether this is not the first run of the command in this process."""
     return STARTED_OVER in os.environ
 
 
-def may_start_over() -> bool:
-    """Whether the last ``start_over`` is long ago, if there was one."""
+def may_restart() -> bool:
+    """Whether the last ``restart_process`` is long ago, if there was one."""
     import time
 
     return time.monotonic() - float(os.environ.get(STARTED_OVER, "-inf")) >= ONCE_IN_S
 
 
-def start_over() -> NoReturn:
+def restart_process() -> NoReturn:
     """Run the command from its beginning.
 
     The process keeps its id, environment and standard streams, so its service manager goes on with
@@ -207,20 +209,20 @@ def start_over() -> NoReturn:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
 
-async def settle() -> None:
+async def freeze_objects_of_start() -> None:
     """When the server is ready: exclude the objects of the start from garbage collection.
 
     Then run the collector when it is due, until the task is canceled.
     """
     import trio
 
-    from kwire.cli import collector
+    from kwire.cli import gc_tuning
 
     await trio.sleep(SETTLE_S)
     gc.collect()
     gc.freeze()
-    collector.collect_young_only()
-    await collector.collect_rarely()
+    gc_tuning.collect_young_only()
+    await gc_tuning.collect_rarely()
 
 
 def _raise_descriptor_limit() -> None:

@@ -10,8 +10,8 @@ Rules:
 - Python never starts a full collection by itself. Its own rule counts the collections of new
   objects, so a client with large requests made it start one every 20 to 40 s.
 - ``collect_rarely`` starts one if circles may hold memory: if the process has more objects than
-  ``GROWTH`` and ``ROOM`` allow, in ``LOOKS`` checks in a row. A large request keeps its objects for
-  a shorter time than that.
+  ``GROWTH`` and ``ROOM`` allow, in ``CHECKS_IN_A_ROW`` checks in a row. A large request keeps its
+  objects for a shorter time than that.
 - It also starts one if the last one is ``LONGEST_S`` ago, unless little has happened since.
 """
 
@@ -29,8 +29,8 @@ collection of the middle generation looks at all objects since the last one of i
 NEVER = 2**31 - 1
 """How many collections of the middle generation come before Python's own full collection."""
 
-LOOK_EVERY_S = 5.0
-LOOKS = 3
+CHECK_EVERY_S = 5.0
+CHECKS_IN_A_ROW = 3
 GROWTH = 0.25
 ROOM = 2_000_000
 """The process may have ``GROWTH`` times as many objects more than after the last full collection,
@@ -52,19 +52,19 @@ def collect_young_only() -> None:
 async def collect_rarely() -> None:
     """Run full collections when they are due, until the task is canceled."""
     while True:
-        await _due()
+        await _wait_until_due()
         gc.collect()
 
 
-async def _due() -> None:
+async def _wait_until_due() -> None:
     """Wait until the next full collection is due."""
     allowed = sys.getallocatedblocks() * (1 + GROWTH) + ROOM
     longest = trio.current_time() + LONGEST_S
-    seen: deque[int] = deque(maxlen=LOOKS)
+    seen: deque[int] = deque(maxlen=CHECKS_IN_A_ROW)
     while True:
-        await trio.sleep(LOOK_EVERY_S)
+        await trio.sleep(CHECK_EVERY_S)
         seen.append(sys.getallocatedblocks())
-        if len(seen) == LOOKS and min(seen) > allowed:
+        if len(seen) == CHECKS_IN_A_ROW and min(seen) > allowed:
             return
         if trio.current_time() >= longest and gc.get_count()[2] >= FEW:
             return

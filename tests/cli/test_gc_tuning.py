@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from kwire.cli import collector
-from kwire.cli.collector import FEW, LONGEST_S, LOOK_EVERY_S, LOOKS, ROOM
+from kwire.cli import gc_tuning
+from kwire.cli.gc_tuning import CHECK_EVERY_S, CHECKS_IN_A_ROW, FEW, LONGEST_S, ROOM
 
 
 class FakeProcess:
@@ -47,15 +47,15 @@ async def test_objects_that_stay_are_looked_at(
     process: FakeProcess, autojump_clock: trio.testing.MockClock
 ) -> None:
     process.middle_collections = 1
-    with trio.move_on_after(10 * LOOKS * LOOK_EVERY_S):
+    with trio.move_on_after(10 * CHECKS_IN_A_ROW * CHECK_EVERY_S):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(collector.collect_rarely)
+            nursery.start_soon(gc_tuning.collect_rarely)
             await trio.testing.wait_all_tasks_blocked()
             process.blocks = int(process.blocks * 1.3) + ROOM
     (collected_at_s,) = (
         process.collected_at_s
     )  # and what is still there then is not looked at again
-    assert collected_at_s == pytest.approx(LOOKS * LOOK_EVERY_S)
+    assert collected_at_s == pytest.approx(CHECKS_IN_A_ROW * CHECK_EVERY_S)
 
 
 async def test_large_requests_start_none(
@@ -64,13 +64,13 @@ async def test_large_requests_start_none(
     """Their objects go with them, and all clients would wait while the collector looks at them."""
 
     def mostly_many() -> int:
-        period_s = LOOKS * LOOK_EVERY_S
-        return process.blocks * (10 if trio.current_time() % period_s >= LOOK_EVERY_S else 1)
+        period_s = CHECKS_IN_A_ROW * CHECK_EVERY_S
+        return process.blocks * (10 if trio.current_time() % period_s >= CHECK_EVERY_S else 1)
 
     monkeypatch.setattr(sys, "getallocatedblocks", mostly_many)
     process.middle_collections = FEW
     with trio.move_on_after(LONGEST_S - 1):
-        await collector.collect_rarely()
+        await gc_tuning.collect_rarely()
     assert not process.collected_at_s
 
 
@@ -80,14 +80,14 @@ async def test_one_comes_in_ten_minutes_if_there_was_work(
     """Circles without many objects may hold large buffers."""
     process.middle_collections = FEW
     with trio.move_on_after(3 * LONGEST_S):
-        await collector.collect_rarely()
+        await gc_tuning.collect_rarely()
     assert process.collected_at_s == [pytest.approx(LONGEST_S)]
 
 
 @pytest.mark.usefixtures("thresholds")
 def test_python_starts_none_by_itself() -> None:
     """By Python's rule, 25,000 collections of new objects would bring some full ones."""
-    collector.collect_young_only()
+    gc_tuning.collect_young_only()
     gc.collect()
     before = gc.get_stats()
     for _ in range(25_000):
