@@ -7,7 +7,7 @@ Rules:
   looks at few objects at a time (``kwire.cli.gc_tuning``).
 - A thread gives the interpreter back to the event loop after a tenth of a millisecond.
 - Modules that a broker usually doesn't need are deferred (``kwire.cli.deferred``).
-- A signal ends the start (``start_until_ready``), and if standard output is closed, the ready line
+- A signal ends the start (``start_server``), and if standard output is closed, the ready line
   goes to the log.
 - After a clean stop the process ends at once (``end_process``).
 - ``restart_process`` runs the command from its beginning in the same process, for a service whose
@@ -113,7 +113,7 @@ def service_manager() -> "ServiceManager | None":
     return found
 
 
-async def start_until_ready(
+async def start_server(
     nursery: "trio.Nursery",
     serve: "Callable[..., Awaitable[Any]]",
     signals: "AsyncIterator[int]",

@@ -327,9 +327,7 @@ def _serve(config: "BrokerConfig") -> int:
 
         with trio.open_signal_receiver(*process_tuning.ending_signals()) as signals:
             async with trio.open_nursery() as nursery:
-                await process_tuning.start_until_ready(
-                    nursery, serve_to_the_end, signals, server.stop
-                )
+                await process_tuning.start_server(nursery, serve_to_the_end, signals, server.stop)
                 addresses = ",".join(map(shown, server.addresses))
                 http = f" http=http://{shown(server.http.address)}/" if server.http else ""
                 directories = ",".join(map(str, config.data_directories()))

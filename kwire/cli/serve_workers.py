@@ -54,7 +54,7 @@ def serve_workers(
         return fail(str(error))
     ways = Ways(
         begin_log,
-        process_tuning.start_until_ready,
+        process_tuning.start_server,
         process_tuning.freeze_objects_of_start,
         stopped,
         process_tuning.end_process,
@@ -78,7 +78,7 @@ def _supervise(config: BrokerConfig, count: int, ends: Ends, warn_if_open: WarnI
             store = await open_metadata(config, count)
             supervisor = Supervisor(ends, store, count)
             async with trio.open_nursery() as nursery:
-                await process_tuning.start_until_ready(
+                await process_tuning.start_server(
                     nursery, supervise_to_the_end, signals, supervisor.stop
                 )
                 addresses = _say_ready(config, supervisor)

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from kwire.cli import main, process_tuning
-from kwire.cli.process_tuning import start_until_ready
+from kwire.cli.process_tuning import start_server
 from kwire.log.loading import LoadingStopped
 from kwire.log.manager import LogManager
 from kwire.testing.process import BrokerProcess
@@ -58,7 +58,7 @@ async def test_a_wait_for_other_servers_ends_with_a_signal_too() -> None:
     stops: list[bool] = []
     async with trio.open_nursery() as nursery:
         with pytest.raises(LoadingStopped):
-            await start_until_ready(nursery, serve, one_signal(), lambda: stops.append(True))
+            await start_server(nursery, serve, one_signal(), lambda: stops.append(True))
     assert stops == [True]
 
 
@@ -70,7 +70,7 @@ async def test_without_a_signal_the_start_goes_on() -> None:
         await trio.sleep_forever()
 
     async with trio.open_nursery() as nursery:
-        await start_until_ready(nursery, serve, _no_signal(), lambda: None)
+        await start_server(nursery, serve, _no_signal(), lambda: None)
         nursery.cancel_scope.cancel()
 
 
