@@ -23,6 +23,7 @@ from kwire.spark.sinks.iceberg import IcebergSink
 from kwire.spark.sinks.table_rows import session_settings
 from kwire.spark.upkeep import Cutoff, Upkeep, upkeep_of
 from kwire.spark.verify import told, verify, wrong
+from spark_tests.far_times import as_earlier
 from spark_tests.rows import produce
 from spark_tests.sink_rows import SOURCE, START_S, batch, rows_of, settings
 
@@ -186,27 +187,32 @@ def test_parquet_files(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.both_lanes
 def test_spark_reads_merged_timestamps(spark: SparkSession, tmp_path: Path) -> None:
-    """Of INT96, Spark's default, and of microseconds; within other types, and after the year 2262.
+    """Of INT96, as earlier versions wrote, and of microseconds; within other types, at the ends.
 
     Spark writes one file for a replayed range also if it is told to write small ones.
     """
     given = settings("parquet", tmp_path / "t", ("timestamp",))
     columns = {
-        "far": "timestamp'2999-01-01 00:00:00'",
-        "deep": "array(named_struct('at', map('a', timestamp'2026-01-01 00:00:00')))",
+        "far": "timestamp'9999-12-31 23:59:59.999999'",
+        "early": "timestamp'0001-01-01 00:00:00'",
+        "julian": "timestamp'1582-10-10 00:00:01'",
+        "deep": "array(named_struct('at', map('a', timestamp'9999-12-31 00:00:00')))",
         "local": "timestamp_ntz'2026-01-01 00:00:00'",
     }
     sink = FilesSink(given, SOURCE, "pipeline")
     sink.open(spark)
     written = []
-    for number, kind in enumerate(("INT96", "TIMESTAMP_MICROS", "INT96")):
-        with session_settings(spark, {"spark.sql.parquet.outputTimestampType": kind}):
-            one = batch(number, number * 10, number * 10 + 10)
-            rows = rows_of(spark, one, **columns)
-            sink.write(rows, one)
-            written += rows.where("_offset < 20").select("n", "_timestamp", *columns).collect()
-    done = upkeep_of(given).compact(None, 2**20)
+    for number in range(3):
+        one = batch(number, number * 10, number * 10 + 10)
+        rows = rows_of(spark, one, **columns)
+        sink.write(rows, one)
+        written += rows.where("_offset < 20").select("n", "_timestamp", *columns).collect()
+    for path in Path(given.path).glob("topic=*/*/*-00000000000000000010.parquet"):
+        as_earlier(spark, path)
+    assert upkeep_of(given).needs_spark
+    done = upkeep_of(given).compact(spark, 2**20)
     assert (done.files_before, done.files_after) == (6, 4)
+    assert not upkeep_of(given).needs_spark
 
     def there() -> list[Any]:
         found = spark.read.parquet(given.path).where("n < 20").orderBy("n", "partition")

@@ -13,6 +13,8 @@ Rules:
   Then its failure ends the reading, however well the others answer.
 - With ``read_committed`` the records of aborted transactions are left out, by the list of aborted
   transactions in the answer (Fetcher.CompletedFetch of Kafka).
+- ``read`` gives the records of a batch. A caller that goes on after a batch that can't be read
+  takes another one than ``records``.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -75,6 +77,7 @@ class Fetcher:
         moved: Callable[[TopicPartition, int, int], None] = lambda *_: None,
         leaderless: Callable[[list[TopicPartition]], object] | None = None,
         late: Late | None = None,
+        read: Callable[[RecordBatch], Iterable[Record]] = records,
     ) -> None:
         self.positions = positions
         self._cluster = cluster
@@ -84,6 +87,7 @@ class Fetcher:
         self._moved = moved
         self._leaderless = leaderless
         self._late = late
+        self._read = read
         self._unplaced = set(late.partitions if late is not None else ())
         self._paused: set[TopicPartition] = set()
         self._reading, self._placing = Retries(cluster), Retries(cluster)
@@ -236,7 +240,7 @@ class Fetcher:
         for batch in complete_batches(_bytes(data)):
             if (kept is None or kept.keeps(batch)) and not batch.is_control:
                 batch.verify_crc()
-                found += [record for record in records(batch) if record.offset >= position]
+                found += [record for record in self._read(batch) if record.offset >= position]
             position = max(position, batch.next_offset)
         end = data.last_stable_offset if self._read_committed else data.high_watermark
         await self._out.send(Fetched(partition, found, position, end))

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.columns import column, columns
+from kwire.spark.odd_records import exact
 from kwire.spark.settings import PipelineSettings, Transform, WrongSetting
 from kwire.spark.sink import InSteps, Sink
 from kwire.spark.split import Begun, Splits
@@ -78,9 +79,10 @@ class BatchWork:
         from kwire.spark.decode import decoder
 
         if self._begun is not None:
-            return self._write(records, "value", self._begun.decoder(records, batch), batch)
+            begun = _of_exact(self._begun.decoder(records, batch))
+            return self._write(records, "value", begun, batch)
         topics = sorted({one.topic for one in batch.ranges})
-        decode = decoder(records, self._settings.decode, topics)
+        decode = _of_exact(decoder(records, self._settings.decode, topics))
         if self._splits is None:
             return self._write(records, "value", decode, batch)
         kept = decode(records, True).persist()
@@ -120,6 +122,15 @@ class BatchWork:
         for step in self._steps:
             rows = step(rows)
         return rows
+
+
+def _of_exact(decode: "Decoding") -> "Decoding":
+    """The same decoding, which fails for records whose time the connector has changed."""
+
+    def decoded(given: "DataFrame", has_reasons: bool) -> "DataFrame":
+        return decode(given if names.STAMP in given.columns else exact(given), has_reasons)
+
+    return decoded
 
 
 def good_rows(decoded: "DataFrame") -> "DataFrame":

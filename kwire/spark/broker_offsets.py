@@ -19,6 +19,7 @@ from kwire.client.leaders import TopicPartition, first_error
 from kwire.client.offsets import ends_of, starts_of
 from kwire.errors import KafkaError
 from kwire.spark.comparison import BrokerOffsets, Partition
+from kwire.spark.odd_records import readable
 from kwire.spark.offset_runs import OffsetRuns
 from kwire.spark.settings import Source
 from kwire.spark.source_client import open_source
@@ -80,7 +81,13 @@ async def _read(
         found[one].start = start  # retention has deleted records meanwhile
 
     positions = {one: first for one, (first, _) in spans.items()}
-    fetcher = Fetcher(cluster, positions, read_committed=read_committed, moved=moved)
+    fetcher = Fetcher(
+        cluster,
+        positions,
+        read_committed=read_committed,
+        moved=moved,
+        read=lambda batch: readable(batch, {}),
+    )
     left = set(spans)
     try:
         async with trio.open_nursery() as nursery:

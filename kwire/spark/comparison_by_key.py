@@ -30,8 +30,8 @@ from kwire.spark.batch_work import good_rows, transformed
 from kwire.spark.comparison import MOST_EXAMPLES, Compared, Partition, claims_of
 from kwire.spark.decode.undecodable import REGISTRY
 from kwire.spark.key_outcomes import FAILING, TWICE, Bounds, Keys, Runs, compared
+from kwire.spark.odd_records import either_way
 from kwire.spark.offset_runs import OffsetRuns
-from kwire.spark.reading_ranges import read_ranges
 from kwire.spark.rows import OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, TOPIC
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import KeepsNewest
@@ -106,9 +106,30 @@ def compare_keys(
 
     RuntimeError if a registry doesn't answer, or if rows have no key any more.
     """
+    ranges = [
+        OffsetRange(*place, one.first, max(one.first, one.end), one.incarnation)
+        for place, one in sorted(bounds.items())
+    ]
+
+    def compare(records: "DataFrame") -> list[Compared]:
+        return _compare(records, settings, sink, held, bounds, dead)
+
+    return either_way(spark, settings.source, ranges, compare)
+
+
+def _compare(
+    read: "DataFrame",
+    settings: PipelineSettings,
+    sink: KeepsNewest,
+    held: "DataFrame | None",
+    bounds: Mapping[Partition, Bounds],
+    dead: Runs,
+) -> list[Compared]:
+    """Compare a table with the records that were read."""
     from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-    decode, records = _records(spark, settings, bounds, dead)
+    spark = read.sparkSession
+    decode, records = _records(read, settings, bounds, dead)
     lost = _undecodable(spark, decode(records, True), bounds)
     rows = transformed(good_rows(decode(records, False)), settings.transforms)
     wanted = _newest(spark, sink, rows, bounds)
@@ -133,7 +154,7 @@ def compare_keys(
 
 
 def _records(
-    spark: "SparkSession",
+    records: "DataFrame",
     settings: PipelineSettings,
     bounds: Mapping[Partition, Bounds],
     dead: Runs,
@@ -143,18 +164,14 @@ def _records(
 
     from kwire.spark.decode import decoder
 
-    ranges = [
-        OffsetRange(*place, one.first, max(one.first, one.end), one.incarnation)
-        for place, one in sorted(bounds.items())
-    ]
-    records = read_ranges(spark, settings.source, ranges)
     runs = [(*place, *run) for place, offsets in dead.items() for run in offsets]
     if runs:
-        gone = spark.createDataFrame(runs, "topic string, partition int, _first long, _end long")
+        columns = "topic string, partition int, _first long, _end long"
+        gone = records.sparkSession.createDataFrame(runs, columns)
         on = reduce(and_, (records[one] == gone[one] for one in ("topic", "partition")))
         is_in = (records["offset"] >= gone["_first"]) & (records["offset"] < gone["_end"])
         records = records.join(f.broadcast(gone), on & is_in, "left_anti")
-    topics = sorted({one.topic for one in ranges})
+    topics = sorted({topic for topic, _ in bounds})
     return decoder(records, settings.decode, topics), records
 
 

@@ -30,6 +30,7 @@ from kwire.spark import rows
 from kwire.spark.batch import Batch
 from kwire.spark.batch_work import DeadLetterSink
 from kwire.spark.decode.undecodable import REGISTRY
+from kwire.spark.parquet_times import writer_of
 from kwire.spark.settings import DeadLetters, Source, WrongSetting
 from kwire.spark.sinks.delta import need_delta
 from kwire.spark.sinks.files import COMPLETE, MARKS
@@ -164,7 +165,7 @@ class ParquetTable:
         aside = f"{self._files.aside()}/{name}"
         # Not coalesce: it would also put the decoding into a single task.
         table = table_rows(dead, batch).repartition(1)
-        writer = table.write.mode("overwrite").option(MARKS, "true")
+        writer = writer_of(table).mode("overwrite").option(MARKS, "true")
         # The session may limit the rows of a file, and would then write several files.
         writer.option("maxRecordsPerFile", 0).parquet(aside)
         written = storage_at(aside, self._spark)
@@ -193,7 +194,7 @@ class _DeltaTable:
         self._path = path
 
     def write(self, dead: "DataFrame", batch: Batch) -> None:
-        writer = table_rows(dead, batch).write.format("delta").mode("append")
+        writer = writer_of(table_rows(dead, batch)).format("delta").mode("append")
         # Tables of earlier versions lack the last column.
         writer = writer.option("mergeSchema", "true")
         writer = writer.option("txnAppId", f"kwire-dead-letters-{batch.query_id}")
@@ -300,7 +301,7 @@ def write_records(
         f.when(~is_large, value).alias("value"),
         whole.cast(_HEADER_TYPE).alias("headers"),
     )
-    writer = records.write.format("kafka").option("includeHeaders", "true")
+    writer = writer_of(records).format("kafka").option("includeHeaders", "true")
     writer = writer.option("kafka.bootstrap.servers", source.bootstrap_servers)
     for name, setting in source.client.items():
         writer = writer.option(f"kafka.{name}", setting)

@@ -38,8 +38,8 @@ from kwire.spark.dead_letters import name_of
 from kwire.spark.decode.undecodable import REGISTRY
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.moving import open_mover
+from kwire.spark.odd_records import either_way
 from kwire.spark.offset_runs import OffsetRuns
-from kwire.spark.reading_ranges import read_ranges
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import Held
 from kwire.spark.sinks.table_rows import PLACE, held_in
@@ -188,7 +188,7 @@ def replay(
     replaces = _Replaces(upkeep)
     work = BatchWork(settings, replaces, None)
     batch = Batch(settings.name, "replay", 0, tuple(ranges))
-    work.run(read_ranges(spark, settings.source, ranges), batch)
+    either_way(spark, settings.source, ranges, lambda records: work.run(records, batch))
     if gone := replaced_names(ranges, failed, dead, topics):
         marks = replay_dead_letters.marks_topic(settings.name)
         ask_broker(settings.source, lambda cluster: mark(cluster, marks, gone))
@@ -227,8 +227,19 @@ def undecodable(
     from kwire.spark.decode import decode
 
     topics = sorted({one.topic for one in ranges})
-    decoded = decode(read_ranges(spark, settings.source, ranges), settings.decode, topics)
-    failed = decoded.where(f.col(names.ERROR).isNotNull()).select(*PLACE, names.ERROR).persist()
+
+    def places(records: "DataFrame") -> dict[Partition, OffsetRuns]:
+        decoded = decode(records, settings.decode, topics)
+        return undecoded(decoded.where(f.col(names.ERROR).isNotNull()))
+
+    return either_way(spark, settings.source, ranges, places)
+
+
+def undecoded(decoded: "DataFrame") -> dict[Partition, OffsetRuns]:
+    """The places of records with an error; ValueError if only the registry was away."""
+    from pyspark.sql import functions as f
+
+    failed = decoded.select(*PLACE, names.ERROR).persist()
     try:
         if away := failed.where(f.col(names.ERROR).startswith(REGISTRY)).take(1):
             raise ValueError(f"{away[0][names.ERROR]}: run the command again when it answers")

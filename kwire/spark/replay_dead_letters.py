@@ -339,7 +339,8 @@ def _of_row(row: dict[str, Any]) -> DeadLetter:
         row["topic"],
         row["partition"],
         row["offset"],
-        int(row["timestamp"].timestamp() * 1000),
+        # One whose timestamp is odd gets a new one.
+        int((row["timestamp"] or row["time"]).timestamp() * 1000),
         row["key"],
         row["value"],
         headers,

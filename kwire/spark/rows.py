@@ -39,5 +39,11 @@ ERROR = "_error"
 ROW = "_row"
 """struct: the value's columns"""
 
+STAMP = "timestampMs"
+"""long: a record's timestamp in ms as it is, beside the connector's columns, where one has it"""
+
+REASON = "unreadable"
+"""string: why a record can't be read, beside the connector's columns, where one has it"""
+
 METADATA = (TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY, HEADERS, TOMBSTONE)
 """What rows keep beside the value's columns until the sink drops what isn't asked for."""

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 from kwire.config.extras import needs
 from kwire.spark.java import java_home
 from kwire.spark.masking import masked
+from kwire.spark.parquet_times import TIMES
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sinks import delta, iceberg_table, make_sink
 
@@ -147,7 +148,7 @@ def configuration(
     """Spark's settings for a session; the settings of the pipeline override kwire's."""
     given = settings.spark
     found = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-    found["spark.sql.parquet.outputTimestampType"] = "TIMESTAMP_MICROS"  # not INT96, deprecated
+    found |= TIMES
     formats = of_formats(settings)
     found |= formats
     if EXTENSIONS in formats and EXTENSIONS in given:

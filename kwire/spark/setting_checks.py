@@ -18,6 +18,7 @@ from kwire.cli.profiles import ProfileError, parse_addresses
 from kwire.config.listener_settings import PROTOCOLS
 from kwire.spark import settings as known
 from kwire.spark.masking import masked
+from kwire.spark.parquet_times import other_times
 
 T = TypeVar("T")
 
@@ -78,6 +79,8 @@ def pipeline(given: Mapping[str, Any], checked: Checked, name: str) -> known.Pip
         top.pop(table, None)
     if "spark" in top:
         top["spark"] = _texts(("spark",), top["spark"], checked)
+        for key, allowed in other_times(top["spark"]).items():
+            checked.mistake(("spark", key), top["spark"][key], allowed)
     made = _values((), top, known.PipelineSettings, checked, set(tables))
     if "trigger" in made and made["trigger"] != "once" and not INTERVAL.fullmatch(made["trigger"]):
         allowed = "an interval such as '10 seconds', or 'once'"

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 from kwire.spark import rows
 from kwire.spark.decode.decoding import Plan
 from kwire.spark.decode.options import Options
-from kwire.spark.decode.undecodable import KEY
+from kwire.spark.decode.undecodable import KEY, MAX_CHARS, RECORD, TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _HEADERS = "array<struct<key: string, value: binary>>"
+_FIRST_US = -62_135_596_800_000_000
+_END_US = 253_402_300_800_000_000
+"""The years 1 to 9999, in microseconds: beyond them other readers of a table fail."""
 
 
 def decode_as(
@@ -44,29 +47,45 @@ def decode_as(
 
 
 def _without_row(records: "DataFrame", options: Options) -> "DataFrame":
-    """The columns of ``rows`` except ROW; ERROR has the error of the key."""
-    return records.select(*_columns(options.key == "text", "headers" in records.columns))
+    """The columns of ``rows`` except ROW; ERROR has what is wrong with timestamp and key."""
+    given = frozenset(records.columns) & {"headers", rows.STAMP, rows.REASON}
+    return records.select(*_columns(options.key == "text", given))
 
 
-@lru_cache(maxsize=4)
-def _columns(is_text: bool, has_headers: bool) -> "tuple[Column, ...]":
+@lru_cache(maxsize=16)
+def _columns(is_text: bool, given: frozenset[str]) -> "tuple[Column, ...]":
     """The columns that ``_without_row`` selects; made once, as ``kwire.spark.columns`` says."""
     from pyspark.sql import functions as f
 
-    key, error = f.col("key"), f.lit(None).cast("string")
+    key, at_us = f.col("key"), f.unix_micros("timestamp")
+    is_time = (at_us >= _FIRST_US) & (at_us < _END_US)
+    error = f.when(~f.coalesce(is_time, f.lit(False)), _no_time(rows.STAMP in given))
+    if rows.REASON in given:
+        reason = f.concat(f.lit(RECORD), f.substring(rows.REASON, 1, MAX_CHARS - len(RECORD)))
+        error = f.coalesce(reason, error)
     if is_text:
         key = key.cast("string")
-        error = f.when(~f.is_valid_utf8(key), f.lit(f"{KEY}it isn't UTF-8"))
+        wrong = f.when(~f.is_valid_utf8(key), f.lit(f"{KEY}it isn't UTF-8"))
+        error = f.coalesce(error, wrong)
         key = f.when(f.is_valid_utf8(key), key)
-    headers = f.col("headers") if has_headers else f.lit(None).cast(_HEADERS)
+    headers = f.col("headers") if "headers" in given else f.lit(None).cast(_HEADERS)
     return (
         f.col("topic").alias(rows.TOPIC),
         f.col("partition").alias(rows.PARTITION),
         f.col("offset").alias(rows.OFFSET),
-        f.col("timestamp").alias(rows.TIMESTAMP),
+        f.when(is_time, f.col("timestamp")).alias(rows.TIMESTAMP),
         key.alias(rows.KEY),
         f.col("value").alias(rows.VALUE),
         headers.alias(rows.HEADERS),
         f.col("value").isNull().alias(rows.TOMBSTONE),
         error.alias(rows.ERROR),
     )
+
+
+def _no_time(has_stamp: bool) -> "Column":
+    """The error of a record whose timestamp can't be kept; with the timestamp, if it is known."""
+    from pyspark.sql import functions as f
+
+    stamp = f.col(rows.STAMP) if has_stamp else f.unix_millis("timestamp")
+    found = f.coalesce(f.concat(stamp.cast("string"), f.lit(" ms")), f.lit("it"))
+    return f.concat(f.lit(TIMESTAMP), found, f.lit(" is in none of the years 1 to 9999"))

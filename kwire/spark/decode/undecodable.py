@@ -7,6 +7,8 @@ doesn't know the schema yet. Records with other errors can never be decoded.
 REGISTRY = "registry: "
 VALUE = "value: "
 KEY = "key: "
+TIMESTAMP = "timestamp: "
+RECORD = "record: "
 
 MAX_CHARS = 500
 """Longer texts are cut: an error may quote a value."""

@@ -6,6 +6,7 @@ Rules:
 - Keys and values aren't copied one by one. An Arrow array covers the bytes as they are, and the
   bytes between two values are an element, too. ``take`` picks the elements with values.
 - InvalidRecords is raised unless each record is exactly filled by its fields.
+- A timestamp that is no time in Spark is null; the column STAMP has it as it is.
 - Text that isn't UTF-8 (a header's key) becomes what Java makes of it: U+FFFD for the wrong bytes.
 """
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from kwire.record.batch import LOG_APPEND_TIME, TIMESTAMP_TYPE_MASK
 from kwire.record.streaming_decompressor import invalid
+from kwire.spark.rows import STAMP
 from kwire.spark.segments.planning import Bounds, Task
 from kwire.spark.segments.varints import find_records, varints
 
@@ -30,6 +32,7 @@ ARROW_TYPES: dict[str, Any] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestampType": pa.int32(),
     "headers": pa.list_(pa.field("element", _HEADER_TYPE)),
+    STAMP: pa.int64(),
 }
 
 
@@ -101,6 +104,7 @@ def record_batch(
         "timestamp": lambda: _micros(times),
         "timestampType": lambda: pa.array(time_types.astype(np.int32)),
         "headers": lambda: _headers(data, values.ends, finishes),
+        STAMP: lambda: pa.array(times),
     }
     _check(data, keys, values, finishes, has_headers="headers" in names)
     schema = pa.schema([(name, ARROW_TYPES[name]) for name in names])
@@ -146,11 +150,10 @@ def _check(data: Any, keys: Spans, values: Spans, finishes: Any, *, has_headers:
 
 
 def _micros(times: Any) -> Any:
-    if np.any(np.abs(times) > _LARGEST_MS):
-        raise invalid("a timestamp is too large for Spark")
-    return pa.Array.from_buffers(
-        ARROW_TYPES["timestamp"], len(times), [None, pa.py_buffer(times * 1000)]
-    )
+    """The column of timestamps; null for a time that Spark's microseconds can't hold."""
+    is_odd = (times > _LARGEST_MS) | (times < -_LARGEST_MS)
+    micros = np.where(is_odd, 0, times) * 1000
+    return pa.array(micros, mask=is_odd if is_odd.any() else None).cast(ARROW_TYPES["timestamp"])
 
 
 def _headers(data: Any, position: Any, finishes: Any) -> Any:

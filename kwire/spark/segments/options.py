@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias, TypeVar
 
 from kwire.record.compression import DEFAULT_MAX_BYTES
+from kwire.spark.rows import STAMP
 from kwire.spark.settings import WrongSetting
 
 COLUMNS: dict[str, str] = {
@@ -25,6 +26,9 @@ COLUMNS: dict[str, str] = {
     "headers": "array<struct<key: string, value: binary>>",
 }
 """The connector's columns, in its order, with their types in Spark SQL."""
+
+ALL_COLUMNS = {**COLUMNS, STAMP: "bigint"}
+"""The columns that a read can ask for."""
 
 EARLIEST, LATEST = -2, -1
 """The connector's numbers for these two in the JSON of offsets."""
@@ -76,7 +80,7 @@ class Options:
     @property
     def schema(self) -> str:
         """The columns as Spark SQL writes a schema."""
-        return ", ".join(f"`{name}` {COLUMNS[name]}" for name in self.columns)
+        return ", ".join(f"`{name}` {ALL_COLUMNS[name]}" for name in self.columns)
 
 
 def read_options(given: Mapping[str, str], *, is_stream: bool | None = False) -> Options:
@@ -190,10 +194,10 @@ def _timestamp(name: str, value: str) -> int:
 
 
 def _columns(name: str, value: str) -> tuple[str, ...]:
-    by_lower = {column.lower(): column for column in COLUMNS}
+    by_lower = {column.lower(): column for column in ALL_COLUMNS}
     names = [part.strip().lower() for part in value.split(",")]
     if set(names) - set(by_lower) or len(set(names)) != len(names):
-        raise WrongSetting(name, value, f"some of {', '.join(COLUMNS)}, each once")
+        raise WrongSetting(name, value, f"some of {', '.join(ALL_COLUMNS)}, each once")
     return tuple(by_lower[part] for part in names)
 
 

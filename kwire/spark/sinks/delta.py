@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from kwire.spark.batch import Batch
+from kwire.spark.parquet_times import writer_of
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held
 from kwire.spark.sinks.table_conflicts import retried
@@ -83,7 +84,7 @@ class DeltaSink:
 
     def write_prepared(self, rows: "DataFrame", batch: Batch) -> None:
         """Append rows from ``prepared``."""
-        writer = rows.write.format("delta").mode("append")
+        writer = writer_of(rows).format("delta").mode("append")
         writer = writer.option("mergeSchema", "true").options(
             **self._settings.options.get("properties", {}),
             txnAppId=application_of(batch.query_id),

@@ -38,6 +38,7 @@ from kwire.spark import rows as names
 from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.columns import column, columns, quoted
 from kwire.spark.file_names import FileName, directory_of, is_hidden, parse
+from kwire.spark.parquet_times import writer_of
 from kwire.spark.setting_checks import near
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held, OffsetsUnknown
@@ -152,7 +153,7 @@ class FilesSink:
         return rows.select(*found)
 
     def _write_aside(self, rows: "DataFrame", aside: str, is_by_range: bool) -> None:
-        writer = rows.write.format(self._settings.kind)
+        writer = writer_of(rows).format(self._settings.kind)
         writer = writer.options(**self._settings.options).option(MARKS, "true")
         if is_by_range:
             # With several files open at once a task needn't sort its rows by partition.

@@ -34,6 +34,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch
+from kwire.spark.parquet_times import set_times, writer_of
 from kwire.spark.rows import KEY, OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, TOPIC
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held, OffsetsUnknown
@@ -152,6 +153,7 @@ class UpsertSink:
         schema = spark.read.format("delta").load(self._settings.path).schema
         target = f"delta.`{self._settings.path}`"
         self._show(newest, schema)
+        set_times(spark)
         identity = {
             "spark.databricks.delta.write.txnAppId": application_of(batch.query_id),
             "spark.databricks.delta.write.txnVersion": str(batch.batch_id),
@@ -167,7 +169,7 @@ class UpsertSink:
             spark.read.format("delta").load(path).schema, schema
         ):
             return
-        empty = spark.createDataFrame([], schema).write.format("delta").mode("append")
+        empty = writer_of(spark.createDataFrame([], schema)).format("delta").mode("append")
         empty = empty.option("mergeSchema", "true")
         empty = empty.options(**self._settings.options.get("properties", {}))
         if columns := self._settings.options.get("partition_by"):

@@ -12,6 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kwire.spark.batch import OffsetRange
+from kwire.spark.columns import quoted
+from kwire.spark.parquet_times import set_times, writer_of
+from kwire.spark.rows import OFFSET
 from kwire.spark.settings import SinkSettings
 from kwire.spark.sinks.table_conflicts import retried
 from kwire.spark.sinks.table_rows import held_in, session_settings, table_columns
@@ -24,6 +27,7 @@ from kwire.spark.upkeep.conditions import (
     of_records,
     within,
 )
+from kwire.spark.upkeep.old_times import any_has_old_times
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +36,8 @@ _MAX_FILE_BYTES = "spark.databricks.delta.optimize.maxFileSize"
 _MIN_FILE_BYTES = "spark.databricks.delta.optimize.minFileSize"
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 """This check of Delta refuses to keep files for less than 7 days. A user may ask for that."""
+_ORDER_CHECK = "spark.databricks.delta.optimize.zorder.checkStatsCollection.enabled"
+"""This check refuses to order by a column without statistics, which only costs time."""
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 """VACUUM lists the table's directories in as many tasks: 10,000, most of them without any work."""
 
@@ -50,9 +56,31 @@ class Upkeep:
         assert spark is not None
         before = self._count(spark)
         size = str(target_bytes)
-        with session_settings(spark, {_MAX_FILE_BYTES: size, _MIN_FILE_BYTES: size}):
-            retried(lambda: spark.sql(f"OPTIMIZE {self._name}"))
+        command = f"OPTIMIZE {self._name}{self._renewal(spark)}"
+        set_times(spark)
+        limits = {_MAX_FILE_BYTES: size, _MIN_FILE_BYTES: size, _ORDER_CHECK: "false"}
+        with session_settings(spark, limits):
+            retried(lambda: spark.sql(command))
         return Done(files_before=before, files_after=self._count(spark))
+
+    def _renewal(self, spark: "SparkSession") -> str:
+        """What has OPTIMIZE write all files again, if some of them have old times; else nothing.
+
+        OPTIMIZE alone leaves out files that are large, or that have no neighbour.
+        """
+        from pyspark.sql.types import ArrayType, MapType, StructType
+
+        table = self._table(spark)
+        if not any_has_old_times(spark, table.inputFiles()):
+            return ""
+        by = spark.sql(f"DESCRIBE DETAIL {self._name}").collect()[0]["partitionColumns"]
+        nested = (ArrayType, MapType, StructType)
+        atomic = [
+            one.name
+            for one in table.schema
+            if one.name not in by and not isinstance(one.dataType, nested)
+        ]
+        return f" ZORDER BY ({quoted(OFFSET if OFFSET in atomic else atomic[0])})"
 
     def _count(self, spark: "SparkSession") -> int:
         return int(spark.sql(f"DESCRIBE DETAIL {self._name}").collect()[0]["numFiles"])
@@ -63,6 +91,7 @@ class Upkeep:
         before = self._count(spark)
         columns = Columns.of(self._table(spark).columns)
         condition = of_cutoff(cutoff, self._settings, columns)
+        set_times(spark)
         deleted = retried(lambda: spark.sql(f"DELETE FROM {self._name} WHERE {condition}"))
         rows = deleted.collect()[0][0]
         tasks = str(4 * spark.sparkContext.defaultParallelism)
@@ -87,7 +116,7 @@ class Upkeep:
         # Delta refuses rows outside the condition, which rows of another range would be.
         condition = of_ranges(ranges, Columns.of(self._table(spark).columns))
         wanted = table_columns(of_records(rows, ranges), self._settings, ranges)
-        writer = wanted.write.format("delta").mode("overwrite")
+        writer = writer_of(wanted).format("delta").mode("overwrite")
         writer = writer.option("replaceWhere", condition).option("mergeSchema", "true")
         retried(lambda: writer.save(self._settings.path))
         return Done(rows=self._table(spark).where(condition).count())

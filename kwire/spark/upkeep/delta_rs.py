@@ -14,9 +14,14 @@ from kwire.spark.sinks.table_conflicts import retried
 from kwire.spark.sinks.table_rows import INCARNATION, PLACE, table_columns
 from kwire.spark.upkeep import Cutoff, Done
 from kwire.spark.upkeep.conditions import Columns, of_cutoff, of_ranges, of_records, within
+from kwire.spark.upkeep.old_times import has_old_times
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+class OldTimes(RuntimeError):
+    """A table has files that Spark has to write again; the text says how."""
 
 
 class Upkeep:
@@ -36,14 +41,26 @@ class Upkeep:
     def _count(self) -> int:
         return len(self._table().file_uris())
 
+    def _check_times(self) -> None:
+        """OldTimes if a file has times that deltalake would write as others."""
+        for one in self._table().file_uris():
+            path = one.removeprefix("file://")
+            if "://" not in path and has_old_times(path):
+                raise OldTimes(
+                    f"{one} has timestamps of type INT96, which only Spark reads as they are: run "
+                    'compact once with kind = "delta", which writes them anew'
+                )
+
     def compact(self, spark: "SparkSession | None", target_bytes: int) -> Done:
         """Merge small files. Older versions keep their files until ``expire`` removes them."""
+        self._check_times()
         before = self._count()
         retried(lambda: self._table().optimize.compact(target_size=target_bytes))
         return Done(files_before=before, files_after=self._count())
 
     def expire(self, spark: "SparkSession | None", cutoff: Cutoff, keep_s: int) -> Done:
         """Delete old rows, and the files that no version of the last ``keep_s`` seconds uses."""
+        self._check_times()
         before = self._count()
         condition = of_cutoff(cutoff, self._settings, self._columns())
         metrics = retried(lambda: self._table().delete(condition))
@@ -67,6 +84,7 @@ class Upkeep:
         self, spark: "SparkSession", rows: "DataFrame", ranges: Sequence[OffsetRange]
     ) -> Done:
         """Replace the rows of the ranges in one commit."""
+        self._check_times()
         from deltalake import write_deltalake
 
         limit = self._settings.options.get("max_rows", MAX_ROWS)

@@ -16,9 +16,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
 
 from kwire.spark.batch import OffsetRange
 from kwire.spark.file_names import FileName, directory_of, parse
+from kwire.spark.parquet_times import writer_of
 from kwire.spark.rows import METADATA, OFFSET, PARTITION, TOPIC
 from kwire.spark.settings import SinkSettings, WrongSetting
 from kwire.spark.sinks.claims import Claims
@@ -27,6 +29,7 @@ from kwire.spark.storage import LocalStorage
 from kwire.spark.upkeep import Cutoff, Done
 from kwire.spark.upkeep.conditions import is_same_log
 from kwire.spark.upkeep.exchange import Changed, change, table_lock, upkeep
+from kwire.spark.upkeep.old_times import has_old_times
 from kwire.spark.upkeep.parquet import merge_parquet
 
 if TYPE_CHECKING:
@@ -46,8 +49,6 @@ class Known(NamedTuple):
 class Upkeep:
     """The upkeep of the directory ``path``."""
 
-    needs_spark = False
-
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
         path = settings.path.removeprefix("file://")
@@ -56,16 +57,44 @@ class Upkeep:
             raise WrongSetting("sink.path", settings.path, allowed)
         self._top = Path(path).absolute()
 
+    @property
+    def needs_spark(self) -> bool:
+        """Whether a file has times that only Spark reads as they are."""
+        return any(map(self._is_old, self._files()))
+
+    def _is_old(self, one: Known) -> bool:
+        path = self._top / str(one.name)
+        return one.name.extension == "parquet" and has_old_times(path)
+
     def compact(self, spark: "SparkSession | None", target_bytes: int) -> Done:
-        """Merge adjacent files of each partition to about a size."""
+        """Write files with old times again, then merge adjacent files of each partition."""
         merged = 0
         with upkeep(self._top) as aside:
-            before = list(self._files())
             newest = Claims(LocalStorage(self._top)).newest
+            for unit in [unit for each in _by_partition(self._files()) for unit in each]:
+                if range_of(unit[0].name) not in newest and any(map(self._is_old, unit)):
+                    if spark is None:
+                        raise Changed(f"{unit[0].name} has just been written: run it again")
+                    self._renew(spark, unit, aside)
+            before = list(self._files())
             for group in merges(before, target_bytes, newest):
                 self._merge(group, aside)
                 merged += len(group) - 1
         return Done(files_before=len(before), files_after=len(before) - merged)
+
+    def _renew(self, spark: "SparkSession", unit: Sequence[Known], aside: Path) -> None:
+        """Write the rows of a range again, with the times that its readers expect."""
+        urls = [f"file://{self._top / str(one.name)}" for one in unit]
+        rows = spark.read.option("mergeSchema", "true").parquet(*urls).coalesce(1)
+        where = aside / uuid4().hex
+        writer = writer_of(rows).options(**self._settings.options)
+        writer.option("maxRecordsPerFile", 0).parquet(f"file://{where.absolute()}")
+        newest_s = max(one.modified_s for one in unit)
+        whole = unit[0].name._replace(part=None)
+        part = _only_part(where)
+        assert part is not None, urls
+        os.utime(part, (newest_s, newest_s))
+        change(self._top, whole.directory, {one.name.name for one in unit}, {whole.name: part})
 
     def _merge(self, group: Sequence[Known], aside: Path) -> None:
         names = [one.name for one in group]
@@ -165,7 +194,7 @@ class Upkeep:
         columns = [name for name in rows.columns if name not in METADATA or name in asked]
         ordered = mine.coalesce(1).sortWithinPartitions(OFFSET)
         selected = ordered.select(*(f"`{name}`" for name in columns))
-        writer = selected.write.format(self._settings.kind).options(**self._settings.options)
+        writer = writer_of(selected).format(self._settings.kind).options(**self._settings.options)
         # Whatever Spark's setting says: the rows of a range are one file.
         writer.option("maxRecordsPerFile", 0).save(f"file://{aside.absolute()}")
         return _only_part(aside)

@@ -1,14 +1,17 @@
 """Several Parquet files of Spark's become one, which Spark can read.
 
-Spark's default type for timestamps is INT96. pyarrow reads it as nanoseconds without a time zone,
-and would write a type that Spark refuses (PARQUET_TYPE_ILLEGAL). So these columns become
-microseconds in UTC, which is what Spark means. Spark never writes nanoseconds: a column of them
-comes from INT96, or from a file that an earlier version has merged.
+Spark never writes nanoseconds: a column of them is from a file that an early version has merged,
+and Spark refuses it (PARQUET_TYPE_ILLEGAL). It becomes microseconds in UTC, as Spark means them.
+
+Files with timestamps of type INT96 aren't merged here. pyarrow would read the ends of their time
+range as other times, so Spark writes these files again first (``old_times``).
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+_VERSION = b"org.apache.spark.version"
 
 
 def merge_parquet(sources: Sequence[Path], target: Path) -> None:
@@ -16,11 +19,14 @@ def merge_parquet(sources: Sequence[Path], target: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    # As nanoseconds, INT96 would end in the year 2262.
-    files = [pq.ParquetFile(path, coerce_int96_timestamp_unit="us") for path in sources]
+    files = [pq.ParquetFile(path) for path in sources]
     try:
         schemas = [_for_spark(pq.read_schema(path)) for path in sources]
         schema = pa.unify_schemas(schemas, promote_options="permissive")
+        # By this key Spark 3 knows that days before 1582 are days of today's calendar.
+        versions = [(one.metadata.metadata or {}).get(_VERSION) for one in files]
+        if all(versions):
+            schema = schema.with_metadata({_VERSION: min(filter(None, versions))})
         with pq.ParquetWriter(target, schema, compression="snappy") as writer:
             for file in files:
                 for number in range(file.num_row_groups):
