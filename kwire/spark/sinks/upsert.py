@@ -65,6 +65,8 @@ ORDER = (TOPIC, PARTITION, OFFSET, TIMESTAMP, TOMBSTONE)
 """The metadata columns that an upsert needs."""
 
 _VIEW = "kwire_upsert"
+_EXACT = {"spark.sql.datetime.java8API.enabled": "true"}
+"""Rows of objects have Java's new times then: the old ones have no 5 to 14 October 1582."""
 
 
 def _newer(partition: str, *, by_incarnation: bool) -> str:
@@ -192,11 +194,13 @@ class UpsertSink:
             columns = StructType(schema.fields).add(TOMBSTONE, BooleanType())
         if self._shown is not None:
             self._shown.unpersist()
-        self._shown = fitted(newest, columns).persist()
-        self._shown.count()
-        spark, computed = newest.sparkSession, self._shown._jdf
-        rows = spark._jsparkSession.createDataFrame(computed.toJavaRDD(), computed.schema())
-        DataFrame(rows, spark).createOrReplaceTempView(_VIEW)
+        spark = newest.sparkSession
+        with session_settings(spark, _EXACT):
+            self._shown = fitted(newest, columns).persist()
+            self._shown.count()
+            computed = self._shown._jdf
+            rows = spark._jsparkSession.createDataFrame(computed.toJavaRDD(), computed.schema())
+            DataFrame(rows, spark).createOrReplaceTempView(_VIEW)
 
     def _merge_iceberg(self, spark: "SparkSession", wanted: Any, newest: Any, batch: Batch) -> None:
         table = self._iceberg

@@ -66,7 +66,7 @@ class Upkeep:
     def _renewal(self, spark: "SparkSession") -> str:
         """What has OPTIMIZE write all files again, if some of them have old times; else nothing.
 
-        OPTIMIZE alone leaves out files that are large, or that have no neighbour.
+        OPTIMIZE alone leaves out files that are large, or that are alone.
         """
         from pyspark.sql.types import ArrayType, MapType, StructType
 
