@@ -304,7 +304,7 @@ async def test_the_rate_bounds_moves(tmp_path: Path, monkeypatch: pytest.MonkeyP
             if rate == "0":
                 target = one.other()
                 await one.alter(target)
-                monkeypatch.setattr("kwire.broker.replica_moves.trio.sleep", noted)
+                monkeypatch.setattr("trio.sleep", noted)
                 await until(lambda: 0.05 in pauses, what="a rest")
                 assert one.place() != target
         await until(lambda: one.place() == target, what="the move")

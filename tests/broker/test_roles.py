@@ -1,5 +1,6 @@
 """What a broker is for a partition, and what becomes of its replicas when that changes."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -199,30 +200,41 @@ async def test_an_unclean_leader_says_what_may_be_lost(
         assert "records from offset 2 on" in line
 
 
-async def test_roles_are_taken_without_a_sync(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class SyncsOnTheLoop(Disk):
+    """Notes what is synced while all tasks have to wait for it."""
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    def sync(self, fd: int) -> None:
+        """Sync a file."""
+        self._note("sync")
+        super().sync(fd)
+
+    def sync_directory(self, path: Path) -> None:
+        """Sync a directory."""
+        self._note("sync_directory")
+        super().sync_directory(path)
+
+    def _note(self, what: str) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self.noted.append(what)
+
+
+async def test_roles_are_taken_without_a_sync(tmp_path: Path) -> None:
     """No sync of a disk holds the event loop up while thousands of partitions change leaders."""
-    synced: list[str] = []
-    async with running_server(tmp_path, {"node.id": str(ME)}) as server:
-        roles, served = Roles(server.broker), server.broker.replica_manager
+    disk, taken = SyncsOnTheLoop(), []
+    async with running_server(tmp_path, {"node.id": str(ME)}, disk) as server:
+        roles = Roles(server.broker)
         await roles.create()
         roles.append(b"a")
-        take_roles, taken = served.take_roles, []
-
-        async def counting(*image: Any) -> None:
-            with monkeypatch.context() as patch:
-                for name in ("sync", "sync_directory"):
-                    patch.setattr(Disk, name, lambda *_, name=name: synced.append(name))
-                await take_roles(*image)
+        disk.noted.clear()
+        for leader, epoch in ((ME, 4), (OTHER, 5), (ME, 6)):
+            isr = {"isr": (ME,)} if epoch == 4 else {}
+            await roles.become(row(leader, ME, OTHER, epoch=epoch, **isr))
             taken.append(type(roles.hosted()))
-
-        served.take_roles = counting  # type: ignore[method-assign]
-        await roles.become(row(ME, ME, OTHER, epoch=4, isr=(ME,)))
-        await roles.become(row(OTHER, ME, OTHER, epoch=5))
-        await roles.become(row(ME, ME, OTHER, epoch=6))
+        assert disk.noted == []
     assert taken == [LeaderPartition, FollowerPartition, LeaderPartition]
-    assert synced == []
 
 
 async def test_a_replica_that_is_given_to_others_is_deleted(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """What tests of connections share."""
 
-import itertools
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kwire.broker.partition import Partition
+from tests.support.clock import step_clock
 from tests.support.in_process import RunningServer, running_server
 
 TOPIC = "t"
@@ -16,8 +16,7 @@ TOPIC = "t"
 @pytest.fixture
 def time_by_looks(monkeypatch):
     """The poller's time goes on by 10 µs with every look at it; there is a second processor."""
-    looks = itertools.count()
-    monkeypatch.setattr("kwire.connection.poller.perf_counter", lambda: next(looks) * 1e-5)
+    step_clock(monkeypatch, "kwire.connection.poller", 1e-5)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1}, raising=False)
 
 

@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 import trio
 
-from kwire.budget.work import Turns
 from kwire.client.secured import open_secured
 from kwire.config.broker import BrokerConfig
 from kwire.connection.tls_socket import MOST_SILENT_BYTES, TlsSocket
@@ -19,6 +18,7 @@ from kwire.testing.waiting import until
 from tests.support.certificates import Authority
 from tests.support.in_process import RawClient, running_server
 from tests.support.openssl import Hostile, Missing
+from tests.support.passes import Passes
 
 CA = Authority()
 
@@ -93,14 +93,11 @@ async def test_a_server_that_is_not_the_one_it_says(tmp_path, attack):
             await opened("localhost", running.port)
 
 
-async def test_a_storm_of_handshakes(tmp_path, monkeypatch):
+async def test_a_storm_of_handshakes(tmp_path):
     """Who has a connection is served between the handshakes of others, which wait in turn.
 
     Its answer takes a few passes of the event loop, however many handshakes there are.
     """
-    passes = []
-    begin_pass = Turns.begin_pass
-    monkeypatch.setattr(Turns, "begin_pass", lambda turns: (passes.append(1), begin_pass(turns)))
     trusting = ssl.create_default_context(cadata=CA.certificate_pem)
     async with running_server(tmp_path, _settings(CA.sign("server"))) as running:
         address = running.server.addresses[0]
@@ -113,9 +110,9 @@ async def test_a_storm_of_handshakes(tmp_path, monkeypatch):
             for one in others:
                 nursery.start_soon(partial(one.send_all, greeting))
             for _ in range(10):
-                passes.clear()
-                await good.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
-                assert len(passes) <= 4
+                with Passes() as passes:
+                    await good.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+                assert passes.count <= 4
                 assert running.broker.threads.handshakes.running <= 2
         await good.aclose()
         for one in others:

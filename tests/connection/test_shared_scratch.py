@@ -10,7 +10,7 @@ from random import Random
 import pytest
 import trio
 
-from kwire.budget.work import DECODED_REQUESTS, PASS_REQUESTS, Turns
+from kwire.budget.work import DECODED_REQUESTS, PASS_REQUESTS
 from kwire.connection.connection import REQUESTS_PER_TURN, Connection
 from kwire.connection.inbox import SCRATCH_BYTES
 from kwire.handlers.context import ConnectionInfo
@@ -27,6 +27,7 @@ from kwire.protocol.messages.produce import (
 )
 from kwire.record.records import BatchBuilder
 from tests.support.in_process import RunningServer, running_server
+from tests.support.passes import Passes
 
 TOPIC = "t"
 CLIENTS = 40
@@ -89,23 +90,18 @@ async def test_what_has_not_come_whole_is_not_written_over(running: RunningServe
             far.close()
 
 
-async def test_pipelines_on_many_connections_make_no_long_pass(
-    running: RunningServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pipelines_on_many_connections_make_no_long_pass(running: RunningServer) -> None:
     """One pass of the event loop serves so many requests, beside the first of each connection."""
     spent = []
-    begin_pass = Turns.begin_pass
-
-    def note(turns: Turns) -> None:
-        spent.append(PASS_REQUESTS - turns.requests_left)
-        begin_pass(turns)
-
-    monkeypatch.setattr(Turns, "begin_pass", note)
+    turns = running.server.poller.turns
     clients = [connect(running, number, 1 << 20) for number in range(CLIENTS)]
     row = version_requests(range(REQUESTS_PER_TURN))
     for far in clients:
         assert far.send(row) == len(row)
-    with trio.fail_after(10):
+    with (
+        trio.fail_after(10),
+        Passes(lambda: spent.append(PASS_REQUESTS - turns.requests_left)),
+    ):
         for far in clients:
             for _ in range(REQUESTS_PER_TURN):
                 await receive(far)

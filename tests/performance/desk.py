@@ -4,7 +4,6 @@ What would make two runs differ stands still: the clock, chance, the order in wh
 tasks, and the time that the poller looks around in. A socket pair delivers at once.
 """
 
-import itertools
 import os
 import random
 import socket
@@ -24,6 +23,7 @@ from kwire.protocol.messages import message_classes
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.performance.answers import brings_records, error_codes
 from tests.support.asking import GROUP_KEY, Asks
+from tests.support.clock import step_clock
 from tests.support.in_process import running_server
 
 NOW_MS = 1_700_000_000_000
@@ -181,8 +181,7 @@ def stand_still(monkeypatch):
     """Take chance and the time that passes out of the scheduler and the poller."""
     monkeypatch.setattr(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
     monkeypatch.setattr(trio._core._run, "_r", random.Random(1))
-    looks = itertools.count()
-    monkeypatch.setattr("kwire.connection.poller.perf_counter", lambda: next(looks) / 10_000)
+    step_clock(monkeypatch, "kwire.connection.poller", 0.0001)
     # On one processor the poller doesn't look around before it sleeps.
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0}, raising=False)
 

@@ -52,7 +52,7 @@ def test_the_lists_of_its_parts_are_emptied():
 def test_short_lists_count_by_their_elements(monkeypatch):
     """A collection after every few topics would take longer than all the rest, and age objects."""
     collected = []
-    monkeypatch.setattr("kwire.protocol.taking_apart.gc.collect", collected.append)
+    monkeypatch.setattr("gc.collect", collected.append)
     topics = [
         ListOffsetsTopic(name="a", partitions=[ListOffsetsPartition(partition_index=number)])
         for number in range(COLLECTED)

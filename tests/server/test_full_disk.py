@@ -1,8 +1,11 @@
 """A start on a disk that is full: it says so, how much room it needs, and that nothing is lost."""
 
+import errno
+import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,6 +64,9 @@ async def test_a_restart_without_room_for_the_metadata(tmp_path: Path) -> None:
 async def test_a_start_that_cannot_write_metadata(tmp_path, monkeypatch, is_full) -> None:
     """The address of a broker may have changed: that is written at the start."""
 
+    def refuse(*_: object, **_options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     class Full(sqlite3.Cursor):
         def execute(self, sql: str, *given: Any) -> sqlite3.Cursor:
             if sql.startswith("INSERT"):
@@ -74,7 +80,8 @@ async def test_a_start_that_cannot_write_metadata(tmp_path, monkeypatch, is_full
     async with running_server(tmp_path):
         pass
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=FullDatabase))
-    monkeypatch.setattr("kwire.server.lacks_room", lambda directory: is_full)
+    if is_full:
+        monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     with pytest.raises(ExceptionGroup) as caught:
         async with running_server(tmp_path, {"broker.rack": "another"}):
             pass

@@ -17,7 +17,6 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import count
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from kwire.connection.poller import Poller
 from tests.simulation.network import Network, SimulatedStream
 from tests.simulation.trio_insides import poller_of_this_run
 from tests.simulation.virtual_time import virtual_clock
+from tests.support.clock import step_clock
 
 READ_BYTES = 1 << 20
 TICK_S = 30e-6
@@ -262,10 +262,5 @@ class SteadyPoller(Poller):
 
 def make_pollers_steady(patch: pytest.MonkeyPatch) -> None:
     """Let nothing that a poller does depend on real time."""
-    calls = count(1)
-
-    def steps_s() -> float:
-        return next(calls) * TICK_S
-
-    patch.setattr("kwire.connection.poller.perf_counter", steps_s)
+    step_clock(patch, "kwire.connection.poller", TICK_S)
     patch.setattr("kwire.server.Poller", SteadyPoller)

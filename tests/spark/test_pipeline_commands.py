@@ -69,7 +69,7 @@ def test_check_says_that_the_installed_pyspark_has_no_connector(
     file = tmp_path / "orders.toml"
     assert pipeline("init", file) == 0
     for version, said in (("4.3.0", "published for PySpark 4.3.0"), ("4.0.5", "")):
-        monkeypatch.setattr("kwire.spark.session.metadata.version", lambda _, it=version: it)
+        monkeypatch.setattr("importlib.metadata.version", lambda _, it=version: it)
         assert pipeline("check", file, "--offline") == 0
         told = capsys.readouterr().err
         assert said in told

@@ -1,5 +1,9 @@
 """A clock that a test controls: passing time, suspend, changes of the date."""
 
+import itertools
+
+import pytest
+
 from kwire.clock import Clock, wall_clock_ms
 
 
@@ -19,3 +23,9 @@ class FakeClock(Clock):
     def set_date(self, by_ms: int) -> None:
         """Move the date ahead, or back if ``by_ms`` is negative; no time passes."""
         self.date_ms += by_ms
+
+
+def step_clock(patch: pytest.MonkeyPatch, module: str, step_s: float) -> None:
+    """Let a module's ``perf_counter`` go on by so much with each look, and by nothing else."""
+    looks = itertools.count(1)
+    patch.setattr(f"{module}.perf_counter", lambda: next(looks) * step_s)

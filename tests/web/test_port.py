@@ -16,6 +16,7 @@ from kwire.server import Server, StartError
 from kwire.testing.process import BrokerProcess
 from kwire.web.cross_loop_calls import Observed
 from kwire.web.port import HttpPort
+from tests.support.clock import step_clock
 from tests.web.conftest import HTTP, http_server
 
 
@@ -99,14 +100,7 @@ async def test_a_long_question_lets_other_tasks_have_their_turn(
     async def checkpoint() -> None:
         turns.append(1)
 
-    now_s = 0.0
-
-    def clock() -> float:
-        nonlocal now_s
-        now_s += 0.0001
-        return now_s
-
-    monkeypatch.setattr("kwire.budget.slices.perf_counter", clock)
+    step_clock(monkeypatch, "kwire.budget.slices", 0.0001)
     monkeypatch.setattr("trio.lowlevel.checkpoint", checkpoint)
     slices = Slices()
     for _ in range(1000):
