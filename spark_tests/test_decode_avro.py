@@ -138,6 +138,8 @@ def test_what_is_wrong_with_an_avro_value(registry: SchemaRegistry) -> None:
         header(other) + b"{}",
         header(string) + b"\x02x",
         b"garbage",
+        b"",
+        header(number)[:4],
         header(number),
         encoded(ORDER, far, number),
         good,
@@ -151,6 +153,8 @@ def test_what_is_wrong_with_an_avro_value(registry: SchemaRegistry) -> None:
         f"value: schema id {other} is of type JSON",
         "value: ",
         "value: the first byte is 103, not 0",
+        "value: it is empty",
+        "value: 4 bytes are too short for a schema id",
         "value: ",
         "value: ",
     ]

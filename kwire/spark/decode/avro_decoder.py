@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kwire.spark.decode.avro_schema import WrongSchema, load
+from kwire.spark.decode.avro_defaults import parsed
+from kwire.spark.decode.avro_schema import WrongSchema, as_record, load
 from kwire.spark.decode.avro_values import has_choices, row_converter
 from kwire.spark.decode.decoding import Row
 from kwire.spark.decode.undecodable import NotYet, Undecodable
@@ -41,10 +42,11 @@ class _Reader:
     """The reader's schema of a topic, ready for use."""
 
     def __init__(self, text: str) -> None:
-        import fastavro
-
-        schema = json.loads(text)
-        self.schema = fastavro.parse_schema(schema)
+        given = json.loads(text)
+        schema = as_record(given)
+        self.is_wrapped = schema is not given
+        """Whether the writers' schemas have to become records as well."""
+        self.schema = parsed(schema)
         self.convert = row_converter(schema) or _same
         self.names_choices = has_choices(schema)
 
@@ -56,10 +58,9 @@ class AvroDecoder:
         import fastavro
 
         self._read: Callable[..., Any] = fastavro.schemaless_reader
-        self._parse: Callable[[Any], Any] = fastavro.parse_schema
         self._readers = {topic: _Reader(text) for topic, text in plan.readers}
         self._cache = None if plan.registry is None else cache_of(plan.registry)
-        self._writers: dict[int, Any] = {}
+        self._writers: dict[tuple[int, bool], Any] = {}
 
     def row(self, topic: str, value: bytes) -> Row:
         """The columns of a value; any exception: it can't be decoded."""
@@ -70,8 +71,8 @@ class AvroDecoder:
         if self._cache is None:
             writer = reader.schema
         else:
-            number = schema_id(value)
-            writer = self._writers.get(number) or self._writer(number)
+            key = (schema_id(value), reader.is_wrapped)
+            writer = self._writers.get(key) or self._writer(*key)
             stream.seek(HEADER_BYTES)
         try:
             found = self._read(
@@ -85,7 +86,7 @@ class AvroDecoder:
         row: Row = reader.convert(found)
         return row
 
-    def _writer(self, number: int) -> Any:
+    def _writer(self, number: int, is_wrapped: bool) -> Any:
         assert self._cache is not None
         try:
             schema, used = self._cache.schema(number)
@@ -97,8 +98,9 @@ class AvroDecoder:
             whole = load(schema.text, [one.text for one in used.values()])
         except WrongSchema as error:
             raise Undecodable(f"schema id {number}: {error}") from error
-        self._writers[number] = self._parse(whole)
-        return self._writers[number]
+        writer = parsed(as_record(whole) if is_wrapped else whole, with_defaults=False)
+        self._writers[number, is_wrapped] = writer
+        return writer
 
 
 def _same(value: Any) -> Any:

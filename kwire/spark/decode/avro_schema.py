@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from typing import Any
 
 PRIMITIVE = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-_NAMED = frozenset({"record", "error", "enum", "fixed"})
+NAMED = frozenset({"record", "error", "enum", "fixed"})
+"""The types that have a name."""
 MAX_NODES = 20_000
 """The most types in a schema, so that no schema fills the memory of an executor."""
 _MAX_DEPTH = 200
@@ -34,6 +35,17 @@ def load(text: str, used: Iterable[str] = ()) -> Schema:
     schema = _parsed(text)
     _collect(schema, "", names)
     return _Assembly(names).whole(schema, "")
+
+
+def as_record(schema: Schema) -> Schema:
+    """The schema, or a record with the one field ``value``: it has the same bytes."""
+    if isinstance(schema, dict) and schema["type"] == "record":
+        return schema
+    return {
+        "type": "record",
+        "name": "kwire_value",
+        "fields": [{"name": "value", "type": schema}],
+    }
 
 
 def _parsed(text: str) -> Schema:
@@ -74,7 +86,7 @@ def _collect(
     if not isinstance(kind, str):
         _collect(kind, namespace, names, depth + 1)
         return
-    if kind in _NAMED:
+    if kind in NAMED:
         name = full_name(schema, namespace)
         names[name] = (schema, namespace)
         namespace = _namespace_of(name)
@@ -123,7 +135,7 @@ class _Assembly:
         kind = schema.get("type")
         if not isinstance(kind, str):
             return self.whole(kind, namespace)
-        if kind in _NAMED:
+        if kind in NAMED:
             return self._named(schema, full_name(schema, namespace))
         if kind in ("array", "map"):
             return self._collection(schema, kind, namespace)

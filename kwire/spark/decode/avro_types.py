@@ -23,7 +23,7 @@ other unions                         a struct with a column for each type: membe
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kwire.spark.decode.avro_schema import MAX_NODES, Schema, WrongSchema
+from kwire.spark.decode.avro_schema import MAX_NODES, Schema, WrongSchema, as_record
 from kwire.spark.decode.spark_types import SparkType, array, decimal, field, map_of, struct
 
 _PLAIN: dict[str, SparkType] = {
@@ -113,11 +113,9 @@ def branches_of(union: list[Schema], names: Names) -> list[Branch]:
 
 def row_type(schema: Schema) -> dict[str, Any]:
     """The struct of a value's columns; a value that is no record has the one column ``value``."""
-    mapping = _Mapping(Names(schema))
-    of, nullable = mapping.column(schema)
-    if isinstance(of, dict) and of["type"] == "struct" and kind_of(schema) == "record":
-        return of
-    return struct([field("value", of, nullable=nullable)])
+    of = _Mapping(Names(schema)).type(as_record(schema))
+    assert isinstance(of, dict)
+    return of
 
 
 class _Mapping:

@@ -34,14 +34,8 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def row_converter(schema: Schema) -> Converter | None:
-    """Makes the columns of a value, see ``avro_types.row_type``."""
-    names = Names(schema)
-    inner = _converter(schema, names)
-    if kind_of(schema) == "record":
-        return inner
-    if inner is None:
-        return lambda value: {"value": value}
-    return lambda value: {"value": inner(value)}
+    """Makes the columns of a value that is a record, see ``avro_types.row_type``."""
+    return _converter(schema, Names(schema))
 
 
 def has_choices(schema: Schema) -> bool:
@@ -82,6 +76,7 @@ def _record(schema: Any, names: Names) -> Converter | None:
         return None
 
     def convert(value: dict[str, Any]) -> dict[str, Any]:
+        value = value.copy()  # it may be a default, which fastavro hands out again and again
         for name, change in changed:
             value[name] = change(value[name])
         return value

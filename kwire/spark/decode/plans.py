@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from kwire.spark.decode.avro_decoder import ANY_TOPIC, AvroPlan
-from kwire.spark.decode.avro_schema import WrongSchema, load
+from kwire.spark.decode.avro_defaults import check_defaults, parsed
+from kwire.spark.decode.avro_schema import WrongSchema, as_record, load
 from kwire.spark.decode.avro_types import row_type as avro_row_type
 from kwire.spark.decode.ddl import WrongDdl, parse_ddl
 from kwire.spark.decode.decoding import Plan
@@ -89,6 +90,7 @@ def _given_avro(options: Options) -> Plan | None:
                 whole = load(text)
                 of = avro_row_type(whole)
                 reader = _checked_by_fastavro(whole)
+                check_defaults(whole)
             except WrongSchema as error:
                 raise WrongSetting(f"decode.{name}", options[name], str(error)) from error
             return AvroPlan(plan_type(of), ((ANY_TOPIC, reader),), options.registry)
@@ -98,11 +100,9 @@ def _given_avro(options: Options) -> Plan | None:
 def _checked_by_fastavro(whole: Any) -> str:
     """A schema as text, if fastavro can use it; WrongSchema."""
     try:
-        import fastavro
+        parsed(as_record(whole), with_defaults=False)
     except ImportError as error:
         raise WrongSchema("Avro is read by fastavro, of kwire's extra [spark]") from error
-    try:
-        fastavro.parse_schema(json.loads(json.dumps(whole)))
     except Exception as error:  # fastavro raises errors of several kinds
         raise WrongSchema(f"fastavro: {error}") from error
     return json.dumps(whole)

@@ -14,6 +14,8 @@ _MAX_VARINT_BYTES = 5
 
 def schema_id(value: bytes) -> int:
     """The id of a value's schema; Undecodable if the value has no such header."""
+    if not value:
+        raise Undecodable("it is empty")
     if len(value) < HEADER_BYTES:
         raise Undecodable(f"{len(value)} bytes are too short for a schema id")
     if value[0] != 0:
