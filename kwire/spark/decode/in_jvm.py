@@ -15,6 +15,9 @@ Rules:
   doesn't copy it.
 - ``from_json`` gets a column (``_TEXT``), because Spark generates no code for ``from_json``, nor
   for expressions within it.
+- What isn't JSON by its standard (single quotes, NaN, comments, …) is refused, although Spark's
+  parsers take some of it.
+- A number that Spark would change before it becomes a text is read a second time (``exact_text``).
 """
 
 import json
@@ -23,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from kwire.spark import rows
 from kwire.spark.columns import columns
+from kwire.spark.decode.exact_text import marked_numbers, may_differ, texts_of, with_exact_texts
 from kwire.spark.decode.options import Options
 from kwire.spark.decode.spark_types import SparkType, field, kind_of, loosened, struct, text_of
 from kwire.spark.decode.undecodable import VALUE
@@ -37,7 +41,13 @@ if TYPE_CHECKING:
 _PARSED = "_kwire_parsed"
 _CORRUPT = "_kwire_corrupt"
 _TEXT = "_kwire_text"
+_EXACT = "_kwire_exact"
 _NO_JSON = "!"
+_STRICT = dict.fromkeys(("allowSingleQuotes", "allowNonNumericNumbers"), "false")
+"""What Spark takes for JSON by default, and isn't. It refuses the rest by itself."""
+_TEXT_OF_JSON = r'"(?:[^"\\]++|\\.)*+"'
+_MORE = f"{VALUE}it is no JSON: more follows after its first value"
+_CUT = f"{VALUE}it is no JSON: it ends before an object, an array or a text in it does"
 _KEPT = (
     *(rows.TOPIC, rows.PARTITION, rows.OFFSET, rows.TIMESTAMP),
     *(rows.KEY, rows.VALUE, rows.HEADERS, rows.TOMBSTONE),
@@ -53,7 +63,7 @@ def decode_json(
 
     Without reasons the error of a value that doesn't fit the schema doesn't say why.
     """
-    parser = tuple(_parser_options(options).items())
+    parser = tuple((_parser_options(options) | _STRICT).items())
     has_header = options.registry is not None
     return _in_steps(records, _json_steps(json.dumps(of), has_header, has_reasons, parser))
 
@@ -78,15 +88,17 @@ def _json_steps(
     row, corrupt = f.col(f"{_PARSED}.r"), f.col(f"{_PARSED}.{_CORRUPT}")
     has_no_end = f.col(f"{_PARSED}.e").isNull()
     if has_reasons:
-        error = (
-            f.when(_no_header(value), f.lit(f"{VALUE}it doesn't begin with a schema id"))
-            if has_header
-            else f.when(f.lit(False), f.lit(None).cast("string"))
-        )
+        is_blank = f.btrim(text, f.lit(" \t\r\n")) == ""
+        error = f.when(f.octet_length(value) == 0, f.lit(f"{VALUE}it is empty"))
+        if has_header:
+            error = error.when(
+                _no_header(value), f.lit(f"{VALUE}it doesn't begin with a schema id")
+            )
         error = (
             error.when(~f.is_valid_utf8(text), f.lit(f"{VALUE}it isn't UTF-8"))
-            .when(corrupt.isNotNull(), _json_error(wrapped, row, of))
-            .when(has_no_end, f.lit(f"{VALUE}it is no JSON"))
+            .when(is_blank, f.lit(f"{VALUE}it is empty"))
+            .when(corrupt.isNotNull(), _json_error(text, wrapped, row, of))
+            .when(has_no_end, f.lit(_MORE))
             .when(row.isNull(), f.lit(f"{VALUE}it is null, not an object"))
         )
         given = wrapped
@@ -97,7 +109,17 @@ def _json_steps(
         wrong = corrupt.isNotNull() | row.isNull() | has_no_end
         error = f.when(wrong, f.lit(f"{VALUE}it doesn't fit"))
     parsed = f.from_json(_once(f.col(_TEXT)), _spark_type(whole), dict(parser))
-    found = _steps(parsed, _also_missing(error, row, of), row)
+    error = _also_missing(error, row, of)
+    texts = texts_of(of)
+    if texts is None:
+        found = _steps(parsed, error, row)
+    else:
+        marked = marked_numbers(f.col(_TEXT))
+        again = f.from_json(marked, _spark_type(struct([field("r", texts)])), dict(parser))
+        second = _once(f.when(may_differ(row, texts), again)).alias(_EXACT)
+        exact = f.col(f"{_EXACT}.r")
+        whole_row = f.when(exact.isNotNull(), with_exact_texts(row, exact, of)).otherwise(row)
+        found = _steps(parsed, error, whole_row, (f.col(_TEXT),), (second,))
     return ((*columns(*_KEPT, rows.ERROR), _once(given).alias(_TEXT)), *found)
 
 
@@ -162,16 +184,25 @@ def _with_row(
     return _in_steps(records, _steps(parsed, error, row))
 
 
-def _steps(parsed: "Column", error: "Column", row: "Column") -> "_Steps":
-    """The steps: parse the value, then find its error, then make the row if there is none."""
+def _steps(
+    parsed: "Column",
+    error: "Column",
+    row: "Column",
+    carried: "tuple[Column, ...]" = (),
+    found: "tuple[Column, ...]" = (),
+) -> "_Steps":
+    """The steps: parse the value, then find its error, then make the row if there is none.
+
+    ``found`` is computed beside the error, of the parsed value and of ``carried``.
+    """
     from pyspark.sql import functions as f
 
     kept = columns(*_KEPT)
     known, tombstone = f.col(rows.ERROR), f.col(rows.TOMBSTONE)
     checked = f.when(known.isNotNull(), known).when(~tombstone, error)
     return (
-        (*kept, known, parsed.alias(_PARSED)),
-        (*kept, f.col(_PARSED), _once(checked).alias(rows.ERROR)),
+        (*kept, known, *carried, parsed.alias(_PARSED)),
+        (*kept, f.col(_PARSED), *found, _once(checked).alias(rows.ERROR)),
         (*kept, known, f.when(known.isNull() & ~tombstone, row).alias(rows.ROW)),
     )
 
@@ -200,8 +231,22 @@ def _parser_options(options: Options) -> dict[str, str]:
     return {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **formats}
 
 
-def _json_error(wrapped: "Column", row: "Column", of: dict[str, Any]) -> "Column":
-    """Whether it is no JSON at all, or which columns have a value that doesn't fit."""
+def _why_no_json(text: "Column") -> "Column":
+    """Whether more follows, or the end is missing; both only for texts that are no JSON."""
+    from pyspark.sql import functions as f
+
+    marks = f.regexp_replace(text, _TEXT_OF_JSON, "")
+    opened = f.length(f.regexp_replace(marks, r"[^{\[]", ""))
+    closed = f.length(f.regexp_replace(marks, r"[^}\]]", ""))
+    return (
+        f.when(f.try_parse_json(text).isNotNull(), f.lit(_MORE))
+        .when((opened > closed) | marks.contains('"'), f.lit(_CUT))
+        .otherwise(f.lit(f"{VALUE}it is no JSON"))
+    )
+
+
+def _json_error(text: "Column", wrapped: "Column", row: "Column", of: dict[str, Any]) -> "Column":
+    """Why it is no JSON, or which columns have a value that doesn't fit."""
     from pyspark.sql import functions as f
 
     fields = of["fields"] if len(of["fields"]) <= _MAX_NAMED_COLUMNS else []
@@ -215,9 +260,8 @@ def _json_error(wrapped: "Column", row: "Column", of: dict[str, Any]) -> "Column
         if "'" not in one["name"]
     ]
     unfit = f.concat_ws("; ", f.lit(f"{VALUE}it doesn't fit the schema"), *named)
-    return f.when(f.try_parse_json(wrapped).isNull(), f.lit(f"{VALUE}it is no JSON")).otherwise(
-        f.substring(unfit, 1, 500)
-    )
+    is_json = f.try_parse_json(wrapped).isNotNull()
+    return f.when(is_json, f.substring(unfit, 1, 500)).otherwise(_why_no_json(text))
 
 
 def _also_missing(error: "Column", row: "Column", of: dict[str, Any]) -> "Column":

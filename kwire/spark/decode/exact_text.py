@@ -1,0 +1,97 @@
+"""The text of JSON values in columns of type STRING: the digits of numbers as they came.
+
+Spark reads a number with a point or an exponent as a double before it becomes a text: ``1.10`` in a
+column of type STRING would be ``1.1``, and ``12345678901234567890.10`` other digits. The same goes
+for numbers within objects and arrays that become a text.
+
+Rules:
+
+- A value that may have such a number in a column of type STRING is parsed a second time. There all
+  numbers are texts that begin with a mark, so Spark keeps them. Then the mark is removed.
+- The mark is made by chance for each process, so no producer can write it.
+- Only columns with a type STRING in them are parsed again, and only values in which Spark's text
+  shows a point, an object, an array, or one of the few other numbers that Spark changes.
+- Spark writes objects and arrays without white space, and escapes only what JSON has to escape.
+"""
+
+import secrets
+from typing import TYPE_CHECKING
+
+from kwire.spark.decode.spark_types import SparkType, array, field, kind_of, map_of, struct
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_MARK = secrets.token_hex(16)
+# Texts and all else up to a number, then the number. No part of it is ever tried a second time
+# (possessive quantifiers), so that it takes no stack: Java's loops over groups would.
+_TO_A_NUMBER = r'\G([^"0-9-]*+(?:"(?:[^"\\]++|\\.)*+"[^"0-9-]*+)*+)(-?[0-9][0-9.eE+-]*+)'
+_MARKED = f'"{_MARK}([^"]*)"'
+
+
+def texts_of(of: SparkType) -> SparkType | None:
+    """The parts of a type that have a STRING, with STRING for all values; None without any."""
+    if isinstance(of, str):
+        return of if of == "string" else None
+    if kind_of(of) == "array":
+        item = texts_of(of["elementType"])
+        return None if item is None else array(item)
+    if kind_of(of) == "map":
+        value = texts_of(of["valueType"])
+        return None if value is None else map_of("string", value)
+    inner = [(one["name"], texts_of(one["type"])) for one in of["fields"]]
+    found = [field(name, one) for name, one in inner if one is not None]
+    return struct(found) if found else None
+
+
+def marked_numbers(text: "Column") -> "Column":
+    """A JSON text in which each number is a text that begins with the mark."""
+    from pyspark.sql import functions as f
+
+    return f.regexp_replace(text, _TO_A_NUMBER, f'$1"{_MARK}$2"')
+
+
+def may_differ(value: "Column", of: SparkType) -> "Column":
+    """Whether a text in a parsed value may have other digits than the JSON; null is no."""
+    from pyspark.sql import functions as f
+
+    if isinstance(of, str):
+        is_nested = value.startswith("{") | value.startswith("[")
+        is_zero = value == f.lit("0")  # which may have been -0
+        return value.contains(".") | is_nested | is_zero | value.contains("Infinity")
+    if kind_of(of) == "array":
+        return f.exists(value, lambda one: may_differ(one, of["elementType"]))
+    if kind_of(of) == "map":
+        return f.exists(f.map_values(value), lambda one: may_differ(one, of["valueType"]))
+    whole = f.lit(False)
+    for one in of["fields"]:
+        whole = whole | f.coalesce(may_differ(value[one["name"]], one["type"]), f.lit(False))
+    return whole
+
+
+def with_exact_texts(value: "Column", exact: "Column", of: SparkType) -> "Column":
+    """A parsed value with the texts of ``exact``, which was parsed with the mark before numbers."""
+    from pyspark.sql import functions as f
+
+    texts = texts_of(of)
+    if texts is None:
+        return value
+    if isinstance(of, str):
+        digits = f.regexp_replace(exact, f"^{_MARK}", "")
+        return f.regexp_replace(digits, _MARKED, "$1")
+    if kind_of(of) == "array":
+        inner = of["elementType"]
+        return f.zip_with(value, exact, lambda one, other: with_exact_texts(one, other, inner))
+    if kind_of(of) == "map":
+        inner = of["valueType"]
+        return f.map_zip_with(
+            value, exact, lambda _, one, other: with_exact_texts(one, other, inner)
+        )
+    columns = [
+        with_exact_texts(value[name], exact[name], one["type"]).alias(name)
+        if texts_of(one["type"]) is not None
+        else value[name].alias(name)
+        for one in of["fields"]
+        for name in (one["name"],)
+    ]
+    return f.when(value.isNotNull(), f.struct(*columns))
