@@ -7,6 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from spark_tests.jvm import jvm_of
+
 _LOGICAL = {
     "int": ("date", "time-millis"),
     "long": (
@@ -133,7 +135,7 @@ class Schemas:
 
 def resolved_by_java(spark: SparkSession, writer: str, reader: str, value: bytes) -> bytes:
     """A value that was written by one schema, as Java reads it by another and writes it again."""
-    jvm: Any = spark.sparkContext._jvm
+    jvm = jvm_of(spark)
     avro = jvm.org.apache.avro
     old = avro.Schema.Parser().parse(writer)
     new = avro.Schema.Parser().parse(reader)
