@@ -72,7 +72,7 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         TRIO,
         "waits of a request for replicas, for a commit, or for a transaction that ends",
         (
-            *("broker/basis", "handlers/delete_records", "handlers/elections"),
+            *("broker/basis", "handlers/delete_records", "handlers/await_elections"),
             *("handlers/produce", "handlers/settled", "handlers/unacked"),
         ),
     ),

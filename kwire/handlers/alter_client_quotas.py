@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.metadata_commits import Price, commit_in_slices
 from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, QUOTAS_LEVEL

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.metadata_commits import Price, commit_in_slices
 from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage

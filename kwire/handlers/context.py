@@ -130,14 +130,3 @@ class RequestContext:
 
         is_strict = self.api_version >= strict_since
         return mutations_of(self.broker.quotas, self.principal, self.client_id, is_strict=is_strict)
-
-    def advertised_address(self) -> tuple[str, int]:
-        """Host and port at which this client reaches this broker.
-
-        ``advertised.listeners`` gives them for the client's listener; without that setting, they
-        are the address that the client dialed.
-        """
-        for listener in self.broker.advertised_listeners:
-            if listener.name == self.connection.listener:
-                return listener.host, listener.port
-        return self.connection.local_host, self.connection.local_port

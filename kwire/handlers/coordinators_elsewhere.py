@@ -8,8 +8,8 @@ broker tells the coordinator before it answers.
 import trio
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.advertised_listeners import advertised_brokers
 from kwire.handlers.context import RequestContext
-from kwire.handlers.seen_brokers import seen_brokers
 from kwire.protocol.messages.announce_member import (
     AnnounceMemberRequest,
     AnnounceMemberResponse,
@@ -25,7 +25,7 @@ CONNECTIONS = 1 << 40
 
 def address_of(node_id: int, context: RequestContext) -> tuple[str, int]:
     """The address at which this client reaches a broker; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
-    for seen in seen_brokers(context):
+    for seen in advertised_brokers(context):
         if seen.node_id == node_id:
             return seen.host, seen.port
     raise KafkaError(

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.decisions import Price, commit_in_slices
 from kwire.handlers.describe_acls import check_numbers
+from kwire.handlers.metadata_commits import Price, commit_in_slices
 from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.acls import (
     AclBinding,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.decisions import Price, commit_in_slices, in_slices
+from kwire.handlers.metadata_commits import Price, commit_in_slices, in_slices
 from kwire.handlers.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import check_partition_total, partitions_in_steps

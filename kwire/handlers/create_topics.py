@@ -13,7 +13,7 @@ from kwire.broker.configs import topic_configs
 from kwire.broker.topics import replicas
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.decisions import Price, commit_in_slices, in_slices
+from kwire.handlers.metadata_commits import Price, commit_in_slices, in_slices
 from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import MOST_CONFIGS, check_number

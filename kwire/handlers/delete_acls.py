@@ -15,8 +15,8 @@ from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.create_acls import NO_AUTHORIZER
-from kwire.handlers.decisions import Price, commit_in_slices
 from kwire.handlers.describe_acls import acl_filter
+from kwire.handlers.metadata_commits import Price, commit_in_slices
 from kwire.handlers.slices import pieces
 from kwire.metadata.acls import (
     MOST_PER_REQUEST,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.metadata_commits import Price, commit_in_slices
 from kwire.handlers.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import delete_topic

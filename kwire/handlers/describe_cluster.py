@@ -5,8 +5,8 @@ type 2 is MISMATCHED_ENDPOINT_TYPE, as with any broker of Kafka.
 """
 
 from kwire.errors import ErrorCode
+from kwire.handlers.advertised_listeners import advertised_brokers
 from kwire.handlers.context import CLUSTER_OPERATIONS, NOT_ASKED, RequestContext
-from kwire.handlers.seen_brokers import seen_brokers
 from kwire.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -38,7 +38,7 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
             DescribeClusterBroker(
                 broker_id=node_id, host=host, port=port, rack=rack, is_fenced=is_fenced
             )
-            for node_id, host, port, rack, is_fenced in seen_brokers(
+            for node_id, host, port, rack, is_fenced in advertised_brokers(
                 context, with_fenced=request.include_fenced_brokers
             )
         ],

@@ -12,6 +12,7 @@ Behavior:
 from functools import partial
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.advertised_listeners import advertised_address
 from kwire.handlers.context import RequestContext
 from kwire.handlers.slices import id_units
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
@@ -40,11 +41,11 @@ async def _handle(
 ) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if context.api_version >= BATCHED_SINCE else [request.key]
     work = context.work
-    address = context.advertised_address()
+    address = advertised_address(context)
     if context.broker.suspects is not None:
-        from kwire.handlers.elections import expected_elections
+        from kwire.handlers.await_elections import await_elections
 
-        await expected_elections(context.broker)
+        await await_elections(context.broker)
     found: list[Coordinator] = []
     for key in keys:
         if found and work.spend(UNITS + id_units(key)):

@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from kwire.errors import ErrorCode
+from kwire.handlers.advertised_listeners import advertised_brokers
 from kwire.handlers.context import RequestContext
-from kwire.handlers.seen_brokers import seen_brokers
 from kwire.handlers.slices import pieces
 from kwire.protocol.messages import fetch, produce
 
@@ -99,6 +99,6 @@ def _addresses(
 ) -> Iterable[tuple[int, str, int, str | None]]:
     """Node id, host, port and rack of the leaders that this client can reach."""
     if nodes:
-        for node_id, host, port, rack, _ in seen_brokers(context):
+        for node_id, host, port, rack, _ in advertised_brokers(context):
             if node_id in nodes:
                 yield node_id, host, port, rack

@@ -22,6 +22,7 @@ import trio
 from kwire.broker.broker import Broker
 from kwire.broker.topics import create_missing
 from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.advertised_listeners import advertised_address, advertised_brokers
 from kwire.handlers.context import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
@@ -63,9 +64,9 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
 async def _handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     broker = context.broker
     if broker.suspects is not None:
-        from kwire.handlers.elections import expected_elections
+        from kwire.handlers.await_elections import await_elections
 
-        await expected_elections(broker)
+        await await_elections(broker)
     topics = await _topics(request, context)
     image, node_id = broker.image, broker.node_id
     # Every broker takes changes of metadata. The elected controller may have just died: a client
@@ -76,7 +77,7 @@ async def _handle(request: MetadataRequest, context: RequestContext) -> Metadata
         if not image.is_active(node_id):
             controller_id = image.controller_id
     else:
-        host, port = context.advertised_address()
+        host, port = advertised_address(context)
         rack = image.brokers[node_id].rack
         brokers = [MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)]
     ask_cluster = request.include_cluster_authorized_operations
@@ -91,13 +92,11 @@ async def _handle(request: MetadataRequest, context: RequestContext) -> Metadata
 
 def _brokers(context: RequestContext) -> list[MetadataResponseBroker]:
     """The brokers of a cluster with several brokers."""
-    from kwire.handlers.seen_brokers import seen_brokers
-
     suspects = context.broker.suspects
     remembered = () if suspects is None else suspects.remembered()
     return [
         MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
-        for node_id, host, port, rack, _ in seen_brokers(context, remembered=remembered)
+        for node_id, host, port, rack, _ in advertised_brokers(context, remembered=remembered)
     ]
 
 

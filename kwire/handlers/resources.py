@@ -12,7 +12,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers import unfollowed
 from kwire.handlers.api_versions import takes_telemetry
 from kwire.handlers.context import RequestContext
-from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.metadata_commits import Price, commit_in_slices
 from kwire.handlers.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.config_control import resource_type

@@ -166,7 +166,7 @@ async def test_a_request_of_too_many_changes_is_refused_in_slices(
     wrong = []
     async with desk(tmp_path, AUTHORIZED) as clients:
         await prepare(clients)
-        monkeypatch.setattr("kwire.handlers.decisions.MOST_CHANGES", 100)
+        monkeypatch.setattr("kwire.handlers.metadata_commits.MOST_CHANGES", 100)
         monkeypatch.setattr("kwire.metadata.controller.MAX_RECORDS_PER_REQUEST", 100)
         for name, request in MANY_CHANGES.items():
             await play(clients, request(3), version_of(name))  # what is imported

@@ -17,7 +17,7 @@ from typing import Any
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers import APIS, OWN_APIS, route
 from kwire.handlers.context import RequestContext
-from kwire.handlers.guards.gate import Gate
+from kwire.handlers.guards.authorization import Authorization
 from kwire.handlers.waiting import at_once_or_later
 from kwire.protocol.messages import MODULES, OWN_MODULES
 
@@ -79,5 +79,5 @@ def guard(api_key: int, request: Any, context: RequestContext) -> Any:
     assert authorizer is not None
     api = APIS.get(api_key) or OWN_APIS[api_key]
     guards = import_module(f"kwire.handlers.guards.{_MODULES[name]}")
-    gate = Gate(authorizer, api.name, handle, context)
-    return at_once_or_later(getattr(guards, name)(request, gate))
+    rights = Authorization(authorizer, api.name, handle, context)
+    return at_once_or_later(getattr(guards, name)(request, rights))

@@ -8,8 +8,8 @@ from kwire.handlers.alter_user_scram_credentials import BYTES as REFUSAL_BYTES
 from kwire.handlers.alter_user_scram_credentials import refused
 from kwire.handlers.create_delegation_token import owner_of
 from kwire.handlers.create_delegation_token import refused as no_token
+from kwire.handlers.guards.authorization import FAILED, UNITS, Authorization
 from kwire.handlers.guards.cluster import needs
-from kwire.handlers.guards.gate import FAILED, UNITS, Gate
 from kwire.handlers.slices import pieces
 from kwire.handlers.tokens import may_ask
 from kwire.handlers.waiting import later
@@ -75,11 +75,11 @@ describe_client_quotas = needs(
 
 
 async def alter_client_quotas(
-    request: AlterClientQuotasRequest, gate: Gate
+    request: AlterClientQuotasRequest, rights: Authorization
 ) -> AlterClientQuotasResponse:
     """ALTER_CONFIGS on the cluster."""
-    if gate.may_on_cluster(AclOperation.ALTER_CONFIGS):
-        response: AlterClientQuotasResponse = await gate.serve(request)
+    if rights.may_on_cluster(AclOperation.ALTER_CONFIGS):
+        response: AlterClientQuotasResponse = await rights.serve(request)
         return response
 
     def part(one: EntityData) -> EntityData:
@@ -90,7 +90,7 @@ async def alter_client_quotas(
             AlterClientQuotasResponseEntryData(
                 error_code=_FAILED,
                 error_message=_MESSAGE,
-                entity=await gate.made(part, entry.entity),
+                entity=await rights.make_each(part, entry.entity),
             )
             for entry in request.entries
         ]
@@ -98,52 +98,52 @@ async def alter_client_quotas(
 
 
 async def alter_user_scram_credentials(
-    request: AlterUserScramCredentialsRequest, gate: Gate
+    request: AlterUserScramCredentialsRequest, rights: Authorization
 ) -> AlterUserScramCredentialsResponse:
     """ALTER on the cluster."""
-    if gate.may_on_cluster(AclOperation.ALTER):
-        response: AlterUserScramCredentialsResponse = await gate.serve(request)
+    if rights.may_on_cluster(AclOperation.ALTER):
+        response: AlterUserScramCredentialsResponse = await rights.serve(request)
         return response
-    work, error = gate.context.work, KafkaError(_FAILED, _MESSAGE)
+    work, error = rights.context.work, KafkaError(_FAILED, _MESSAGE)
     work.answer(REFUSAL_BYTES * (len(request.deletions) + len(request.upsertions)))
     return await later(lambda: refused(request, error, work))
 
 
 async def create_delegation_token(
-    request: CreateDelegationTokenRequest, gate: Gate
+    request: CreateDelegationTokenRequest, rights: Authorization
 ) -> CreateDelegationTokenResponse:
     """CREATE_TOKENS on the user, for a token of somebody else."""
-    principal = gate.context.principal
+    principal = rights.context.principal
     owner = owner_of(request, principal)
     if (
         owner == principal
-        or not may_ask(gate.context)
-        or gate.may(AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner))
+        or not may_ask(rights.context)
+        or rights.may(AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner))
     ):
-        own: CreateDelegationTokenResponse = await gate.serve(request)
+        own: CreateDelegationTokenResponse = await rights.serve(request)
         return own
-    return no_token(request, gate.context, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+    return no_token(request, rights.context, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
 
 
 async def describe_delegation_token(
-    request: DescribeDelegationTokenRequest, gate: Gate
+    request: DescribeDelegationTokenRequest, rights: Authorization
 ) -> DescribeDelegationTokenResponse:
     """Own tokens; DESCRIBE on another token, or DESCRIBE_TOKENS on its owner, shows it too."""
-    response: DescribeDelegationTokenResponse = await gate.serve(request)
+    response: DescribeDelegationTokenResponse = await rights.serve(request)
     seen: list[DescribedDelegationToken] = []
     for piece in pieces(response.tokens):
-        if gate.context.work.spend(UNITS * len(piece)):
-            await later(gate.context.work.next_slice)
-        seen.extend(token for token in piece if _is_seen(token, gate))
+        if rights.context.work.spend(UNITS * len(piece)):
+            await later(rights.context.work.next_slice)
+        seen.extend(token for token in piece if _is_seen(token, rights))
     response.tokens = seen
     return response
 
 
-def _is_seen(token: DescribedDelegationToken, gate: Gate) -> bool:
-    known = gate.context.broker.image.tokens.get(token.token_id)
-    if known is not None and known.concerns(gate.context.principal):
+def _is_seen(token: DescribedDelegationToken, rights: Authorization) -> bool:
+    known = rights.context.broker.image.tokens.get(token.token_id)
+    if known is not None and known.concerns(rights.context.principal):
         return True
     owner = Principal(token.principal_type, token.principal_name)
-    return gate.may(
+    return rights.may(
         AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, tells_denied=False
-    ) or gate.may(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, str(owner), tells_denied=False)
+    ) or rights.may(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, str(owner), tells_denied=False)

@@ -6,7 +6,7 @@ Source: KafkaApis, ControllerApis, AclApis, ConfigHelper of Kafka.
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from kwire.handlers.guards.gate import FAILED, Gate, Guard
+from kwire.handlers.guards.authorization import FAILED, Authorization, Guard
 from kwire.handlers.slices import pieces
 from kwire.handlers.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
@@ -72,9 +72,9 @@ _Refusal: TypeAlias = tuple[Any, int, str]
 def needs(operation: AclOperation, refuse: Callable[[Any], Any]) -> Guard:
     """The guard of an API that needs one operation on the cluster."""
 
-    async def guard(request: Any, gate: Gate) -> Any:
-        if gate.may_on_cluster(operation):
-            return await gate.serve(request)
+    async def guard(request: Any, rights: Authorization) -> Any:
+        if rights.may_on_cluster(operation):
+            return await rights.serve(request)
         return refuse(request)
 
     guard.__doc__ = f"{operation.name} on the cluster."
@@ -110,11 +110,11 @@ delete_acls = needs(
 
 
 async def alter_replica_log_dirs(
-    request: AlterReplicaLogDirsRequest, gate: Gate
+    request: AlterReplicaLogDirsRequest, rights: Authorization
 ) -> AlterReplicaLogDirsResponse:
     """ALTER on the cluster."""
-    if gate.may_on_cluster(AclOperation.ALTER):
-        response: AlterReplicaLogDirsResponse = await gate.serve(request)
+    if rights.may_on_cluster(AclOperation.ALTER):
+        response: AlterReplicaLogDirsResponse = await rights.serve(request)
         return response
 
     def partition(index: int) -> AlterReplicaLogDirPartitionResult:
@@ -123,7 +123,8 @@ async def alter_replica_log_dirs(
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(
-                topic_name=topic.name, partitions=await gate.made(partition, topic.partitions)
+                topic_name=topic.name,
+                partitions=await rights.make_each(partition, topic.partitions),
             )
             for directory in request.dirs
             for topic in directory.topics
@@ -152,29 +153,31 @@ announce_member = needs(
 )
 
 
-async def explain_group(request: Any, gate: Gate) -> ExplainGroupResponse:
+async def explain_group(request: Any, rights: Authorization) -> ExplainGroupResponse:
     """DESCRIBE on the group: the API is kwire's own, and tells no more than DescribeGroups."""
-    if not gate.may(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id):
+    if not rights.may(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id):
         return ExplainGroupResponse(error_code=FAILED[ResourceType.GROUP])
-    response: ExplainGroupResponse = await gate.serve(request)
+    response: ExplainGroupResponse = await rights.serve(request)
     return response
 
 
-async def elect_leaders(request: ElectLeadersRequest, gate: Gate) -> ElectLeadersResponse:
+async def elect_leaders(
+    request: ElectLeadersRequest, rights: Authorization
+) -> ElectLeadersResponse:
     """ALTER on the cluster."""
-    if gate.may_on_cluster(AclOperation.ALTER):
-        response: ElectLeadersResponse = await gate.serve(request)
+    if rights.may_on_cluster(AclOperation.ALTER):
+        response: ElectLeadersResponse = await rights.serve(request)
         return response
 
     def partition(index: int) -> PartitionResult:
         return PartitionResult(partition_id=index, error_code=_FAILED, error_message=None)
 
     return ElectLeadersResponse(
-        error_code=_FAILED if gate.context.api_version >= ELECTION_ERROR_SINCE else 0,
+        error_code=_FAILED if rights.context.api_version >= ELECTION_ERROR_SINCE else 0,
         replica_election_results=[
             ReplicaElectionResult(
                 topic=topic.topic,
-                partition_result=await gate.made(partition, topic.partitions),
+                partition_result=await rights.make_each(partition, topic.partitions),
             )
             for topic in request.topic_partitions or ()
         ],
@@ -182,23 +185,23 @@ async def elect_leaders(request: ElectLeadersRequest, gate: Gate) -> ElectLeader
 
 
 async def _configs_apart(
-    resources: list[Any], operation: AclOperation, gate: Gate
+    resources: list[Any], operation: AclOperation, rights: Authorization
 ) -> tuple[list[Any], list[_Refusal]]:
     """The resources whose configs the client may see or change, and the others with their error."""
     kept: list[Any] = []
     others: list[_Refusal] = []
     for piece in pieces(resources):
-        if len(resources) > 1 and gate.context.work.spend(UNITS * len(piece)):
-            await later(gate.context.work.next_slice)
+        if len(resources) > 1 and rights.context.work.spend(UNITS * len(piece)):
+            await later(rights.context.work.next_slice)
         for resource in piece:
             kind = OF_CONFIGS.get(resource.resource_type)
             if kind is None:
                 kept.append(resource)
                 continue
             if kind is ResourceType.CLUSTER:
-                is_allowed = gate.may_on_cluster(operation)
+                is_allowed = rights.may_on_cluster(operation)
             else:
-                is_allowed = gate.may(operation, kind, resource.resource_name)
+                is_allowed = rights.may(operation, kind, resource.resource_name)
             if is_allowed:
                 kept.append(resource)
             else:
@@ -207,17 +210,21 @@ async def _configs_apart(
     return kept, others
 
 
-async def describe_configs(request: DescribeConfigsRequest, gate: Gate) -> DescribeConfigsResponse:
+async def describe_configs(
+    request: DescribeConfigsRequest, rights: Authorization
+) -> DescribeConfigsResponse:
     """DESCRIBE_CONFIGS on each topic and group, on the cluster for all others."""
     request.resources, others = await _configs_apart(
-        request.resources, AclOperation.DESCRIBE_CONFIGS, gate
+        request.resources, AclOperation.DESCRIBE_CONFIGS, rights
     )
-    response: DescribeConfigsResponse = await gate.serve(request)
-    response.results += await _refused(DescribeConfigsResult, others, gate)
+    response: DescribeConfigsResponse = await rights.serve(request)
+    response.results += await _refused(DescribeConfigsResult, others, rights)
     return response
 
 
-async def _refused(result: Callable[..., Any], others: list[_Refusal], gate: Gate) -> list[Any]:
+async def _refused(
+    result: Callable[..., Any], others: list[_Refusal], rights: Authorization
+) -> list[Any]:
     def make(refusal: _Refusal) -> Any:
         resource, code, message = refusal
         return result(
@@ -227,27 +234,29 @@ async def _refused(result: Callable[..., Any], others: list[_Refusal], gate: Gat
             resource_name=resource.resource_name,
         )
 
-    gate.context.work.doomed.append(others)
-    return await gate.made(make, others)
+    rights.context.work.doomed.append(others)
+    return await rights.make_each(make, others)
 
 
-async def alter_configs(request: AlterConfigsRequest, gate: Gate) -> AlterConfigsResponse:
+async def alter_configs(
+    request: AlterConfigsRequest, rights: Authorization
+) -> AlterConfigsResponse:
     """ALTER_CONFIGS on each topic and group, on the cluster for all others."""
     request.resources, others = await _configs_apart(
-        request.resources, AclOperation.ALTER_CONFIGS, gate
+        request.resources, AclOperation.ALTER_CONFIGS, rights
     )
-    response: AlterConfigsResponse = await gate.serve(request)
-    response.responses += await _refused(AlterConfigsResourceResponse, others, gate)
+    response: AlterConfigsResponse = await rights.serve(request)
+    response.responses += await _refused(AlterConfigsResourceResponse, others, rights)
     return response
 
 
 async def incremental_alter_configs(
-    request: IncrementalAlterConfigsRequest, gate: Gate
+    request: IncrementalAlterConfigsRequest, rights: Authorization
 ) -> IncrementalAlterConfigsResponse:
     """ALTER_CONFIGS on each topic and group, on the cluster for all others."""
     request.resources, others = await _configs_apart(
-        request.resources, AclOperation.ALTER_CONFIGS, gate
+        request.resources, AclOperation.ALTER_CONFIGS, rights
     )
-    response: IncrementalAlterConfigsResponse = await gate.serve(request)
-    response.responses += await _refused(IncrementalResourceResponse, others, gate)
+    response: IncrementalAlterConfigsResponse = await rights.serve(request)
+    response.responses += await _refused(IncrementalResourceResponse, others, rights)
     return response

@@ -12,7 +12,7 @@ Source: KafkaApis.handleTopicMetadataRequest, DescribeTopicPartitionsRequestHand
 from typing import Any
 
 from kwire.handlers.context import NOT_ASKED
-from kwire.handlers.guards.gate import FAILED, Gate
+from kwire.handlers.guards.authorization import FAILED, Authorization
 from kwire.handlers.slices import distinct, free_in_slices, pieces
 from kwire.handlers.waiting import later
 from kwire.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
@@ -42,148 +42,154 @@ UNITS = 12
 _FAILED = FAILED[ResourceType.TOPIC]
 
 
-async def metadata(request: MetadataRequest, gate: Gate) -> MetadataResponse:
+async def metadata(request: MetadataRequest, rights: Authorization) -> MetadataResponse:
     """DESCRIBE on each topic, CREATE for one that doesn't exist."""
-    version = gate.context.api_version
+    version = rights.context.api_version
     wants_all = request.topics is None or (version == 0 and not request.topics)
     others: list[MetadataResponseTopic] = []
     if not wants_all and request.topics:
-        request.topics, others = await _visible(request.topics, request, gate)
-    response: MetadataResponse = await gate.serve(request)
+        request.topics, others = await _visible(request.topics, request, rights)
+    response: MetadataResponse = await rights.serve(request)
     if version == 0 and not wants_all and not request.topics:
         response.topics = []  # for the handler, an empty list would mean all topics
     if wants_all:
-        names = await gate.made(lambda topic: topic.name or "", response.topics, 1)
-        allowed = await gate.allowed(
+        names = await rights.make_each(lambda topic: topic.name or "", response.topics, 1)
+        allowed = await rights.allowed_names(
             AclOperation.DESCRIBE, ResourceType.TOPIC, names, tells_denied=False
         )
-        response.topics, _ = await gate.apart(lambda topic: topic.name in allowed, response.topics)
+        response.topics, _ = await rights.split(
+            lambda topic: topic.name in allowed, response.topics
+        )
     if request.include_topic_authorized_operations:
-        await _tell_operations(response.topics, gate)
+        await _tell_operations(response.topics, rights)
     response.topics += others
     response.cluster_authorized_operations = _cluster_operations(
-        response.cluster_authorized_operations, gate
+        response.cluster_authorized_operations, rights
     )
     return response
 
 
 async def _visible(
-    topics: list[MetadataRequestTopic], request: MetadataRequest, gate: Gate
+    topics: list[MetadataRequestTopic], request: MetadataRequest, rights: Authorization
 ) -> tuple[list[MetadataRequestTopic], list[MetadataResponseTopic]]:
     """The topics of a request that the handler may answer, and the answers for the others."""
-    image = gate.context.broker.image
-    with_id, without = await gate.apart(lambda topic: topic.topic_id != ZERO_UUID, topics)
+    image = rights.context.broker.image
+    with_id, without = await rights.split(lambda topic: topic.topic_id != ZERO_UUID, topics)
 
     def named(topic: MetadataRequestTopic) -> tuple[MetadataRequestTopic, str | None]:
         has_id = topic.topic_id != ZERO_UUID
-        return topic, gate.name_of(topic.topic_id) if has_id else topic.name or ""
+        return topic, rights.name_of(topic.topic_id) if has_id else topic.name or ""
 
     # With an id in the request, names don't count.
-    pairs = await gate.made(named, with_id or without, 1)
+    pairs = await rights.make_each(named, with_id or without, 1)
     names = [name for _, name in pairs if name is not None]
-    seen = await gate.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
-    missing, _ = await gate.apart(lambda name: name not in image.topics_by_name, list(seen))
+    seen = await rights.allowed_names(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+    missing, _ = await rights.split(lambda name: name not in image.topics_by_name, list(seen))
     uncreatable: set[str] = set()
-    creates = bool(missing) and _creates(request, gate)
-    if creates and not gate.may_on_cluster(AclOperation.CREATE, tells_denied=False):
-        allowed = await gate.allowed(AclOperation.CREATE, ResourceType.TOPIC, missing)
+    creates = bool(missing) and _creates(request, rights)
+    if creates and not rights.may_on_cluster(AclOperation.CREATE, tells_denied=False):
+        allowed = await rights.allowed_names(AclOperation.CREATE, ResourceType.TOPIC, missing)
         uncreatable = set(missing) - allowed
 
     def answered(pair: tuple[MetadataRequestTopic, str | None]) -> bool:
         return pair[1] is None or (pair[1] in seen and pair[1] not in uncreatable)
 
     def hidden(pair: tuple[MetadataRequestTopic, str]) -> MetadataResponseTopic:
-        response = _hidden(*pair, gate)
+        response = _hidden(*pair, rights)
         response.is_internal = pair[1] in uncreatable and pair[1] in INTERNAL_TOPICS
         return response
 
-    kept, others = await gate.apart(answered, pairs)
+    kept, others = await rights.split(answered, pairs)
     once: dict[tuple[str | None, bytes], tuple[MetadataRequestTopic, str | None]] = {}
-    work = gate.context.work
+    work = rights.context.work
     for piece in pieces(others):
         if work.spend(len(piece) // 2):
             await later(work.next_slice)
         once.update(((name, topic.topic_id), (topic, name)) for topic, name in piece)
     free_in_slices(once, work)
-    topics = await gate.made(lambda pair: pair[0], kept, 1)
-    return topics, await gate.made(hidden, list(once.values()))
+    topics = await rights.make_each(lambda pair: pair[0], kept, 1)
+    return topics, await rights.make_each(hidden, list(once.values()))
 
 
-def _creates(request: MetadataRequest, gate: Gate) -> bool:
+def _creates(request: MetadataRequest, rights: Authorization) -> bool:
     """Whether the handler would create a topic that doesn't exist."""
     asked = request.allow_auto_topic_creation
-    asked = asked or gate.context.api_version < AUTO_CREATION_FIELD_SINCE
-    return bool(asked and gate.context.broker.setting("auto.create.topics.enable"))
+    asked = asked or rights.context.api_version < AUTO_CREATION_FIELD_SINCE
+    return bool(asked and rights.context.broker.setting("auto.create.topics.enable"))
 
 
-def _hidden(topic: MetadataRequestTopic, name: str, gate: Gate) -> MetadataResponseTopic:
+def _hidden(topic: MetadataRequestTopic, name: str, rights: Authorization) -> MetadataResponseTopic:
     """The answer about a topic that the client may not see, with the request's own values only."""
     if topic.topic_id == ZERO_UUID:
         return MetadataResponseTopic(error_code=_FAILED, name=name)
-    shown = None if gate.context.api_version >= NULL_NAMES_SINCE else ""
+    shown = None if rights.context.api_version >= NULL_NAMES_SINCE else ""
     return MetadataResponseTopic(error_code=_FAILED, name=shown, topic_id=topic.topic_id)
 
 
-async def _tell_operations(topics: list[Any], gate: Gate) -> None:
+async def _tell_operations(topics: list[Any], rights: Authorization) -> None:
     """Fill in the operations that the client may do to topics."""
     for piece in pieces(topics):
-        if len(topics) > 1 and gate.context.work.spend(UNITS * len(piece)):
-            await later(gate.context.work.next_slice)
+        if len(topics) > 1 and rights.context.work.spend(UNITS * len(piece)):
+            await later(rights.context.work.next_slice)
         for topic in piece:
             if topic.name is not None:
-                topic.topic_authorized_operations = gate.operations(ResourceType.TOPIC, topic.name)
+                topic.topic_authorized_operations = rights.operations(
+                    ResourceType.TOPIC, topic.name
+                )
 
 
 async def describe_topic_partitions(
-    request: DescribeTopicPartitionsRequest, gate: Gate
+    request: DescribeTopicPartitionsRequest, rights: Authorization
 ) -> DescribeTopicPartitionsResponse:
     """DESCRIBE on each topic, so that a page has as many partitions as the client asks for."""
     others: list[DescribeTopicPartitionsResponseTopic] = []
     if request.topics:
-        names = await gate.made(lambda topic: topic.name, request.topics, 1)
-        allowed = await gate.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+        names = await rights.make_each(lambda topic: topic.name, request.topics, 1)
+        allowed = await rights.allowed_names(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
         first = request.cursor.topic_name if request.cursor else ""
-        denied, _ = await gate.apart(
+        denied, _ = await rights.split(
             lambda name: name not in allowed and name >= first,
-            list(await distinct(names, gate.context.work)),
+            list(await distinct(names, rights.context.work)),
         )
-        others = await gate.made(
+        others = await rights.make_each(
             lambda name: DescribeTopicPartitionsResponseTopic(error_code=_FAILED, name=name),
             denied,
         )
-        request.topics, _ = await gate.apart(lambda topic: topic.name in allowed, request.topics)
+        request.topics, _ = await rights.split(lambda topic: topic.name in allowed, request.topics)
         if first not in allowed and first in names:
             request.cursor = None
-            request.topics, _ = await gate.apart(lambda topic: topic.name > first, request.topics)
+            request.topics, _ = await rights.split(lambda topic: topic.name > first, request.topics)
     else:
-        every = list(gate.context.broker.image.topics_by_name)
-        allowed = await gate.allowed(
+        every = list(rights.context.broker.image.topics_by_name)
+        allowed = await rights.allowed_names(
             AclOperation.DESCRIBE, ResourceType.TOPIC, every, tells_denied=False
         )
         if request.cursor and request.cursor.topic_name not in allowed:
             allowed = {name for name in allowed if name > request.cursor.topic_name}
             request.cursor = None
-        request.topics = await gate.made(lambda name: TopicRequest(name=name), list(allowed))
+        request.topics = await rights.make_each(lambda name: TopicRequest(name=name), list(allowed))
     if not request.topics:
         return DescribeTopicPartitionsResponse(topics=others)
-    response: DescribeTopicPartitionsResponse = await gate.serve(request)
-    await _tell_operations(response.topics, gate)
+    response: DescribeTopicPartitionsResponse = await rights.serve(request)
+    await _tell_operations(response.topics, rights)
     response.topics += others
     return response
 
 
-async def describe_cluster(request: DescribeClusterRequest, gate: Gate) -> DescribeClusterResponse:
+async def describe_cluster(
+    request: DescribeClusterRequest, rights: Authorization
+) -> DescribeClusterResponse:
     """Nothing; DESCRIBE on the cluster shows what the client may do to it."""
-    response: DescribeClusterResponse = await gate.serve(request)
+    response: DescribeClusterResponse = await rights.serve(request)
     if not response.error_code:
         response.cluster_authorized_operations = _cluster_operations(
-            response.cluster_authorized_operations, gate
+            response.cluster_authorized_operations, rights
         )
     return response
 
 
-def _cluster_operations(told: int, gate: Gate) -> int:
+def _cluster_operations(told: int, rights: Authorization) -> int:
     """The operations that the client may do to the cluster; 0 if it may not even describe it."""
-    if told == NOT_ASKED or not gate.may_on_cluster(AclOperation.DESCRIBE):
+    if told == NOT_ASKED or not rights.may_on_cluster(AclOperation.DESCRIBE):
         return NOT_ASKED if told == NOT_ASKED else 0
-    return gate.operations(ResourceType.CLUSTER, CLUSTER_NAME)
+    return rights.operations(ResourceType.CLUSTER, CLUSTER_NAME)

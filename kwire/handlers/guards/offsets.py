@@ -6,7 +6,7 @@ Source: KafkaApis of Kafka.
 from typing import Any
 
 from kwire.errors import ErrorCode
-from kwire.handlers.guards.gate import FAILED, Gate, topics_apart
+from kwire.handlers.guards.authorization import FAILED, Authorization, split_topics
 from kwire.handlers.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.offset_commit import (
@@ -48,7 +48,9 @@ UNITS_PER_GROUP = 10
 _TOPIC_FAILED = FAILED[ResourceType.TOPIC]
 
 
-async def offset_commit(request: OffsetCommitRequest, gate: Gate) -> OffsetCommitResponse:
+async def offset_commit(
+    request: OffsetCommitRequest, rights: Authorization
+) -> OffsetCommitResponse:
     """READ on the group and on each topic."""
 
     async def refuse(topics: list[Any], code: ErrorCode) -> list[OffsetCommitResponseTopic]:
@@ -61,23 +63,25 @@ async def offset_commit(request: OffsetCommitRequest, gate: Gate) -> OffsetCommi
             OffsetCommitResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partitions=await gate.made(partition, topic.partitions),
+                partitions=await rights.make_each(partition, topic.partitions),
             )
             for topic in topics
         ]
 
-    if not gate.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
+    if not rights.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
         code = FAILED[ResourceType.GROUP]
         return OffsetCommitResponse(topics=await refuse(request.topics, code))
-    by_id = gate.context.api_version >= COMMIT_BY_ID_SINCE
-    kept, others = await topics_apart(request.topics, AclOperation.READ, gate, by_id=by_id)
+    by_id = rights.context.api_version >= COMMIT_BY_ID_SINCE
+    kept, others = await split_topics(request.topics, AclOperation.READ, rights, by_id=by_id)
     request.topics = kept
-    response: OffsetCommitResponse = await gate.serve(request)
+    response: OffsetCommitResponse = await rights.serve(request)
     response.topics += await refuse(others, _TOPIC_FAILED)
     return response
 
 
-async def txn_offset_commit(request: TxnOffsetCommitRequest, gate: Gate) -> TxnOffsetCommitResponse:
+async def txn_offset_commit(
+    request: TxnOffsetCommitRequest, rights: Authorization
+) -> TxnOffsetCommitResponse:
     """WRITE on the transactional id, READ on the group and on each topic."""
 
     async def refuse(topics: list[Any], code: ErrorCode) -> list[TxnOffsetCommitResponseTopic]:
@@ -88,7 +92,7 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, gate: Gate) -> TxnO
 
         return [
             TxnOffsetCommitResponseTopic(
-                name=topic.name, partitions=await gate.made(partition, topic.partitions)
+                name=topic.name, partitions=await rights.make_each(partition, topic.partitions)
             )
             for topic in topics
         ]
@@ -97,31 +101,33 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, gate: Gate) -> TxnO
         (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id),
         (AclOperation.READ, ResourceType.GROUP, request.group_id),
     ):
-        if not gate.may(operation, kind, name):
+        if not rights.may(operation, kind, name):
             return TxnOffsetCommitResponse(topics=await refuse(request.topics, FAILED[kind]))
-    kept, others = await topics_apart(request.topics, AclOperation.READ, gate)
+    kept, others = await split_topics(request.topics, AclOperation.READ, rights)
     request.topics = kept
     if not kept:
         response = TxnOffsetCommitResponse()
     else:
-        response = await gate.serve(request)
+        response = await rights.serve(request)
     response.topics += await refuse(others, _TOPIC_FAILED)
     return response
 
 
-async def offset_delete(request: OffsetDeleteRequest, gate: Gate) -> OffsetDeleteResponse:
+async def offset_delete(
+    request: OffsetDeleteRequest, rights: Authorization
+) -> OffsetDeleteResponse:
     """DELETE on the group, READ on each topic."""
-    if not gate.may(AclOperation.DELETE, ResourceType.GROUP, request.group_id):
+    if not rights.may(AclOperation.DELETE, ResourceType.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=FAILED[ResourceType.GROUP])
-    kept, others = await topics_apart(request.topics, AclOperation.READ, gate)
+    kept, others = await split_topics(request.topics, AclOperation.READ, rights)
     request.topics = kept
-    response: OffsetDeleteResponse = await gate.serve(request)
+    response: OffsetDeleteResponse = await rights.serve(request)
     if not response.error_code:
-        response.topics += await _not_deleted(others, gate)
+        response.topics += await _not_deleted(others, rights)
     return response
 
 
-async def _not_deleted(topics: list[Any], gate: Gate) -> list[OffsetDeleteResponseTopic]:
+async def _not_deleted(topics: list[Any], rights: Authorization) -> list[OffsetDeleteResponseTopic]:
     def partition(one: Any) -> OffsetDeleteResponsePartition:
         return OffsetDeleteResponsePartition(
             partition_index=one.partition_index, error_code=_TOPIC_FAILED
@@ -129,19 +135,19 @@ async def _not_deleted(topics: list[Any], gate: Gate) -> list[OffsetDeleteRespon
 
     return [
         OffsetDeleteResponseTopic(
-            name=topic.name, partitions=await gate.made(partition, topic.partitions)
+            name=topic.name, partitions=await rights.make_each(partition, topic.partitions)
         )
         for topic in topics
     ]
 
 
-async def offset_fetch(request: OffsetFetchRequest, gate: Gate) -> OffsetFetchResponse:
+async def offset_fetch(request: OffsetFetchRequest, rights: Authorization) -> OffsetFetchResponse:
     """DESCRIBE on each group and each topic; a request for all topics leaves the others out."""
-    if gate.context.api_version < FETCH_GROUPS_SINCE:
-        return await _fetch_one(request, gate)
-    ids = await gate.made(lambda group: group.group_id, request.groups, 1)
-    allowed = await gate.allowed(AclOperation.DESCRIBE, ResourceType.GROUP, ids)
-    request.groups, denied = await gate.apart(
+    if rights.context.api_version < FETCH_GROUPS_SINCE:
+        return await _fetch_one(request, rights)
+    ids = await rights.make_each(lambda group: group.group_id, request.groups, 1)
+    allowed = await rights.allowed_names(AclOperation.DESCRIBE, ResourceType.GROUP, ids)
+    request.groups, denied = await rights.split(
         lambda group: group.group_id in allowed, request.groups
     )
 
@@ -150,21 +156,21 @@ async def offset_fetch(request: OffsetFetchRequest, gate: Gate) -> OffsetFetchRe
             group_id=group.group_id, topics=[], error_code=FAILED[ResourceType.GROUP]
         )
 
-    refused = await gate.made(refuse, denied)
-    work = gate.context.work
+    refused = await rights.make_each(refuse, denied)
+    work = rights.context.work
     others: list[list[OffsetFetchResponseTopics]] = []
     for group in request.groups:
         if others and work.spend(UNITS_PER_GROUP):
             await later(work.next_slice)
-        others.append(await _fetchable(group, gate))
-    response: OffsetFetchResponse = await gate.serve(request)
+        others.append(await _fetchable(group, rights))
+    response: OffsetFetchResponse = await rights.serve(request)
     last: OffsetFetchResponseGroup | None = None
     for wanted, answer, more in zip(request.groups, response.groups, others, strict=True):
         if last is not None and work.spend(UNITS_PER_GROUP):
             await later(work.next_slice)
         if wanted.topics is None:
             if answer is not last:  # a group that is named twice has the same answer object twice
-                await _leave_out(answer, gate)
+                await _leave_out(answer, rights)
             last = answer
         elif not answer.error_code:
             answer.topics += more
@@ -172,27 +178,29 @@ async def offset_fetch(request: OffsetFetchRequest, gate: Gate) -> OffsetFetchRe
     return response
 
 
-async def _fetch_one(request: OffsetFetchRequest, gate: Gate) -> OffsetFetchResponse:
+async def _fetch_one(request: OffsetFetchRequest, rights: Authorization) -> OffsetFetchResponse:
     """The same for versions with one group."""
-    has_error = gate.context.api_version >= FETCH_ERROR_SINCE
-    if not gate.may(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id):
+    has_error = rights.context.api_version >= FETCH_ERROR_SINCE
+    if not rights.may(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id):
         code = FAILED[ResourceType.GROUP]
         if has_error:
             return OffsetFetchResponse(error_code=code, topics=[])
-        return OffsetFetchResponse(topics=await _unseen(request.topics or [], code, gate))
+        return OffsetFetchResponse(topics=await _unseen(request.topics or [], code, rights))
     if request.topics is not None:
-        kept, others = await topics_apart(request.topics, AclOperation.DESCRIBE, gate)
+        kept, others = await split_topics(request.topics, AclOperation.DESCRIBE, rights)
         request.topics = kept
-        response: OffsetFetchResponse = await gate.serve(request)
+        response: OffsetFetchResponse = await rights.serve(request)
         if not response.error_code:
-            response.topics += await _unseen(others, _TOPIC_FAILED, gate)
+            response.topics += await _unseen(others, _TOPIC_FAILED, rights)
         return response
-    response = await gate.serve(request)
-    await _leave_out(response, gate)
+    response = await rights.serve(request)
+    await _leave_out(response, rights)
     return response
 
 
-async def _unseen(topics: list[Any], code: ErrorCode, gate: Gate) -> list[OffsetFetchResponseTopic]:
+async def _unseen(
+    topics: list[Any], code: ErrorCode, rights: Authorization
+) -> list[OffsetFetchResponseTopic]:
     def partition(index: int) -> OffsetFetchResponsePartition:
         return OffsetFetchResponsePartition(
             partition_index=index,
@@ -204,19 +212,21 @@ async def _unseen(topics: list[Any], code: ErrorCode, gate: Gate) -> list[Offset
 
     return [
         OffsetFetchResponseTopic(
-            name=topic.name, partitions=await gate.made(partition, topic.partition_indexes)
+            name=topic.name, partitions=await rights.make_each(partition, topic.partition_indexes)
         )
         for topic in topics
     ]
 
 
-async def _fetchable(group: OffsetFetchRequestGroup, gate: Gate) -> list[OffsetFetchResponseTopics]:
+async def _fetchable(
+    group: OffsetFetchRequestGroup, rights: Authorization
+) -> list[OffsetFetchResponseTopics]:
     """Remove the topics that the client may not describe from a request; returns their answers."""
     if group.topics is None:
         return []
-    by_id = gate.context.api_version >= FETCH_BY_ID_SINCE
-    group.topics, others = await topics_apart(
-        group.topics, AclOperation.DESCRIBE, gate, by_id=by_id
+    by_id = rights.context.api_version >= FETCH_BY_ID_SINCE
+    group.topics, others = await split_topics(
+        group.topics, AclOperation.DESCRIBE, rights, by_id=by_id
     )
 
     def partition(index: int) -> OffsetFetchResponsePartitions:
@@ -232,15 +242,15 @@ async def _fetchable(group: OffsetFetchRequestGroup, gate: Gate) -> list[OffsetF
         OffsetFetchResponseTopics(
             name=topic.name,
             topic_id=topic.topic_id,
-            partitions=await gate.made(partition, topic.partition_indexes),
+            partitions=await rights.make_each(partition, topic.partition_indexes),
         )
         for topic in others
     ]
 
 
-async def _leave_out(answer: Any, gate: Gate) -> None:
+async def _leave_out(answer: Any, rights: Authorization) -> None:
     """Remove the topics that the client may not describe from an answer."""
-    by_id = gate.context.api_version >= FETCH_BY_ID_SINCE
-    answer.topics, _ = await topics_apart(
-        answer.topics, AclOperation.DESCRIBE, gate, by_id=by_id, tells_denied=False
+    by_id = rights.context.api_version >= FETCH_BY_ID_SINCE
+    answer.topics, _ = await split_topics(
+        answer.topics, AclOperation.DESCRIBE, rights, by_id=by_id, tells_denied=False
     )

@@ -10,7 +10,7 @@ Source: KafkaApis, ControllerApis, DescribeTopicPartitionsRequestHandler of Kafk
 from collections.abc import Container
 from typing import Any
 
-from kwire.handlers.guards.gate import FAILED, Gate, refused, topics_apart
+from kwire.handlers.guards.authorization import FAILED, Authorization, refused, split_topics
 from kwire.handlers.slices import distinct, pieces
 from kwire.handlers.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
@@ -85,35 +85,35 @@ _TRANSACTIONAL = 0x10
 _FAILED = FAILED[ResourceType.TOPIC]
 
 
-async def produce(request: ProduceRequest, gate: Gate) -> ProduceResponse | None:
+async def produce(request: ProduceRequest, rights: Authorization) -> ProduceResponse | None:
     """WRITE on each topic; with records of a transaction, WRITE on its transactional id too."""
-    if await _is_transactional(request, gate) and not (
+    if await _is_transactional(request, rights) and not (
         request.transactional_id is not None
-        and gate.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        and rights.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     ):
         if not request.acks:
             raise refused(ResourceType.TRANSACTIONAL_ID)
         code = FAILED[ResourceType.TRANSACTIONAL_ID]
-        return ProduceResponse(responses=await _unwritten(request.topic_data, code, gate))
-    by_id = gate.context.api_version >= PRODUCE_BY_ID_SINCE
-    kept, others = await topics_apart(request.topic_data, AclOperation.WRITE, gate, by_id=by_id)
+        return ProduceResponse(responses=await _unwritten(request.topic_data, code, rights))
+    by_id = rights.context.api_version >= PRODUCE_BY_ID_SINCE
+    kept, others = await split_topics(request.topic_data, AclOperation.WRITE, rights, by_id=by_id)
     request.topic_data = kept
-    response: ProduceResponse | None = await gate.serve(request)
+    response: ProduceResponse | None = await rights.serve(request)
     if others and not request.acks:
         raise refused(ResourceType.TOPIC)  # with acks=0, the end of the connection is the error
     if response is not None:
-        response.responses += await _unwritten(others, _FAILED, gate)
+        response.responses += await _unwritten(others, _FAILED, rights)
     return response
 
 
-async def _is_transactional(request: ProduceRequest, gate: Gate) -> bool:
+async def _is_transactional(request: ProduceRequest, rights: Authorization) -> bool:
     """Whether a partition's first batch belongs to a transaction."""
     for topic in request.topic_data:
         for piece in pieces(topic.partition_data):
             if any(_of_transaction(one) for one in piece):
                 return True
-            if gate.context.work.spend(len(piece) // 2):
-                await later(gate.context.work.next_slice)
+            if rights.context.work.spend(len(piece) // 2):
+                await later(rights.context.work.next_slice)
     return False
 
 
@@ -125,7 +125,7 @@ def _of_transaction(data: PartitionProduceData) -> bool:
 
 
 async def _unwritten(
-    topics: list[TopicProduceData], code: int, gate: Gate
+    topics: list[TopicProduceData], code: int, rights: Authorization
 ) -> list[TopicProduceResponse]:
     def partition(one: PartitionProduceData) -> PartitionProduceResponse:
         return PartitionProduceResponse(index=one.index, error_code=code, base_offset=-1)
@@ -134,20 +134,20 @@ async def _unwritten(
         TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
-            partition_responses=await gate.made(partition, topic.partition_data),
+            partition_responses=await rights.make_each(partition, topic.partition_data),
         )
         for topic in topics
     ]
 
 
-async def fetch(request: FetchRequest, gate: Gate) -> Any:
+async def fetch(request: FetchRequest, rights: Authorization) -> Any:
     """READ on each topic for clients, which the handler checks; CLUSTER_ACTION for brokers.
 
     A fetch session also has topics of earlier requests, so the guard can't check them.
     """
     replica_id = request.replica_state.replica_id if request.replica_state else request.replica_id
-    if replica_id < 0 or gate.may_on_cluster(AclOperation.CLUSTER_ACTION):
-        return await gate.serve(request)
+    if replica_id < 0 or rights.may_on_cluster(AclOperation.CLUSTER_ACTION):
+        return await rights.serve(request)
 
     def partition(one: FetchPartition) -> PartitionData:
         return PartitionData(
@@ -159,24 +159,24 @@ async def fetch(request: FetchRequest, gate: Gate) -> Any:
             FetchableTopicResponse(
                 topic=topic.topic,
                 topic_id=topic.topic_id,
-                partitions=await gate.made(partition, topic.partitions),
+                partitions=await rights.make_each(partition, topic.partitions),
             )
             for topic in request.topics
         ]
     )
 
 
-async def list_offsets(request: ListOffsetsRequest, gate: Gate) -> ListOffsetsResponse:
+async def list_offsets(request: ListOffsetsRequest, rights: Authorization) -> ListOffsetsResponse:
     """DESCRIBE on each topic."""
-    request.topics, others = await topics_apart(request.topics, AclOperation.DESCRIBE, gate)
-    response: ListOffsetsResponse = await gate.serve(request)
+    request.topics, others = await split_topics(request.topics, AclOperation.DESCRIBE, rights)
+    response: ListOffsetsResponse = await rights.serve(request)
 
     def partition(one: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         return ListOffsetsPartitionResponse(partition_index=one.partition_index, error_code=_FAILED)
 
     response.topics += [
         ListOffsetsTopicResponse(
-            name=topic.name, partitions=await gate.made(partition, topic.partitions)
+            name=topic.name, partitions=await rights.make_each(partition, topic.partitions)
         )
         for topic in others
     ]
@@ -184,34 +184,38 @@ async def list_offsets(request: ListOffsetsRequest, gate: Gate) -> ListOffsetsRe
 
 
 async def offset_for_leader_epoch(
-    request: OffsetForLeaderEpochRequest, gate: Gate
+    request: OffsetForLeaderEpochRequest, rights: Authorization
 ) -> OffsetForLeaderEpochResponse:
     """CLUSTER_ACTION, as brokers have it, or DESCRIBE on each topic."""
     response: OffsetForLeaderEpochResponse
-    if gate.may_on_cluster(AclOperation.CLUSTER_ACTION, tells_denied=False):
-        response = await gate.serve(request)
+    if rights.may_on_cluster(AclOperation.CLUSTER_ACTION, tells_denied=False):
+        response = await rights.serve(request)
         return response
-    names = await gate.made(lambda topic: topic.topic, request.topics, 1)
-    allowed = await gate.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
-    request.topics, others = await gate.apart(lambda topic: topic.topic in allowed, request.topics)
-    response = await gate.serve(request)
+    names = await rights.make_each(lambda topic: topic.topic, request.topics, 1)
+    allowed = await rights.allowed_names(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+    request.topics, others = await rights.split(
+        lambda topic: topic.topic in allowed, request.topics
+    )
+    response = await rights.serve(request)
 
     def partition(one: OffsetForLeaderPartition) -> EpochEndOffset:
         return EpochEndOffset(partition=one.partition, error_code=_FAILED)
 
     response.topics += [
         OffsetForLeaderTopicResult(
-            topic=topic.topic, partitions=await gate.made(partition, topic.partitions)
+            topic=topic.topic, partitions=await rights.make_each(partition, topic.partitions)
         )
         for topic in others
     ]
     return response
 
 
-async def delete_records(request: DeleteRecordsRequest, gate: Gate) -> DeleteRecordsResponse:
+async def delete_records(
+    request: DeleteRecordsRequest, rights: Authorization
+) -> DeleteRecordsResponse:
     """DELETE on each topic."""
-    request.topics, others = await topics_apart(request.topics, AclOperation.DELETE, gate)
-    response: DeleteRecordsResponse = await gate.serve(request)
+    request.topics, others = await split_topics(request.topics, AclOperation.DELETE, rights)
+    response: DeleteRecordsResponse = await rights.serve(request)
 
     def partition(one: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
         return DeleteRecordsPartitionResult(
@@ -220,7 +224,7 @@ async def delete_records(request: DeleteRecordsRequest, gate: Gate) -> DeleteRec
 
     response.topics += [
         DeleteRecordsTopicResult(
-            name=topic.name, partitions=await gate.made(partition, topic.partitions)
+            name=topic.name, partitions=await rights.make_each(partition, topic.partitions)
         )
         for topic in others
     ]
@@ -228,112 +232,116 @@ async def delete_records(request: DeleteRecordsRequest, gate: Gate) -> DeleteRec
 
 
 async def describe_producers(
-    request: DescribeProducersRequest, gate: Gate
+    request: DescribeProducersRequest, rights: Authorization
 ) -> DescribeProducersResponse:
     """READ on each topic."""
-    request.topics, others = await topics_apart(request.topics, AclOperation.READ, gate)
-    response: DescribeProducersResponse = await gate.serve(request)
+    request.topics, others = await split_topics(request.topics, AclOperation.READ, rights)
+    response: DescribeProducersResponse = await rights.serve(request)
 
     def partition(index: int) -> PartitionResponse:
         return PartitionResponse(partition_index=index, error_code=_FAILED)
 
     response.topics += [
         TopicResponse(
-            name=topic.name, partitions=await gate.made(partition, topic.partition_indexes)
+            name=topic.name, partitions=await rights.make_each(partition, topic.partition_indexes)
         )
         for topic in others
     ]
     return response
 
 
-async def create_topics(request: CreateTopicsRequest, gate: Gate) -> CreateTopicsResponse:
+async def create_topics(
+    request: CreateTopicsRequest, rights: Authorization
+) -> CreateTopicsResponse:
     """CREATE on the cluster or on each topic; without DESCRIBE_CONFIGS its configs stay hidden."""
-    names = await gate.made(lambda topic: topic.name, request.topics, 1)
-    allowed: Container[str] = await distinct(names, gate.context.work)
-    if not gate.may_on_cluster(AclOperation.CREATE, tells_denied=False):
-        allowed = await gate.allowed(AclOperation.CREATE, ResourceType.TOPIC, names)
-    described = await gate.allowed(
+    names = await rights.make_each(lambda topic: topic.name, request.topics, 1)
+    allowed: Container[str] = await distinct(names, rights.context.work)
+    if not rights.may_on_cluster(AclOperation.CREATE, tells_denied=False):
+        allowed = await rights.allowed_names(AclOperation.CREATE, ResourceType.TOPIC, names)
+    described = await rights.allowed_names(
         AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, tells_denied=False
     )
-    request.topics, _ = await gate.apart(lambda topic: topic.name in allowed, request.topics)
-    response: CreateTopicsResponse = await gate.serve(request)
-    _, hidden = await gate.apart(lambda result: result.name in described, response.topics)
+    request.topics, _ = await rights.split(lambda topic: topic.name in allowed, request.topics)
+    response: CreateTopicsResponse = await rights.serve(request)
+    _, hidden = await rights.split(lambda result: result.name in described, response.topics)
     for piece in pieces(hidden):
-        if gate.context.work.spend(len(piece)):
-            await later(gate.context.work.next_slice)
+        if rights.context.work.spend(len(piece)):
+            await later(rights.context.work.next_slice)
         for result in piece:
             if not result.error_code:
                 result.topic_config_error_code = _FAILED
                 result.num_partitions = result.replication_factor = -1
-                result.configs = None if gate.context.api_version >= CONFIGS_SINCE else []
+                result.configs = None if rights.context.api_version >= CONFIGS_SINCE else []
 
     def refuse(name: str) -> CreatableTopicResult:
         return CreatableTopicResult(
             name=name, error_code=_FAILED, error_message="Authorization failed.", configs=[]
         )
 
-    response.topics += await gate.made(refuse, await _denied(names, allowed, gate))
+    response.topics += await rights.make_each(refuse, await _denied(names, allowed, rights))
     return response
 
 
-async def _denied(names: list[str], allowed: Container[str], gate: Gate) -> list[str]:
+async def _denied(names: list[str], allowed: Container[str], rights: Authorization) -> list[str]:
     """The names that are not allowed, each once."""
-    once = list(await distinct(names, gate.context.work))
-    _, denied = await gate.apart(allowed.__contains__, once)
+    once = list(await distinct(names, rights.context.work))
+    _, denied = await rights.split(allowed.__contains__, once)
     return denied
 
 
 async def create_partitions(
-    request: CreatePartitionsRequest, gate: Gate
+    request: CreatePartitionsRequest, rights: Authorization
 ) -> CreatePartitionsResponse:
     """ALTER on each topic."""
-    names = await gate.made(lambda topic: topic.name, request.topics, 1)
-    allowed = await gate.allowed(AclOperation.ALTER, ResourceType.TOPIC, names)
-    request.topics, _ = await gate.apart(lambda topic: topic.name in allowed, request.topics)
-    response: CreatePartitionsResponse = await gate.serve(request)
-    response.results += await gate.made(
+    names = await rights.make_each(lambda topic: topic.name, request.topics, 1)
+    allowed = await rights.allowed_names(AclOperation.ALTER, ResourceType.TOPIC, names)
+    request.topics, _ = await rights.split(lambda topic: topic.name in allowed, request.topics)
+    response: CreatePartitionsResponse = await rights.serve(request)
+    response.results += await rights.make_each(
         lambda name: CreatePartitionsTopicResult(name=name, error_code=_FAILED),
-        await _denied(names, allowed, gate),
+        await _denied(names, allowed, rights),
     )
     return response
 
 
-async def delete_topics(request: DeleteTopicsRequest, gate: Gate) -> DeleteTopicsResponse:
+async def delete_topics(
+    request: DeleteTopicsRequest, rights: Authorization
+) -> DeleteTopicsResponse:
     """DELETE on the cluster or on each topic; without DESCRIBE the name of an id stays hidden."""
     response: DeleteTopicsResponse
-    if gate.may_on_cluster(AclOperation.DELETE, tells_denied=False):
-        response = await gate.serve(request)
+    if rights.may_on_cluster(AclOperation.DELETE, tells_denied=False):
+        response = await rights.serve(request)
         return response
     others: list[DeletableTopicResult] = []
-    if gate.context.api_version < DELETE_BY_ID_SINCE:
+    if rights.context.api_version < DELETE_BY_ID_SINCE:
         names = request.topic_names
-        allowed = await _deletable(names, gate)
-        request.topic_names, _ = await gate.apart(allowed.__contains__, names)
-        others = await gate.made(_not_deleted, await _denied(names, allowed, gate))
+        allowed = await _deletable(names, rights)
+        request.topic_names, _ = await rights.split(allowed.__contains__, names)
+        others = await rights.make_each(_not_deleted, await _denied(names, allowed, rights))
     else:
-        wanted = await gate.made(
-            lambda topic: (topic, topic.name or gate.name_of(topic.topic_id)), request.topics, 1
+        wanted = await rights.make_each(
+            lambda topic: (topic, topic.name or rights.name_of(topic.topic_id)), request.topics, 1
         )
-        allowed = await _deletable([name for _, name in wanted if name is not None], gate)
-        kept, denied = await gate.apart(lambda one: one[1] is None or one[1] in allowed, wanted)
+        allowed = await _deletable([name for _, name in wanted if name is not None], rights)
+        kept, denied = await rights.split(lambda one: one[1] is None or one[1] in allowed, wanted)
         request.topics = [topic for topic, _ in kept]
-        others = await gate.made(lambda one: _refused(one[0], one[1], gate), denied)
-    response = await gate.serve(request)
+        others = await rights.make_each(lambda one: _refused(one[0], one[1], rights), denied)
+    response = await rights.serve(request)
     response.responses += others
     return response
 
 
-async def _deletable(names: list[str], gate: Gate) -> set[str]:
+async def _deletable(names: list[str], rights: Authorization) -> set[str]:
     """The topics that the client may delete, without topics that it may not even describe."""
-    allowed = await gate.allowed(AclOperation.DELETE, ResourceType.TOPIC, names)
-    return await gate.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, allowed)
+    allowed = await rights.allowed_names(AclOperation.DELETE, ResourceType.TOPIC, names)
+    return await rights.allowed_names(AclOperation.DESCRIBE, ResourceType.TOPIC, allowed)
 
 
-def _refused(topic: DeleteTopicState, name: str, gate: Gate) -> DeletableTopicResult:
+def _refused(topic: DeleteTopicState, name: str, rights: Authorization) -> DeletableTopicResult:
     """The answer for a topic that may not be deleted; the request has ``name`` or its id."""
     if topic.name is not None:
         return _not_deleted(topic.name)
-    shows = gate.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, tells_denied=False)
+    shows = rights.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, tells_denied=False)
     return _not_deleted(name if shows else None, topic.topic_id)
 
 

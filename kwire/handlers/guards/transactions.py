@@ -5,7 +5,7 @@ Source: KafkaApis of Kafka.
 """
 
 from kwire.errors import ErrorCode
-from kwire.handlers.guards.gate import FAILED, Gate, topics_apart
+from kwire.handlers.guards.authorization import FAILED, Authorization, split_topics
 from kwire.handlers.slices import pieces
 from kwire.handlers.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
@@ -53,52 +53,54 @@ _ID = ResourceType.TRANSACTIONAL_ID
 _FAILED = FAILED[_ID]
 
 
-async def init_producer_id(request: InitProducerIdRequest, gate: Gate) -> InitProducerIdResponse:
+async def init_producer_id(
+    request: InitProducerIdRequest, rights: Authorization
+) -> InitProducerIdResponse:
     """WRITE on the transactional id; without one, a right to write to any topic."""
     response: InitProducerIdResponse
     if request.transactional_id is not None:
-        if gate.may(AclOperation.WRITE, _ID, request.transactional_id):
-            response = await gate.serve(request)
+        if rights.may(AclOperation.WRITE, _ID, request.transactional_id):
+            response = await rights.serve(request)
             return response
         return InitProducerIdResponse(error_code=_FAILED, producer_epoch=-1)
-    if gate.may_on_cluster(AclOperation.IDEMPOTENT_WRITE, tells_denied=False) or gate.may_somewhere(
-        AclOperation.WRITE, ResourceType.TOPIC
-    ):
-        response = await gate.serve(request)
+    if rights.may_on_cluster(
+        AclOperation.IDEMPOTENT_WRITE, tells_denied=False
+    ) or rights.may_somewhere(AclOperation.WRITE, ResourceType.TOPIC):
+        response = await rights.serve(request)
         return response
     return InitProducerIdResponse(error_code=FAILED[ResourceType.CLUSTER], producer_epoch=-1)
 
 
 async def add_partitions_to_txn(
-    request: AddPartitionsToTxnRequest, gate: Gate
+    request: AddPartitionsToTxnRequest, rights: Authorization
 ) -> AddPartitionsToTxnResponse:
     """WRITE on the transactional id and each topic; CLUSTER_ACTION for the requests of brokers."""
     response: AddPartitionsToTxnResponse
-    if gate.context.api_version >= BROKERS_SINCE:
-        if gate.may_on_cluster(AclOperation.CLUSTER_ACTION):
-            response = await gate.serve(request)
+    if rights.context.api_version >= BROKERS_SINCE:
+        if rights.may_on_cluster(AclOperation.CLUSTER_ACTION):
+            response = await rights.serve(request)
             return response
         return AddPartitionsToTxnResponse(error_code=FAILED[ResourceType.CLUSTER])
     topics = request.v3_and_below_topics
-    if not gate.may(AclOperation.WRITE, _ID, request.v3_and_below_transactional_id):
+    if not rights.may(AclOperation.WRITE, _ID, request.v3_and_below_transactional_id):
         return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=await _not_added(topics, _FAILED, gate)
+            results_by_topic_v3_and_below=await _not_added(topics, _FAILED, rights)
         )
-    kept, others = await topics_apart(topics, AclOperation.WRITE, gate)
+    kept, others = await split_topics(topics, AclOperation.WRITE, rights)
     if not others:
-        response = await gate.serve(request)
+        response = await rights.serve(request)
         return response
     failed = FAILED[ResourceType.TOPIC]
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
-            *await _not_added(others, failed, gate),
-            *await _not_added(kept, ErrorCode.OPERATION_NOT_ATTEMPTED, gate),
+            *await _not_added(others, failed, rights),
+            *await _not_added(kept, ErrorCode.OPERATION_NOT_ATTEMPTED, rights),
         ]
     )
 
 
 async def _not_added(
-    topics: list[AddPartitionsToTxnTopic], code: ErrorCode, gate: Gate
+    topics: list[AddPartitionsToTxnTopic], code: ErrorCode, rights: Authorization
 ) -> list[AddPartitionsToTxnTopicResult]:
     def partition(index: int) -> AddPartitionsToTxnPartitionResult:
         return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
@@ -106,43 +108,45 @@ async def _not_added(
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
-            results_by_partition=await gate.made(partition, topic.partitions),
+            results_by_partition=await rights.make_each(partition, topic.partitions),
         )
         for topic in topics
     ]
 
 
 async def add_offsets_to_txn(
-    request: AddOffsetsToTxnRequest, gate: Gate
+    request: AddOffsetsToTxnRequest, rights: Authorization
 ) -> AddOffsetsToTxnResponse:
     """WRITE on the transactional id, READ on the group."""
-    if not gate.may(AclOperation.WRITE, _ID, request.transactional_id):
+    if not rights.may(AclOperation.WRITE, _ID, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=_FAILED)
-    if not gate.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
+    if not rights.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return AddOffsetsToTxnResponse(error_code=FAILED[ResourceType.GROUP])
-    response: AddOffsetsToTxnResponse = await gate.serve(request)
+    response: AddOffsetsToTxnResponse = await rights.serve(request)
     return response
 
 
-async def end_txn(request: EndTxnRequest, gate: Gate) -> EndTxnResponse:
+async def end_txn(request: EndTxnRequest, rights: Authorization) -> EndTxnResponse:
     """WRITE on the transactional id."""
-    if not gate.may(AclOperation.WRITE, _ID, request.transactional_id):
+    if not rights.may(AclOperation.WRITE, _ID, request.transactional_id):
         return EndTxnResponse(error_code=_FAILED)
-    response: EndTxnResponse = await gate.serve(request)
+    response: EndTxnResponse = await rights.serve(request)
     return response
 
 
-async def write_txn_markers(request: WriteTxnMarkersRequest, gate: Gate) -> WriteTxnMarkersResponse:
+async def write_txn_markers(
+    request: WriteTxnMarkersRequest, rights: Authorization
+) -> WriteTxnMarkersResponse:
     """ALTER on the cluster, or CLUSTER_ACTION, as brokers have it."""
-    if gate.may_on_cluster(AclOperation.ALTER, tells_denied=False) or gate.may_on_cluster(
+    if rights.may_on_cluster(AclOperation.ALTER, tells_denied=False) or rights.may_on_cluster(
         AclOperation.CLUSTER_ACTION
     ):
-        response: WriteTxnMarkersResponse = await gate.serve(request)
+        response: WriteTxnMarkersResponse = await rights.serve(request)
         return response
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
-                producer_id=marker.producer_id, topics=await _not_written(marker.topics, gate)
+                producer_id=marker.producer_id, topics=await _not_written(marker.topics, rights)
             )
             for marker in request.markers
         ]
@@ -150,55 +154,55 @@ async def write_txn_markers(request: WriteTxnMarkersRequest, gate: Gate) -> Writ
 
 
 async def _not_written(
-    topics: list[WritableTxnMarkerTopic], gate: Gate
+    topics: list[WritableTxnMarkerTopic], rights: Authorization
 ) -> list[WritableTxnMarkerTopicResult]:
     def partition(index: int) -> WritableTxnMarkerPartitionResult:
         failed = FAILED[ResourceType.CLUSTER]
         return WritableTxnMarkerPartitionResult(partition_index=index, error_code=failed)
 
-    if gate.context.work.spend(UNITS):
-        await later(gate.context.work.next_slice)
+    if rights.context.work.spend(UNITS):
+        await later(rights.context.work.next_slice)
     return [
         WritableTxnMarkerTopicResult(
-            name=topic.name, partitions=await gate.made(partition, topic.partition_indexes)
+            name=topic.name, partitions=await rights.make_each(partition, topic.partition_indexes)
         )
         for topic in topics
     ]
 
 
 async def describe_transactions(
-    request: DescribeTransactionsRequest, gate: Gate
+    request: DescribeTransactionsRequest, rights: Authorization
 ) -> DescribeTransactionsResponse:
     """DESCRIBE on each transactional id; topics without DESCRIBE are left out."""
     ids = request.transactional_ids
-    allowed = await gate.allowed(AclOperation.DESCRIBE, _ID, ids)
-    request.transactional_ids, denied = await gate.apart(allowed.__contains__, ids)
-    response: DescribeTransactionsResponse = await gate.serve(request)
+    allowed = await rights.allowed_names(AclOperation.DESCRIBE, _ID, ids)
+    request.transactional_ids, denied = await rights.split(allowed.__contains__, ids)
+    response: DescribeTransactionsResponse = await rights.serve(request)
     states = response.transaction_states
-    with_topics, _ = await gate.apart(lambda state: bool(state.topics), states)
+    with_topics, _ = await rights.split(lambda state: bool(state.topics), states)
     for state in with_topics:
         names = [topic.topic for topic in state.topics]
-        seen = await gate.allowed(
+        seen = await rights.allowed_names(
             AclOperation.DESCRIBE, ResourceType.TOPIC, names, tells_denied=False
         )
         state.topics = [topic for topic in state.topics if topic.topic in seen]
-    response.transaction_states += await gate.made(
+    response.transaction_states += await rights.make_each(
         lambda one: TransactionState(transactional_id=one, error_code=_FAILED), denied
     )
     return response
 
 
 async def list_transactions(
-    request: ListTransactionsRequest, gate: Gate
+    request: ListTransactionsRequest, rights: Authorization
 ) -> ListTransactionsResponse:
     """Those transactional ids with DESCRIBE."""
-    response: ListTransactionsResponse = await gate.serve(request)
+    response: ListTransactionsResponse = await rights.serve(request)
     states: list[ListedTransaction] = []
     for piece in pieces(response.transaction_states):
-        if states and gate.context.work.spend(len(piece)):
-            await later(gate.context.work.next_slice)
+        if states and rights.context.work.spend(len(piece)):
+            await later(rights.context.work.next_slice)
         ids = [state.transactional_id for state in piece]
-        seen = await gate.allowed(AclOperation.DESCRIBE, _ID, ids, tells_denied=False)
+        seen = await rights.allowed_names(AclOperation.DESCRIBE, _ID, ids, tells_denied=False)
         states += [state for state in piece if state.transactional_id in seen]
     response.transaction_states = states
     return response

@@ -9,7 +9,7 @@ from kwire.broker.suspects import NOTICE_S
 from kwire.handlers.waiting import Change, happens
 
 
-async def expected_elections(broker: Broker) -> None:
+async def await_elections(broker: Broker) -> None:
     """Wait while a broker is suspected to be dead, until new leaders are elected or it answers."""
     suspects = broker.suspects
     notice_s = trio.current_time() + NOTICE_S

@@ -1,6 +1,6 @@
 """The authorizer's answers for one request: a guard asks here what the client may do.
 
-A guard is a coroutine ``guard(request, gate)`` that returns the response. It begins in the
+A guard is a coroutine ``guard(request, rights)`` that returns the response. It begins in the
 connection's own task, so it may wait only as ``kwire.handlers.waiting`` allows.
 """
 
@@ -17,7 +17,7 @@ from kwire.protocol.types import ZERO_UUID
 from kwire.security.audit import note_answer
 from kwire.security.authorizer import Authorizer
 
-Guard: TypeAlias = Callable[[Any, "Gate"], Awaitable[Any]]
+Guard: TypeAlias = Callable[[Any, "Authorization"], Awaitable[Any]]
 
 UNITS = 4
 """The units of a check whose answer is not in the authorizer's cache."""
@@ -26,7 +26,7 @@ UNITS_PER_REFUSAL = 2
 """The units that one refused element of a response costs."""
 
 
-class Gate:
+class Authorization:
     """Answers what the client of one request may do. ``api`` is the API's name for the audit
     log.
     """
@@ -83,7 +83,7 @@ class Gate:
         """Whether the client may do this to any resource of a type."""
         return self._authorizer.allows_somewhere(self.context.connection, operation, resource_type)
 
-    async def allowed(
+    async def allowed_names(
         self,
         operation: AclOperation,
         resource_type: ResourceType,
@@ -118,13 +118,13 @@ class Gate:
         free_in_slices(found, work)
         return found
 
-    async def made(
+    async def make_each(
         self, make: Callable[[Any], Any], items: Sequence[Any], units: int = UNITS_PER_REFUSAL
     ) -> list[Any]:
         """``make(item)`` for every item, in slices of the event loop."""
         return await each(make, items, self.context.work, units)
 
-    async def apart(
+    async def split(
         self, is_wanted: Callable[[Any], bool], items: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
         """The items that are wanted, and the others, in slices of the event loop."""
@@ -171,10 +171,10 @@ def refused(resource_type: ResourceType) -> KafkaError:
     return KafkaError(FAILED[resource_type], "the client is not authorized")
 
 
-async def topics_apart(
+async def split_topics(
     topics: list[Any],
     operation: AclOperation,
-    gate: Gate,
+    rights: Authorization,
     *,
     by_id: bool = False,
     tells_denied: bool = True,
@@ -186,19 +186,21 @@ async def topics_apart(
 
     def name_of(topic: Any) -> str | None:
         if by_id and topic.topic_id != ZERO_UUID:
-            return gate.name_of(topic.topic_id)
+            return rights.name_of(topic.topic_id)
         name: str | None = None if by_id else topic.name
         return name
 
-    if gate.context.work.spend(UNITS):
-        await later(gate.context.work.next_slice)
-    names = await gate.made(name_of, topics, 1)
+    if rights.context.work.spend(UNITS):
+        await later(rights.context.work.next_slice)
+    names = await rights.make_each(name_of, topics, 1)
     wanted = [name for name in names if name is not None]
-    allowed = await gate.allowed(operation, ResourceType.TOPIC, wanted, tells_denied=tells_denied)
+    allowed = await rights.allowed_names(
+        operation, ResourceType.TOPIC, wanted, tells_denied=tells_denied
+    )
     if len(allowed) == len(topics):
         return topics, []
     pairs = list(zip(topics, names, strict=True))
-    kept, hidden = await gate.apart(lambda one: one[1] is None or one[1] in allowed, pairs)
+    kept, hidden = await rights.split(lambda one: one[1] is None or one[1] in allowed, pairs)
     others = [topic for topic, _ in hidden]
-    gate.context.work.doomed += (pairs, others)
+    rights.context.work.doomed += (pairs, others)
     return [topic for topic, _ in kept], others
