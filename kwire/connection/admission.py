@@ -14,7 +14,7 @@ from kwire.broker.broker import Broker
 from kwire.config.broker import Listener
 from kwire.connection.acceptor import Acceptor
 from kwire.connection.connection import Connection
-from kwire.connection.ends import tell
+from kwire.connection.disconnect_reasons import log_disconnect
 from kwire.connection.liveness import is_gone
 from kwire.connection.poller import Poller
 from kwire.handlers.context import ConnectionInfo, Software
@@ -110,7 +110,7 @@ class Admission:
             log.info("a connection from %s ended at once: %s", address, error)
             accepted.close()
         except Exception as error:  # no client may end the broker
-            tell(error, self._broker, address)
+            log_disconnect(error, self._broker, address)
             accepted.close()
         return wait_ms / 1000
 
@@ -190,4 +190,4 @@ class Admission:
         self._poller.add(connection)
         if limits is not None:
             limits.add(listener.name, connection)
-        self._poller.newcomers.add(connection, self._poller.now_s)
+        self._poller.unauthenticated.add(connection, self._poller.now_s)

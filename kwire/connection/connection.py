@@ -20,7 +20,7 @@ import trio
 from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
-from kwire.connection.ends import ConnectionClosed, bad_size, tell
+from kwire.connection.disconnect_reasons import ConnectionClosed, log_disconnect, reason_of_bad_size
 from kwire.connection.inbox import READ_BYTES_PER_UNIT, BadFrameSize, Inbox
 from kwire.connection.large import free
 from kwire.connection.outbox import Outbox, SliceEnded
@@ -242,7 +242,9 @@ class Connection:
             try:
                 frame = self._inbox.next_frame()
             except BadFrameSize as error:
-                raise bad_size(error, self._inbox.max_bytes, self._size_setting) from error
+                raise reason_of_bad_size(
+                    error, self._inbox.max_bytes, self._size_setting
+                ) from error
             if frame is None:
                 break
             turns.requests_left -= 1
@@ -321,7 +323,7 @@ class Connection:
                 self._scope = None
                 self._wait()
         except Exception as error:
-            tell(error, self._broker, self.info.peer)
+            log_disconnect(error, self._broker, self.info.peer)
             await self._outbox.send_the_rest()
         finally:
             if self._scope is not None:
@@ -354,7 +356,7 @@ class Connection:
 
     def _end(self, error: Exception) -> None:
         """End the connection; good requests before a bad request still get their responses."""
-        tell(error, self._broker, self.info.peer)
+        log_disconnect(error, self._broker, self.info.peer)
         waiting = self._serving.waiting
         if waiting is not None and waiting.is_acknowledged:
             with suppress(ConnectionClosed):

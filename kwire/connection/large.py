@@ -26,7 +26,7 @@ import trio
 
 from kwire.budget.kind import Kind
 from kwire.budget.work import Work
-from kwire.connection.ends import ConnectionClosed
+from kwire.connection.disconnect_reasons import ConnectionClosed
 from kwire.connection.stopwatch import Stopwatch
 from kwire.handlers import PRODUCE_KEY, PlainAnswer, Route
 from kwire.handlers.context import RequestContext

@@ -41,9 +41,9 @@ from kwire.budget.work import Turns
 from kwire.connection.crowd import Crowd, Ready, Watched
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
-from kwire.connection.newcomers import Newcomers
 from kwire.connection.own_wait import OwnWait
 from kwire.connection.routing import OpenFrame, open_frame
+from kwire.connection.unauthenticated_connections import UnauthenticatedConnections
 
 if TYPE_CHECKING:
     from kwire.broker.reach import Reach
@@ -122,7 +122,7 @@ class Poller:
         self.turns = Turns()
         self.resting = RestingBytes()
         self.arriving = RestingBytes(ARRIVING, "of a request have arrived")
-        self.newcomers = Newcomers()
+        self.unauthenticated = UnauthenticatedConnections()
         self.now_s = trio.current_time()
         self._nursery = nursery
         self._selector = selectors.DefaultSelector()

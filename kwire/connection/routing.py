@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import trio
 
 from kwire.budget.kind import Kind
-from kwire.connection.ends import ConnectionClosed
+from kwire.connection.disconnect_reasons import ConnectionClosed
 from kwire.errors import KafkaError
 from kwire.handlers import Route, route, served_api
 from kwire.handlers.context import RequestContext

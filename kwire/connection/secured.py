@@ -7,7 +7,7 @@ Rules:
   bounded (``sasl.server.max.receive.size``).
 - A login that fails ends the connection after the response. So does any other request.
 - A client that hasn't finished the handshake and the login in time is disconnected
-  (``newcomers``).
+  (``unauthenticated``).
 """
 
 import socket
@@ -20,7 +20,7 @@ import trio
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
 from kwire.connection.connection import Connection
-from kwire.connection.ends import ConnectionClosed, LoginFailed, tell
+from kwire.connection.disconnect_reasons import ConnectionClosed, LoginFailed, log_disconnect
 from kwire.connection.inbox import READ_BYTES_PER_UNIT, Inbox
 from kwire.connection.outbox import Outbox
 from kwire.connection.poller import Poller
@@ -166,9 +166,9 @@ class SecuredConnection(Connection):
             self.info = serving.info
             self._pay_as(serving.info.principal)
             self._size_setting = "socket.request.max.bytes"
-            self._poller.newcomers.discard(self)
+            self._poller.unauthenticated.discard(self)
         elif serving is not None and self._inbox.size_bytes > SMALL_BYTES:
-            self._poller.newcomers.hold(self, self._inbox.size_bytes)
+            self._poller.unauthenticated.record_held_bytes(self, self._inbox.size_bytes)
         tls_socket = self._tls_socket
         if (
             tls_socket is not None
@@ -203,7 +203,7 @@ class SecuredConnection(Connection):
             self._close()
             return
         if self._tls_socket.handshake_bytes > SMALL_BYTES:
-            self._poller.newcomers.hold(self, self._tls_socket.handshake_bytes)
+            self._poller.unauthenticated.record_held_bytes(self, self._tls_socket.handshake_bytes)
             if self._tls_socket.fileno() < 0:
                 return
         if not self._tls_socket.has_record:
@@ -229,7 +229,7 @@ class SecuredConnection(Connection):
             if is_done:
                 self._end_handshake(tls_socket)
         except Exception as error:
-            tell(error, self._broker, self.info.peer)
+            log_disconnect(error, self._broker, self.info.peer)
             self._close()
             return
         self._look()
@@ -248,7 +248,7 @@ class SecuredConnection(Connection):
                     self._end_handshake(self._tls_socket)
                 self._wait()
         except Exception as error:
-            tell(error, self._broker, self.info.peer)
+            log_disconnect(error, self._broker, self.info.peer)
             self._close()
         finally:
             if self._scope is not None:
@@ -279,7 +279,7 @@ class SecuredConnection(Connection):
             self._pay_as(principal)
         how = self._broker, self._poller, self._outbox, self._work
         self._serving = Serving(self.info, *how)
-        self._poller.newcomers.discard(self)
+        self._poller.unauthenticated.discard(self)
 
     def _receive(self) -> None:
         if self._tls_socket is None:
@@ -304,7 +304,7 @@ class SecuredConnection(Connection):
 
     def _close(self) -> None:
         super()._close()
-        self._poller.newcomers.discard(self)
+        self._poller.unauthenticated.discard(self)
 
 
 def _failed(error: ssl.SSLError) -> LoginFailed:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
 from kwire.connection import large
-from kwire.connection.ends import ConnectionClosed, failed
+from kwire.connection.disconnect_reasons import ConnectionClosed, reason_of_failure
 from kwire.connection.outbox import Outbox
 from kwire.connection.poller import Poller
 from kwire.connection.routing import NotLoaded, unknown_api_versions
@@ -91,7 +91,9 @@ class Serving:
             else:
                 self._decode(served_by, header, frame, position)
         except Exception as error:
-            raise failed(error, served_by, header, self._broker, self._info.peer) from error
+            raise reason_of_failure(
+                error, served_by, header, self._broker, self._info.peer
+            ) from error
 
     def serve_plain(self, frame: memoryview) -> bytes | tuple[Waiting, Stopwatch | None] | None:
         """Serve a request on its fast path, while an earlier one waits for replicas.
@@ -114,7 +116,9 @@ class Serving:
         try:
             answer = served_by.plain(frame, position, header, self._broker, self._info)
         except Exception as error:
-            raise failed(error, served_by, header, self._broker, self._info.peer) from error
+            raise reason_of_failure(
+                error, served_by, header, self._broker, self._info.peer
+            ) from error
         if answer is None:
             return None
         if len(frame) > large.SMALL_BYTES or (
@@ -252,7 +256,7 @@ class Serving:
                 metering.rest()
         except Exception as error:
             by, header = waiting.served_by, waiting.header
-            raise failed(error, by, header, self._broker, self._info.peer) from error
+            raise reason_of_failure(error, by, header, self._broker, self._info.peer) from error
 
     async def finish_in_task(self) -> None:
         """Do the slow work of the request in hand."""
@@ -268,5 +272,5 @@ class Serving:
             response = await (work if metering is None else metering.timed(work))
         except Exception as error:
             by, header = waiting.served_by, waiting.header
-            raise failed(error, by, header, self._broker, self._info.peer) from error
+            raise reason_of_failure(error, by, header, self._broker, self._info.peer) from error
         self._take(waiting.served_by, waiting.header, response)

@@ -121,7 +121,10 @@ async def test_a_storm_of_handshakes(tmp_path):
 
 @pytest.mark.parametrize(
     "bound",
-    ["kwire.connection.newcomers.MOST_BYTES", "kwire.connection.tls_socket.MOST_HANDSHAKE_BYTES"],
+    [
+        "kwire.connection.unauthenticated_connections.MOST_BYTES",
+        "kwire.connection.tls_socket.MOST_HANDSHAKE_BYTES",
+    ],
 )
 async def test_a_handshake_that_does_not_end(tmp_path, monkeypatch, bound):
     """A first message of 100 KB that stops short: what all hold together is bounded, and each."""
@@ -136,7 +139,7 @@ async def test_a_handshake_that_does_not_end(tmp_path, monkeypatch, bound):
         with trio.fail_after(5), suppress(trio.BrokenResourceError):
             assert await stream.receive_some() == b""
         await until(lambda: not running.server.poller.connections)
-        assert not running.server.poller.newcomers.held_bytes
+        assert not running.server.poller.unauthenticated.held_bytes
 
 
 def _greeting(context):

@@ -270,7 +270,7 @@ async def test_a_connection_leaves_no_circles(
                 await connect(running)
             await trio.testing.wait_all_tasks_blocked(0.01)  # all have been accepted
             poller = running.server.poller
-            await until(lambda: not poller.connections and not poller.newcomers)
+            await until(lambda: not poller.connections and not poller.unauthenticated)
             await trio.testing.wait_all_tasks_blocked(0.01)
 
         await come_and_go(2)  # what is imported or made once

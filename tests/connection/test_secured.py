@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from kwire.connection import newcomers
+from kwire.connection import unauthenticated_connections
 from kwire.errors import ErrorCode
 from kwire.metadata.features import CHANGES_VERSION, FeatureUpdate, UpgradeType, update_features
 from kwire.protocol.frame import encode_request
@@ -78,7 +78,7 @@ async def test_a_login_opens_the_connection(running):
     await client.request(MetadataRequest(), 1, MetadataResponse)
     [connection] = running.server.poller.connections
     assert connection.info.principal == Principal("User", "alice")
-    assert len(running.server.poller.newcomers) == 0
+    assert len(running.server.poller.unauthenticated) == 0
     await client.aclose()
 
 
@@ -181,14 +181,14 @@ async def test_a_session_that_ends_while_a_request_waits_for_replicas(tmp_path, 
 async def test_who_does_not_log_in_is_disconnected(running, mock_clock):
     """However slowly it sends; who has logged in stays."""
     slow, good = await running.connect(), await _logged_in(running)
-    await until(lambda: len(running.server.poller.newcomers) == 1)
+    await until(lambda: len(running.server.poller.unauthenticated) == 1)
     for byte in b"\0\0\1" + bytes(17):
         await slow.stream.send_all(bytes([byte]))
         mock_clock.jump(0.7)
-        running.server.poller.newcomers.sweep(trio.current_time())
-    assert len(running.server.poller.newcomers) == 1
+        running.server.poller.unauthenticated.end_overdue(trio.current_time())
+    assert len(running.server.poller.unauthenticated) == 1
     mock_clock.jump(1.1)
-    running.server.poller.newcomers.sweep(trio.current_time())
+    running.server.poller.unauthenticated.end_overdue(trio.current_time())
     assert await slow.is_closed()
     await good.request(MetadataRequest(), 1, MetadataResponse)
     await good.aclose()
@@ -196,7 +196,7 @@ async def test_who_does_not_log_in_is_disconnected(running, mock_clock):
 
 async def test_many_that_do_not_log_in(running, monkeypatch):
     """The oldest of them makes room; nobody else is kept out."""
-    monkeypatch.setattr(running.server.poller.newcomers, "most", 2)
+    monkeypatch.setattr(running.server.poller.unauthenticated, "most", 2)
     first = await running.connect()
     await first.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     others = [await running.connect() for _ in range(2)]
@@ -205,8 +205,8 @@ async def test_many_that_do_not_log_in(running, monkeypatch):
     assert await first.is_closed()
     for client in others:
         await client.aclose()
-    await until(lambda: not running.server.poller.newcomers)
-    assert newcomers.MOST >= 1000
+    await until(lambda: not running.server.poller.unauthenticated)
+    assert unauthenticated_connections.MOST >= 1000
 
 
 async def test_credentials_for_scram(running):
@@ -287,7 +287,7 @@ async def test_an_ipv4_client_of_an_ipv6_listener_has_its_ipv4_address(tmp_path)
 
 async def test_newcomers_share_a_bounded_memory(running, monkeypatch, caplog):
     """Many that begin a large request: who holds the most is ended, others log in."""
-    monkeypatch.setattr(newcomers, "MOST_BYTES", 220_000)
+    monkeypatch.setattr(unauthenticated_connections, "MOST_BYTES", 220_000)
     begun = (240_000).to_bytes(4, "big")
     many = [await running.connect() for _ in range(3)]
     for size, client in zip((20_000, 40_000, 230_000), many, strict=True):
@@ -297,7 +297,7 @@ async def test_newcomers_share_a_bounded_memory(running, monkeypatch, caplog):
     good = await _logged_in(running)
     await good.request(MetadataRequest(), 1, MetadataResponse)
     assert len(running.server.poller.connections) == 3
-    assert len(running.server.poller.newcomers) == 2
+    assert len(running.server.poller.unauthenticated) == 2
     for client in (good, *many[:2]):
         await client.aclose()
-    await until(lambda: not running.server.poller.newcomers.held_bytes)
+    await until(lambda: not running.server.poller.unauthenticated.held_bytes)

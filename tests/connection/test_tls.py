@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from kwire.connection import newcomers
+from kwire.connection import unauthenticated_connections
 from kwire.metadata.changes import ConfigChanged
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.frame import encode_request
@@ -141,7 +141,7 @@ async def test_a_certificate_names_the_client(running, tmp_path):
     await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     [connection] = running.server.poller.connections
     assert str(connection.info.principal) == "User:alice"
-    assert len(running.server.poller.newcomers) == 0
+    assert len(running.server.poller.unauthenticated) == 0
     await client.aclose()
 
 
@@ -161,7 +161,7 @@ async def test_a_login_under_tls(running):
     """SASL_SSL: first the handshake, then the login."""
     client = await _connect(running, 2)
     await client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
-    assert len(running.server.poller.newcomers) == 1
+    assert len(running.server.poller.unauthenticated) == 1
     message = SaslAuthenticateRequest(auth_bytes=b"\0alice\0hush")
     done = await client.request(message, 2, SaslAuthenticateResponse)
     assert done.error_code == 0
@@ -215,12 +215,12 @@ async def test_a_handshake_that_takes_too_long(running, mock_clock):
     await client.send_all(b"\x16\x03\x01")
     poller = running.server.poller
     with trio.fail_after(60):
-        while not poller.newcomers:
+        while not poller.unauthenticated:
             await trio.lowlevel.checkpoint()
-    mock_clock.jump(newcomers.PATIENCE_S + 1)
-    poller.newcomers.sweep(trio.current_time())
+    mock_clock.jump(unauthenticated_connections.PATIENCE_S + 1)
+    poller.unauthenticated.end_overdue(trio.current_time())
     assert await RawClient(client).is_closed()
-    assert not poller.newcomers
+    assert not poller.unauthenticated
 
 
 async def test_a_renewed_certificate_counts_for_new_connections(

@@ -16,7 +16,7 @@ import trio.testing
 
 from kwire.broker.token_expiry import LOOK_EVERY_S
 from kwire.config.authorizer import STANDARD_AUTHORIZER
-from kwire.connection.newcomers import PATIENCE_S
+from kwire.connection.unauthenticated_connections import PATIENCE_S
 from kwire.metadata.changes import Change
 from kwire.metadata.tokens import Lifetimes, TokenChanged, new_token
 from kwire.security.audit_limits import WINDOW_S
@@ -180,8 +180,8 @@ async def test_a_client_that_logs_in_has_its_whole_time(
     async def test(bench: Bench) -> None:
         raw = await bench.running.connect()
         bench.clients.append(raw)
-        newcomers = bench.running.server.poller.newcomers
-        while not len(newcomers):
+        unauthenticated = bench.running.server.poller.unauthenticated
+        while not len(unauthenticated):
             await trio.lowlevel.checkpoint()
         if jump == "sleep":
             bench.clock.pass_time(WEEK_MS)
@@ -189,9 +189,9 @@ async def test_a_client_that_logs_in_has_its_whole_time(
             bench.clock.set_date(BACK_AN_HOUR if jump == "back" else WEEK_MS)
         mock_clock.jump(PATIENCE_S / 2)
         await bench.tick()
-        assert len(newcomers) == 1
+        assert len(unauthenticated) == 1
         mock_clock.jump(PATIENCE_S / 2 + 1)
         await bench.tick()
-        assert not len(newcomers)
+        assert not len(unauthenticated)
 
     await with_bench(tmp_path, test, {**SETTINGS, **WITH_LOGIN})

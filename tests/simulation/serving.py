@@ -26,7 +26,7 @@ from kwire.budget.work import Turns, Work
 from kwire.clock import Clock
 from kwire.cluster_server import ClusterServer
 from kwire.config.broker import BrokerConfig, Listener
-from kwire.connection.ends import ConnectionClosed
+from kwire.connection.disconnect_reasons import ConnectionClosed
 from kwire.connection.routing import open_frame, unknown_api_versions
 from kwire.connection.waiting import COME_LATER, Waiting, held
 from kwire.errors import KafkaError
@@ -79,7 +79,7 @@ class WithoutSockets(Server):
             self.began(self.broker)
             self.broker.begin(background)
             nobody = SimpleNamespace(sweep=lambda now_s: None)
-            poller = SimpleNamespace(connections=(), newcomers=nobody)
+            poller = SimpleNamespace(connections=(), unauthenticated=nobody)
             background.start_soon(Housekeeping(self.broker, poller).run)
             async with trio.open_nursery() as connections:
                 self._connections = connections

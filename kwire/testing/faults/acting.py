@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import trio
 
-from kwire.connection.ends import ConnectionClosed
+from kwire.connection.disconnect_reasons import ConnectionClosed
 from kwire.errors import ErrorCode
 from kwire.handlers import Route
 from kwire.handlers.context import RequestContext

@@ -4,9 +4,9 @@ Rules:
 
 - A client has ``PATIENCE_S`` seconds for its TLS handshake and its login, however slowly it sends.
 - At most ``MOST`` connections may be waiting for a login. If there are more, kwire closes the
-  oldest of the address that has the most newcomers. So a machine that opens many connections harms
+  oldest of the address that has the most of them. So a machine that opens many connections harms
   itself first.
-- Together, newcomers may hold ``MOST_BYTES`` of incomplete requests. Beyond that, kwire closes the
+- Together, they may hold ``MOST_BYTES`` of incomplete requests. Beyond that, kwire closes the
   connection that holds the most.
 """
 
@@ -21,7 +21,7 @@ MOST = 1000
 MOST_BYTES = 64 << 20
 
 
-class Newcomer(Protocol):
+class UnauthenticatedConnection(Protocol):
     """A connection whose client has not logged in."""
 
     peer_host: str
@@ -30,47 +30,47 @@ class Newcomer(Protocol):
         """End the connection at once."""
 
 
-class Newcomers:
-    """The newcomers of one server; the oldest comes first."""
+class UnauthenticatedConnections:
+    """The connections of one server whose clients have not logged in; the oldest comes first."""
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
-        self._since_s: dict[Newcomer, float] = {}
+        self._since_s: dict[UnauthenticatedConnection, float] = {}
         self._per_address: Counter[str] = Counter()
-        self._held_bytes: dict[Newcomer, int] = {}
+        self._held_bytes: dict[UnauthenticatedConnection, int] = {}
 
     def __len__(self) -> int:
         return len(self._since_s)
 
     @property
     def held_bytes(self) -> int:
-        """How much memory the requests of all newcomers hold."""
+        """How much memory the requests of all these connections hold."""
         return sum(self._held_bytes.values())
 
-    def add(self, newcomer: Newcomer, now_s: float) -> None:
+    def add(self, connection: UnauthenticatedConnection, now_s: float) -> None:
         """Note a connection that has just been accepted; this may end another one."""
         if len(self._since_s) >= self.most:
             self._make_room()
-        self._since_s[newcomer] = now_s
-        self._per_address[newcomer.peer_host] += 1
+        self._since_s[connection] = now_s
+        self._per_address[connection.peer_host] += 1
 
-    def discard(self, newcomer: Newcomer) -> None:
+    def discard(self, connection: UnauthenticatedConnection) -> None:
         """Forget a connection that has logged in or has ended; harmless if it was forgotten."""
-        self._held_bytes.pop(newcomer, None)
-        if self._since_s.pop(newcomer, None) is not None:
-            self._per_address[newcomer.peer_host] -= 1
-            if not self._per_address[newcomer.peer_host]:
-                del self._per_address[newcomer.peer_host]
+        self._held_bytes.pop(connection, None)
+        if self._since_s.pop(connection, None) is not None:
+            self._per_address[connection.peer_host] -= 1
+            if not self._per_address[connection.peer_host]:
+                del self._per_address[connection.peer_host]
 
-    def hold(self, newcomer: Newcomer, size_bytes: int) -> None:
-        """Note how much memory a newcomer's request holds; this may end a newcomer."""
-        if newcomer not in self._since_s:
+    def record_held_bytes(self, connection: UnauthenticatedConnection, size_bytes: int) -> None:
+        """Note how much memory a connection's request holds; this may end a connection."""
+        if connection not in self._since_s:
             return
-        self._held_bytes[newcomer] = size_bytes
+        self._held_bytes[connection] = size_bytes
         if self.held_bytes > MOST_BYTES:
             self._end(max(self._held_bytes, key=self._held_bytes.__getitem__))
 
-    def sweep(self, now_s: float) -> None:
+    def end_overdue(self, now_s: float) -> None:
         """End the connections whose time is up."""
         while self._since_s:
             oldest, since_s = next(iter(self._since_s.items()))
@@ -83,6 +83,6 @@ class Newcomers:
         address = self._per_address.most_common(1)[0][0]
         self._end(next(one for one in self._since_s if one.peer_host == address))
 
-    def _end(self, newcomer: Newcomer) -> None:
-        self.discard(newcomer)
-        newcomer.abort_nowait()
+    def _end(self, connection: UnauthenticatedConnection) -> None:
+        self.discard(connection)
+        connection.abort_nowait()

@@ -1,4 +1,4 @@
-"""The end of a connection: its reason, and the log line for it.
+"""Why a connection ends: its reason as an exception, and the log line for it.
 
 An end that the client caused is an info or debug line. An unexpected exception is a bug. A login
 that failed is a line of the audit log (``kwire.security.login_lines``).
@@ -37,7 +37,7 @@ class LoginFailed(ConnectionClosed):
     """The client's login, its certificate or its TLS handshake failed."""
 
 
-def bad_size(error: BadFrameSize, most_bytes: int, setting: str) -> ConnectionClosed:
+def reason_of_bad_size(error: BadFrameSize, most_bytes: int, setting: str) -> ConnectionClosed:
     """The error for a frame that is too small, or larger than ``setting`` allows."""
     for prefix, what in _OTHER_PROTOCOLS.items():
         if error.start.startswith(prefix):
@@ -45,7 +45,7 @@ def bad_size(error: BadFrameSize, most_bytes: int, setting: str) -> ConnectionCl
     return ConnectionClosed(f"a request of {error.size_bytes} bytes; {setting} allows {most_bytes}")
 
 
-def failed(
+def reason_of_failure(
     error: Exception, served_by: Route, header: RequestHeader, broker: Broker, peer: str
 ) -> ConnectionClosed:
     """A new error for an exception of a handler; an unexpected exception is a bug.
@@ -75,7 +75,7 @@ def failed(
     return ConnectionClosed()
 
 
-def tell(error: Exception, broker: Broker, peer: str) -> None:
+def log_disconnect(error: Exception, broker: Broker, peer: str) -> None:
     """Log why a connection ends."""
     if isinstance(error, ConnectionClosed):
         if error.args:
