@@ -21,16 +21,16 @@ import trio
 
 from kwire.broker.elsewhere import MOVED, note_store, why_not_new
 from kwire.broker.membership import Membership
-from kwire.broker.own_replicas import (
+from kwire.broker.peers import Peers
+from kwire.broker.replica_inventory import (
     known_directories,
-    locks,
+    lock_names,
+    log_copied_partitions,
+    log_lost_partitions,
     make_new_logs,
     may_lack_records,
     replicas_of,
-    say_what_is_copied,
-    say_what_is_lost,
 )
-from kwire.broker.peers import Peers
 from kwire.client.peer import OpenStream, open_tcp
 from kwire.config.broker import BrokerConfig
 from kwire.config.metadata_store import SETTING, EtcdAddress
@@ -193,7 +193,7 @@ class ClusterServer(Server):
         )
         self._membership = Membership(
             store,
-            Member(node_id, self._incarnation, locks(manager)),
+            Member(node_id, self._incarnation, lock_names(manager)),
             broker,
             self._clock,
             config.integer("broker.session.timeout.ms"),
@@ -208,8 +208,8 @@ class ClusterServer(Server):
                 make_new_logs, manager, image, node_id, LogConfig(), self._clock.now_ms()
             ),
         )
-        say_what_is_lost(image, node_id)
-        say_what_is_copied(manager, before, image, node_id)
+        log_lost_partitions(image, node_id)
+        log_copied_partitions(manager, before, image, node_id)
         await self._starting.run(self._note_store)
         return image
 

@@ -45,7 +45,7 @@ from kwire.metadata.image import BrokerImage, MetadataImage
 from kwire.metadata.store import MetadataStore, StoreFull, StoreUnusable
 
 if TYPE_CHECKING:
-    from kwire.broker.takeover import Takeover
+    from kwire.broker.kafka_import import KafkaImport
     from kwire.security.listeners import ListenerSecurity
     from kwire.web.port import HttpPort
 
@@ -89,7 +89,7 @@ class Server:
         self._security: dict[str, ListenerSecurity] = {}
         self._stop = trio.Event()
         self._metadata_lock = -1
-        self._takeover: Takeover | None = None
+        self._kafka_import: KafkaImport | None = None
         self._starting = Kind(1)
         self._is_takeover_planned = False
         self._cluster_id: str | None = None
@@ -170,13 +170,13 @@ class Server:
         if is_planned or not any(map(self._has_files, directories)):
             return
         from kwire.broker.elsewhere import kept_elsewhere
-        from kwire.broker.takeover import TakeoverError, plan_takeover
+        from kwire.broker.kafka_import import KafkaImportError, plan_import
 
         if (why := kept_elsewhere(self.config.metadata_directory())) is not None:
             raise StartError(why)
         try:
-            self._takeover = plan_takeover(directories, self.config.integer("node.id"))
-        except TakeoverError as error:
+            self._kafka_import = plan_import(directories, self.config.integer("node.id"))
+        except KafkaImportError as error:
             raise StartError(str(error)) from error
 
     def _has_files(self, directory: Path) -> bool:
@@ -190,11 +190,11 @@ class Server:
         directories = self.config.all_directories()
         if not any((path / KAFKA_METADATA).exists() for path in directories):
             return
-        from kwire.broker.takeover import TakeoverError, check_unchanged
+        from kwire.broker.kafka_import import KafkaImportError, check_unchanged
 
         try:
             check_unchanged(image, directories)
-        except TakeoverError as error:
+        except KafkaImportError as error:
             raise StartError(str(error)) from error
 
     def _open_logs(self) -> LogManager:
@@ -266,9 +266,9 @@ class Server:
         else:
             await self._starting.run(self._plan_takeover)
             changes += [ClusterNamed(manager.cluster_id), *initial_features()]
-        if not image.cluster_id and self._takeover is not None:
-            log.warning("%s", self._takeover.summary)
-            changes += self._takeover.changes
+        if not image.cluster_id and self._kafka_import is not None:
+            log.warning("%s", self._kafka_import.summary)
+            changes += self._kafka_import.changes
         node_id, rack = self.config.integer("node.id"), self.config["broker.rack"]
         endpoints = tuple(
             (listener.name, host, port)

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from kwire.broker.fetchers import Fetchers
     from kwire.broker.groups import Groups
     from kwire.broker.isr_updates import IsrUpdates
-    from kwire.broker.notes import Note
     from kwire.broker.offline_replicas import OfflineReplicas
     from kwire.broker.peers import Peers
+    from kwire.broker.pending_verification import PendingVerification
     from kwire.broker.producer_ids import ProducerIds
     from kwire.broker.reach import Reach
     from kwire.broker.replica_moves import ReplicaMoves
@@ -103,7 +103,7 @@ class Broker:
         self.cold_reads = ColdReads(self.threads.cold_reads)
         self.background: trio.Nursery
         self.compaction: Compaction
-        self.verified: dict[tuple[str, int, int], Note] = {}
+        self.verified: dict[tuple[str, int, int], PendingVerification] = {}
         self.authorizer = authorizer_of(config, image.acls, self.clock)
         self.login_lines = login_lines_of(config, self.clock)
         self.quotas = quotas_of(self, None, image.client_quotas)

@@ -30,8 +30,8 @@ from kwire.broker.fetching import Fetching, Outcome
 from kwire.broker.fetching_broker import FetchingBroker
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.large_appends import append_large
-from kwire.broker.leaders_ends import Cuts, cuts_into_range
 from kwire.broker.quick_fetching import GIVEN_UP, QuickFetching, outcome_of
+from kwire.broker.remote_offsets import Truncations, truncations_into_range
 from kwire.broker.suspects import Suspects
 from kwire.broker.throttles import Throttle
 from kwire.client.errors import ClientError
@@ -356,12 +356,12 @@ class Fetcher:
         if self.fetching.has(partition):
             self.fetching.failed(partition, trio.current_time(), self._backoff_s)
 
-    async def _into_range(self, lost: Sequence[FollowerPartition]) -> Cuts:
+    async def _into_range(self, lost: Sequence[FollowerPartition]) -> Truncations:
         """The truncations of logs that end outside of their leader's log."""
         peer = self._connected()
         if peer is None:
             return []
-        cuts, failed = await cuts_into_range(peer, self.leader, self._broker.node_id, lost)
+        cuts, failed = await truncations_into_range(peer, self.leader, self._broker.node_id, lost)
         for partition, code in failed:
             self._failed(partition, KafkaError(code))
         return cuts

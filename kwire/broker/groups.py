@@ -2,7 +2,7 @@
 
 Rules:
 
-- A group's records are in a partition of ``__consumer_offsets`` (``homes``). The group's
+- A group's records are in a partition of ``__consumer_offsets`` (``lookup``). The group's
   coordinator is loaded when this broker begins to lead that partition. It is dropped when this
   broker stops leading the partition: members that wait then get NOT_COORDINATOR. Until it is
   loaded, the answer is COORDINATOR_LOAD_IN_PROGRESS.
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from kwire.broker.coordinator_log import CoordinatorLog
+from kwire.broker.coordinator_lookup import CoordinatorLookup
 from kwire.broker.group_surroundings import group_surroundings
-from kwire.broker.homes import Homes
 from kwire.broker.jobs import Jobs
 from kwire.broker.partition import Partition
 from kwire.broker.view import BrokerView
@@ -78,8 +78,8 @@ class Groups:
 
     def __init__(self, broker: BrokerView) -> None:
         self._broker = broker
-        self.homes = Homes(broker, OFFSETS_TOPIC)
-        self.partition_index = self.homes.index_of  # every request needs it: this saves a call
+        self.lookup = CoordinatorLookup(broker, OFFSETS_TOPIC)
+        self.partition_index = self.lookup.partition_of  # every request needs it: this saves a call
         self._loaded: dict[int, LoadedCoordinator] = {}
         self._look_again = trio.Event()
         self._look_again.set()
@@ -100,11 +100,11 @@ class Groups:
     @property
     def has_topic(self) -> bool:
         """Whether ``__consumer_offsets`` exists."""
-        return self.homes.exist
+        return self.lookup.topic_exists
 
     async def ensure_topic(self) -> None:
         """Create ``__consumer_offsets`` if missing; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
-        await self.homes.ensure()
+        await self.lookup.ensure_topic()
 
     def announce(self, group_id: str, connection_id: int) -> None:
         """Note that a client asks for its group's coordinator: it may join the group next.
@@ -153,10 +153,10 @@ class Groups:
             if loaded.basis is None:
                 if not loaded.partition.is_offline:
                     return loaded
-            elif self.homes.is_here(loaded.partition):
+            elif self.lookup.is_here(loaded.partition):
                 return loaded
             self._resign(index)
-        self._loaded[index] = loaded = self._new(self.homes.empty_partition(index))
+        self._loaded[index] = loaded = self._new(self.lookup.empty_partition(index))
         return loaded
 
     def _resign(self, index: int) -> None:
@@ -183,7 +183,7 @@ class Groups:
 
         Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready yet.
         """
-        found = [self._get(index) for index in self.homes.here()]
+        found = [self._get(index) for index in self.lookup.partitions_here()]
         for loaded in found:
             if loaded.basis is not None:
                 self._broker.flusher.rest_on(loaded.basis)
@@ -226,7 +226,7 @@ class Groups:
             await self._look_again.wait()
             self._look_again = trio.Event()
             self._resign_lost()
-            for partition in self.homes.to_load():
+            for partition in self.lookup.partitions_to_load():
                 if partition.index not in self._loaded:
                     await self._load(partition)
             if len(self._broker.image.brokers) > 1:  # another broker may have deleted topics
@@ -235,7 +235,7 @@ class Groups:
     def _resign_lost(self) -> None:
         """Drop the coordinators whose partitions this broker no longer leads."""
         for index, loaded in list(self._loaded.items()):
-            if not self.homes.is_here(loaded.partition):
+            if not self.lookup.is_here(loaded.partition):
                 self._resign(index)
 
     async def _keep_time(self) -> None:
@@ -250,19 +250,19 @@ class Groups:
             await self._expire_offsets()
 
     async def _load(self, partition: Partition) -> None:
-        batches = CoordinatorLog(partition, self.homes.is_here)
+        batches = CoordinatorLog(partition, self.lookup.is_here)
         loaded = self._new(partition)
         try:
             await loaded.runtime.load(batches)
         except (KafkaError, OSError) as error:
-            if not self.homes.is_here(partition):
+            if not self.lookup.is_here(partition):
                 return  # its next leader may have truncated it meanwhile
             batches.say_why_not_loaded(
                 error, "its groups, and the transactions with offsets of these groups,"
             )
-            self.homes.note_damaged(partition)
+            self.lookup.mark_damaged(partition)
             return
-        if self.homes.is_here(partition):
+        if self.lookup.is_here(partition):
             self._loaded[partition.index] = loaded
 
     def _new(self, partition: Partition) -> LoadedCoordinator:
@@ -285,7 +285,7 @@ class Groups:
             lambda job: self._begin(loaded, job),
             self._date_ms,
         )
-        loaded = LoadedCoordinator(groups, runtime, partition, self.homes.basis_of(partition))
+        loaded = LoadedCoordinator(groups, runtime, partition, self.lookup.basis_of(partition))
         return loaded
 
     def _begin(self, loaded: LoadedCoordinator, job: Job) -> None:

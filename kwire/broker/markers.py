@@ -19,8 +19,8 @@ from kwire.record.control import ControlType, end_transaction_marker
 
 if TYPE_CHECKING:
     from kwire.broker.basis import Replication
-    from kwire.broker.notes import Note
     from kwire.broker.peers import Peers
+    from kwire.broker.pending_verification import PendingVerification
 
 
 class MarkedBroker(BrokerView, Protocol):
@@ -36,7 +36,7 @@ class MarkedBroker(BrokerView, Protocol):
         """The other brokers."""
         ...
 
-    verified: dict[tuple[str, int, int], "Note"]
+    verified: dict[tuple[str, int, int], "PendingVerification"]
     """Questions about writes, by topic, partition and producer id."""
 
 

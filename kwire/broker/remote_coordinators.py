@@ -10,7 +10,7 @@ Source: AddPartitionsToTxnManager of Kafka, which refuses the earlier one.
 from collections.abc import Sequence
 from functools import partial
 
-from kwire.broker.homes import Homes
+from kwire.broker.coordinator_lookup import CoordinatorLookup
 from kwire.broker.markers import MarkedBroker
 from kwire.broker.shared_requests import SharedRequests, Wanted
 from kwire.coordinator.transaction.state import TopicPartition
@@ -39,8 +39,8 @@ class _Asked(Wanted):
 class RemoteCoordinators:
     """The coordinators on other brokers; requests to them run in the broker's background."""
 
-    def __init__(self, broker: MarkedBroker, homes: Homes) -> None:
-        self._homes = homes
+    def __init__(self, broker: MarkedBroker, lookup: CoordinatorLookup) -> None:
+        self._lookup = lookup
         self._requests = SharedRequests(broker.background, _chosen, partial(_ask, broker))
 
     async def ask(
@@ -48,7 +48,7 @@ class RemoteCoordinators:
     ) -> dict[TopicPartition, ErrorCode]:
         """The error code of each partition; KafkaError if the coordinator doesn't answer."""
         asked = _Asked(transaction)
-        self._requests.add(self._homes.leader_for(transaction.transactional_id), asked)
+        self._requests.add(self._lookup.leader_for(transaction.transactional_id), asked)
         await asked.done.wait()
         if asked.failure is not None:
             raise asked.failure

@@ -4,9 +4,9 @@ A coordinator on this broker is asked in the same way if its partition has follo
 counts when the records behind it are replicated (``LocalQuestion``).
 
 The answer takes time, and the transaction may end before the write. Then no marker would ever end
-the written record. So the question leaves a note at the partition. A marker of the producer removes
-the note, even if the answer hasn't come yet. A write may happen only if it finds its note with the
-answer in it.
+the written record. So the question leaves a ``PendingVerification`` at the partition. A marker of
+the producer removes it, even if the answer hasn't come yet. A write may happen only if it finds it
+with the answer in it.
 
 Questions of many producers share requests (``remote_coordinators``). A question may be about
 several partitions, of which some belong to the transaction and others don't: each has an answer of
@@ -20,7 +20,7 @@ from itertools import islice
 
 from kwire.broker.basis import Basis
 from kwire.broker.broker import Broker
-from kwire.broker.notes import Note
+from kwire.broker.pending_verification import PendingVerification
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.add_partitions_to_txn import (
@@ -28,8 +28,8 @@ from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-MOST_NOTES = 100_000
-"""If there are more notes, all are deleted, and the next writes ask again."""
+MOST_PENDING = 100_000
+"""If there are more of them, all are deleted, and the next writes ask again."""
 
 MOST_OTHERS = 1000
 """The most further partitions of one question."""
@@ -58,9 +58,9 @@ class Question:
         adds: bool,
         knows_abortable: bool,
     ) -> None:
-        """Leave the notes. ``adds`` adds the partitions, otherwise they must have been added.
+        """Leave the pending verifications. ``adds`` adds the partitions, otherwise they were added.
 
-        ``others`` are partitions to which the producer writes next. Their answers are noted, too,
+        ``others`` are partitions to which the producer writes next. Their answers are kept, too,
         but a refusal of them is no error of this write. ``knows_abortable`` says whether the client
         knows TRANSACTION_ABORTABLE.
         """
@@ -70,22 +70,24 @@ class Question:
         self._asked = asked
         self._adds = adds
         self._knows_abortable = knows_abortable
-        if len(broker.verified) > MOST_NOTES:
+        if len(broker.verified) > MOST_PENDING:
             broker.verified.clear()
         together = dict.fromkeys((asked, *islice(others, MOST_OTHERS)))
-        self._notes = {(topic, index): self._note(topic, index) for topic, index in together}
+        self._pending = {
+            (topic, index): self._pending_at(topic, index) for topic, index in together
+        }
 
-    def _note(self, topic: str, index: int) -> Note:
-        """The note of this epoch at a partition, which questions at the same time share.
+    def _pending_at(self, topic: str, index: int) -> PendingVerification:
+        """This epoch's pending verification at a partition; questions at the same time share it.
 
-        Otherwise each would replace the other's note, and both would ask again without end.
+        Otherwise each would replace the one of the other, and both would ask again without end.
         """
         key = topic, index, self._producer.producer_id
         wanted = self._producer.epoch, _leader_epoch(self._broker, topic, index)
-        note = self._broker.verified.get(key)
-        if note is None or (note.epoch, note.leader_epoch) != wanted:
-            note = self._broker.verified[key] = Note(*wanted)
-        return note
+        pending = self._broker.verified.get(key)
+        if pending is None or (pending.epoch, pending.leader_epoch) != wanted:
+            pending = self._broker.verified[key] = PendingVerification(*wanted)
+        return pending
 
     async def wait(self) -> None:
         """Ask the coordinator; KafkaError if the write may not happen.
@@ -98,11 +100,11 @@ class Question:
         except KafkaError as error:
             raise self._told(error) from error
         finally:  # even if the client is gone
-            for partition, note in self._notes.items():
+            for partition, pending in self._pending.items():
                 if codes.get(partition, _NOT_ANSWERED) is ErrorCode.NONE:
-                    note.is_answered = True
+                    pending.is_answered = True
                 else:
-                    self._forget(*partition, note)
+                    self._forget(*partition, pending)
         code = codes.get(self._asked, _NOT_ANSWERED)
         if code is not ErrorCode.NONE:
             raise self._told(KafkaError(code, "another broker coordinates the transaction"))
@@ -121,7 +123,7 @@ class Question:
     async def _ask(self) -> dict[TopicPartition, ErrorCode]:
         """The error code of each partition."""
         topics: dict[str, AddPartitionsToTxnTopic] = {}
-        for topic, index in self._notes:
+        for topic, index in self._pending:
             named = topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic, partitions=[]))
             named.partitions.append(index)
         transaction = AddPartitionsToTxnTransaction(
@@ -133,10 +135,10 @@ class Question:
         )
         return await self._broker.transactions.elsewhere.ask(transaction)
 
-    def _forget(self, topic: str, index: int, note: Note) -> None:
+    def _forget(self, topic: str, index: int, pending: PendingVerification) -> None:
         verified = self._broker.verified
         key = topic, index, self._producer.producer_id
-        if verified.get(key) is note:
+        if verified.get(key) is pending:
             del verified[key]
 
 
@@ -150,7 +152,7 @@ class LocalQuestion(Question):
         asked: TopicPartition,
         basis: Basis,
     ) -> None:
-        """Leave the note for the coordinator's answer."""
+        """Leave the pending verification for the coordinator's answer."""
         super().__init__(broker, "", producer, asked, adds=False, knows_abortable=True)
         self._basis = basis
 
@@ -166,10 +168,10 @@ def _leader_epoch(broker: Broker, topic: str, index: int) -> int:
 
 def is_verified(broker: Broker, producer: ProducerIdAndEpoch, topic: str, index: int) -> bool:
     """Whether the coordinator has agreed, and neither transaction nor leader has ended since."""
-    note = broker.verified.get((topic, index, producer.producer_id))
+    pending = broker.verified.get((topic, index, producer.producer_id))
     return (
-        note is not None
-        and note.is_answered
-        and note.epoch == producer.epoch
-        and note.leader_epoch == _leader_epoch(broker, topic, index)
+        pending is not None
+        and pending.is_answered
+        and pending.epoch == producer.epoch
+        and pending.leader_epoch == _leader_epoch(broker, topic, index)
     )

@@ -2,14 +2,15 @@
 
 Rules:
 
-- The records of a transactional id are in a partition of ``__transaction_state`` (``homes``). The
+- The records of a transactional id are in a partition of ``__transaction_state`` (``lookup``). The
   coordinator of the id is loaded when this broker begins to lead the partition, and dropped when it
   stops leading it. While it is loaded, the answer is COORDINATOR_LOAD_IN_PROGRESS. After that,
   transactions whose end was already decided are completed.
 - A damaged or offline partition has no coordinator. Requests for its ids get NOT_COORDINATOR or
   COORDINATOR_NOT_AVAILABLE; the ids of other partitions are served as usual.
-- The markers are written after the decision to end a transaction (``kwire.broker.endings``). A
-  marker that can't be written is tried again until it is written, or until its partition is gone.
+- The markers are written after the decision to end a transaction
+  (``kwire.broker.transaction_completion``). A marker that can't be written is tried again until it
+  is written, or until its partition is gone.
 - A coordinator answers only from replicated records (``basis``), even if a request only reads.
 - The broker looks for timeouts and expired ids at Kafka's intervals.
 """
@@ -23,12 +24,12 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from kwire.broker.coordinator_log import CoordinatorLog
-from kwire.broker.endings import Endings, LoadedTransactions
+from kwire.broker.coordinator_lookup import CoordinatorLookup
 from kwire.broker.flusher import Flush
-from kwire.broker.homes import Homes
 from kwire.broker.markers import MarkedBroker
 from kwire.broker.partition import Partition
 from kwire.broker.producer_ids import ProducerIds
+from kwire.broker.transaction_completion import LoadedTransactions, TransactionCompletion
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.transaction.coordinator import (
     ProducerIdNeeded,
@@ -67,13 +68,13 @@ class Transactions:
 
     def __init__(self, broker: TransactionsBroker) -> None:
         self._broker = broker
-        self.homes = Homes(broker, TRANSACTIONS_TOPIC)
+        self.lookup = CoordinatorLookup(broker, TRANSACTIONS_TOPIC)
         self._loaded: dict[int, LoadedTransactions] = {}
         self._look_again = trio.Event()
         self._look_again.set()
         self._features: Mapping[str, int] | None = None
         self._settings = TransactionSettings()
-        self._endings = Endings(broker)
+        self._completion = TransactionCompletion(broker)
         self._changed = trio.Event()
         self._is_waiting = False
         self._abort_at_ms = self._expire_at_ms = math.inf  # by the steady clock
@@ -82,18 +83,18 @@ class Transactions:
     @property
     def has_topic(self) -> bool:
         """Whether ``__transaction_state`` exists."""
-        return self.homes.exist
+        return self.lookup.topic_exists
 
     async def ensure_topic(self) -> None:
         """Create ``__transaction_state`` if missing; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
-        await self.homes.ensure()
+        await self.lookup.ensure_topic()
 
     @cached_property
     def elsewhere(self) -> "RemoteCoordinators":
         """The coordinators of transactional ids on other brokers."""
         from kwire.broker.remote_coordinators import RemoteCoordinators
 
-        return RemoteCoordinators(self._broker, self.homes)
+        return RemoteCoordinators(self._broker, self.lookup)
 
     def of(self, transactional_id: str, *, rests: bool = True) -> LoadedTransactions:
         """The coordinator of a transactional id.
@@ -104,7 +105,7 @@ class Transactions:
         """
         if self._is_closed:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        loaded = self._get(self.homes.index_of(transactional_id))
+        loaded = self._get(self.lookup.partition_of(transactional_id))
         if rests and loaded.basis is not None:
             self._broker.flusher.rest_on(loaded.basis)
         return loaded
@@ -120,11 +121,11 @@ class Transactions:
 
     def _get(self, index: int) -> LoadedTransactions:
         loaded = self._loaded.get(index)
-        if loaded is not None and not self.homes.is_here(loaded.partition):
+        if loaded is not None and not self.lookup.is_here(loaded.partition):
             del self._loaded[index]
             loaded = None
         if loaded is None:
-            self._loaded[index] = loaded = self._new(self.homes.empty_partition(index))
+            self._loaded[index] = loaded = self._new(self.lookup.empty_partition(index))
         loaded.coordinator.settings = self._current_settings()
         return loaded
 
@@ -137,7 +138,7 @@ class Transactions:
 
         Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready.
         """
-        found = [self._get(index) for index in self.homes.here()]
+        found = [self._get(index) for index in self.lookup.partitions_here()]
         for loaded in found:
             if loaded.basis is not None:
                 self._broker.flusher.rest_on(loaded.basis)
@@ -187,7 +188,7 @@ class Transactions:
 
     def _finish(self, loaded: LoadedTransactions, *, tries_again: bool = True) -> None:
         """Complete unfinished transactions; try again later if one of them has to wait."""
-        is_done = self._endings.finish(loaded, tries_again=tries_again)
+        is_done = self._completion.complete_transactions(loaded, tries_again=tries_again)
         if not is_done and not self._is_waiting:
             self._changed.set()
 
@@ -201,7 +202,7 @@ class Transactions:
     async def run(self) -> None:
         """Load every coordinator, then do the overdue work, forever."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._endings.run)
+            nursery.start_soon(self._completion.run)
             nursery.start_soon(self._follow_partitions)
             await self._keep_time()
 
@@ -219,9 +220,9 @@ class Transactions:
             await self._look_again.wait()
             self._look_again = trio.Event()
             for index, loaded in list(self._loaded.items()):
-                if not self.homes.is_here(loaded.partition):
+                if not self.lookup.is_here(loaded.partition):
                     del self._loaded[index]
-            for partition in self.homes.to_load():
+            for partition in self.lookup.partitions_to_load():
                 if partition.index not in self._loaded:
                     await self._load(partition)
 
@@ -251,17 +252,17 @@ class Transactions:
                 self._expire_ids()
 
     async def _load(self, partition: Partition) -> None:
-        batches = CoordinatorLog(partition, self.homes.is_here)
+        batches = CoordinatorLog(partition, self.lookup.is_here)
         loaded = self._new(partition)
         try:
             await loaded.runtime.load(batches)
         except (KafkaError, OSError) as error:
-            if not self.homes.is_here(partition):
+            if not self.lookup.is_here(partition):
                 return  # its next leader may have truncated it meanwhile
             batches.say_why_not_loaded(error, "its transactional ids")
-            self.homes.note_damaged(partition)
+            self.lookup.mark_damaged(partition)
             return
-        if self.homes.is_here(partition):
+        if self.lookup.is_here(partition):
             self._loaded[partition.index] = loaded
             self._finish(loaded)
 
@@ -275,7 +276,7 @@ class Transactions:
             flush=lambda: partition.flush,
             do_afterwards=lambda function: self._broker.do_afterwards(function),
         )
-        basis = self.homes.basis_of(partition)
+        basis = self.lookup.basis_of(partition)
         return LoadedTransactions(coordinator, runtime, partition, basis)
 
     def _current_settings(self) -> TransactionSettings:

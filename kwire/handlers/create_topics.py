@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from kwire.broker.configs import topic_configs
-from kwire.broker.topics import replicas
+from kwire.broker.topic_auto_creation import default_replicas
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.metadata_commits import Price, commit_in_slices, in_slices
@@ -190,7 +190,7 @@ def _new_topic(topic: CreatableTopic, context: RequestContext) -> NewTopic:
     return NewTopic(
         topic.name,
         integer("num.partitions") if count == -1 else count,
-        replicas(context.broker) if factor == -1 else factor,
+        default_replicas(context.broker) if factor == -1 else factor,
         assignments,
         _configs(topic),
     )

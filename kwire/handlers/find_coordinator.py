@@ -69,15 +69,15 @@ async def _find(
     broker = context.broker
     try:
         if key_type == GROUP:
-            homes = broker.groups.homes
+            lookup = broker.groups.lookup
         elif key_type == TRANSACTION:
-            homes = broker.transactions.homes
+            lookup = broker.transactions.lookup
         else:
             what = "share groups are not served yet" if key_type == SHARE else "unknown key type"
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} ({key_type})")
-        if not homes.exist:
-            await later(homes.ensure)
-        node_id = homes.leader_for(key)
+        if not lookup.topic_exists:
+            await later(lookup.ensure_topic)
+        node_id = lookup.leader_for(key)
         if node_id != broker.node_id:
             address = await _elsewhere(key, key_type, node_id, context)
         elif key_type == GROUP:

@@ -20,7 +20,7 @@ from functools import partial
 import trio
 
 from kwire.broker.broker import Broker
-from kwire.broker.topics import create_missing
+from kwire.broker.topic_auto_creation import create_missing
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.advertised_listeners import advertised_address, advertised_brokers
 from kwire.handlers.context import (

@@ -139,11 +139,11 @@ def _check_takeover(config: BrokerConfig, image: MetadataImage) -> None:
     """Raise WorkersError if Apache Kafka has used the directories since kwire took them over."""
     if image.kafka_metadata_end_offset < 0:
         return
-    from kwire.broker.takeover import TakeoverError, check_unchanged
+    from kwire.broker.kafka_import import KafkaImportError, check_unchanged
 
     try:
         check_unchanged(image, config.all_directories())
-    except TakeoverError as error:
+    except KafkaImportError as error:
         raise WorkersError(str(error)) from error
 
 

@@ -12,7 +12,7 @@ import trio
 from kwire.broker import compaction
 from kwire.broker.broker import Broker
 from kwire.broker.compaction import Compaction, Worker
-from kwire.broker.topics import create_if_missing
+from kwire.broker.topic_auto_creation import create_if_missing
 from kwire.errors import KafkaError
 from kwire.log.compaction.job import CompactionJob
 from kwire.log.disk import Disk

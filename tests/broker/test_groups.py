@@ -1,4 +1,4 @@
-"""The homes of groups: finding, loading, forgetting."""
+"""The coordinators of groups: finding, loading, forgetting."""
 
 import threading
 from collections.abc import Callable
@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
+from kwire.broker.coordinator_lookup import partition_for
 from kwire.broker.groups import Groups
-from kwire.broker.homes import partition_for
 from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.group import EMPTY_STATE
 from kwire.coordinator.joining import Client
@@ -275,11 +275,11 @@ async def test_more_partitions_change_no_groups_home(tmp_path: Path):
     groups = [f"group-{n}" for n in range(10)]
     async with running_server(tmp_path, SETTINGS) as server:
         await server.broker.groups.ensure_topic()
-        homes = [server.broker.groups.partition_index(group_id) for group_id in groups]
+        indexes = [server.broker.groups.partition_index(group_id) for group_id in groups]
         await server.broker.commit(
             lambda image: add_partitions(image, "__consumer_offsets", 7, None, server.broker.random)
         )
-        assert [server.broker.groups.partition_index(group_id) for group_id in groups] == homes
+        assert [server.broker.groups.partition_index(group_id) for group_id in groups] == indexes
         for group_id in groups:
             _commit(server, group_id, "t", 7)
         image = server.broker.image

@@ -11,7 +11,7 @@ import trio
 from kwire.broker.markers import EndMarker, write_marker
 from kwire.broker.remote_coordinators import MOST_PARTITIONS
 from kwire.broker.remote_verification import MOST_OTHERS, Question, is_verified
-from kwire.broker.topics import create_missing
+from kwire.broker.topic_auto_creation import create_missing
 from kwire.broker.verification import Support
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError
@@ -70,7 +70,7 @@ class Coordinator:
 async def broker(tmp_path: Path, monkeypatch):
     async with running_server(tmp_path, {"num.partitions": "1"}) as server:
         await create_missing(server.broker, ["t"])
-        monkeypatch.setattr(server.broker.transactions.homes, "leader_for", lambda _: 2)
+        monkeypatch.setattr(server.broker.transactions.lookup, "leader_for", lambda _: 2)
         yield server.broker
 
 
@@ -176,7 +176,7 @@ async def test_producers_that_begin_together_share_requests(broker):
 async def test_coordinators_on_several_brokers_do_not_wait_for_each_other(broker, monkeypatch):
     """Each broker is asked at once, though another one hasn't answered yet."""
     coordinator = broker.peers = Coordinator()
-    monkeypatch.setattr(broker.transactions.homes, "leader_for", {"a": 2, "b": 3}.__getitem__)
+    monkeypatch.setattr(broker.transactions.lookup, "leader_for", {"a": 2, "b": 3}.__getitem__)
     questions = [
         _question(broker, name=name, producer=ProducerIdAndEpoch(number, 0))
         for number, name in enumerate("ab")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.broker.homes import partition_for
+from kwire.broker.coordinator_lookup import partition_for
 from kwire.coordinator.transaction.state import TransactionState
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.disk import Disk

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwire.broker.groups import LoadedCoordinator
-from kwire.broker.topics import create_if_missing
+from kwire.broker.topic_auto_creation import create_if_missing
 from kwire.cli import main
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.records import OffsetCommitValue, offset_commit

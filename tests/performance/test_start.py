@@ -25,7 +25,7 @@ NOT_LOADED = {
     *("_ssl", "_hashlib", "email", "importlib.metadata", "asyncio", "concurrent.futures"),
     *("http", "unittest", "multiprocessing", "decimal", "cramjam", "lz4", "zstandard", "crc32c"),
     *("kwire.broker.groups", "kwire.broker.transactions", "kwire.broker.compaction"),
-    *("kwire.broker.takeover", "kwire.cli.dump_log"),
+    *("kwire.broker.kafka_import", "kwire.cli.dump_log"),
 }
 """What a start has no use for and would feel: milliseconds or megabytes each."""
 

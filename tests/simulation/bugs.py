@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kwire.broker import fetching, homes
+from kwire.broker import coordinator_lookup, fetching
 from kwire.broker.acks import AckQueue
 from kwire.broker.basis import Basis, Replication
 from kwire.broker.follower_partition import FollowerPartition
@@ -208,7 +208,7 @@ def coordinators_tell_at_once(patch: Any) -> None:
 
 def coordinators_begin_empty(patch: Any) -> None:
     """A coordinator isn't loaded again when it moves to another broker."""
-    patch.setattr(homes, "has_records", lambda partition: False)
+    patch.setattr(coordinator_lookup, "has_records", lambda partition: False)
 
 
 def reads_do_not_wait(patch: Any) -> None:

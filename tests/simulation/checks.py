@@ -151,7 +151,7 @@ class Checks:
         for node in self.nodes.values():
             for coordinators in node.broker.coordinators if node.broker else ():
                 for loaded in coordinators.loaded():
-                    if not coordinators.homes.is_here(loaded.partition):
+                    if not coordinators.lookup.is_here(loaded.partition):
                         continue
                     led = loaded.partition
                     key = led.topic, led.index, led.leader_epoch

@@ -5,7 +5,7 @@
 
 from collections.abc import Iterable
 
-from kwire.broker.homes import partition_for
+from kwire.broker.coordinator_lookup import partition_for
 from kwire.client.topics import create_topics
 from kwire.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,

@@ -2,7 +2,7 @@
 
 import trio
 
-from kwire.broker.homes import partition_for
+from kwire.broker.coordinator_lookup import partition_for
 from tests.simulation.copiers import LateEnds
 from tests.simulation.failures import (
     BUSY_S,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kwire.broker.takeover import PRODUCER_IDS_LEFT_TO_KAFKA, TakeoverError, plan_takeover
+from kwire.broker.kafka_import import PRODUCER_IDS_LEFT_TO_KAFKA, KafkaImportError, plan_import
 from kwire.log import open_partition
 from kwire.metadata.image import ConfigResourceType
 from kwire.server import StartError
@@ -147,8 +147,8 @@ def test_what_cannot_be_taken_over_is_left_alone(logs, damage, problem):
     else:
         log_file.rename(metadata / f"{99:020d}.log")
     before = names(logs)
-    with pytest.raises(TakeoverError, match=problem) as caught:
-        plan_takeover([logs], 1)
+    with pytest.raises(KafkaImportError, match=problem) as caught:
+        plan_import([logs], 1)
     assert str(logs) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert names(logs) == before
@@ -191,14 +191,14 @@ def newer_record_at(offset):
 
 def test_an_empty_directory_has_nothing_to_take_over(tmp_path):
     """And one that is missing neither."""
-    assert plan_takeover([tmp_path, tmp_path / "missing"], 1) is None
+    assert plan_import([tmp_path, tmp_path / "missing"], 1) is None
 
 
 def test_a_partition_that_is_missing(tmp_path):
     """Without Kafka's metadata nobody knows how many there were."""
     (tmp_path / "orders-1").mkdir()
-    with pytest.raises(TakeoverError, match="orders-0 is in none"):
-        plan_takeover([tmp_path], 1)
+    with pytest.raises(KafkaImportError, match="orders-0 is in none"):
+        plan_import([tmp_path], 1)
     (tmp_path / "orders-1").rename(tmp_path / "orders-0")
-    with pytest.raises(TakeoverError, match=r"orders-0 has no partition\.metadata"):
-        plan_takeover([tmp_path], 1)
+    with pytest.raises(KafkaImportError, match=r"orders-0 has no partition\.metadata"):
+        plan_import([tmp_path], 1)

@@ -1,11 +1,11 @@
-"""Notes about writes that wait for a transaction's coordinator; see remote_verification."""
+"""A write that its transaction's coordinator has to verify; see remote_verification."""
 
 
-class Note:
-    """A question about a producer's write to a partition; ``is_answered`` if the write may happen.
+class PendingVerification:
+    """Whether a producer's write to a partition may happen: ``is_answered`` if it may.
 
     ``epoch`` is the producer's. ``leader_epoch`` is the partition's, -1 if it isn't led here: in a
-    newer epoch the question has to be asked again.
+    newer epoch the coordinator has to be asked again.
     """
 
     __slots__ = ("epoch", "is_answered", "leader_epoch")

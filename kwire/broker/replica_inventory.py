@@ -35,7 +35,7 @@ SHOWN = 20
 """How many partitions one line of the log names."""
 
 
-def locks(manager: LogManager) -> tuple[str, ...]:
+def lock_names(manager: LogManager) -> tuple[str, ...]:
     """The names of the locks of the data directories, which this process holds."""
     names = [data.lock_name for data in manager.data_directories]
     return tuple(name for name in names if name is not None)
@@ -106,7 +106,7 @@ def make_new_logs(
                     log.warning("cannot make the log of %s-%d: %s", topic.name, index, error)
 
 
-def say_what_is_copied(
+def log_copied_partitions(
     manager: LogManager, before: BrokerImage | None, image: MetadataImage, node_id: int
 ) -> None:
     """Log the partitions whose replica isn't here, and is copied from the other replicas.
@@ -134,11 +134,11 @@ def say_what_is_copied(
             "lost, or were given to this broker while it was stopped; it copies them from the "
             "other replicas: %s",
             len(copied),
-            _shown(copied),
+            _first_names(copied),
         )
 
 
-def say_what_is_lost(image: MetadataImage, node_id: int) -> None:
+def log_lost_partitions(image: MetadataImage, node_id: int) -> None:
     """Log the partitions here that no broker can lead, because their records are lost."""
     lost = lost_partitions(image, node_id)
     if lost:
@@ -148,8 +148,8 @@ def say_what_is_lost(image: MetadataImage, node_id: int) -> None:
             "or, if their records are gone for good, let each of the partitions begin anew, empty: "
             "%s",
             len(lost),
-            _shown(lost),
-            _election(lost[0]),
+            _first_names(lost),
+            _election_command(lost[0]),
         )
     lost = lost_with_all_replicas(image, node_id)
     if lost:
@@ -161,12 +161,12 @@ def say_what_is_lost(image: MetadataImage, node_id: int) -> None:
             "partitions begin with what the first of its replicas has whose broker runs, which may "
             "be nothing: %s",
             len(lost),
-            _shown(lost),
-            _election(lost[0]),
+            _first_names(lost),
+            _election_command(lost[0]),
         )
 
 
-def _election(partition: str) -> str:
+def _election_command(partition: str) -> str:
     """The command that elects any replica of a partition, also one that lacks records."""
     topic, _, index = partition.rpartition("-")
     return (
@@ -175,6 +175,6 @@ def _election(partition: str) -> str:
     )
 
 
-def _shown(partitions: list[str]) -> str:
+def _first_names(partitions: list[str]) -> str:
     more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
     return f"{', '.join(partitions[:SHOWN])}{more}"

@@ -12,7 +12,7 @@ Rules:
 - If partitions have replicas, each step waits until the previous step is replicated. Otherwise a
   failover could lose a decision whose markers remain.
 - Partitions that other brokers lead get their markers from these brokers (``remote_markers``).
-- A step that fails is delayed. The next call of ``finish`` continues with that step.
+- A step that fails is delayed. The next call of ``complete_transactions`` continues with that step.
 """
 
 import logging
@@ -74,7 +74,7 @@ class LoadedTransactions:
         self.basis = basis
 
 
-class Endings:
+class TransactionCompletion:
     """The ends of this broker's transactions; ``run`` has to run for ends that wait for a disk."""
 
     def __init__(self, broker: MarkedBroker) -> None:
@@ -89,7 +89,9 @@ class Endings:
         async with trio.open_nursery() as self._nursery:
             await trio.sleep_forever()
 
-    def finish(self, loaded: LoadedTransactions, *, tries_again: bool = True) -> bool:
+    def complete_transactions(
+        self, loaded: LoadedTransactions, *, tries_again: bool = True
+    ) -> bool:
         """Complete every unfinished transaction; return whether no end has to be tried again.
 
         Ends that were delayed before are left alone unless ``tries_again``: they may be many.
@@ -109,7 +111,7 @@ class Endings:
                 or self._is_strict(loaded, prepared)
                 or self._elsewhere(prepared)
             ):
-                self._finish_in_steps(loaded, transactional_id, is_news=not is_delayed)
+                self._start_steps(loaded, transactional_id, is_news=not is_delayed)
                 is_done = False  # the caller has to check later whether the end is complete
                 continue
             try:
@@ -151,14 +153,14 @@ class Endings:
 
         return leaders_elsewhere(self._broker, prepared.partitions)
 
-    def _finish_in_steps(
+    def _start_steps(
         self, loaded: LoadedTransactions, transactional_id: str, *, is_news: bool
     ) -> None:
         if self._nursery is not None:
             self._under_way[transactional_id] = loaded
-            self._nursery.start_soon(self._step_by_step, loaded, transactional_id, is_news)
+            self._nursery.start_soon(self._complete_in_steps, loaded, transactional_id, is_news)
 
-    async def _step_by_step(
+    async def _complete_in_steps(
         self, loaded: LoadedTransactions, transactional_id: str, is_news: bool
     ) -> None:
         prepared = loaded.coordinator.transactions[transactional_id]

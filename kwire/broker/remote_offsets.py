@@ -20,58 +20,58 @@ log = logging.getLogger(__name__)
 LATEST = -1
 EARLIEST = -2
 
-Cuts: TypeAlias = list[tuple[FollowerPartition, int, bool]]
+Truncations: TypeAlias = list[tuple[FollowerPartition, int, bool]]
 """Logs, the offset at which each is truncated, and whether it begins anew there."""
 
 
-class Ends(NamedTuple):
+class LogOffsets(NamedTuple):
     """The log start offset and the log end offset of a leader."""
 
     start: int
     end: int
 
 
-async def cuts_into_range(
+async def truncations_into_range(
     peer: Peer, leader: int, node_id: int, lost: Sequence[FollowerPartition]
-) -> tuple[Cuts, list[tuple[FollowerPartition, ErrorCode]]]:
+) -> tuple[Truncations, list[tuple[FollowerPartition, ErrorCode]]]:
     """The truncations of logs outside of their leader's logs, and the partitions without one.
 
     Source: handleOutOfRangeError of Kafka.
     """
     try:
-        ends = await ends_of(peer, node_id, lost)
+        ends = await fetch_log_offsets(peer, node_id, lost)
     except ClientError as error:
         log.info("asking broker %d for offsets: %s", leader, error)
         ends = {}
-    cuts: Cuts = []
+    truncations: Truncations = []
     failed = []
     for partition in lost:
         found, end_offset = ends.get(partition), partition.log.log_end_offset
         if found is None:
             failed.append((partition, ErrorCode.OFFSET_NOT_AVAILABLE))
         elif found.end < end_offset:
-            cuts.append((partition, found.end, False))
+            truncations.append((partition, found.end, False))
         elif found.start > end_offset:
-            cuts.append((partition, found.start, True))
+            truncations.append((partition, found.start, True))
         else:  # the leader's log has grown meanwhile, or the next fetch is refused again
             failed.append((partition, ErrorCode.OFFSET_OUT_OF_RANGE))
-    return cuts, failed
+    return truncations, failed
 
 
-async def ends_of(
+async def fetch_log_offsets(
     peer: Peer, node_id: int, partitions: Sequence[FollowerPartition]
-) -> dict[FollowerPartition, Ends]:
+) -> dict[FollowerPartition, LogOffsets]:
     """The ends of each partition that the leader reports; ClientError if it doesn't answer."""
-    starts = await _ask(peer, node_id, partitions, EARLIEST)
-    ends = await _ask(peer, node_id, partitions, LATEST)
+    starts = await _list_offsets(peer, node_id, partitions, EARLIEST)
+    ends = await _list_offsets(peer, node_id, partitions, LATEST)
     return {
-        one: Ends(starts[one.topic, one.index], ends[one.topic, one.index])
+        one: LogOffsets(starts[one.topic, one.index], ends[one.topic, one.index])
         for one in partitions
         if (one.topic, one.index) in starts.keys() & ends.keys()
     }
 
 
-async def _ask(
+async def _list_offsets(
     peer: Peer, node_id: int, partitions: Sequence[FollowerPartition], timestamp: int
 ) -> dict[tuple[str, int], int]:
     by_topic: dict[str, list[ListOffsetsPartition]] = {}

@@ -66,11 +66,11 @@ _UNASSIGNED = frozenset({bytes(16), bytes(15) + b"\x01"})
 """Directory ids of partitions whose directory Kafka hadn't recorded: MIGRATING and UNASSIGNED."""
 
 
-class TakeoverError(Exception):
+class KafkaImportError(Exception):
     """kwire can't take over the directories; the text is one line that names the path."""
 
 
-class Takeover(NamedTuple):
+class KafkaImport(NamedTuple):
     """The first content of a new metadata store, and a log line about it."""
 
     changes: list[Change]
@@ -88,18 +88,18 @@ def check_unchanged(
     try:
         end_offset = metadata_end_offset(found, disk)
     except UnreadableMetadata as error:
-        raise TakeoverError(str(error)) from error
+        raise KafkaImportError(str(error)) from error
     if end_offset != image.kafka_metadata_end_offset:
-        raise TakeoverError(
+        raise KafkaImportError(
             f"Apache Kafka has used {found.parent} since kwire took it over: move the files "
             f"{directories[0] / FILE_NAME}* away to take it over again, "
             f"or {found} to stay with what kwire knows"
         )
 
 
-def plan_takeover(
+def plan_import(
     directories: Sequence[Path], node_id: int, disk: Disk | None = None
-) -> Takeover | None:
+) -> KafkaImport | None:
     """The content to take over from these directories, None if they hold nothing of Kafka.
 
     Raises TakeoverError. This changes nothing in the directories.
@@ -115,9 +115,9 @@ def plan_takeover(
             return _from_metadata(metadata, node_id, partitions, directories, disk)
         return _from_directories(partitions, node_id, disk) if partitions else None
     except UnreadableMetadata as error:
-        raise TakeoverError(str(error)) from error
+        raise KafkaImportError(str(error)) from error
     except NotOneBroker as error:
-        raise TakeoverError(f"cannot take over {metadata} of Kafka: {error}") from error
+        raise KafkaImportError(f"cannot take over {metadata} of Kafka: {error}") from error
 
 
 def _partition_directories(directories: Sequence[Path], disk: Disk) -> dict[tuple[str, int], Path]:
@@ -141,7 +141,7 @@ def _from_metadata(
     partitions: PartitionDirectories,
     directories: Sequence[Path],
     disk: Disk,
-) -> Takeover:
+) -> KafkaImport:
     cluster, end_offset = read_metadata(metadata, disk)
     next_producer_id = max(
         cluster.next_producer_id + PRODUCER_IDS_LEFT_TO_KAFKA,
@@ -155,7 +155,7 @@ def _from_metadata(
         f"took over {len(cluster.topics)} topics from Apache Kafka, "
         f"whose metadata in {metadata} ends at offset {end_offset}"
     )
-    return Takeover([*changes, TakenOver(end_offset)], summary)
+    return KafkaImport([*changes, TakenOver(end_offset)], summary)
 
 
 def _check_directories(
@@ -175,7 +175,7 @@ def _check_directories(
                 continue
             places = dict(zip(partition.replicas, partition.directories, strict=False))
             if places.get(node_id, bytes(16)) not in given:
-                raise TakeoverError(
+                raise KafkaImportError(
                     f"{topic.name}-{index} is in none of "
                     f"{', '.join(map(str, directories))}; give all of Kafka's log.dirs"
                 )
@@ -185,7 +185,7 @@ def _check_directories(
 def _check_topic_id(path: Path, wanted: bytes, disk: Disk) -> None:
     found = _topic_id(path, disk)
     if found not in (None, wanted):
-        raise TakeoverError(
+        raise KafkaImportError(
             f"{path} belongs to topic id {uuid_to_str(found or b'')}, "
             f"but Kafka's metadata has {uuid_to_str(wanted)} for its topic"
         )
@@ -206,7 +206,7 @@ def _meta_properties(directory: Path, disk: Disk) -> MetaProperties | None:
         return None  # the code that opens the directory reports its error
 
 
-def _from_directories(partitions: PartitionDirectories, node_id: int, disk: Disk) -> Takeover:
+def _from_directories(partitions: PartitionDirectories, node_id: int, disk: Disk) -> KafkaImport:
     """The topics as their directories alone show them."""
     counts: dict[str, int] = {}
     for topic, _ in partitions:
@@ -216,7 +216,7 @@ def _from_directories(partitions: PartitionDirectories, node_id: int, disk: Disk
         paths = [partitions.get((topic, index)) for index in range(count)]
         missing = [index for index, path in enumerate(paths) if path is None]
         if missing:
-            raise TakeoverError(
+            raise KafkaImportError(
                 f"{topic}-{missing[0]} is in none of the data directories; without "
                 f"{DIRECTORY_NAME} kwire can't know how many partitions {topic} has"
             )
@@ -231,13 +231,15 @@ def _from_directories(partitions: PartitionDirectories, node_id: int, disk: Disk
         f"took over {len(counts)} topics by their directories; there is no {DIRECTORY_NAME}, "
         "so they have the default configs"
     )
-    return Takeover(changes, summary)
+    return KafkaImport(changes, summary)
 
 
 def _topic_image(topic: str, paths: Sequence[Path], node_id: int, disk: Disk) -> TopicImage:
     topic_id = _topic_id(paths[0], disk)
     if topic_id is None:
-        raise TakeoverError(f"{paths[0]} has no partition.metadata, so its topic has no known id")
+        raise KafkaImportError(
+            f"{paths[0]} has no partition.metadata, so its topic has no known id"
+        )
     images = []
     for path in paths:
         _check_topic_id(path, topic_id, disk)
@@ -254,7 +256,7 @@ def _open(path: Path, disk: Disk) -> PartitionReader:
     try:
         return PartitionReader(path, disk)
     except (OSError, ValueError) as error:
-        raise TakeoverError(f"cannot take over {path}: {error}") from error
+        raise KafkaImportError(f"cannot take over {path}: {error}") from error
 
 
 def _next_producer_id(partitions: PartitionDirectories, disk: Disk) -> int:
@@ -270,5 +272,5 @@ def _next_producer_id(partitions: PartitionDirectories, disk: Disk) -> int:
                 ids = [int.from_bytes(value[2:10], signed=True) for value in values if value]
                 largest = max([largest, *ids])
         except (OSError, ValueError, InvalidRecords) as error:
-            raise TakeoverError(f"cannot take over {path}: {error}") from error
+            raise KafkaImportError(f"cannot take over {path}: {error}") from error
     return (largest // PRODUCER_ID_BLOCK + 1) * PRODUCER_ID_BLOCK

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from kwire.broker.homes import Homes
+from kwire.broker.coordinator_lookup import CoordinatorLookup
 from kwire.broker.proposals import NOBODY, Asker, Decide
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import BrokerRegistered, Change, apply
@@ -57,30 +57,30 @@ async def test_too_few_brokers_are_a_warning_for_each_number_of_brokers(
 ) -> None:
     """Clients ask again and again, and don't tell why; the log says it once, with the remedy."""
     broker = Cluster(1)
-    homes = Homes(broker, topic)
+    lookup = CoordinatorLookup(broker, topic)
     for brokers in (1, 2):
         for _ in range(3):
             with pytest.raises(KafkaError, match=f"cannot create {topic}") as raised:
-                await homes.ensure()
+                await lookup.ensure_topic()
             assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         line = caplog.messages[-1]
         assert f"{setting} is 3, and the cluster has {brokers} broker(s)" in line
         assert f"no broker serves {what}: start more brokers, or set {setting}={brokers}" in line
         broker.add_broker(brokers + 1)
-    await homes.ensure()
-    assert homes.exist
+    await lookup.ensure_topic()
+    assert lookup.topic_exists
     assert len(caplog.messages) == 2
 
 
 async def test_any_other_reason_is_a_warning_once(caplog: pytest.LogCaptureFixture) -> None:
     """Enough brokers are registered, but none of them serves."""
     broker = Cluster(0)
-    homes = Homes(broker, OFFSETS_TOPIC)
+    lookup = CoordinatorLookup(broker, OFFSETS_TOPIC)
     for node_id in (1, 2, 3):
         broker.add_broker(node_id, is_fenced=True)
     for _ in range(2):
         with pytest.raises(KafkaError, match="All brokers are currently fenced"):
-            await homes.ensure()
+            await lookup.ensure_topic()
     [line] = caplog.messages
     assert line.startswith(f"cannot create {OFFSETS_TOPIC}: Unable to replicate the partition 3")
     assert line.endswith("All brokers are currently fenced.")

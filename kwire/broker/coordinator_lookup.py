@@ -22,7 +22,7 @@ from struct import unpack
 from typing import TYPE_CHECKING
 
 from kwire.broker.partition import Partition
-from kwire.broker.topics import create_if_missing, replicas
+from kwire.broker.topic_auto_creation import create_if_missing, default_replicas
 from kwire.broker.view import BrokerView
 from kwire.config.internal_topics import FACTORS, TRANSACTIONS_TOPIC
 from kwire.errors import ErrorCode, KafkaError
@@ -54,8 +54,8 @@ def partition_for(key: str, partitions: int) -> int:
     return min(code, (1 << 32) - code) % partitions
 
 
-class Homes:
-    """The partitions of one internal topic, as this broker sees them."""
+class CoordinatorLookup:
+    """Finds the coordinators whose records are in one internal topic, as this broker sees it."""
 
     def __init__(self, broker: BrokerView, topic: str) -> None:
         self.topic = topic
@@ -67,13 +67,13 @@ class Homes:
         """The other reasons of which a warning has told."""
 
     @property
-    def exist(self) -> bool:
+    def topic_exists(self) -> bool:
         """Whether the topic exists."""
         return self.topic in self._broker.image.topics_by_name
 
-    async def ensure(self) -> None:
+    async def ensure_topic(self) -> None:
         """Create the topic if it is missing; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
-        if self.exist:
+        if self.topic_exists:
             return
         workers = self._broker.integer("kwire.workers")
         if workers > 1:
@@ -95,7 +95,7 @@ class Homes:
     def _tell_why_not(self, reason: str) -> None:
         """Warn that the topic can't have its replicas, once for each reason."""
         setting, brokers = FACTORS[self.topic], len(self._broker.image.brokers)
-        factor = replicas(self._broker, setting)
+        factor = default_replicas(self._broker, setting)
         if factor > brokers:
             if brokers != self._told_of:
                 self._told_of = brokers
@@ -118,7 +118,7 @@ class Homes:
             brokers,
         )
 
-    def index_of(self, key: str) -> int:
+    def partition_of(self, key: str) -> int:
         """The partition of a key; KafkaError (NOT_COORDINATOR) if the topic doesn't exist."""
         topic = self._broker.image.topics_by_name.get(self.topic)
         if topic is None:
@@ -133,14 +133,14 @@ class Homes:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} doesn't exist")
         index = partition_for(key, topic.hashed_partitions)
         leader = topic.partitions[index].leader
-        why = self.why_not(index) if leader == broker.node_id else ""
+        why = self.why_not_here(index) if leader == broker.node_id else ""
         if leader < 0:
             why = f"{self.topic}-{index} has no leader"
         if why:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
         return leader
 
-    def why_not(self, index: int) -> str:
+    def why_not_here(self, index: int) -> str:
         """Why this broker can't coordinate the groups or ids of a partition; empty if it can."""
         broker, topic = self._broker, self.topic
         partition = broker.partition_if_served(topic, index)
@@ -160,7 +160,7 @@ class Homes:
 
         KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
-        why = self.why_not(index)
+        why = self.why_not_here(index)
         if why:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, why)
         partition = self._broker.partition_if_served(self.topic, index)
@@ -168,17 +168,17 @@ class Homes:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return partition
 
-    def here(self) -> list[int]:
+    def partitions_here(self) -> list[int]:
         """The partitions whose coordinators belong on this broker."""
         topic = self._broker.image.topics_by_name.get(self.topic)
         indexes = range(len(topic.partitions) if topic else 0)
-        return [index for index in indexes if not self.why_not(index)]
+        return [index for index in indexes if not self.why_not_here(index)]
 
-    def to_load(self) -> Iterator[Partition]:
+    def partitions_to_load(self) -> Iterator[Partition]:
         """The partitions here that have records to load; each is looked up just before its turn."""
-        for index in self.here():
+        for index in self.partitions_here():
             partition = self._broker.partition_if_served(self.topic, index)
-            if partition is not None and has_records(partition) and not self.why_not(index):
+            if partition is not None and has_records(partition) and not self.why_not_here(index):
                 yield partition
 
     def is_here(self, partition: Partition) -> bool:
@@ -195,7 +195,7 @@ class Homes:
         timeout_ms = self._broker.integer("offsets.commit.timeout.ms")
         return Basis(partition, self.is_here, timeout_ms / 1000)
 
-    def note_damaged(self, partition: Partition) -> None:
+    def mark_damaged(self, partition: Partition) -> None:
         """Note that a partition can't be loaded."""
         self._damaged[partition.index] = partition
 

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from kwire.broker.own_replicas import SHOWN, replicas_of, say_what_is_copied, say_what_is_lost
+from kwire.broker.replica_inventory import (
+    SHOWN,
+    log_copied_partitions,
+    log_lost_partitions,
+    replicas_of,
+)
 from kwire.log.checkpoints import HIGH_WATERMARKS, write_offsets
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
@@ -45,7 +50,7 @@ def test_replicas_that_are_copied_anew_are_named(
 
     It is no warning while all directories of the last registration are here.
     """
-    caplog.set_level(logging.INFO, "kwire.broker.own_replicas")
+    caplog.set_level(logging.INFO, "kwire.broker.replica_inventory")
     tmp_path.joinpath("data").mkdir()
     follows = PartitionImage(2, 3, (1, 2), (2,))
     nobody_has_it = PartitionImage(-1, 3, (1, 2), ())
@@ -60,14 +65,14 @@ def test_replicas_that_are_copied_anew_are_named(
             BrokerImage(1, None, (), directories=(one,)) for one in (data.meta.directory_id, "gone")
         )
         for before in (None, same, gone):
-            say_what_is_copied(manager, before, image, 1)
+            log_copied_partitions(manager, before, image, 1)
         levels = [logging.INFO, logging.INFO, logging.WARNING]
         assert [one.levelno for one in caplog.records] == levels
         for line in caplog.messages:
             assert "of 1 partition(s), which are lost, or were given to this broker" in line
             assert line.endswith("; it copies them from the other replicas: t-0")
         manager.get_or_create("t", 0, TOPIC_ID, LogConfig(), 0)
-        say_what_is_copied(manager, gone, image, 1)
+        log_copied_partitions(manager, gone, image, 1)
         assert len(caplog.messages) == len(levels)
     finally:
         manager.close(0)
@@ -78,7 +83,7 @@ def test_lost_partitions_are_named_with_a_command_that_is_complete(
 ) -> None:
     """Kafka's tool takes one partition, so the command has the first one's name."""
     lost = PartitionImage(-1, 3, (1,), ())
-    say_what_is_lost(_image(*[lost] * (SHOWN + 2)), 1)
+    log_lost_partitions(_image(*[lost] * (SHOWN + 2)), 1)
     [line] = caplog.messages
     assert f"t-{SHOWN - 1} and 2 more; start the broker with the disk" in line
     assert line.endswith(
@@ -91,7 +96,7 @@ def test_partitions_that_have_lost_all_their_replicas_are_named_too(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """In one line of their own, however many there are."""
-    say_what_is_lost(_image(*[PartitionImage(-1, 3, (1, 2), ())] * (SHOWN + 2)), 1)
+    log_lost_partitions(_image(*[PartitionImage(-1, 3, (1, 2), ())] * (SHOWN + 2)), 1)
     [line] = caplog.records
     assert line.levelno == logging.ERROR
     text = line.getMessage()

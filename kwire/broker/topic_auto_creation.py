@@ -31,7 +31,7 @@ from kwire.metadata.image import MetadataImage
 from kwire.metadata.placement import at_once
 
 
-def replicas(broker: TopicMaker, setting: str = "default.replication.factor") -> int:
+def default_replicas(broker: TopicMaker, setting: str = "default.replication.factor") -> int:
     """The number of replicas, by ``setting``, of a topic whose creator gives no number."""
     return broker.integer(setting) if broker.setting(SETTING) else 1
 
@@ -42,7 +42,7 @@ def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
         return NewTopic(
             name,
             broker.integer("offsets.topic.num.partitions"),
-            replicas(broker, FACTORS[name]),
+            default_replicas(broker, FACTORS[name]),
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
@@ -53,16 +53,18 @@ def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
         return NewTopic(
             name,
             broker.integer("transaction.state.log.num.partitions"),
-            replicas(broker, FACTORS[name]),
+            default_replicas(broker, FACTORS[name]),
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
-                "min.insync.replicas": str(replicas(broker, "transaction.state.log.min.isr")),
+                "min.insync.replicas": str(
+                    default_replicas(broker, "transaction.state.log.min.isr")
+                ),
                 "segment.bytes": str(broker.integer("transaction.state.log.segment.bytes")),
                 "unclean.leader.election.enable": "false",
             },
         )
-    return NewTopic(name, broker.integer("num.partitions"), replicas(broker))
+    return NewTopic(name, broker.integer("num.partitions"), default_replicas(broker))
 
 
 async def create_if_missing(broker: TopicMaker, name: str) -> None:
