@@ -269,8 +269,8 @@ class ClusterServer(Server):
         async with trio.open_nursery() as nursery:
             if self._open_to_brokers is not None:
                 self.broker.peers = Peers(self.broker, self._open_to_brokers)
-            self.broker.reach = self._membership.reach
-            self.broker.reach.told = self.broker.cut_off
+            self.broker.lease = self._membership.lease
+            self.broker.lease.on_change = self.broker.cut_off
             await self._starting.run(self.broker.log_manager.note_boot)
             nursery.start_soon(self._membership.run, self.broker)
             await super()._run(task_status)

@@ -75,7 +75,7 @@ class Housekeeping:
             tick_s = min(TICK_S, max(flush_s, SHORTEST_TICK_S))
             due_s = trio.current_time() + tick_s
             await trio.sleep(tick_s)
-            self._broker.tally.loop_lag.add(max(trio.current_time() - due_s, 0.0))
+            self._broker.counters.loop_lag.add(max(trio.current_time() - due_s, 0.0))
             await self.tick()
 
     async def keep_house_forever(self) -> None:

@@ -134,8 +134,8 @@ class Server:
                     self.config, manager, store, image, clock=self._clock, random=self._random
                 )
                 self.broker.put_strays_aside()
-                self.broker.tally.start_logs_s = logs_s
-                self.broker.tally.start_s = perf_counter() - began_s
+                self.broker.counters.start_logs_s = logs_s
+                self.broker.counters.start_s = perf_counter() - began_s
                 await trio.lowlevel.checkpoint_if_cancelled()
                 clean = False
                 await self._run(task_status)
@@ -321,11 +321,11 @@ class Server:
 
                 background.start_soon(remove_expired_tokens, broker)
             async with trio.open_nursery() as connections:
-                self.poller = Poller(connections, self._own_wait, broker.tally, self._open_frame)
+                self.poller = Poller(connections, self._own_wait, broker.counters, self._open_frame)
                 self.poller.resting.max_bytes = partial(broker.integer, RESTING)
                 self.poller.arriving.max_bytes = partial(broker.integer, ARRIVING)
                 self.poller.turns.large.max_bytes = partial(broker.integer, LARGE)
-                self.poller.reach = broker.reach
+                self.poller.lease = broker.lease
                 broker.do_afterwards = self.poller.do_afterwards
                 broker.watcher = self.poller
                 connections.start_soon(self.poller.run)

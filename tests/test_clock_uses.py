@@ -80,8 +80,13 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         TRIO,
         "waits for another broker, its lag, and pauses before it is asked again",
         (
-            *("broker/fetcher", "broker/isr_updates", "broker/membership", "broker/proofs"),
-            *("broker/quick_fetching", "broker/suspects", "handlers/replica_fetch"),
+            *(
+                "broker/fetcher",
+                "broker/isr_updates",
+                "broker/membership",
+                "broker/failure_detector",
+            ),
+            *("broker/quick_fetching", "handlers/replica_fetch"),
             "security/among_brokers",
         ),
     ),

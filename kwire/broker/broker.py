@@ -27,11 +27,11 @@ from kwire.broker.effective_settings import (
 )
 from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.flusher import Flusher
+from kwire.broker.metrics_counters import Bugs, MetricsCounters
 from kwire.broker.new_images import NewImages, authorizer_of, login_lines_of, quotas_of
 from kwire.broker.partition import Partition
 from kwire.broker.proposals import NOBODY, Asker, Decide
 from kwire.broker.served_partitions import ServedPartitions
-from kwire.broker.tally import Bugs, Tally
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
@@ -45,6 +45,8 @@ from kwire.metadata.store import Guard, MetadataStore
 if TYPE_CHECKING:
     from kwire.broker.client_metrics import ClientMetrics
     from kwire.broker.compaction import Compaction
+    from kwire.broker.controller_lease import ControllerLease
+    from kwire.broker.failure_detector import SuspectedBrokers
     from kwire.broker.fetch_link import Watcher
     from kwire.broker.fetchers import Fetchers
     from kwire.broker.groups import Groups
@@ -53,10 +55,8 @@ if TYPE_CHECKING:
     from kwire.broker.peers import Peers
     from kwire.broker.pending_verification import PendingVerification
     from kwire.broker.producer_ids import ProducerIds
-    from kwire.broker.reach import Reach
     from kwire.broker.replica_moves import ReplicaMoves
     from kwire.broker.replica_sessions import ReplicaSessions
-    from kwire.broker.suspects import Suspects
     from kwire.broker.transactions import Transactions
 
 
@@ -65,7 +65,7 @@ class Broker:
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
     ``authorizer`` is None if every client may do everything. ``quotas`` is None while no client has
-    a quota. ``verified`` has the questions whether producers may write to partitions. ``reach`` is
+    a quota. ``verified`` has the questions whether producers may write to partitions. ``lease`` is
     None outside of a cluster. ``suspects`` and ``throttles`` are None until they are needed.
     """
 
@@ -88,12 +88,12 @@ class Broker:
         self.advertised_listeners = config.advertised_listeners()
         self.image = image
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
-        self.tally = Tally()
+        self.counters = MetricsCounters()
         self.bugs = Bugs()
         self.is_stopping = self.has_followers = False
         self.selects_nearest = config.selects_nearest_replica()
-        self.reach: Reach | None = None
-        self.suspects: Suspects | None = None
+        self.lease: ControllerLease | None = None
+        self.suspects: SuspectedBrokers | None = None
         self.throttles = throttles_of(self, None)
         self.watcher: Watcher | None = None
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
@@ -192,7 +192,7 @@ class Broker:
         from kwire.broker.isr_updates import IsrUpdates
 
         updates = IsrUpdates(self)
-        updates.is_cut_off = self.reach is not None and self.reach.is_out
+        updates.is_cut_off = self.lease is not None and self.lease.is_cut_off
         if "background" in vars(self):
             self.background.start_soon(updates.run)
         return updates
@@ -241,7 +241,7 @@ class Broker:
         self.commits.look_at_held()
 
     def cut_off(self, is_cut_off: bool) -> None:
-        """Note whether this broker is cut off from the metadata store, as ``reach`` says."""
+        """Note whether this broker is cut off from the store; ``controller_lease`` says it."""
         if "isr_updates" in vars(self):
             self.isr_updates.cut_off(is_cut_off)
 

@@ -25,6 +25,7 @@ from functools import partial
 
 import trio
 
+from kwire.broker.failure_detector import SuspectedBrokers
 from kwire.broker.fetch_link import BYTES_PER_TURN
 from kwire.broker.fetching import Fetching, Outcome
 from kwire.broker.fetching_broker import FetchingBroker
@@ -32,7 +33,6 @@ from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.large_appends import append_large
 from kwire.broker.quick_fetching import GIVEN_UP, QuickFetching, outcome_of
 from kwire.broker.remote_offsets import Truncations, truncations_into_range
-from kwire.broker.suspects import Suspects
 from kwire.broker.throttles import Throttle
 from kwire.client.errors import ClientError
 from kwire.client.peer import OpenStream, Peer
@@ -71,7 +71,7 @@ class Fetcher:
         leader: int,
         address: Callable[[], tuple[str, int] | None],
         open_stream: OpenStream,
-        suspects: Suspects,
+        suspects: SuspectedBrokers,
         number: int = 0,
     ) -> None:
         self.leader = leader
@@ -175,7 +175,7 @@ class Fetcher:
             self._given_up_s = trio.current_time()
         elif left.failure:
             log.info("fetching from broker %d: %s", self.leader, left.failure)
-            self._suspects.lost(self.leader, self._broker.image)
+            self._suspects.connection_lost(self.leader, self._broker.image)
             self._close()
             await self._rest()
         else:
@@ -209,10 +209,10 @@ class Fetcher:
                 response = await peer.ask(request, FetchResponse, timeout_s=timeout_ms / 1000)
             except ClientError as error:
                 log.info("fetching from broker %d: %s", self.leader, error)
-                self._suspects.lost(self.leader, self._broker.image)
+                self._suspects.connection_lost(self.leader, self._broker.image)
             else:
                 if self._failures:
-                    self._suspects.answered(self.leader)
+                    self._suspects.has_answered(self.leader)
                 return response
             finally:
                 scope, self._asking = self._asking, None

@@ -17,11 +17,11 @@ from functools import partial
 from typing import TypeAlias
 from zlib import crc32
 
+from kwire.broker.failure_detector import SuspectedBrokers
 from kwire.broker.fetcher import Fetcher
 from kwire.broker.fetching_broker import FetchingBroker
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.peers import inter_broker_address
-from kwire.broker.suspects import Suspects
 from kwire.client.peer import OpenStream, open_tcp
 
 NOBODY = -1
@@ -39,7 +39,7 @@ class Fetchers:
     def __init__(
         self, broker: FetchingBroker, listener: object = None, open_stream: OpenStream = open_tcp
     ) -> None:
-        self.suspects = Suspects()
+        self.suspects = SuspectedBrokers()
         self._broker = broker
         self._listener = listener
         self._open_stream = open_stream

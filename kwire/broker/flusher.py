@@ -33,7 +33,7 @@ from weakref import WeakKeyDictionary
 
 import trio
 
-from kwire.broker.tally import Spread
+from kwire.broker.metrics_counters import Histogram
 from kwire.budget.threads import Kind
 from kwire.errors import KafkaError
 from kwire.log.disk import Disk
@@ -131,7 +131,7 @@ class Flusher:
 
     def __init__(self, steady_ms: Callable[[], int], threads: Kind) -> None:
         self.asked: WeakKeyDictionary[trio.lowlevel.Task, set[Demand]] = WeakKeyDictionary()
-        self.times = Spread()
+        self.times = Histogram()
         self._steady_ms = steady_ms
         self._threads = threads
         self._directories: defaultdict[Path, _Directory] = defaultdict(_Directory)

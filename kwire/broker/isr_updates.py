@@ -10,11 +10,11 @@ Rules:
 - A proposal that was refused, or whose result is unknown, is made again after a pause if the
   partition still wants it. The partition treats it as possibly accepted until the metadata log has
   passed the revision that the proposal would have (``LeaderPartition.withdraw``).
-- A broker that is cut off from the metadata store (``reach``) can't know whether another broker
-  leads by now. It acknowledges only records that an in-sync follower has: a new leader must be one
-  of those followers, and would no longer fetch from this broker. So it refuses acks=0 and acks=1.
-  It also refuses appends to partitions whose only in-sync replica is its own, and to partitions of
-  which a replica out of sync may become the leader (unclean elections).
+- A broker that is cut off from the metadata store (``controller_lease``) can't know whether another
+  broker leads by now. It acknowledges only records that an in-sync follower has: a new leader must
+  be one of those followers, and would no longer fetch from this broker. So it refuses acks=0 and
+  acks=1. It also refuses appends to partitions whose only in-sync replica is its own, and to
+  partitions of which a replica out of sync may become the leader (unclean elections).
 - A coordinator that is cut off answers only while every in-sync follower has fetched the partition
   within ``LATELY_S`` (``surely_leads``), which shows that none of them leads.
 

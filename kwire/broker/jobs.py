@@ -16,7 +16,7 @@ from typing import Any
 
 import trio
 
-from kwire.broker.tally import Bugs
+from kwire.broker.metrics_counters import Bugs
 from kwire.budget.threads import Threads
 from kwire.coordinator.effects import Job, JobKind
 

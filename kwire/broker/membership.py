@@ -10,10 +10,11 @@ Rules:
 - Replicas in a directory that has failed are given up, if other replicas have all records.
 - In one commit, a broker that stops reports its stop and hands over its partitions. It serves
   requests until it has followed that commit, so that its clients learn of the new leaders.
-- If a process is proven dead (``proofs``), its session is ended at once, before its lease is over.
-  The controller proves the deaths of all other brokers, and the others prove the death of the
-  controller. A broker that isn't the controller only suspects the other brokers (``suspects``).
-- ``reach`` knows whether other brokers may lead this broker's partitions without its knowledge.
+- If a process is proven dead (``failure_detector``), its session is ended at once, before its lease
+  is over. The controller proves the deaths of all other brokers, and the others prove the death of
+  the controller. A broker that isn't the controller only suspects the other brokers
+  (``failure_detector``).
+- ``lease`` knows whether other brokers may lead this broker's partitions without its knowledge.
 - A step that fails is tried again after a change of sessions, and every
   ``broker.heartbeat.interval.ms``.
 """
@@ -28,10 +29,10 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.controller_duties import ControllerDuties, apart
+from kwire.broker.controller_lease import ControllerLease
+from kwire.broker.failure_detector import MOST_WATCHED, FailureDetector, Watched
 from kwire.broker.first_commits import commit_decision
 from kwire.broker.peers import inter_broker_address
-from kwire.broker.proofs import MOST_WATCHED, Proofs, Watched
-from kwire.broker.reach import Reach
 from kwire.client.peer import OpenStream, open_tcp
 from kwire.clock import Clock
 from kwire.errors import KafkaError
@@ -77,7 +78,7 @@ class Membership:
         open_stream: OpenStream = open_tcp,
     ) -> None:
         self.session: Session
-        self.reach = Reach(clock.steady_ms)
+        self.lease = ControllerLease(clock.steady_ms)
         self._store = store
         self._member = member
         self._registration = registration
@@ -86,7 +87,7 @@ class Membership:
         self._changed = trio.Event()
         self._is_leaving = False
         self._duties = ControllerDuties(store, clock, session_ms)
-        self._proofs = Proofs(store, open_stream, self._tell)
+        self._failure_detector = FailureDetector(store, open_stream, self._tell)
 
     async def join(
         self, image: MetadataImage, held: Held, lacks: Lacks, prepare: Prepare
@@ -154,12 +155,12 @@ class Membership:
     async def run(self, broker: Broker) -> None:
         """Stay a member, forever; NodeIdTaken if another process has taken the node id."""
         broker.commit_under(self.session.guard)
-        self.reach.begin(self.session)
-        self._proofs.heard = partial(self._heard, broker)
+        self.lease.watch_session(self.session)
+        self._failure_detector.on_heard = partial(self._heard, broker)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.reach.run)
+            nursery.start_soon(self.lease.run)
             nursery.start_soon(self._watch)
-            nursery.start_soon(self._proofs.run)
+            nursery.start_soon(self._failure_detector.run)
             while not self._is_leaving:
                 changed = self._changed
                 look_again_s = self._look_every_s
@@ -179,7 +180,7 @@ class Membership:
                 await broker.commit(apart(broker, shut_down, node_id, incarnation))
             except KafkaError as error:
                 log.warning("this broker leaves without telling the others: %s", error)
-            self.reach.leave()
+            self.lease.expect_end()
             await self.session.close()
 
     async def _watch(self) -> None:
@@ -206,14 +207,14 @@ class Membership:
             await self._join_again(broker)
             return 0
         registered = broker.image.brokers.get(node_id)
-        is_behind = not self.reach.looks_at(self.session)  # the last registration has failed
+        is_behind = not self.lease.watches(self.session)  # the last registration has failed
         if registered is None or registered.is_fenced or is_behind:
             await self._register_again(broker)
         await self._give_up_failed(broker)
         if sessions.controller is None and await self._duties.begin(broker, self.session):
             return 0
         self._watch_others(broker, sessions)
-        wait_ms = await self._duties.perform(broker, sessions, self._proofs.dead)
+        wait_ms = await self._duties.perform(broker, sessions, self._failure_detector.dead)
         look_every_s = SOON_S if _are_registering(broker.image, sessions) else self._look_every_s
         return max(min(wait_ms / 1000, look_every_s), 0)
 
@@ -246,19 +247,19 @@ class Membership:
         if not controls and len(watched) > MOST_WATCHED:
             watched = {node: one for node, one in watched.items() if node == holder}
         provable = [node for node in watched if controls or node == holder]
-        self._proofs.watch(watched, provable)
+        self._failure_detector.watch(watched, provable)
         if broker.suspects is not None:
-            broker.suspects.meet(self._proofs.connected, broker.image)
+            broker.suspects.record_connected(self._failure_detector.connected, broker.image)
 
     def _heard(self, broker: Broker, node_id: int, is_there: bool) -> None:
         """Note that a connection to another broker has ended, or is open."""
         if broker.suspects is None:
             return
         if is_there:
-            broker.suspects.meet([node_id], broker.image)
-            broker.suspects.answered(node_id)
+            broker.suspects.record_connected([node_id], broker.image)
+            broker.suspects.has_answered(node_id)
         else:
-            broker.suspects.lost(node_id, broker.image)
+            broker.suspects.connection_lost(node_id, broker.image)
 
     def _watched(self, broker: Broker, sessions: Sessions) -> dict[int, Watched]:
         """The processes of the other brokers."""
@@ -286,7 +287,7 @@ class Membership:
         await broker.commit(apart(broker, register, self._registration))
         node_id, incarnation, _ = self._member
         await broker.commit(apart(broker, unfence, node_id, incarnation))
-        self.reach.begin(self.session)
+        self.lease.watch_session(self.session)
 
 
 def _are_registering(image: MetadataImage, sessions: Sessions) -> bool:

@@ -18,8 +18,8 @@ import trio
 from kwire.broker.commits import changes_broker
 from kwire.broker.coordinators import Coordinators
 from kwire.broker.effective_settings import broker_settings, throttles_of
+from kwire.broker.metrics_counters import MetricsCounters
 from kwire.broker.served_partitions import LogJob, ServedPartitions
-from kwire.broker.tally import Tally
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import Value
@@ -30,11 +30,11 @@ from kwire.metadata.image import MetadataImage
 from kwire.metadata.quotas import ClientQuotas
 
 if TYPE_CHECKING:
+    from kwire.broker.failure_detector import SuspectedBrokers
     from kwire.broker.fetchers import Fetchers
     from kwire.broker.isr_updates import IsrUpdates
     from kwire.broker.offline_replicas import OfflineReplicas
     from kwire.broker.quotas import Metered, Quotas
-    from kwire.broker.suspects import Suspects
     from kwire.broker.throttles import Throttles
     from kwire.security.authorizer import Authorizer
     from kwire.security.login_lines import LoginLines
@@ -91,14 +91,14 @@ class InformedBroker(Protocol):
     config: BrokerConfig
     node_id: int
     clock: Clock
-    tally: Tally
+    counters: MetricsCounters
     log_manager: LogManager
     image: MetadataImage
     settings: Mapping[str, Value]
     authorizer: "Authorizer | None"
     quotas: "Quotas | None"
     throttles: "Throttles | None"
-    suspects: "Suspects | None"
+    suspects: "SuspectedBrokers | None"
 
     @property
     def fetchers(self) -> "Fetchers":
@@ -144,7 +144,7 @@ class NewImages:
             if broker.suspects is not None:
                 broker.fetchers.place(())  # more or fewer tasks may be needed
         if broker.suspects is not None:
-            broker.suspects.follow(image)
+            broker.suspects.apply_image(image)
         await self._served.take_roles(image, changes)
         self.follow_leaders()
         job = await self._served.publish(image, changes)

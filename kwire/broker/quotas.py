@@ -14,7 +14,7 @@ Source: QuotaFactory.QuotaManagers of Kafka; KIP-13, KIP-219.
 
 from typing import Protocol
 
-from kwire.broker.tally import Tally
+from kwire.broker.metrics_counters import MetricsCounters
 from kwire.clock import Clock
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.quotas import IP, ClientQuotas
@@ -27,7 +27,7 @@ class Metered(Protocol):
     """The part of the broker that the quotas need."""
 
     clock: Clock
-    tally: Tally
+    counters: MetricsCounters
 
     def integer(self, name: str) -> int:
         """The effective value of a setting."""
@@ -59,8 +59,8 @@ class Quotas:
         )
         self.steady_ms = broker.clock.steady_ms
         self.pauses: set[Pausing] = set()
-        self.throttled = broker.tally.throttled
-        self.throttled_ms = broker.tally.throttled_ms
+        self.throttled = broker.counters.throttled
+        self.throttled_ms = broker.counters.throttled_ms
 
     def of(self, principal: Principal, client_id: str | None) -> OwnQuotas:
         """The quotas of a client."""

@@ -11,9 +11,9 @@ from typing import Protocol
 import trio
 
 from kwire.broker.flusher import Flusher
+from kwire.broker.metrics_counters import Bugs
 from kwire.broker.partition import Partition
 from kwire.broker.proposals import Asker, Decide
-from kwire.broker.tally import Bugs
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.settings import Value

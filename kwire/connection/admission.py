@@ -151,7 +151,7 @@ class Admission:
         limits = self._limits_of_today()
         name = None if limits is None else limits.refusal(listener.name, address)
         if name is not None:
-            self._broker.tally.refused += 1
+            self._broker.counters.refused += 1
             log.warning("refusing a connection from %s: %s is reached", address, name)
             accepted.close()
             return
@@ -163,7 +163,7 @@ class Admission:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         local = accepted.getsockname()
         self._next_connection_id += 1
-        self._broker.tally.accepted += 1
+        self._broker.counters.accepted += 1
         info = ConnectionInfo(
             self._next_connection_id,
             listener.name,

@@ -89,8 +89,8 @@ class ConnectionRates:
                 heappop(self._held)[2].close()
 
     def _noted(self, kind: str, wait_ms: int) -> int:
-        self._broker.tally.throttled[kind] += 1
-        self._broker.tally.throttled_ms[kind] += wait_ms
+        self._broker.counters.throttled[kind] += 1
+        self._broker.counters.throttled_ms[kind] += wait_ms
         return wait_ms
 
     def _meter(self, limit: int, now_ms: int) -> RateMeter:

@@ -79,7 +79,7 @@ def log_disconnect(error: Exception, broker: Broker, peer: str) -> None:
     """Log why a connection ends."""
     if isinstance(error, ConnectionClosed):
         if error.args:
-            broker.tally.malformed += 1
+            broker.counters.malformed += 1
             if isinstance(error, LoginFailed) and broker.login_lines is not None:
                 broker.login_lines.note_failure(peer, str(error))
             else:

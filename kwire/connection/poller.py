@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from kwire.broker.tally import Tally
+from kwire.broker.metrics_counters import MetricsCounters
 from kwire.budget.resting import ARRIVING, RestingBytes
 from kwire.budget.work import Turns
 from kwire.connection.crowd import Crowd, Ready, Watched
@@ -46,7 +46,7 @@ from kwire.connection.routing import OpenFrame, open_frame
 from kwire.connection.unauthenticated_connections import UnauthenticatedConnections
 
 if TYPE_CHECKING:
-    from kwire.broker.reach import Reach
+    from kwire.broker.controller_lease import ControllerLease
 
 TURN_S = 0.002
 LOOK_S = 50e-6
@@ -99,24 +99,24 @@ class Pollable(Protocol):
 class Poller:
     """The connections of a server. ``run`` serves them; tasks for slow work run in ``nursery``.
 
-    With ``own_wait`` the poller sleeps in its own selector. ``tally`` counts what it does.
+    With ``own_wait`` the poller sleeps in its own selector. ``counters`` counts what it does.
     ``ready_s`` is when the connections of this pass were found ready, by ``perf_counter``.
-    ``open_frame`` finds the route of a request. ``reach`` checks whether a broker is cut off.
+    ``open_frame`` finds the route of a request. ``lease`` checks whether a broker is cut off.
     """
 
     def __init__(
         self,
         nursery: trio.Nursery,
         own_wait: OwnWait | None = None,
-        tally: Tally | None = None,
+        counters: MetricsCounters | None = None,
         open_frame: OpenFrame = open_frame,
     ) -> None:
         self.open_frame = open_frame
-        self.tally = tally or Tally()
+        self.counters = counters or MetricsCounters()
         self.ready_s = perf_counter()
         self.connections: set[Pollable] = set()
         self.per_address: Counter[str] = Counter()
-        self.reach: Reach | None = None
+        self.lease: ControllerLease | None = None
         self.scratch = Scratch(self.start_task)
         self.deadlines = Deadlines()
         self.turns = Turns()
@@ -254,8 +254,8 @@ class Poller:
         self.expects_nothing = False
         self.turns.begin_pass()
         self.now_s = trio.current_time()
-        if self.reach is not None:
-            self.reach.look()
+        if self.lease is not None:
+            self.lease.check_deadline()
         served_s = begin_s = self.ready_s = perf_counter()
         while True:
             if self._again or self._is_crowded:
@@ -267,8 +267,8 @@ class Poller:
             if self._woken or self._afterwards:
                 self._follow_up()
             now_s = perf_counter()
-            if self.tally.is_on and (ready or again):
-                self.tally.end_pass(now_s - self.ready_s)
+            if self.counters.is_on and (ready or again):
+                self.counters.end_pass(now_s - self.ready_s)
             self.ready_s = now_s
             if now_s - begin_s > TURN_S or self._again or self._is_crowded:
                 return True
@@ -376,8 +376,8 @@ class Poller:
 
     async def _take_turn_of_woken(self) -> None:
         self.now_s = trio.current_time()
-        if self.reach is not None:
-            self.reach.look()
+        if self.lease is not None:
+            self.lease.check_deadline()
         self.turns.begin_pass()
         self._is_in_turn = True
         self._serve_again(list(self._again))

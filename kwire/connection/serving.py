@@ -53,7 +53,7 @@ class Serving:
         self._poller = poller
         self._outbox = outbox
         self._work = work
-        self._stopwatch = Stopwatch(poller.tally) if poller.tally.is_on else None
+        self._stopwatch = Stopwatch(poller.counters) if poller.counters.is_on else None
         self._metering: Metering | None = None
         self.waiting: Waiting | None = None
 
@@ -73,7 +73,7 @@ class Serving:
             plain, broker, info = served_by.plain, self._broker, self._info
             answer = None if plain is None else plain(frame, position, header, broker, info)
             if answer is not None and not isinstance(answer, Unfinished):
-                self._poller.tally.fast[header.api_key] += 1
+                self._poller.counters.fast[header.api_key] += 1
                 if len(frame) > large.SMALL_BYTES or (
                     header.api_key == PRODUCE_KEY and len(answer) > large.SMALL_PRODUCED_BYTES
                 ):
@@ -111,7 +111,7 @@ class Serving:
             return None  # a pause may have to follow the request
         stopwatch = None
         if self._stopwatch is not None:
-            stopwatch = Stopwatch(self._poller.tally)
+            stopwatch = Stopwatch(self._poller.counters)
             stopwatch.begin(header.api_key, self._poller.ready_s)
         try:
             answer = served_by.plain(frame, position, header, self._broker, self._info)
@@ -131,7 +131,7 @@ class Serving:
             if stopwatch is not None:
                 stopwatch.take(answer, False)
             return Waiting(served_by, header, answer), stopwatch
-        self._poller.tally.fast[header.api_key] += 1
+        self._poller.counters.fast[header.api_key] += 1
         assert isinstance(answer, bytes)
         return answer
 

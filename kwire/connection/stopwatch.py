@@ -6,7 +6,7 @@ A connection has one request in hand at a time, so it needs one stopwatch.
 from time import perf_counter
 from typing import Any
 
-from kwire.broker.tally import Tally
+from kwire.broker.metrics_counters import MetricsCounters
 from kwire.connection.waiting import COME_LATER
 from kwire.protocol.error_codes import error_codes
 from kwire.protocol.types import Message
@@ -15,10 +15,10 @@ from kwire.protocol.types import Message
 class Stopwatch:
     """Times one request after the other."""
 
-    __slots__ = ("_api_key", "_began_s", "_codes", "_local_s", "_queue_s", "_tally")
+    __slots__ = ("_api_key", "_began_s", "_codes", "_counters", "_local_s", "_queue_s")
 
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
+    def __init__(self, counters: MetricsCounters) -> None:
+        self._counters = counters
         self._api_key = 0
         self._began_s = self._queue_s = 0.0
         self._local_s = -1.0
@@ -49,10 +49,10 @@ class Stopwatch:
             return
         served_s = perf_counter() - self._began_s
         local_s = served_s if self._local_s < 0 else self._local_s
-        self._tally.of(self._api_key).add(self._queue_s, local_s, served_s - local_s)
+        self._counters.times_of(self._api_key).add(self._queue_s, local_s, served_s - local_s)
         if isinstance(response, Message):
             self.note_errors(response)
         if self._codes:
             for code in self._codes:
-                self._tally.errors[self._api_key, code] += 1
+                self._counters.errors[self._api_key, code] += 1
             self._codes = []

@@ -1,11 +1,11 @@
 """Delays answers that name leaders while one of these leaders may be dead
-(``kwire.broker.suspects``).
+(``kwire.broker.failure_detector``).
 """
 
 import trio
 
 from kwire.broker.broker import Broker
-from kwire.broker.suspects import NOTICE_S
+from kwire.broker.failure_detector import NOTICE_S
 from kwire.handlers.waiting import Change, happens
 
 

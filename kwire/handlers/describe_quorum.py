@@ -44,7 +44,7 @@ def handle(
     if asked != [(METADATA_TOPIC, [0])]:
         return at_once_or_later(_refused(request, context))
     broker = context.broker
-    if broker.reach is not None and broker.reach.is_out:
+    if broker.lease is not None and broker.lease.is_cut_off:
         return DescribeQuorumResponse(
             error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=STORE_IS_SILENT
         )

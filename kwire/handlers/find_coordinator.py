@@ -5,7 +5,7 @@ Behavior:
 - The coordinator is the leader of the partition of ``__consumer_offsets`` or
   ``__transaction_state`` to which the group or id belongs. The first request creates the topic.
 - While a broker is suspected to be dead, the answer waits a moment for the election of a new leader
-  (``kwire.broker.suspects``).
+  (``kwire.broker.failure_detector``).
 - kwire doesn't serve share groups yet. Their keys get an error at which clients give up at once.
 """
 

@@ -9,7 +9,7 @@ Behavior:
   a request are created in one commit. If there are more than CreateTopics may create, none is
   created.
 - While a broker is suspected to be dead, the answer waits a moment for the election. It contains a
-  dead broker for a moment longer (see ``kwire.broker.suspects``).
+  dead broker for a moment longer (see ``kwire.broker.failure_detector``).
 - For an unknown topic id (version 12), the error is UNKNOWN_TOPIC_ID.
 """
 
@@ -93,7 +93,7 @@ async def _handle(request: MetadataRequest, context: RequestContext) -> Metadata
 def _brokers(context: RequestContext) -> list[MetadataResponseBroker]:
     """The brokers of a cluster with several brokers."""
     suspects = context.broker.suspects
-    remembered = () if suspects is None else suspects.remembered()
+    remembered = () if suspects is None else suspects.fenced_lately()
     return [
         MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
         for node_id, host, port, rack, _ in advertised_brokers(context, remembered=remembered)

@@ -235,7 +235,7 @@ class Batches:
             info = partition.append_checked(checked, now_ms=self._now_ms, required_acks=acks)
         except KafkaError as error:
             start = told_log_start(error, start)
-            self._broker.tally.errors[PRODUCE_KEY, error.code] += 1
+            self._broker.counters.errors[PRODUCE_KEY, error.code] += 1
             refused = bytearray(_REFUSED.pack(index, error.code, -1, -1, start, 1))
             message = error.message.encode()
             append_unsigned_varint(refused, len(message) + 1 if message else 0)

@@ -111,7 +111,7 @@ class Unacked:
         errors = self.acks.errors
         for slot, code in errors.items():
             _ERROR_CODE.pack_into(told, self.places[slot], code)
-            self._broker.tally.errors[PRODUCE_KEY, code] += 1
+            self._broker.counters.errors[PRODUCE_KEY, code] += 1
         if ErrorCode.NOT_LEADER_OR_FOLLOWER in errors.values():
             return self._hinted(told)
         return bytes(told)

@@ -2,17 +2,17 @@
 
 from typing import NamedTuple
 
-from kwire.broker.tally import Spread
+from kwire.broker.metrics_counters import Histogram
 
 
 class Times(NamedTuple):
-    """A copy of one or more ``Spread``."""
+    """A copy of one or more ``Histogram``."""
 
     counts: tuple[int, ...]
     sum_us: int
 
     @classmethod
-    def of(cls, *spreads: Spread) -> "Times":
+    def of(cls, *spreads: Histogram) -> "Times":
         """The sum of several spreads."""
         counts = tuple(map(sum, zip(*(spread.counts for spread in spreads), strict=True)))
         return cls(counts, sum(spread.sum_us for spread in spreads))

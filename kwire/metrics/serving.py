@@ -20,25 +20,25 @@ def _api_name(api_key: int) -> str:
 
 def gather_requests(broker: Broker, samples: Samples) -> None:
     """Add the samples of requests."""
-    tally = broker.tally
-    for api_key in sorted({PRODUCE_KEY, FETCH_KEY, *tally.requests}):
+    counters = broker.counters
+    for api_key in sorted({PRODUCE_KEY, FETCH_KEY, *counters.requests}):
         name = _api_name(api_key)
-        times = tally.of(api_key)
+        times = counters.times_of(api_key)
         totals = [times.total]
         if api_key in (PRODUCE_KEY, FETCH_KEY):
-            totals.append(tally.fast_times[api_key])
+            totals.append(counters.fast_times[api_key])
         total = Times.of(*totals)
         count = sum(total.counts)
         samples.put("kafka_network_requestmetrics_requests_total", count, name)
         if api_key in (PRODUCE_KEY, FETCH_KEY):
             kind = "produce" if api_key == PRODUCE_KEY else "fetch"
-            errors = sum(n for (key, _), n in tally.errors.items() if key == api_key)
+            errors = sum(n for (key, _), n in counters.errors.items() if key == api_key)
             samples.put(f"{_METRICS}total{kind}requests_total", count)
             samples.put(f"{_METRICS}failed{kind}requests_total", errors)
         for phase in ("queue", "local", "wait"):
             samples.put("kwire_request_seconds", Times.of(getattr(times, phase)), name, phase)
         samples.put("kwire_request_seconds", total, name, "total")
-    for (api_key, code), count in sorted(tally.errors.items()):
+    for (api_key, code), count in sorted(counters.errors.items()):
         name = "kafka_network_requestmetrics_errors_total"
         samples.put(name, count, _api_name(api_key), ErrorCode(code).name)
 
@@ -47,13 +47,13 @@ async def gather_connections(
     broker: Broker, poller: Poller, slices: Slices, samples: Samples
 ) -> None:
     """Add the samples of connections."""
-    tally = broker.tally
-    samples.put("kwire_connections_accepted_total", tally.accepted)
-    samples.put("kwire_connections_refused_total", tally.refused)
-    samples.put("kwire_connections_malformed_total", tally.malformed)
-    for kind, count in sorted(tally.throttled.items()):
+    counters = broker.counters
+    samples.put("kwire_connections_accepted_total", counters.accepted)
+    samples.put("kwire_connections_refused_total", counters.refused)
+    samples.put("kwire_connections_malformed_total", counters.malformed)
+    for kind, count in sorted(counters.throttled.items()):
         samples.put("kwire_quota_throttled_total", count, kind)
-        samples.put("kwire_quota_throttle_seconds_total", tally.throttled_ms[kind] / 1000, kind)
+        samples.put("kwire_quota_throttle_seconds_total", counters.throttled_ms[kind] / 1000, kind)
     waiting = 0 if broker.quotas is None else len(broker.quotas.pauses)
     samples.put("kwire_quota_waiting_connections", waiting)
     listeners = Counter({listener.name: 0 for listener in broker.config.listeners()})
@@ -68,8 +68,8 @@ def gather_logs(broker: Broker, samples: Samples) -> None:
     """Add the samples of flushes, retention and compaction."""
     samples.put("kwire_log_flush_seconds", Times.of(broker.flusher.times))
     samples.put("kwire_log_deleted_segments_total", broker.log_manager.deleted_segments)
-    samples.put("kwire_start_seconds", broker.tally.start_s)
-    samples.put("kwire_start_logs_seconds", broker.tally.start_logs_s)
+    samples.put("kwire_start_seconds", broker.counters.start_s)
+    samples.put("kwire_start_logs_seconds", broker.counters.start_logs_s)
     compaction = vars(broker).get("compaction")
     if compaction is None:
         return
@@ -84,8 +84,8 @@ def gather_logs(broker: Broker, samples: Samples) -> None:
 
 def gather_loop(broker: Broker, samples: Samples) -> None:
     """Add the samples of the event loop, in whose thread this runs."""
-    samples.put("kwire_loop_pass_seconds", Times.of(broker.tally.passes))
-    samples.put("kwire_loop_lag_seconds", Times.of(broker.tally.loop_lag))
+    samples.put("kwire_loop_pass_seconds", Times.of(broker.counters.passes))
+    samples.put("kwire_loop_lag_seconds", Times.of(broker.counters.loop_lag))
     samples.put("kwire_loop_cpu_seconds_total", time.thread_time())
     samples.put("kwire_bugs_total", broker.bugs.seen)
     for kind in ("syncing", "logs", "cold_reads", "housekeeping", "computing", "deciding"):

@@ -44,7 +44,7 @@ class Observed:
     def serves(self, broker: "Broker", poller: "Poller") -> None:
         """Note that the listeners are open, and begin to count requests."""
         self._broker, self._poller = broker, poller
-        broker.tally.is_on = True
+        broker.counters.is_on = True
         self.not_serving = ""
 
     def stops(self) -> None:

@@ -162,7 +162,7 @@ async def test_a_registration_that_the_store_did_not_take_is_repeated(autojump_c
         await pass_s(5)
         assert membership.session is not first
         assert not broker.refusals
-        assert not membership.reach.is_out
+        assert not membership.lease.is_cut_off
         assert broker.image.is_active(1)
         assert broker.image.brokers[1].epoch > epoch
         nursery.cancel_scope.cancel()

@@ -7,7 +7,7 @@ from random import Random
 
 import trio
 
-from kwire.broker.reach import Reach
+from kwire.broker.controller_lease import ControllerLease
 from kwire.cli import main
 from kwire.cli.broker_checks import fenced_brokers, look_at
 from kwire.cli.health import NOT_KNOWN, checks_of, tell
@@ -203,10 +203,10 @@ async def test_missing_internal_topics_count_where_somebody_is_not_served(
 async def test_a_broker_that_does_not_reach_its_store_says_so(tmp_path, capsys):
     """Clients are served meanwhile, so nothing else tells it."""
     async with running_server(tmp_path) as running:
-        running.broker.reach = Reach(lambda: 0)
-        running.broker.reach.is_out = True
+        running.broker.lease = ControllerLease(lambda: 0)
+        running.broker.lease.is_cut_off = True
         assert await _health(running) == 1
-        running.broker.reach.is_out = False
+        running.broker.lease.is_cut_off = False
         assert await _health(running) == 0
     said = capsys.readouterr().out
     silent = "broker 1: the metadata store (kwire.metadata.store) doesn't answer"

@@ -37,7 +37,7 @@ async def test_a_listener_that_accepts_too_fast_accepts_none_for_a_while(tmp_pat
         clients = [await server.connect() for _ in range(AT_ONCE + 2)]
         for client in clients[: AT_ONCE + 1]:
             assert await _is_served(client)
-        assert server.broker.tally.throttled == {"connection": 1}
+        assert server.broker.counters.throttled == {"connection": 1}
         assert await _is_served(clients[-1])
         assert trio.current_time() - began_s >= 0.99 / RATE
 
@@ -50,11 +50,11 @@ async def test_a_rate_of_a_listener_that_is_set_while_it_is_used(tmp_path, resou
         await set_config(server.broker, resource, name, str(RATE))
         clients = [await server.connect() for _ in range(AT_ONCE + 1)]
         assert await _is_served(clients[-1])
-        assert server.broker.tally.throttled == {"connection": 1}
+        assert server.broker.counters.throttled == {"connection": 1}
         await set_config(server.broker, resource, name, None)
         clients = [await server.connect() for _ in range(AT_ONCE + 1)]
         assert await _is_served(clients[-1])
-        assert server.broker.tally.throttled == {"connection": 1}
+        assert server.broker.counters.throttled == {"connection": 1}
 
 
 async def test_an_address_that_connects_too_often_is_closed_and_others_are_served(tmp_path):

@@ -118,7 +118,7 @@ async def test_produce_is_answered_at_once_and_then_the_client_waits(tmp_path, v
         with trio.move_on_after(0.02) as read:
             await client.receive_frame()
         assert read.cancelled_caught
-        assert server.broker.tally.throttled == {"produce": 1}
+        assert server.broker.counters.throttled == {"produce": 1}
 
 
 async def test_requests_that_were_sent_ahead_wait_too(tmp_path):
@@ -216,7 +216,7 @@ async def test_replication_and_its_bytes_are_exempt(tmp_path):
         asked.topics[0].topic_id = topic_id
         answer = await client.request(asked, 16, FetchResponse)
         assert answer.throttle_time_ms == 0
-        assert not server.broker.tally.throttled
+        assert not server.broker.counters.throttled
 
 
 @pytest.mark.parametrize("version", [2, 3, 12])
@@ -229,7 +229,7 @@ async def test_the_time_of_requests_counts(tmp_path, version):
         answer = await client.request(MetadataRequest(), version, MetadataResponse)
         assert answer.throttle_time_ms == (1000 if version >= 3 else 0)
         assert trio.current_time() - began_s < 0.9
-        assert server.broker.tally.throttled == {"request": 1}
+        assert server.broker.counters.throttled == {"request": 1}
 
 
 async def test_who_has_no_quota_does_not_wait(tmp_path):
@@ -239,7 +239,7 @@ async def test_who_has_no_quota_does_not_wait(tmp_path):
         for _ in range(3):
             answer = await client.request(_produce(), 9, ProduceResponse)
             assert answer.throttle_time_ms == 0
-        assert server.broker.tally.fast[0] == 2  # all but the first, which makes the segment
+        assert server.broker.counters.fast[0] == 2  # all but the first, which makes the segment
         await alter(server, (("client-id", "other"),), producer_byte_rate=None)
         assert server.broker.quotas is None
 
@@ -306,7 +306,7 @@ async def test_who_only_pretends_to_be_a_broker_is_not_exempt(tmp_path, is_refus
             server.broker.authorizer = Authorizer(frozenset(), ())
         request = WriteTxnMarkersRequest()
         await client.request(request, 1, WriteTxnMarkersResponse)
-        assert server.broker.tally.throttled == ({"request": 1} if is_refused else {})
+        assert server.broker.counters.throttled == ({"request": 1} if is_refused else {})
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, 604_800_000], ids=["back", "ahead"])

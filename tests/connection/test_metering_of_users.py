@@ -110,7 +110,7 @@ async def test_all_connections_of_a_user_share_its_quota(running):
     for other in others:
         assert await _produce(other, 4 * half) == 0
     assert len(running.broker.quotas.pauses) == 2
-    assert running.broker.tally.throttled == {"produce": 2}
+    assert running.broker.counters.throttled == {"produce": 2}
 
 
 async def test_the_pause_of_a_user_over_tls(running, tmp_path):

@@ -63,7 +63,7 @@ async def served(tmp_path, caplog, level, partitions=1, repeats=1):
         await client.request(login, 2, SaslAuthenticateResponse)
         for _ in range(repeats):
             await produce_and_fetch(client, topic_id, partitions)
-        fast = sum(broker.tally.fast)
+        fast = sum(broker.counters.fast)
     names = ("kwire.authorizer", "kwire.logins")
     return [one for one in caplog.records if one.name in names], fast
 

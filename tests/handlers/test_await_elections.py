@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from kwire.broker.suspects import Suspects
+from kwire.broker.failure_detector import SuspectedBrokers
 from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -38,15 +38,15 @@ async def _brokers_told(leader: Leader) -> list[int]:
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elections take longer on a machine that is busy with tests."""
-    monkeypatch.setattr("kwire.broker.suspects.PATIENCE_S", 25.0)
+    monkeypatch.setattr("kwire.broker.failure_detector.PATIENCE_S", 25.0)
 
 
 @pytest.mark.usefixtures("slowly")
 async def test_the_answer_waits_for_the_election(tmp_path: Path) -> None:
     """A client that asks right after the death would ask again only a second later."""
     async with leading(tmp_path, leader=2) as leader, trio.open_nursery() as nursery:
-        suspects = leader.broker.suspects = Suspects()
-        suspects.lost(2, leader.broker.image)
+        suspects = leader.broker.suspects = SuspectedBrokers()
+        suspects.connection_lost(2, leader.broker.image)
         told: list[int] = []
 
         async def ask() -> None:
@@ -64,13 +64,13 @@ async def test_the_answer_waits_for_the_election(tmp_path: Path) -> None:
 
 async def test_the_wait_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The death may not be one; then the leader of the image is right."""
-    monkeypatch.setattr("kwire.broker.suspects.PATIENCE_S", 0.02)
+    monkeypatch.setattr("kwire.broker.failure_detector.PATIENCE_S", 0.02)
     async with leading(tmp_path, leader=2) as leader:
-        suspects = leader.broker.suspects = Suspects()
-        suspects.lost(2, leader.broker.image)
+        suspects = leader.broker.suspects = SuspectedBrokers()
+        suspects.connection_lost(2, leader.broker.image)
         assert await _leader_told(leader) == 2
-        leader.broker.suspects = Suspects()
-        leader.broker.suspects.lost(2, leader.broker.image)
+        leader.broker.suspects = SuspectedBrokers()
+        leader.broker.suspects.connection_lost(2, leader.broker.image)
         client = await leader.running.connect()
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
         response = await client.request(request, 4, FindCoordinatorResponse)
@@ -81,10 +81,10 @@ async def test_the_wait_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 async def test_a_dead_leader_is_in_the_answer_that_moves_its_partitions(tmp_path: Path) -> None:
     """librdkafka loses a partition whose old leader is gone with the same answer."""
     async with leading(tmp_path, leader=2) as leader:
-        suspects = leader.broker.suspects = Suspects()
+        suspects = leader.broker.suspects = SuspectedBrokers()
         for node_id in (2, 3):
             await leader.register(node_id, endpoints=(("PLAINTEXT", "127.0.0.1", node_id),))
-        suspects.meet([2], leader.broker.image)
+        suspects.record_connected([2], leader.broker.image)
         await leader.fence(2)
         await leader.fence(3)
         assert await _brokers_told(leader) == [leader.broker.node_id, 2]

@@ -134,7 +134,7 @@ async def test_the_fast_path_pays_for_each_partition(tmp_path: Path, partitions:
         assert isinstance(connection, Connection)
         before = connection.used_units
         await client.request(asked, 9, ProduceResponse)
-        assert server.server.poller.tally.fast[0] == 1
+        assert server.server.poller.counters.fast[0] == 1
         units = connection.used_units - before
         assert PARTITION_UNITS * partitions <= units < 1.5 * PARTITION_UNITS * partitions
         await client.aclose()

@@ -282,7 +282,7 @@ async def test_both_paths_answer_alike(tmp_path, monkeypatch, version):
             frames = await _frames(await server.connect(), led, version)
             port = server.port.to_bytes(4, "big")  # of the leader that a hint names
             found.append([frame.replace(port, b"port") for frame in frames])
-            assert bool(broker.tally.fast[0]) == (way == "fast" and version in FAST_VERSIONS)
+            assert bool(broker.counters.fast[0]) == (way == "fast" and version in FAST_VERSIONS)
     monkeypatch.undo()
     route.cache_clear()
     loaded_route.cache_clear()

@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from kwire.broker.tally import BUCKETS, Spread, Tally
+from kwire.broker.metrics_counters import BUCKETS, Histogram, MetricsCounters
 from kwire.errors import ErrorCode
 from kwire.handlers import APIS
 from kwire.metrics.definitions import definitions
@@ -230,7 +230,7 @@ async def test_many_scrapes_gather_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_times_fall_into_their_buckets() -> None:
     """The bucket of 2**n µs holds what is below it; the last takes whatever is longer."""
-    spread = Spread()
+    spread = Histogram()
     for seconds in (0.0, 0.000_015, 0.000_016, 1.0, 1e9):
         spread.add(seconds)
     assert sum(spread.counts[:5]) == 2
@@ -241,15 +241,15 @@ def test_times_fall_into_their_buckets() -> None:
 
 def test_a_pass_counts_each_fast_request_once() -> None:
     """The times of Produce and Fetch are those of their passes, long or short."""
-    tally = Tally()
-    tally.fast[0] += 3
-    tally.end_pass(0.000_010)
-    tally.fast[1] += 1
-    tally.end_pass(1e9)
-    tally.end_pass(0.0)
-    assert [sum(spread.counts) for spread in tally.fast_times] == [3, 1]
-    assert tally.fast_times[0].sum_us == 30
-    assert sum(tally.passes.counts) == 3
+    counters = MetricsCounters()
+    counters.fast[0] += 3
+    counters.end_pass(0.000_010)
+    counters.fast[1] += 1
+    counters.end_pass(1e9)
+    counters.end_pass(0.0)
+    assert [sum(spread.counts) for spread in counters.fast_times] == [3, 1]
+    assert counters.fast_times[0].sum_us == 30
+    assert sum(counters.passes.counts) == 3
 
 
 def test_error_codes_are_found_at_every_depth() -> None:

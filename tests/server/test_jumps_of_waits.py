@@ -13,7 +13,7 @@ import trio.testing
 
 from kwire.broker.client_metrics import Client
 from kwire.broker.compaction import PAUSE_S, Compaction
-from kwire.broker.reach import Reach
+from kwire.broker.controller_lease import ControllerLease
 from kwire.config.client_metrics import PUSH_INTERVAL_MS
 from kwire.errors import KafkaError
 from kwire.metadata.changes import BrokerRegistered
@@ -80,12 +80,12 @@ class Session:
 
 async def session_in_etcd(bench: Bench) -> Fired:
     """broker.session.timeout.ms: the broker is cut off, because another one may lead."""
-    reach = Reach(bench.broker.clock.steady_ms)
-    reach.begin(Session(bench.clock.steady_ms()))
+    lease = ControllerLease(bench.broker.clock.steady_ms)
+    lease.watch_session(Session(bench.clock.steady_ms()))
 
     def is_cut_off() -> bool:
-        reach.look()
-        return reach.is_out
+        lease.check_deadline()
+        return lease.is_cut_off
 
     return is_cut_off
 

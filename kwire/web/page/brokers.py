@@ -81,7 +81,7 @@ async def gather(observed: Observed) -> Facts:
         software = getattr(getattr(connection, "info", None), "software", None)
         if software is not None:
             clients[f"{software.name} {software.version}".strip() or "unnamed"] += 1
-    image, tally = broker.image, broker.tally
+    image, counters = broker.image, broker.counters
     return Facts(
         broker.node_id,
         broker.cluster_id,
@@ -89,10 +89,10 @@ async def gather(observed: Observed) -> Facts:
         dict(image.features),
         dict(listeners),
         clients.most_common(SHOWN_CLIENTS),
-        tally.accepted,
-        tally.refused,
-        tally.malformed,
-        tally.start_s,
+        counters.accepted,
+        counters.refused,
+        counters.malformed,
+        counters.start_s,
     )
 
 

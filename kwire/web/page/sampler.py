@@ -18,7 +18,7 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.groups import LoadedCoordinator
-from kwire.broker.tally import Tally
+from kwire.broker.metrics_counters import MetricsCounters
 from kwire.budget.slices import Slices
 from kwire.coordinator.group import GroupType
 from kwire.handlers import PRODUCE_KEY
@@ -200,25 +200,25 @@ async def look(observed: Observed) -> Sample:
     broker, slices = observed.broker, Slices()
     topics, open_transactions = await _topics(broker, slices)
     groups, offsets = await _groups(broker, slices)
-    tally, gone = broker.tally, broker.gone
+    counters, gone = broker.counters, broker.gone
     totals = Totals(
         gone.messages_in + sum(topic.messages_in for topic in topics.values()),
         gone.bytes_in + sum(topic.bytes_in for topic in topics.values()),
         gone.bytes_out + sum(topic.bytes_out for topic in topics.values()),
-        sum(tally.fast) + sum(sum(times.total.counts) for times in tally.requests.values()),
-        sum(tally.errors.values()),
+        sum(counters.fast) + sum(sum(times.total.counts) for times in counters.requests.values()),
+        sum(counters.errors.values()),
         len(observed.poller.connections),
         open_transactions,
-        _produce_times(tally),
+        _produce_times(counters),
     )
     partitions = sum(topic.partitions for topic in topics.values())
     steps = partitions + len(topics) + len(groups) + offsets
     return Sample(broker.now_ms(), broker.clock.steady_ms(), steps, totals, topics, groups)
 
 
-def _produce_times(tally: Tally) -> tuple[int, ...]:
-    """The number of Produce requests by their duration, in the buckets of the tally."""
-    fast, other = tally.fast_times[PRODUCE_KEY].counts, tally.requests.get(PRODUCE_KEY)
+def _produce_times(counters: MetricsCounters) -> tuple[int, ...]:
+    """The number of Produce requests by their duration, in the buckets of the counters."""
+    fast, other = counters.fast_times[PRODUCE_KEY].counts, counters.requests.get(PRODUCE_KEY)
     if other is None:
         return tuple(fast)
     return tuple(map(sum, zip(fast, other.total.counts, strict=True)))

@@ -1,4 +1,4 @@
-"""Knows whether this broker reaches the metadata store, or other brokers may lead in its place.
+"""This broker's lease: while it lasts, the controller lets no other broker lead in its place.
 
 Rules:
 
@@ -32,33 +32,33 @@ LATE_S = 1.0
 """The longest time between two checks of the task ``run``."""
 
 
-class Reach:
-    """Watches the session of one broker. ``told`` is called whenever ``is_out`` changes."""
+class ControllerLease:
+    """Watches one broker's session; ``on_change`` is called whenever ``is_cut_off`` changes."""
 
     def __init__(self, steady_ms: Callable[[], int]) -> None:
-        self.is_out = False
-        self.told: Callable[[bool], object] = lambda _is_out: None
+        self.is_cut_off = False
+        self.on_change: Callable[[bool], object] = lambda _is_cut_off: None
         self._steady_ms = steady_ms
         self._session: Session | None = None
         self._kept_ms = self._deadline_ms = FOR_EVER_MS
         self._is_leaving = False
 
-    def begin(self, session: Session) -> None:
+    def watch_session(self, session: Session) -> None:
         """Watch this session from now on: the broker is registered with it."""
         self._session = session
         self._kept_ms = session.kept_ms
         self._deadline_ms = deadline_ms(session.kept_ms, session.ttl_ms)
-        self.look()
+        self.check_deadline()
 
-    def looks_at(self, session: Session) -> bool:
+    def watches(self, session: Session) -> bool:
         """Whether this is the session with which the broker is registered."""
         return self._session is session
 
-    def leave(self) -> None:
+    def expect_end(self) -> None:
         """The broker is about to end its session itself."""
         self._is_leaving = True
 
-    def look(self) -> None:
+    def check_deadline(self) -> None:
         """Check the deadline, and note whether the broker is cut off now."""
         session = self._session
         if session is None:
@@ -66,25 +66,25 @@ class Reach:
         if session.kept_ms != self._kept_ms:
             self._kept_ms = session.kept_ms
             self._deadline_ms = deadline_ms(session.kept_ms, session.ttl_ms)
-        is_out = session.is_over or (
+        is_cut_off = session.is_over or (
             self._deadline_ms != FOR_EVER_MS and self._steady_ms() >= self._deadline_ms
         )
-        if is_out == self.is_out:
+        if is_cut_off == self.is_cut_off:
             return
-        self.is_out = is_out
+        self.is_cut_off = is_cut_off
         is_expected = self._is_leaving or self._deadline_ms == FOR_EVER_MS
-        if is_out and not is_expected:
+        if is_cut_off and not is_expected:
             log.warning(
                 "the metadata store doesn't answer: other brokers may lead instead of this one, "
                 "which acknowledges only records that its followers have"
             )
-        elif not is_out and not is_expected:
+        elif not is_cut_off and not is_expected:
             log.info("the metadata store answers again")
-        self.told(is_out)
+        self.on_change(is_cut_off)
 
     async def run(self) -> None:
         """Check the deadline, forever, in case the broker gets no requests."""
         while True:
-            self.look()
+            self.check_deadline()
             left_s = (self._deadline_ms - self._steady_ms()) / 1000
             await trio.sleep(min(max(left_s, SOON_S), LATE_S))

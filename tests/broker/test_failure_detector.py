@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from kwire.broker.proofs import BETWEEN_S, PAUSE_S, Proofs, Watched, is_refusal
+from kwire.broker.failure_detector import BETWEEN_S, PAUSE_S, FailureDetector, Watched, is_refusal
 from kwire.metadata.store import Guard
 
 SESSION = Guard("live/2", 7)
@@ -69,12 +69,12 @@ class Address:
 async def watching(nursery):
     """Proofs that watch a broker at an address, to which the connection is open."""
     store, address, told = Store(), Address(), []
-    proofs = Proofs(store, address.open, lambda: told.append(trio.current_time()))
-    nursery.start_soon(proofs.run)
+    detector = FailureDetector(store, address.open, lambda: told.append(trio.current_time()))
+    nursery.start_soon(detector.run)
     await trio.testing.wait_all_tasks_blocked()
-    proofs.watch({2: BROKER}, [2])
+    detector.watch({2: BROKER}, [2])
     await trio.testing.wait_all_tasks_blocked()
-    return proofs, store, address, told
+    return detector, store, address, told
 
 
 async def _pass_s(seconds: float) -> None:
@@ -84,24 +84,24 @@ async def _pass_s(seconds: float) -> None:
 
 async def test_a_process_that_dies_is_known_at_once(watching, autojump_clock) -> None:
     """Its own session is ended, and whoever watches is told."""
-    proofs, store, address, told = watching
+    detector, store, address, told = watching
     began_s = trio.current_time()
     await address.die()
     await _pass_s(0.2)
     assert store.ended == [SESSION]
-    assert proofs.dead == {(2, "2a")}
+    assert detector.dead == {(2, "2a")}
     assert told == [began_s + BETWEEN_S]
 
 
 @pytest.mark.parametrize("what", ["accept", "silent", "is_unreachable"])
 async def test_the_end_of_a_connection_proves_nothing(watching, what, autojump_clock) -> None:
     """The process may live, or its machine may be lost: its session decides."""
-    proofs, store, address, _ = watching
+    detector, store, address, _ = watching
     address.answer = getattr(address, what)
     await address.connections[-1].aclose()
     await _pass_s(30)
     assert store.ended == []
-    assert not proofs.dead
+    assert not detector.dead
     assert address.tries < 70  # and nobody is bothered
 
 
@@ -109,15 +109,17 @@ async def test_an_address_that_never_took_a_connection_proves_nothing(nursery, a
     """It may be an address that this broker can't reach."""
     store, address = Store(), Address()
     address.answer = address.refuse
-    proofs = Proofs(store, address.open, lambda: None)
-    nursery.start_soon(proofs.run)
+    detector = FailureDetector(store, address.open, lambda: None)
+    nursery.start_soon(detector.run)
     await trio.testing.wait_all_tasks_blocked()
-    proofs.watch({2: BROKER}, [2])
+    detector.watch({2: BROKER}, [2])
     await _pass_s(10)
     assert not store.ended
-    proofs.watch({2: BROKER._replace(session=None)}, [2])  # its session is over, as the store says
+    detector.watch(
+        {2: BROKER._replace(session=None)}, [2]
+    )  # its session is over, as the store says
     await _pass_s(PAUSE_S)
-    assert proofs.dead == {(2, "2a")}
+    assert detector.dead == {(2, "2a")}
     assert not store.ended
 
 
@@ -136,18 +138,18 @@ async def test_one_refusal_is_not_enough(watching, autojump_clock) -> None:
 
 async def test_another_process_is_watched_anew(watching, autojump_clock) -> None:
     """The proof about the old one is forgotten, and its watch ended."""
-    proofs, store, address, _ = watching
+    detector, store, address, _ = watching
     newer = BROKER._replace(incarnation="2b", session=Guard("live/2", 9))
-    proofs.watch({2: newer}, [2])
+    detector.watch({2: newer}, [2])
     await _pass_s(0.1)
     await address.connections[0].aclose()
     assert not store.ended
     await address.die()
     await _pass_s(0.2)
     assert store.ended == [newer.session]
-    assert proofs.dead == {(2, "2b")}
-    proofs.watch({}, ())
-    assert not proofs.dead
+    assert detector.dead == {(2, "2b")}
+    detector.watch({}, ())
+    assert not detector.dead
 
 
 def test_each_address_of_a_host_has_to_refuse() -> None:
@@ -162,35 +164,35 @@ async def test_a_process_that_was_wrongly_proven_dead_is_watched_again(
     watching, autojump_clock
 ) -> None:
     """It registers again as the same process, and then it dies."""
-    proofs, store, address, _ = watching
+    detector, store, address, _ = watching
     await address.die()
     await _pass_s(0.2)
-    proofs.watch({2: BROKER}, [2])  # the store doesn't show yet that the session has ended
-    proofs.watch({2: BROKER._replace(session=None)}, [2])
-    assert proofs.dead == {(2, "2a")}
+    detector.watch({2: BROKER}, [2])  # the store doesn't show yet that the session has ended
+    detector.watch({2: BROKER._replace(session=None)}, [2])
+    assert detector.dead == {(2, "2a")}
     address.answer = address.accept
     again = BROKER._replace(session=Guard("live/2", 9))
-    proofs.watch({2: again}, [2])
-    assert not proofs.dead
+    detector.watch({2: again}, [2])
+    assert not detector.dead
     await _pass_s(0.2)
     await address.die()
     await _pass_s(0.2)
     assert store.ended == [SESSION, again.session]
-    assert proofs.dead == {(2, "2a")}
+    assert detector.dead == {(2, "2a")}
 
 
 async def test_a_dying_process_that_still_takes_connections_is_known_soon(
     watching, autojump_clock
 ) -> None:
     """Its listener may be closed a moment after the connection; that cost a second once."""
-    proofs, store, address, told = watching
+    detector, store, address, told = watching
     began_s = trio.current_time()
     await address.connections[-1].aclose()
     await trio.testing.wait_all_tasks_blocked()
     await address.die()
     await _pass_s(0.5)
     assert store.ended == [SESSION]
-    assert proofs.dead == {(2, "2a")}
+    assert detector.dead == {(2, "2a")}
     assert told[0] - began_s < 0.25
 
 
@@ -198,12 +200,12 @@ async def test_who_proves_no_death_is_told_of_the_end_of_a_connection(
     watching, autojump_clock
 ) -> None:
     """The controller proves deaths; others only suspect, and hear of it when there is no reason."""
-    proofs, store, address, _ = watching
+    detector, store, address, _ = watching
     heard = []
-    proofs.heard = lambda *what: heard.append(what)
-    proofs.watch({2: BROKER}, ())
+    detector.on_heard = lambda *what: heard.append(what)
+    detector.watch({2: BROKER}, ())
     await _pass_s(1)
-    assert proofs.connected == {2}
+    assert detector.connected == {2}
     assert heard == [(2, True)]
     await address.connections[-1].aclose()
     await _pass_s(1)
@@ -211,7 +213,7 @@ async def test_who_proves_no_death_is_told_of_the_end_of_a_connection(
     await address.die()
     await _pass_s(5)
     assert heard[3:] == [(2, False)]
-    assert not proofs.connected
+    assert not detector.connected
     assert not store.ended
 
 
@@ -219,12 +221,12 @@ async def test_a_new_controller_proves_a_death_that_it_has_seen_before(
     watching, autojump_clock
 ) -> None:
     """Two brokers may die, the controller last: its successor waits for no session's end."""
-    proofs, store, address, _ = watching
-    proofs.watch({2: BROKER}, ())
+    detector, store, address, _ = watching
+    detector.watch({2: BROKER}, ())
     await _pass_s(1)
     await address.die()
     await _pass_s(PAUSE_S / 2)
     assert not store.ended
-    proofs.watch({2: BROKER}, [2])
+    detector.watch({2: BROKER}, [2])
     await _pass_s(2 * BETWEEN_S)
     assert store.ended == [SESSION]

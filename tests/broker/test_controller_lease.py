@@ -6,7 +6,7 @@ from random import Random
 import pytest
 import trio
 
-from kwire.broker.reach import Reach
+from kwire.broker.controller_lease import ControllerLease
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import ConfigChanged
 from kwire.metadata.image import ConfigResourceType
@@ -47,69 +47,69 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def reach(clock: Clock) -> Reach:
+def lease(clock: Clock) -> ControllerLease:
     """Of a broker without a session so far."""
-    return Reach(clock)
+    return ControllerLease(clock)
 
 
-def test_the_deadline_is_a_tenth_before_the_session_ends(clock, reach):
+def test_the_deadline_is_a_tenth_before_the_session_ends(clock, lease):
     """Counted from the time before the last keepalive was sent; whoever asks is told once."""
     told = []
-    reach.told = told.append
+    lease.on_change = told.append
     session = Kept()
-    reach.begin(session)
+    lease.watch_session(session)
     for now_ms, is_out in ((8999, False), (9000, True), (20_000, True)):
         clock.now_ms = now_ms
-        reach.look()
-        assert reach.is_out == is_out
+        lease.check_deadline()
+        assert lease.is_cut_off == is_out
     session.kept_ms = 19_000
-    reach.look()
-    assert not reach.is_out
+    lease.check_deadline()
+    assert not lease.is_cut_off
     assert told == [True, False]
 
 
-def test_a_broker_that_stops_says_nothing_of_its_own_end(reach, caplog):
+def test_a_broker_that_stops_says_nothing_of_its_own_end(lease, caplog):
     """It acknowledges no more than one that is cut off, but the store does answer."""
     session = Kept()
-    reach.begin(session)
-    reach.leave()
+    lease.watch_session(session)
+    lease.expect_end()
     session.is_over = True
-    reach.look()
-    assert reach.is_out
+    lease.check_deadline()
+    assert lease.is_cut_off
     assert caplog.messages == []
 
 
-def test_a_worker_says_nothing_of_the_end_of_its_supervisor(reach, caplog):
+def test_a_worker_says_nothing_of_the_end_of_its_supervisor(lease, caplog):
     """Its store has said so; no other worker leads in its place."""
     caplog.set_level("INFO")
     session = Kept(float("inf"))
-    reach.begin(session)
+    lease.watch_session(session)
     session.is_over = True
-    reach.look()
-    assert reach.is_out
-    reach.begin(Kept(float("inf")))
-    assert not reach.is_out
+    lease.check_deadline()
+    assert lease.is_cut_off
+    lease.watch_session(Kept(float("inf")))
+    assert not lease.is_cut_off
     assert caplog.messages == []
 
 
-def test_a_session_that_is_over_ends_it_at_once(reach):
+def test_a_session_that_is_over_ends_it_at_once(lease):
     """Until the broker has registered with a new one."""
     session = Kept()
-    reach.begin(session)
+    lease.watch_session(session)
     session.is_over = True
-    reach.look()
-    assert reach.is_out
-    reach.begin(Kept())
-    assert not reach.is_out
+    lease.check_deadline()
+    assert lease.is_cut_off
+    lease.watch_session(Kept())
+    assert not lease.is_cut_off
 
 
-def test_no_session_and_one_without_an_end_are_never_out(clock, reach):
+def test_no_session_and_one_without_an_end_are_never_out(clock, lease):
     """A broker that is alone has none; a supervisor's workers end with their connection."""
     clock.now_ms = 1 << 60
-    reach.look()
-    assert not reach.is_out
-    reach.begin(Kept(float("inf")))
-    assert not reach.is_out
+    lease.check_deadline()
+    assert not lease.is_cut_off
+    lease.watch_session(Kept(float("inf")))
+    assert not lease.is_cut_off
 
 
 async def pass_s(seconds: float) -> None:
@@ -127,21 +127,21 @@ async def test_an_outage_of_etcd_and_its_end(autojump_clock):
     async with trio.open_nursery() as nursery:
         etcd = SimulatedEtcd(Random(1))
         store = simulated_store(etcd.gateway(), "1:a", Random(1))
-        reach = Reach(steady_ms)
+        lease = ControllerLease(steady_ms)
         nursery.start_soon(etcd.run)
         nursery.start_soon(store.run)
-        reach.begin(await store.begin_session(Member(1, "a"), TTL_MS))
-        nursery.start_soon(reach.run)
+        lease.watch_session(await store.begin_session(Member(1, "a"), TTL_MS))
+        nursery.start_soon(lease.run)
         await pass_s(30)
-        assert not reach.is_out
+        assert not lease.is_cut_off
         etcd.faults.is_down = True
         await pass_s(TTL_MS / 1000 * 0.5)
-        assert not reach.is_out
+        assert not lease.is_cut_off
         await pass_s(TTL_MS / 1000 * 0.45)
-        assert reach.is_out
+        assert lease.is_cut_off
         etcd.faults.is_down = False
         await pass_s(5)
-        assert not reach.is_out
+        assert not lease.is_cut_off
         nursery.cancel_scope.cancel()
 
 

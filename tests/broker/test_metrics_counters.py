@@ -1,6 +1,6 @@
 """However often a bug happens, it takes no memory: an exception keeps its request's objects."""
 
-from kwire.broker.tally import MOST_BUGS, Bugs
+from kwire.broker.metrics_counters import MOST_BUGS, Bugs
 
 
 def test_the_first_bugs_are_kept_and_all_are_counted():

@@ -37,7 +37,7 @@ class Bugs(list[Exception]):
             super().append(error)
 
 
-class Spread:
+class Histogram:
     """A histogram of times: how many fell into each bucket, and their sum in µs."""
 
     __slots__ = ("counts", "sum_us")
@@ -66,30 +66,30 @@ class RequestTimes:
     __slots__ = ("local", "queue", "total", "wait")
 
     def __init__(self) -> None:
-        self.queue = Spread()
-        self.local = Spread()
-        self.wait = Spread()
-        self.total = Spread()
+        self.queue = Histogram()
+        self.local = Histogram()
+        self.wait = Histogram()
+        self.total = Histogram()
 
     def add(self, queue_s: float, local_s: float, wait_s: float) -> None:
-        """Count a request. It spells out ``Spread.add``, because it runs for every such request."""
+        """Count a request. ``Histogram.add`` is spelled out: every such request comes here."""
         total_us = 0
-        for spread, seconds in (
+        for histogram, seconds in (
             (self.queue, queue_s),
             (self.local, local_s),
             (self.wait, wait_s),
         ):
             us = int(seconds * 1e6)
             total_us += us
-            spread.sum_us += us
+            histogram.sum_us += us
             bucket = us.bit_length()
-            spread.counts[bucket if bucket < BUCKETS else BUCKETS - 1] += 1
+            histogram.counts[bucket if bucket < BUCKETS else BUCKETS - 1] += 1
         self.total.sum_us += total_us
         bucket = total_us.bit_length()
         self.total.counts[bucket if bucket < BUCKETS else BUCKETS - 1] += 1
 
 
-class Tally:
+class MetricsCounters:
     """The counters of one broker.
 
     ``throttled`` and ``throttled_ms`` are the waits that quotas impose, by the kind of quota.
@@ -121,18 +121,18 @@ class Tally:
     def __init__(self) -> None:
         self.is_on = False
         self.fast = [0, 0]
-        self.fast_times = (Spread(), Spread())
+        self.fast_times = (Histogram(), Histogram())
         self.requests: dict[int, RequestTimes] = {}
         self.errors: Counter[tuple[int, int]] = Counter()
-        self.passes = Spread()
-        self.loop_lag = Spread()
+        self.passes = Histogram()
+        self.loop_lag = Histogram()
         self.throttled: Counter[str] = Counter()
         self.throttled_ms: Counter[str] = Counter()
         self.accepted = self.refused = self.malformed = 0
         self.start_s = self.start_logs_s = 0.0
         self._produced = self._fetched = 0
 
-    def of(self, api_key: int) -> RequestTimes:
+    def times_of(self, api_key: int) -> RequestTimes:
         """The times of an API."""
         times = self.requests.get(api_key)
         if times is None:
@@ -142,7 +142,7 @@ class Tally:
     def end_pass(self, seconds: float) -> None:
         """Count a pass of the poller, and the requests that were served in it on fast paths.
 
-        This runs once for every wake-up, so it spells out ``Spread.add``.
+        This runs once for every wake-up, so it spells out ``Histogram.add``.
         """
         us = int(seconds * 1e6)
         bucket = us.bit_length()
@@ -153,12 +153,12 @@ class Tally:
         passes.sum_us += us
         produced, fetched = self.fast
         if produced != self._produced:
-            spread = self.fast_times[0]
-            spread.counts[bucket] += produced - self._produced
-            spread.sum_us += us * (produced - self._produced)
+            histogram = self.fast_times[0]
+            histogram.counts[bucket] += produced - self._produced
+            histogram.sum_us += us * (produced - self._produced)
             self._produced = produced
         if fetched != self._fetched:
-            spread = self.fast_times[1]
-            spread.counts[bucket] += fetched - self._fetched
-            spread.sum_us += us * (fetched - self._fetched)
+            histogram = self.fast_times[1]
+            histogram.counts[bucket] += fetched - self._fetched
+            histogram.sum_us += us * (fetched - self._fetched)
             self._fetched = fetched
