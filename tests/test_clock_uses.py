@@ -82,7 +82,7 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         (
             *(
                 "broker/fetcher",
-                "broker/isr_updates",
+                "broker/alter_partition_manager",
                 "broker/membership",
                 "broker/failure_detector",
             ),

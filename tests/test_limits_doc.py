@@ -22,10 +22,10 @@ CONSTANT = re.compile(
 DEFAULT = re.compile(r"`(kwire\.[\w.]+)` \(([\d,]+(?: [KM]iB)?)[),]")
 
 NO_LIMITS_OF_CLIENTS = {
-    "broker/fetch_link MOST_AT_ONCE": "how much is read from a leader at a time",
+    "broker/replica_fetch_connection MOST_AT_ONCE": "how much is read from a leader at a time",
     "broker/fetch_sessions MAX_ID": "where ids wrap",
     "broker/fetchers MOST_FETCHERS": "a broker's own tasks",
-    "broker/isr_updates LONGEST_REST_S": "a pause",
+    "broker/alter_partition_manager LONGEST_REST_S": "a pause",
     "broker/plain_fetching MOST_NAMED": "what the fast path of followers takes",
     "broker/failure_detector MOST_WATCHED": "other brokers",
     "broker/proposals MOST_BYTES": "what shares a commit",

@@ -43,18 +43,18 @@ from kwire.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, MetadataImag
 from kwire.metadata.store import Guard, MetadataStore
 
 if TYPE_CHECKING:
+    from kwire.broker.alter_partition_manager import AlterPartitionManager
     from kwire.broker.client_metrics import ClientMetrics
     from kwire.broker.compaction import Compaction
     from kwire.broker.controller_lease import ControllerLease
     from kwire.broker.failure_detector import SuspectedBrokers
-    from kwire.broker.fetch_link import Watcher
     from kwire.broker.fetchers import Fetchers
     from kwire.broker.groups import Groups
-    from kwire.broker.isr_updates import IsrUpdates
     from kwire.broker.offline_replicas import OfflineReplicas
     from kwire.broker.peers import Peers
     from kwire.broker.pending_verification import PendingVerification
     from kwire.broker.producer_ids import ProducerIds
+    from kwire.broker.replica_fetch_connection import Watcher
     from kwire.broker.replica_moves import ReplicaMoves
     from kwire.broker.replica_sessions import ReplicaSessions
     from kwire.broker.transactions import Transactions
@@ -111,7 +111,7 @@ class Broker:
         self.replica_manager = ServedPartitions(
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
         )
-        self.replica_manager.in_sync_updates = lambda: self.isr_updates
+        self.replica_manager.in_sync_updates = lambda: self.alter_partition_manager
         self.replica_manager.open_all(image)
         self.coordinators = Coordinators(self)
         self.new_images = NewImages(self, self.replica_manager, self.coordinators)
@@ -187,11 +187,11 @@ class Broker:
         return ReplicaSessions(self.random, self.integer)
 
     @cached_property
-    def isr_updates(self) -> "IsrUpdates":
+    def alter_partition_manager(self) -> "AlterPartitionManager":
         """The commits of ISR changes for the partitions that this broker leads."""
-        from kwire.broker.isr_updates import IsrUpdates
+        from kwire.broker.alter_partition_manager import AlterPartitionManager
 
-        updates = IsrUpdates(self)
+        updates = AlterPartitionManager(self)
         updates.is_cut_off = self.lease is not None and self.lease.is_cut_off
         if "background" in vars(self):
             self.background.start_soon(updates.run)
@@ -226,8 +226,8 @@ class Broker:
         background.start_soon(self.replica_manager.work, self._follow_slice)
         background.start_soon(self.flusher.run)
         self.new_images.follow_leaders()
-        if "isr_updates" in vars(self):
-            background.start_soon(self.isr_updates.run)
+        if "alter_partition_manager" in vars(self):
+            background.start_soon(self.alter_partition_manager.run)
         for topic, load in (
             (OFFSETS_TOPIC, lambda: self.groups),
             (TRANSACTIONS_TOPIC, lambda: self.transactions),
@@ -242,8 +242,8 @@ class Broker:
 
     def cut_off(self, is_cut_off: bool) -> None:
         """Note whether this broker is cut off from the store; ``controller_lease`` says it."""
-        if "isr_updates" in vars(self):
-            self.isr_updates.cut_off(is_cut_off)
+        if "alter_partition_manager" in vars(self):
+            self.alter_partition_manager.cut_off(is_cut_off)
 
     def stop(self) -> None:
         """Refer clients that ask or wait for a coordinator to another broker."""

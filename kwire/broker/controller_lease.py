@@ -13,7 +13,7 @@ Rules:
 - The session of a worker ends with its supervisor, or when the supervisor ends the worker. Other
   lines tell of that, so the log doesn't warn either.
 
-``IsrUpdates.refuses`` says which appends a broker refuses while it is cut off.
+``AlterPartitionManager.refuses`` says which appends a broker refuses while it is cut off.
 """
 
 import logging

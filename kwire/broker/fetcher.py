@@ -26,13 +26,13 @@ from functools import partial
 import trio
 
 from kwire.broker.failure_detector import SuspectedBrokers
-from kwire.broker.fetch_link import BYTES_PER_TURN
 from kwire.broker.fetching import Fetching, Outcome
 from kwire.broker.fetching_broker import FetchingBroker
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.large_appends import append_large
 from kwire.broker.quick_fetching import GIVEN_UP, QuickFetching, outcome_of
 from kwire.broker.remote_offsets import Truncations, truncations_into_range
+from kwire.broker.replica_fetch_connection import BYTES_PER_TURN
 from kwire.broker.throttles import Throttle
 from kwire.client.errors import ClientError
 from kwire.client.peer import OpenStream, Peer

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import trio
 
-from kwire.broker.fetch_link import Watcher
 from kwire.broker.flusher import Flusher
+from kwire.broker.replica_fetch_connection import Watcher
 from kwire.broker.throttles import Throttles
 from kwire.budget.threads import Threads
 from kwire.clock import Clock

@@ -30,9 +30,9 @@ from kwire.metadata.image import MetadataImage
 from kwire.metadata.quotas import ClientQuotas
 
 if TYPE_CHECKING:
+    from kwire.broker.alter_partition_manager import AlterPartitionManager
     from kwire.broker.failure_detector import SuspectedBrokers
     from kwire.broker.fetchers import Fetchers
-    from kwire.broker.isr_updates import IsrUpdates
     from kwire.broker.offline_replicas import OfflineReplicas
     from kwire.broker.quotas import Metered, Quotas
     from kwire.broker.throttles import Throttles
@@ -105,7 +105,7 @@ class InformedBroker(Protocol):
         """The tasks that fetch from the leaders of the partitions that the broker follows."""
 
     @property
-    def isr_updates(self) -> "IsrUpdates":
+    def alter_partition_manager(self) -> "AlterPartitionManager":
         """The commits of ISR changes for the partitions that the broker leads."""
 
     @property
@@ -149,10 +149,10 @@ class NewImages:
         self.follow_leaders()
         job = await self._served.publish(image, changes)
         self.follow_leaders()
-        if any(isinstance(change, _BROKERS) for change in changes) and "isr_updates" in vars(
-            broker
-        ):
-            broker.isr_updates.brokers_changed()
+        if any(
+            isinstance(change, _BROKERS) for change in changes
+        ) and "alter_partition_manager" in vars(broker):
+            broker.alter_partition_manager.brokers_changed()
         self._coordinators.follow(changes)
         if job is not None:
             job.at_end = partial(self._coordinators.follow, changes)

@@ -1,21 +1,21 @@
-"""Lets a link fetch for a fetcher while all requests and answers are common.
+"""Lets a fetch connection fetch for a fetcher while all requests and answers are common.
 
 Rules:
 
-- A link needs a poller, a connection over a plain socket, a leader that serves version 18, and a
-  session that has begun. While replication is throttled, there is no link.
-- From ``lend`` to ``take_back``, only the link uses the connection.
+- A fetch connection needs a poller, a connection over a plain socket, a leader that serves version
+  18, and a session that has begun. While replication is throttled, there is no fetch connection.
+- From ``lend`` to ``take_back``, only the fetch connection uses the connection.
 """
 
 from collections.abc import Callable, Sequence
 
 import trio
 
-from kwire.broker.fetch_link import FetchLink, Left, Watcher
 from kwire.broker.fetching import FIRST_EPOCH, Fetching, Limits, Outcome
 from kwire.broker.fetching_broker import FetchingBroker
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.plain_fetching import VERSION, Fetched, Sender
+from kwire.broker.replica_fetch_connection import Left, ReplicaFetchConnection, Watcher
 from kwire.client.connection import Connection
 from kwire.client.peer import Peer
 from kwire.client.versions import pick
@@ -45,7 +45,7 @@ def sender_of(broker: FetchingBroker, client_id: bytes) -> Sender:
 
 
 def outcome_of(rest: Sequence[Fetched]) -> Outcome[FollowerPartition]:
-    """The records that a link has fetched but not appended, as the outcome of an answer."""
+    """Records that a connection has fetched but not appended, as the outcome of an answer."""
     outcome: Outcome[FollowerPartition] = Outcome()
     for partition, records, watermark, start in rest:
         data = PartitionData(
@@ -60,7 +60,7 @@ def outcome_of(rest: Sequence[Fetched]) -> Outcome[FollowerPartition]:
 
 
 def response_in(frame: bytes) -> Left | FetchResponse:
-    """Decode a response that a link couldn't read."""
+    """Decode a response that a fetch connection couldn't read."""
     try:
         _, position = decode_response_header(frame, FetchResponse, VERSION)
         return decode(FetchResponse, VERSION, memoryview(frame)[position:])
@@ -69,10 +69,10 @@ def response_in(frame: bytes) -> Left | FetchResponse:
 
 
 class QuickFetching:
-    """The part of a fetcher that its links use; see ``fetch_link.Lender``.
+    """What a fetcher's fetch connections use of it; see ``replica_fetch_connection.Lender``.
 
     ``has_news`` and ``is_over`` are functions of the fetcher. ``asking`` is the cancel scope of the
-    wait for a link.
+    wait for a fetch connection.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class QuickFetching:
         return self._broker.clock.now_ms()
 
     async def run(self, peer: Peer) -> Left | FetchResponse | None:
-        """Fetch by a link; returns the work that the link has left, None if no link could begin.
+        """Fetch by a fetch connection; returns the work that it has left, None if none could begin.
 
         A FetchResponse is returned if an answer isn't common.
         """
@@ -133,32 +133,38 @@ class QuickFetching:
         fd, number = await connection.lend()
         if fd < 0:
             return None
-        link = FetchLink(fd, watcher, self, number, connection.settings.max_response_bytes)
+        fetch_connection = ReplicaFetchConnection(
+            fd, watcher, self, number, connection.settings.max_response_bytes
+        )
         try:
             if not self.has_news():
-                link.begin()
-                link.asked_s = trio.current_time()
-                await self._wait_for(link)
+                fetch_connection.begin()
+                fetch_connection.asked_s = trio.current_time()
+                await self._wait_for(fetch_connection)
         finally:
-            link.end(GIVEN_UP)
-            connection.take_back(link.number)
-        if not link.has_asked:
+            fetch_connection.end(GIVEN_UP)
+            connection.take_back(fetch_connection.number)
+        if not fetch_connection.has_asked:
             return None
-        return response_in(link.left.frame) if link.left.frame else link.left
+        return (
+            response_in(fetch_connection.left.frame)
+            if fetch_connection.left.frame
+            else fetch_connection.left
+        )
 
-    async def _wait_for(self, link: FetchLink) -> None:
-        """Wait until a link is over, or its leader doesn't answer, or the wait is given up."""
+    async def _wait_for(self, fetch_connection: ReplicaFetchConnection) -> None:
+        """Wait until a connection is over, or its leader doesn't answer, or the wait is given up."""
         integer = self._broker.integer
-        while not link.is_over:
+        while not fetch_connection.is_over:
             patience_ms = integer("replica.socket.timeout.ms") + integer(
                 "replica.fetch.wait.max.ms"
             )
-            end_s = link.asked_s + patience_ms / 1000
+            end_s = fetch_connection.asked_s + patience_ms / 1000
             if trio.current_time() >= end_s:
-                link.end(NO_ANSWER)
+                fetch_connection.end(NO_ANSWER)
                 return
             with trio.CancelScope(deadline=end_s) as self.asking:
-                await link.over.wait()
+                await fetch_connection.over.wait()
             scope, self.asking = self.asking, None
             if scope is not None and scope.cancelled_caught and self.has_news():
                 return

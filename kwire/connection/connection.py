@@ -20,7 +20,7 @@ import trio
 from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
-from kwire.connection.disconnect_reasons import ConnectionClosed, log_disconnect, reason_of_bad_size
+from kwire.connection.disconnect_reasons import ConnectionClosed, bad_frame_size, log_disconnect
 from kwire.connection.inbox import READ_BYTES_PER_UNIT, BadFrameSize, Inbox
 from kwire.connection.large import free
 from kwire.connection.outbox import Outbox, SliceEnded
@@ -242,9 +242,7 @@ class Connection:
             try:
                 frame = self._inbox.next_frame()
             except BadFrameSize as error:
-                raise reason_of_bad_size(
-                    error, self._inbox.max_bytes, self._size_setting
-                ) from error
+                raise bad_frame_size(error, self._inbox.max_bytes, self._size_setting) from error
             if frame is None:
                 break
             turns.requests_left -= 1

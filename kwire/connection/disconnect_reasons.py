@@ -37,7 +37,7 @@ class LoginFailed(ConnectionClosed):
     """The client's login, its certificate or its TLS handshake failed."""
 
 
-def reason_of_bad_size(error: BadFrameSize, most_bytes: int, setting: str) -> ConnectionClosed:
+def bad_frame_size(error: BadFrameSize, most_bytes: int, setting: str) -> ConnectionClosed:
     """The error for a frame that is too small, or larger than ``setting`` allows."""
     for prefix, what in _OTHER_PROTOCOLS.items():
         if error.start.startswith(prefix):

@@ -40,7 +40,15 @@ HANDLERS = (
 """Modules of ``kwire.handlers``: the APIs of producers, consumers and other brokers."""
 
 BROKER = (
-    *("groups", "transactions", "peers", "producer_ids", "basis", "isr_updates", "throttles"),
+    *(
+        "groups",
+        "transactions",
+        "peers",
+        "producer_ids",
+        "basis",
+        "alter_partition_manager",
+        "throttles",
+    ),
     *("leader_partition", "follower_partition", "fetchers", "replica_sessions"),
     *("remote_markers", "remote_verification", "remote_coordinators", "offline_replicas"),
 )

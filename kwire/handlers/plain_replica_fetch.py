@@ -24,7 +24,7 @@ from struct import error as StructError
 from typing import Any, TypeAlias
 
 from kwire.broker.broker import Broker
-from kwire.broker.fetch_link import Watcher
+from kwire.broker.replica_fetch_connection import Watcher
 from kwire.broker.replica_sessions import NOT_TOLD, ReplicaPosition, ReplicaSession
 from kwire.errors import ErrorCode
 from kwire.handlers.plain_replica_answer import HEAD, TOLD, Look, Uncommon

@@ -133,7 +133,9 @@ def _replication(broker: Broker, counted: Counter[str], samples: Samples) -> Non
         "atminisrpartitioncount",
     ):
         samples.put(f"{_REPLICAS}{name}", counted[name])
-    updates = vars(broker).get("isr_updates")  # once it has led a partition with followers
+    updates = vars(broker).get(
+        "alter_partition_manager"
+    )  # once it has led a partition with followers
     samples.put(f"{_REPLICAS}isrshrinks_total", updates.shrinks if updates else 0)
     samples.put(f"{_REPLICAS}isrexpands_total", updates.expands if updates else 0)
     samples.put(f"{_REPLICAS}failedisrupdates_total", updates.failures if updates else 0)

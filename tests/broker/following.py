@@ -7,10 +7,10 @@ from typing import Any
 
 import trio
 
-from kwire.broker.fetch_link import Watcher
 from kwire.broker.fetchers import Fetchers
 from kwire.broker.flusher import Flusher
 from kwire.broker.follower_partition import FollowerPartition
+from kwire.broker.replica_fetch_connection import Watcher
 from kwire.broker.throttles import Throttles
 from kwire.budget.threads import Threads
 from kwire.clock import Clock

@@ -103,7 +103,7 @@ async def test_a_coordinator_that_is_cut_off_answers_while_its_followers_fetch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A successor may have newer commits. It is one of the followers, and fetches no more."""
-    monkeypatch.setattr("kwire.broker.isr_updates.LATELY_S", 60.0)
+    monkeypatch.setattr("kwire.broker.alter_partition_manager.LATELY_S", 60.0)
     async with replicated(tmp_path, OFFSETS) as server:
         client = await server.connect()
         partition = led(server.broker, OFFSETS)

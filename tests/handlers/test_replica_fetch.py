@@ -278,7 +278,7 @@ async def test_a_follower_that_catches_up_is_in_sync_soon(tmp_path: Path) -> Non
         while leader.row().isr != (1, 2, 3):
             await trio.testing.wait_all_tasks_blocked()
         assert leader.partition().in_sync == (1, 2, 3)
-        assert leader.broker.isr_updates.expands == 1
+        assert leader.broker.alter_partition_manager.expands == 1
 
 
 async def test_consumers_see_what_is_replicated(tmp_path: Path) -> None:

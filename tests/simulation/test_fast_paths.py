@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.broker.fetch_link import FetchLink
+from kwire.broker.replica_fetch_connection import ReplicaFetchConnection
 from kwire.client.topics import create_topics
 from kwire.errors import KafkaError
 from kwire.handlers.plain_replica_answer import Look
@@ -38,12 +38,12 @@ def test_fast_and_plain_brokers_follow_each_other(
     """Two of three have a poller, and answer on the fast path; both follow all others by links."""
     linked: Counter[tuple[int, int]] = Counter()
     plainly: Counter[tuple[int, int]] = Counter()
-    append, answer = FetchLink._append, Look.answer
+    append, answer = ReplicaFetchConnection._append, Look.answer
 
-    def note_append(link: FetchLink) -> None:
-        for one in link._found:
-            linked[link._lender.sender().node_id, one.partition.leader] += 1
-        append(link)
+    def note_append(fetch_connection: ReplicaFetchConnection) -> None:
+        for one in fetch_connection._fetched:
+            linked[fetch_connection._lender.sender().node_id, one.partition.leader] += 1
+        append(fetch_connection)
 
     def note_answer(look: Look, correlation_id: int) -> object:
         for position, partition, _ in look._news:
@@ -53,7 +53,7 @@ def test_fast_and_plain_brokers_follow_each_other(
             plainly[position.session.node_id, leader] += 1
         return answer(look, correlation_id)
 
-    monkeypatch.setattr(FetchLink, "_append", note_append)
+    monkeypatch.setattr(ReplicaFetchConnection, "_append", note_append)
     monkeypatch.setattr(Look, "answer", note_answer)
 
     async def scenario(world: World) -> None:
@@ -149,17 +149,18 @@ def test_a_link_that_needs_an_open_socket_for_its_end_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connection may be closed before, when its broker ends."""
-    await_bytes = FetchLink._await_bytes
+    await_bytes = ReplicaFetchConnection._await_bytes
 
-    def strictly(link: FetchLink, count: int) -> None:
+    def strictly(fetch_connection: ReplicaFetchConnection, count: int) -> None:
         try:
-            await_bytes(link, count)
+            await_bytes(fetch_connection, count)
         except OSError as error:
-            if link._sock is not None:
-                link._sock.detach()  # or it would close somebody else's socket when it is collected
+            if fetch_connection._sock is not None:
+                # or it would close somebody else's socket when it is collected
+                fetch_connection._sock.detach()
             raise AssertionError("a link can't end") from error
 
-    monkeypatch.setattr(FetchLink, "_await_bytes", strictly)
+    monkeypatch.setattr(ReplicaFetchConnection, "_await_bytes", strictly)
     told = []
     for seed in range(1, 60):
         root = tmp_path / str(seed)

@@ -1,20 +1,20 @@
 """A follower's connection while nothing uncommon happens: fetch, append, ask again, all at once.
 
-This is a fast path. The poller calls the link when the leader has answered. In this one turn the
-link appends the records and sends the next request. The slow and obvious twin is ``Fetcher``: there
-a task receives the answer and trio then wakes the fetcher, each time. The difference counts because
-every record with ``acks=all`` waits for its followers.
+This is a fast path. The poller calls the fetch connection when the leader has answered. In this one
+turn it appends the records and sends the next request. The slow and obvious twin is
+``Fetcher``: there a task receives the answer and trio then wakes the fetcher, each time. The
+difference counts because every record with ``acks=all`` waits for its followers.
 
 Rules:
 
-- The fetcher lends its connection's socket to the link, and waits until the link is ``over``.
-  Meanwhile only the link sends and receives.
-- The link leaves uncommon cases to the fetcher (``Left``): an answer with an error, the rest of an
-  answer after a failed append, the append of a large batch, logs that have to be flushed, a request
-  that isn't plain.
-- While the fetcher has news, the link sends no further request.
-- The link receives answers into one buffer and writes the records to the logs from there. The
-  buffer grows with the bytes that arrive, and shrinks when an answer brings no records.
+- The fetcher lends its connection's socket to the fetch connection, and waits until the fetch
+  connection is ``over``. Meanwhile only the fetch connection sends and receives.
+- The fetch connection leaves uncommon cases to the fetcher (``Left``): an answer with an error, the
+  rest of an answer after a failed append, the append of a large batch, logs that have to be
+  flushed, a request that isn't plain.
+- While the fetcher has news, the fetch connection sends no further request.
+- The fetch connection receives answers into one buffer and writes the records to the logs from
+  there. The buffer grows with the bytes that arrive, and shrinks when an answer brings no records.
 - While much of an answer is missing, the socket becomes readable only when all of it is there
   (SO_RCVLOWAT). A wake-up for each piece costs both brokers more than the copy of the piece.
 - After ``BYTES_PER_TURN`` bytes other tasks have their turn.
@@ -35,14 +35,14 @@ from kwire.errors import KafkaError
 from kwire.log.prices import AT_ONCE_BYTES
 
 BYTES_PER_TURN = 256 * 1024
-"""After appending so many bytes, a link lets other tasks have their turn."""
+"""After appending so many bytes, a fetch connection lets other tasks have their turn."""
 
 FIRST_BYTES = 64 * 1024
 MOST_AT_ONCE = 1 << 20
 """The most bytes of one read. The buffer first grows to this size, and then doubles when full."""
 
 PIECE_BYTES = 32 * 1024
-"""A link waits for pieces up to this size without telling the system how much is missing."""
+"""It waits for pieces up to this size without telling the system how much is missing."""
 
 LAST_NUMBER = 0x7FFFFFFF
 
@@ -61,7 +61,7 @@ class Timed(Protocol):
         """Note that the deadline has passed."""
 
 
-class Hurry(Protocol):
+class Deadlines(Protocol):
     """The deadlines of changes, see ``kwire.connection.deadlines``."""
 
     def hasten(self, change: Timed) -> None:
@@ -69,7 +69,7 @@ class Hurry(Protocol):
 
 
 class Watcher(Protocol):
-    """The poller, as far as links and the fetches of followers use it."""
+    """The poller, as far as fetch connections and the fetches of followers use it."""
 
     now_s: float
     expects_nothing: bool
@@ -77,21 +77,21 @@ class Watcher(Protocol):
     comes too late for that."""
 
     @property
-    def deadlines(self) -> Hurry:
+    def deadlines(self) -> Deadlines:
         """The deadlines of all requests that wait."""
 
-    def watch(self, connection: "FetchLink") -> None:
-        """Call ``on_readable`` whenever the link's socket is readable."""
+    def watch(self, connection: "ReplicaFetchConnection") -> None:
+        """Call ``on_readable`` whenever the fetch connection's socket is readable."""
 
-    def unwatch(self, connection: "FetchLink") -> None:
+    def unwatch(self, connection: "ReplicaFetchConnection") -> None:
         """Stop that."""
 
-    def serve_again(self, connection: "FetchLink") -> None:
+    def serve_again(self, connection: "ReplicaFetchConnection") -> None:
         """Call ``on_readable`` in the next turn."""
 
 
 class Lender(Protocol):
-    """The fetcher whose connection a link uses."""
+    """The fetcher whose connection a fetch connection uses."""
 
     fetching: Fetching[FollowerPartition]
 
@@ -99,7 +99,7 @@ class Lender(Protocol):
         """Whether the fetcher has to look at something before the next request."""
 
     def is_over(self, partition: FollowerPartition) -> bool:
-        """Whether a partition has moved since the link sent the request for it."""
+        """Whether a partition has moved since the fetch connection sent the request for it."""
 
     def limits(self) -> Limits:
         """The settings of fetches."""
@@ -112,7 +112,7 @@ class Lender(Protocol):
 
 
 class Left(NamedTuple):
-    """What a link leaves to its fetcher.
+    """What a fetch connection leaves to its fetcher.
 
     ``frame`` is an answer without its size. ``rest`` are the records of an answer that are still to
     be appended. The logs of the partitions in ``due`` have to be flushed. ``failure`` says why the
@@ -125,7 +125,7 @@ class Left(NamedTuple):
     failure: str = ""
 
 
-class FetchLink:
+class ReplicaFetchConnection:
     """Fetches over the socket ``fd``, from ``begin`` until it is ``over``.
 
     ``number`` is the correlation id of the last request, ``asked_s`` the time when it was sent.
@@ -150,7 +150,9 @@ class FetchLink:
     def __init__(
         self, fd: int, watcher: Watcher, lender: Lender, number: int, most_bytes: int
     ) -> None:
-        self.used_units = 0  # a link is served before clients, because clients wait for it
+        self.used_units = (
+            0  # a fetch connection is served before clients, because clients wait for it
+        )
         self.over = Event()
         self.left = Left()
         self.number = number
@@ -165,13 +167,13 @@ class FetchLink:
         self._low_water = 1
         self._buffer = bytearray(FIRST_BYTES)
         self._end = 0
-        self._found: list[Fetched] = []
+        self._fetched: list[Fetched] = []
         self._done = 0
         self._due: list[FollowerPartition] = []
 
     @property
     def is_over(self) -> bool:
-        """Whether the link doesn't use the socket: not yet, or no longer."""
+        """Whether the fetch connection doesn't use the socket: not yet, or no longer."""
         return self._is_over
 
     @property
@@ -187,18 +189,18 @@ class FetchLink:
         """Send the first request."""
         self._watcher.watch(self)
         self._is_over = False
-        self._ask()
+        self._send_request()
 
     def end(self, left: Left) -> None:
         """Stop using the socket, and leave the rest to the fetcher."""
         if not self._is_over:
             self._is_over = True
             self._watcher.unwatch(self)
-            with suppress(OSError):  # the connection was closed before the link's end
+            with suppress(OSError):  # the connection was closed before the fetch connection's end
                 self._await_bytes(1)
             if self._sock is not None:
                 self._sock.detach()
-            self._found = []
+            self._fetched = []
             self.left = left
             self.over.set()
 
@@ -206,7 +208,7 @@ class FetchLink:
         """Receive the bytes that have arrived; the poller calls this."""
         if self._is_over:
             return
-        if self._found:
+        if self._fetched:
             self._append()
             return
         try:
@@ -221,9 +223,9 @@ class FetchLink:
             self.end(Left(failure="the broker closed the connection"))
             return
         self._end += count
-        self._look()
+        self._read_response()
 
-    def _look(self) -> None:
+    def _read_response(self) -> None:
         """Take an answer that is complete, or make room for the rest of it."""
         if self._end < _SIZE_BYTES:
             return
@@ -254,12 +256,12 @@ class FetchLink:
             self.end(Left(frame=bytes(frame)))
             return
         if found:
-            self._found, self._done = found, 0
+            self._fetched, self._done = found, 0
             self._append()
             return
         if len(self._buffer) > FIRST_BYTES:
             self._buffer = bytearray(FIRST_BYTES)
-        self._go_on()
+        self._send_next_request()
 
     def _await_bytes(self, count: int) -> None:
         """Have the socket become readable when so many bytes are there; earlier ones suffice if its
@@ -273,7 +275,7 @@ class FetchLink:
 
     def _append(self) -> None:
         """Append the fetched records while the turn lasts; then send the next request."""
-        found, now_ms, done_bytes = self._found, self._lender.now_ms(), 0
+        found, now_ms, done_bytes = self._fetched, self._lender.now_ms(), 0
         while self._done < len(found):
             partition, records, watermark, start = found[self._done]
             if len(records) > AT_ONCE_BYTES:
@@ -294,16 +296,16 @@ class FetchLink:
             if done_bytes >= BYTES_PER_TURN and self._done < len(found):
                 self._watcher.serve_again(self)
                 return
-        self._found = []
-        self._go_on()
+        self._fetched = []
+        self._send_next_request()
 
-    def _go_on(self) -> None:
+    def _send_next_request(self) -> None:
         if self._due or self._lender.has_news():
             self.end(Left(due=tuple(self._due)))
         else:
-            self._ask()
+            self._send_request()
 
-    def _ask(self) -> None:
+    def _send_request(self) -> None:
         lender, now_s = self._lender, self._watcher.now_s
         number = 1 if self.number == LAST_NUMBER else self.number + 1
         asked = request(lender.fetching, lender.limits(), lender.sender(), number, now_s)
@@ -323,5 +325,5 @@ class FetchLink:
 
 
 def copied(found: list[Fetched]) -> tuple[Fetched, ...]:
-    """A copy of the fetched records, because the link uses the buffer again."""
+    """A copy of the fetched records, because the fetch connection uses the buffer again."""
     return tuple(one._replace(records=memoryview(bytes(one.records))) for one in found)

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from kwire.broker.isr_updates import IsrUpdates
+from kwire.broker.alter_partition_manager import AlterPartitionManager
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import BrokerChanged, Change, PartitionsChanged, TopicCreated, apply
@@ -35,7 +35,7 @@ class Cluster:
         self.image = apply(
             self.image, [TopicCreated(TopicImage("t", TOPIC_ID, tuple(rows), len(rows)))], 1
         )
-        self.updates = IsrUpdates(self)
+        self.updates = AlterPartitionManager(self)
         self.led: list[LeaderPartition] = []
         for index, row in enumerate(rows):
             partition, _ = leader(directory / str(index), row, updates=self.updates, index=index)

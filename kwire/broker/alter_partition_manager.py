@@ -70,7 +70,7 @@ class IsrView(Protocol):
         """Commit the changes that ``decide`` returns; see ``Commits.commit``."""
 
 
-class IsrUpdates:
+class AlterPartitionManager:
     """The proposals of one broker. The task ``run`` has to run.
 
     The metrics show ``expands``, ``shrinks`` and ``failures``.

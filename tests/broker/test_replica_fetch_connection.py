@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from kwire.broker import fetch_link
-from kwire.broker.fetch_link import FetchLink, Left
+from kwire.broker import replica_fetch_connection
 from kwire.broker.fetching import Fetching, Limits
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.plain_fetching import Sender
+from kwire.broker.replica_fetch_connection import Left, ReplicaFetchConnection
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
@@ -79,18 +79,18 @@ class Watcher:
     def __init__(self) -> None:
         self.now_s = 12.0
         self.expects_nothing = False
-        self.watched: set[FetchLink] = set()
-        self.again: list[FetchLink] = []
+        self.watched: set[ReplicaFetchConnection] = set()
+        self.again: list[ReplicaFetchConnection] = []
 
-    def watch(self, connection: FetchLink) -> None:
+    def watch(self, connection: ReplicaFetchConnection) -> None:
         """It is watched."""
         self.watched.add(connection)
 
-    def unwatch(self, connection: FetchLink) -> None:
+    def unwatch(self, connection: ReplicaFetchConnection) -> None:
         """It isn't any more."""
         self.watched.remove(connection)
 
-    def serve_again(self, connection: FetchLink) -> None:
+    def serve_again(self, connection: ReplicaFetchConnection) -> None:
         """It has more to do."""
         self.again.append(connection)
 
@@ -110,8 +110,10 @@ class Desk:
         self.watcher = Watcher()
         self.near, self.leader = tcp_pair() if is_tcp else socket.socketpair()
         self.near.setblocking(False)
-        self.link = FetchLink(self.near.fileno(), self.watcher, self.lender, 6, MOST_BYTES)
-        self.link.begin()
+        self.fetch_connection = ReplicaFetchConnection(
+            self.near.fileno(), self.watcher, self.lender, 6, MOST_BYTES
+        )
+        self.fetch_connection.begin()
 
     def asked(self) -> FetchRequest | None:
         """The request that the leader has got; None if there is none."""
@@ -123,7 +125,7 @@ class Desk:
         assert int.from_bytes(frame[:4]) == len(frame) - 4
         header, position = decode_request_header(frame, 4)
         assert (header.api_key, header.api_version, header.client_id) == (1, VERSION, "f")
-        assert header.correlation_id == self.link.number
+        assert header.correlation_id == self.fetch_connection.number
         body = memoryview(frame)[skip_header_tags(frame, position) :]
         request: FetchRequest = decode(FetchRequest, VERSION, body)
         return request
@@ -132,20 +134,24 @@ class Desk:
         """An answer."""
         topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(data))] if data else []
         response = FetchResponse(session_id=SESSION, responses=topics)
-        return bytes(encode_response(response, VERSION, number or self.link.number)[0])
+        return bytes(encode_response(response, VERSION, number or self.fetch_connection.number)[0])
 
     def says(self, frame: bytes) -> None:
         """The leader answers, as much as the socket takes at a time."""
         self.leader.setblocking(False)
         while frame:
             frame = frame[self.leader.send(frame) :]
-            self.link.on_readable()
+            self.fetch_connection.on_readable()
 
     @property
     def is_over(self) -> bool:
         """Whether the fetcher has been told, and the socket is watched no more."""
-        assert self.link.over.is_set() == self.link.is_over == (not self.watcher.watched)
-        return self.link.is_over
+        assert (
+            self.fetch_connection.over.is_set()
+            == self.fetch_connection.is_over
+            == (not self.watcher.watched)
+        )
+        return self.fetch_connection.is_over
 
 
 def of(index: int, records: bytes, **fields: Any) -> PartitionData:
@@ -170,7 +176,7 @@ def test_a_link_fetches_and_appends_and_asks_again(desk: Desk) -> None:
     first = desk.asked()
     assert first is not None
     assert (first.session_id, first.session_epoch, first.topics) == (SESSION, 1, [])
-    assert desk.link.asked_s == desk.watcher.now_s
+    assert desk.fetch_connection.asked_s == desk.watcher.now_s
     assert desk.watcher.expects_nothing
     desk.says(desk.frame(of(1, batch_at(0, b"a", b"b"), high_watermark=2)))
     second = desk.asked()
@@ -194,9 +200,9 @@ def test_an_answer_may_arrive_in_pieces(desk: Desk) -> None:
         assert desk.lender.ends == [0, 0]
     desk.says(frame)
     assert (desk.lender.ends, desk.is_over) == ([2, 0], False)
-    assert desk.link.buffer_bytes > fetch_link.FIRST_BYTES
+    assert desk.fetch_connection.buffer_bytes > replica_fetch_connection.FIRST_BYTES
     desk.says(desk.frame())
-    assert desk.link.buffer_bytes == fetch_link.FIRST_BYTES
+    assert desk.fetch_connection.buffer_bytes == replica_fetch_connection.FIRST_BYTES
 
 
 def low_water(sock: socket.socket) -> int:
@@ -208,8 +214,8 @@ def test_the_rest_of_a_large_answer_arrives_with_one_wake_up(desk: Desk) -> None
     """The socket is readable when all of it is there; for the next answer, with its first byte."""
     frame = desk.frame(of(0, batch_at(0, bytes(300_000)), high_watermark=1))
     desk.says(frame[:100_000])
-    assert low_water(desk.near) == len(frame) - fetch_link.FIRST_BYTES
-    desk.link.on_readable()
+    assert low_water(desk.near) == len(frame) - replica_fetch_connection.FIRST_BYTES
+    desk.fetch_connection.on_readable()
     assert low_water(desk.near) == len(frame) - 100_000
     desk.says(frame[100_000:])
     assert (low_water(desk.near), desk.lender.ends, desk.is_over) == (1, [1, 0], False)
@@ -220,7 +226,7 @@ def test_the_fetchers_socket_is_readable_with_its_first_byte(desk: Desk) -> None
     frame = desk.frame(of(0, batch_at(0, bytes(300_000)), high_watermark=1))
     desk.says(frame[:100_000])
     assert low_water(desk.near) > 1
-    desk.link.end(Left(failure="given up"))
+    desk.fetch_connection.end(Left(failure="given up"))
     assert (low_water(desk.near), desk.near.send(b"a")) == (1, 1)
 
 
@@ -232,8 +238,8 @@ def test_a_link_ends_also_if_its_connection_was_closed_before(desk: Desk) -> Non
     desk.says(frame[:100_000])
     assert low_water(desk.near) > 1
     desk.near.close()
-    desk.link.end(Left(failure="given up"))
-    assert (desk.is_over, desk.link.left) == (True, Left(failure="given up"))
+    desk.fetch_connection.end(Left(failure="given up"))
+    assert (desk.is_over, desk.fetch_connection.left) == (True, Left(failure="given up"))
 
 
 @pytest.mark.parametrize("is_reset", [False, True])
@@ -249,12 +255,12 @@ def test_a_link_ends_when_its_leader_ends_within_a_large_answer(
         desk.leader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     desk.leader.close()
     with selectors.DefaultSelector() as selector:
-        selector.register(desk.link, selectors.EVENT_READ)
-        while not desk.link.is_over:
+        selector.register(desk.fetch_connection, selectors.EVENT_READ)
+        while not desk.fetch_connection.is_over:
             assert selector.select(1.0)
-            desk.link.on_readable()
+            desk.fetch_connection.on_readable()
     assert desk.is_over
-    assert ("reset" if is_reset else "closed") in desk.link.left.failure
+    assert ("reset" if is_reset else "closed") in desk.fetch_connection.left.failure
     desk.near.close()
 
 
@@ -262,12 +268,16 @@ def test_others_have_their_turn_between_large_appends(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rest of the answer is appended in the next turn, but not for a role that is over."""
-    monkeypatch.setattr(fetch_link, "BYTES_PER_TURN", 1)
+    monkeypatch.setattr(replica_fetch_connection, "BYTES_PER_TURN", 1)
     desk.asked()
     desk.says(desk.frame(of(0, batch_at(0, b"a")), of(1, batch_at(0, b"a"))))
-    assert (desk.lender.ends, desk.watcher.again, desk.asked()) == ([1, 0], [desk.link], None)
+    assert (desk.lender.ends, desk.watcher.again, desk.asked()) == (
+        [1, 0],
+        [desk.fetch_connection],
+        None,
+    )
     desk.lender.partitions[1].delete()
-    desk.link.on_readable()
+    desk.fetch_connection.on_readable()
     assert desk.lender.ends == [1, 0]
     assert desk.asked() is not None
 
@@ -277,7 +287,7 @@ def test_news_are_for_the_fetcher(desk: Desk) -> None:
     desk.asked()
     desk.lender.news = True
     desk.says(desk.frame(of(0, batch_at(0, b"a"))))
-    assert (desk.lender.ends, desk.is_over, desk.link.left, desk.asked()) == (
+    assert (desk.lender.ends, desk.is_over, desk.fetch_connection.left, desk.asked()) == (
         *([1, 0], True, Left()),
         None,
     )
@@ -288,7 +298,7 @@ def test_an_answer_with_an_error_is_for_the_fetcher(desk: Desk) -> None:
     frame = desk.frame(of(0, batch_at(0, b"a")), of(1, b"", error_code=6))
     desk.says(frame)
     assert (desk.lender.ends, desk.is_over) == ([0, 0], True)
-    assert desk.link.left == Left(frame=frame[4:])
+    assert desk.fetch_connection.left == Left(frame=frame[4:])
 
 
 def test_the_rest_after_a_failed_append_is_for_the_fetcher(desk: Desk) -> None:
@@ -297,7 +307,7 @@ def test_the_rest_after_a_failed_append_is_for_the_fetcher(desk: Desk) -> None:
     damaged[-1] ^= 1
     desk.says(desk.frame(of(1, batch_at(0, b"a")), of(0, bytes(damaged))))
     assert (desk.lender.ends, desk.is_over) == ([0, 1], True)
-    [rest] = desk.link.left.rest
+    [rest] = desk.fetch_connection.left.rest
     assert (rest.partition, bytes(rest.records)) == (desk.lender.partitions[0], bytes(damaged))
 
 
@@ -307,7 +317,7 @@ def test_what_has_to_be_flushed_is_for_the_fetcher(tmp_path: Path) -> None:
     desk.asked()
     desk.says(desk.frame(of(0, batch_at(0, b"a"))))
     assert (desk.is_over, desk.asked()) == (True, None)
-    assert desk.link.left == Left(due=(desk.lender.partitions[0],))
+    assert desk.fetch_connection.left == Left(due=(desk.lender.partitions[0],))
 
 
 @pytest.mark.parametrize(
@@ -329,17 +339,17 @@ def test_a_connection_that_is_of_no_use_is_for_the_fetcher(
         desk.says(sent)
     else:
         desk.leader.close()
-        desk.link.on_readable()
+        desk.fetch_connection.on_readable()
     assert desk.is_over
-    assert desk.link.left == Left(failure=why)
+    assert desk.fetch_connection.left == Left(failure=why)
 
 
 def test_a_link_that_is_over_takes_nothing(desk: Desk) -> None:
     """Not even what the poller has found before; its end counts once."""
-    desk.link.end(Left(failure="first"))
-    desk.link.end(Left(failure="second"))
+    desk.fetch_connection.end(Left(failure="first"))
+    desk.fetch_connection.end(Left(failure="second"))
     desk.says(desk.frame(of(0, batch_at(0, b"a"))))
-    assert (desk.lender.ends, desk.link.left) == ([0, 0], Left(failure="first"))
+    assert (desk.lender.ends, desk.fetch_connection.left) == ([0, 0], Left(failure="first"))
 
 
 def test_a_request_that_isnt_plain_is_for_the_fetcher(desk: Desk) -> None:
@@ -347,4 +357,4 @@ def test_a_request_that_isnt_plain_is_for_the_fetcher(desk: Desk) -> None:
     desk.asked()
     desk.lender.fetching.leave(desk.lender.partitions[0])
     desk.says(desk.frame())
-    assert (desk.is_over, desk.link.left, desk.asked()) == (True, Left(), None)
+    assert (desk.is_over, desk.fetch_connection.left, desk.asked()) == (True, Left(), None)
