@@ -153,7 +153,7 @@ class QuickFetching:
         )
 
     async def _wait_for(self, fetch_connection: ReplicaFetchConnection) -> None:
-        """Wait until a connection is over, or its leader doesn't answer, or the wait is given up."""
+        """Wait until a connection is over, its leader doesn't answer, or the wait is given up."""
         integer = self._broker.integer
         while not fetch_connection.is_over:
             patience_ms = integer("replica.socket.timeout.ms") + integer(
