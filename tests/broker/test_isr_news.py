@@ -9,7 +9,7 @@ import trio.testing
 
 from kwire.broker.isr_news import GATHER_S, SHOWN, IsrNews
 from tests.broker.leading import ROW, follow
-from tests.broker.test_isr_updates import Cluster, pass_s
+from tests.broker.test_alter_partition_manager import Cluster, pass_s
 
 
 @pytest.fixture(autouse=True)

@@ -130,7 +130,7 @@ def test_a_new_checkpoint_is_refused_where_files_are(tmp_path: Path) -> None:
     Claims(storage).check(Batch("p", "new", 0, (OffsetRange("a", 0, 10, 20),)))
 
 
-def test_spans() -> None:
+def test_record_index() -> None:
     """Merged, and what others don't cover."""
     assert merged([(5, 7), (0, 2), (2, 3), (6, 9)]) == [(0, 3), (5, 9)]
     assert list(without((0, 10), [(2, 4), (6, 12)])) == [(0, 2), (4, 6)]
