@@ -162,7 +162,7 @@ class CoordinatorRuntime:
     def carry_out(self, effects: Effects) -> None:
         """Write, replay and answer. If writing fails, all replies are errors; raises KafkaError."""
         if effects.notes:
-            self._do_afterwards(partial(_tell, effects.notes))
+            self._do_afterwards(partial(_log_notes, effects.notes))
         try:
             if effects.records:
                 self._write(effects)
@@ -170,7 +170,7 @@ class CoordinatorRuntime:
             raise self._give_up(effects, error) from error
         flush = self._flush() if effects.records else None
         for waiter, response in effects.replies:
-            _give(waiter, response, flush)
+            _give_response(waiter, response, flush)
         for job in effects.jobs:
             self._begin(job)
         deadline_ms = self.coordinator.next_deadline_ms()
@@ -213,7 +213,7 @@ class CoordinatorRuntime:
         told = KafkaError(error_told(error), error.message)
         undone = self.coordinator.undo(effects, self._now_ms())
         for waiter, response in effects.replies:
-            _give(waiter, type(response)(error_code=told.code))
+            _give_response(waiter, type(response)(error_code=told.code))
         with suppress(KafkaError):
             self.carry_out(undone)
         return told
@@ -284,11 +284,11 @@ def _split(written: list[CoordinatorRecord]) -> Iterator[list[CoordinatorRecord]
         yield part
 
 
-def _tell(notes: list[str]) -> None:
+def _log_notes(notes: list[str]) -> None:
     for note in notes:
         log.log(logging.DEBUG if isinstance(note, DebugNote) else logging.INFO, "%s", note)
 
 
-def _give(waiter: object, response: Any, flush: Flush | None = None) -> None:
+def _give_response(waiter: object, response: Any, flush: Flush | None = None) -> None:
     assert isinstance(waiter, Reply)
     waiter.give(response, flush)

@@ -37,23 +37,23 @@ class ServiceManager:
 
     def starting(self) -> None:
         """Report that the broker opens its logs, which takes long if it has to recover many."""
-        self._tell("STATUS=starting: opening the logs")
+        self._send_lines("STATUS=starting: opening the logs")
 
     def ready(self, addresses: str) -> None:
         """Report that clients are served on ``addresses``."""
-        self._tell("READY=1", f"STATUS=serving on {addresses}")
+        self._send_lines("READY=1", f"STATUS=serving on {addresses}")
 
     def stopping(self) -> None:
         """Report that the broker ends its connections and closes its logs."""
-        self._tell("STOPPING=1", "STATUS=stopping: closing connections and logs")
+        self._send_lines("STOPPING=1", "STATUS=stopping: closing connections and logs")
 
     async def keep_telling(self) -> None:
         """Send signs of life forever; return at once if the service manager wants none."""
         while self._interval_s > 0:
-            self._tell("WATCHDOG=1")
+            self._send_lines("WATCHDOG=1")
             await trio.sleep(self._interval_s)
 
-    def _tell(self, *lines: str) -> None:
+    def _send_lines(self, *lines: str) -> None:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                 sender.setblocking(False)

@@ -358,16 +358,16 @@ class Commits:
             image = await self._threads.run(apply, before, changes, revision)
         else:
             image = apply(before, changes, revision)
-        await self._take(publish, image, changes)
+        await self._publish_image(publish, image, changes)
 
     async def _catch_up(self, publish: Publish) -> None:
         """Take the newest image as a whole: the commits that lead to it are deleted."""
         from kwire.metadata.difference import difference
 
         image = await self.store.read()
-        await self._take(publish, image, difference(self.image, image), is_whole=True)
+        await self._publish_image(publish, image, difference(self.image, image), is_whole=True)
 
-    async def _take(
+    async def _publish_image(
         self,
         publish: Publish,
         image: MetadataImage,

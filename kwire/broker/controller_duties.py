@@ -82,7 +82,7 @@ class ControllerDuties:
             broker.image.brokers, sessions, now_ms, dead, partial(_comes_back, broker)
         )
         if verdict.silent:
-            _tell(verdict.silent, broker.image)
+            _log_fenced(verdict.silent, broker.image)
             await broker.commit(apart(broker, fence, verdict.silent), guard=guard)
         await self._elect(broker, guard, now_ms)
         await self._store.upkeep(broker.image, guard)
@@ -121,7 +121,7 @@ def _comes_back(broker: Broker, node_id: int) -> bool:
     return not is_shared(broker.image, node_id)
 
 
-def _tell(silent: frozenset[int], image: MetadataImage) -> None:
+def _log_fenced(silent: frozenset[int], image: MetadataImage) -> None:
     """Log which brokers are fenced. It is no warning if a broker has handed its leadership over."""
     known = image.brokers
     stopped = {node for node in silent if node in known and known[node].is_shutting_down}

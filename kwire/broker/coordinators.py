@@ -39,16 +39,16 @@ class Coordinators:
         """The groups of this broker."""
         from kwire.broker.groups import Groups
 
-        return self._begin(Groups(self._broker))
+        return self._start_coordinators(Groups(self._broker))
 
     @cached_property
     def transactions(self) -> "Transactions":
         """The transactional ids of this broker."""
         from kwire.broker.transactions import Transactions
 
-        return self._begin(Transactions(self._broker))
+        return self._start_coordinators(Transactions(self._broker))
 
-    def _begin(self, coordinators: _Kind) -> _Kind:
+    def _start_coordinators(self, coordinators: _Kind) -> _Kind:
         self._broker.background.start_soon(coordinators.run)
         self._loaded.append(coordinators)
         if self._is_closed:

@@ -132,7 +132,7 @@ class Fetcher:
                 if request is None:
                     await self._rest_until(self.fetching.resumes_s)
                     continue
-                response = await self._ask(request)
+                response = await self._send_fetch(request)
                 if response is not None:
                     await self._apply(
                         self.fetching.take(response, trio.current_time(), self._backoff_s)
@@ -196,7 +196,7 @@ class Fetcher:
     def _backoff_s(self) -> float:
         return self._broker.integer("replica.fetch.backoff.ms") / 1000
 
-    async def _ask(self, request: FetchRequest) -> FetchResponse | None:
+    async def _send_fetch(self, request: FetchRequest) -> FetchResponse | None:
         """The answer; None if there is none, after a pause unless the request was given up."""
         peer = self._connected()
         if peer is None:

@@ -80,16 +80,16 @@ class _Follower:
             try:
                 async with aclosing(self._store.watch(self.image.revision)) as commits:
                     async for commit in commits:
-                        self._take(apply(self.image, commit.changes, commit.revision))
+                        self._take_image(apply(self.image, commit.changes, commit.revision))
                 return
             except RevisionGone:
-                self._take(await self._store.read())
+                self._take_image(await self._store.read())
             except KafkaError as error:
                 self._error = error
-                self._take(self.image)
+                self._take_image(self.image)
                 return
 
-    def _take(self, image: MetadataImage) -> None:
+    def _take_image(self, image: MetadataImage) -> None:
         self.image = image
         self._changed.set()
         self._changed = trio.Event()

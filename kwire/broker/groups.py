@@ -282,13 +282,13 @@ class Groups:
             compression,
             lambda: partition.flush,
             lambda function: self._broker.do_afterwards(function),
-            lambda job: self._begin(loaded, job),
+            lambda job: self._start_job(loaded, job),
             self._date_ms,
         )
         loaded = LoadedCoordinator(groups, runtime, partition, self.lookup.basis_of(partition))
         return loaded
 
-    def _begin(self, loaded: LoadedCoordinator, job: Job) -> None:
+    def _start_job(self, loaded: LoadedCoordinator, job: Job) -> None:
         """Begin a coordinator's long work in a thread."""
 
         def is_wanted() -> bool:

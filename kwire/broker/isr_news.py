@@ -46,9 +46,9 @@ class IsrNews:
             try:
                 await trio.sleep(GATHER_S)
             finally:
-                self._tell()
+                self._log_changes()
 
-    def _tell(self) -> None:
+    def _log_changes(self) -> None:
         changes, self._changes = self._changes, {}
         self._has_some = trio.Event()
         if len(changes) == 1:

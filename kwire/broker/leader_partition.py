@@ -106,7 +106,7 @@ class LeaderPartition(Partition):
         self.proposed: tuple[int, ...] = ()
         self.row = row
         self.in_sync: tuple[int, ...] = ()
-        self._take(row)
+        self._apply_row(row)
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
@@ -155,13 +155,13 @@ class LeaderPartition(Partition):
     def update(self, row: PartitionImage) -> None:
         """Take a newer row of the same leader epoch. Proposals for older rows are over."""
         if row.partition_epoch > self.row.partition_epoch:
-            self._take(row)
+            self._apply_row(row)
             self.advance()
             if self.is_under_min_isr:
                 self.acks.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
             self.ask()
 
-    def _take(self, row: PartitionImage) -> None:
+    def _apply_row(self, row: PartitionImage) -> None:
         for node in set(self.in_sync).difference(row.isr):
             if node in self.followers and node in (self.proposed or self.in_sync):
                 # Another broker removed it: its disk has failed, and its fetches no longer count.

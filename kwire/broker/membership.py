@@ -87,7 +87,7 @@ class Membership:
         self._changed = trio.Event()
         self._is_leaving = False
         self._duties = ControllerDuties(store, clock, session_ms)
-        self._failure_detector = FailureDetector(store, open_stream, self._tell)
+        self._failure_detector = FailureDetector(store, open_stream, self._wake)
 
     async def join(
         self, image: MetadataImage, held: Held, lacks: Lacks, prepare: Prepare
@@ -165,7 +165,7 @@ class Membership:
                 changed = self._changed
                 look_again_s = self._look_every_s
                 try:
-                    look_again_s = await self._look(broker)
+                    look_again_s = await self._do_due_steps(broker)
                 except (KafkaError, GuardFailed) as error:
                     log.warning("membership in the cluster: %s", error)
                 with trio.move_on_after(look_again_s):
@@ -186,14 +186,14 @@ class Membership:
     async def _watch(self) -> None:
         async with aclosing(self._store.sessions()) as found:
             async for _ in found:
-                self._tell()
+                self._wake()
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         """Wake the task that looks at the sessions."""
         self._changed.set()
         self._changed = trio.Event()
 
-    async def _look(self, broker: Broker) -> float:
+    async def _do_due_steps(self, broker: Broker) -> float:
         """Do all steps whose time has come; returns the seconds after which to look again."""
         async with aclosing(self._store.sessions()) as found:
             sessions = await anext(found, None)

@@ -41,7 +41,7 @@ class RemoteCoordinators:
 
     def __init__(self, broker: MarkedBroker, lookup: CoordinatorLookup) -> None:
         self._lookup = lookup
-        self._requests = SharedRequests(broker.background, _chosen, partial(_ask, broker))
+        self._requests = SharedRequests(broker.background, _chosen, partial(_ask_broker, broker))
 
     async def ask(
         self, transaction: AddPartitionsToTxnTransaction
@@ -67,7 +67,7 @@ def _chosen(waiting: Sequence[_Asked]) -> list[_Asked]:
     return list(together.values())
 
 
-async def _ask(broker: MarkedBroker, node_id: int, together: Sequence[_Asked]) -> None:
+async def _ask_broker(broker: MarkedBroker, node_id: int, together: Sequence[_Asked]) -> None:
     """Ask one broker, and note the error code of each partition; KafkaError."""
     request = AddPartitionsToTxnRequest(transactions=[one.transaction for one in together])
     answer = await broker.peers.ask(node_id, request, AddPartitionsToTxnResponse)

@@ -68,7 +68,7 @@ class RemoteMarkers:
     """The markers of one broker's transactions for other brokers; requests run in ``nursery``."""
 
     def __init__(self, broker: MarkedBroker, nursery: trio.Nursery) -> None:
-        self._requests = SharedRequests(nursery, _chosen, partial(_ask, broker))
+        self._requests = SharedRequests(nursery, _chosen, partial(_send_markers, broker))
 
     async def send(self, marker: EndMarker, leaders: dict[TopicPartition, int]) -> Sent:
         """Send a marker to every leader, to all at the same time."""
@@ -98,7 +98,7 @@ def _chosen(waiting: Sequence[_Wanted]) -> list[_Wanted]:
     return list(together.values())
 
 
-async def _ask(broker: MarkedBroker, node_id: int, together: list[_Wanted]) -> None:
+async def _send_markers(broker: MarkedBroker, node_id: int, together: list[_Wanted]) -> None:
     """Have one broker write markers, and note the error code of each partition; KafkaError."""
     if node_id < 0:
         topic, index = together[0].partitions[0]

@@ -96,9 +96,9 @@ class Question:
         """
         codes: dict[TopicPartition, ErrorCode] = {}
         try:
-            codes = await self._ask()
+            codes = await self._ask_coordinator()
         except KafkaError as error:
-            raise self._told(error) from error
+            raise self._client_error(error) from error
         finally:  # even if the client is gone
             for partition, pending in self._pending.items():
                 if codes.get(partition, _NOT_ANSWERED) is ErrorCode.NONE:
@@ -107,9 +107,9 @@ class Question:
                     self._forget(*partition, pending)
         code = codes.get(self._asked, _NOT_ANSWERED)
         if code is not ErrorCode.NONE:
-            raise self._told(KafkaError(code, "another broker coordinates the transaction"))
+            raise self._client_error(KafkaError(code, "another broker coordinates the transaction"))
 
-    def _told(self, error: KafkaError) -> KafkaError:
+    def _client_error(self, error: KafkaError) -> KafkaError:
         """The error for the client, with a code that its version knows."""
         code = error.code
         if code is ErrorCode.PRODUCER_FENCED:
@@ -120,7 +120,7 @@ class Question:
             code = ErrorCode.INVALID_TXN_STATE
         return KafkaError(code, error.message)
 
-    async def _ask(self) -> dict[TopicPartition, ErrorCode]:
+    async def _ask_coordinator(self) -> dict[TopicPartition, ErrorCode]:
         """The error code of each partition."""
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for topic, index in self._pending:
@@ -156,7 +156,7 @@ class LocalQuestion(Question):
         super().__init__(broker, "", producer, asked, adds=False, knows_abortable=True)
         self._basis = basis
 
-    async def _ask(self) -> dict[TopicPartition, ErrorCode]:
+    async def _ask_coordinator(self) -> dict[TopicPartition, ErrorCode]:
         await self._basis.replicated()
         return {self._asked: ErrorCode.NONE}
 

@@ -84,7 +84,7 @@ class ReplicaMoves:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         target = self._directory(path)
         async with self._asking:
-            await self._ask(key, target)
+            await self._request_move(key, target)
 
     def _directory(self, path: str) -> DataDirectory:
         for data in self._broker.log_manager.data_directories:
@@ -93,7 +93,7 @@ class ReplicaMoves:
                 return data
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
 
-    async def _ask(self, key: TopicPartition, target: DataDirectory) -> None:
+    async def _request_move(self, key: TopicPartition, target: DataDirectory) -> None:
         broker, manager = self._broker, self._broker.log_manager
         if broker.is_offline(*key):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key[0]}-{key[1]} is offline")
@@ -141,11 +141,11 @@ class ReplicaMoves:
             if not self._all:
                 await self._changed.wait()
             self._changed = trio.Event()
-            progress = [await self._go_on(move) for move in list(self._all)]
+            progress = [await self._do_next_step(move) for move in list(self._all)]
             if not any(progress):
                 await trio.sleep(PAUSE_S)
 
-    async def _go_on(self, move: Move) -> bool:
+    async def _do_next_step(self, move: Move) -> bool:
         """Do the next step of a move. Returns whether there was anything to do."""
         try:
             if not move.is_over:

@@ -68,7 +68,7 @@ class LogJob:
         return len(self.doomed) + len(self.missing)
 
 
-def _take(things: list[_T]) -> list[_T]:
+def _take_slice(things: list[_T]) -> list[_T]:
     """Remove the items of one slice from the end of a list, and return them."""
     some = things[-LOGS_PER_TURN:]
     del things[-LOGS_PER_TURN:]
@@ -169,7 +169,7 @@ class ServedPartitions(ReplicaRoles):
                 is_oldest = slices % OLDEST_EVERY == 0
                 job = self._jobs[0] if is_oldest else min(self._jobs, key=lambda one: one.left)
                 async with self._changing:
-                    await self._go_on(job)
+                    await self._do_slice(job)
                 after_each()
                 if not job.left:
                     self._jobs.remove(job)
@@ -178,14 +178,14 @@ class ServedPartitions(ReplicaRoles):
             self._asked = trio.Event()
             await self._asked.wait()
 
-    async def _go_on(self, job: LogJob) -> None:
+    async def _do_slice(self, job: LogJob) -> None:
         """Do one slice of a job. Deletions come first, because they make room."""
         if not job.doomed:
-            await self._create(_take(job.missing))
+            await self._create(_take_slice(job.missing))
             return
         doomed = [
             replica
-            for replica in _take(job.doomed)
+            for replica in _take_slice(job.doomed)
             if self._doomed.get((replica.topic, replica.index)) is replica
         ]
         await self._threads.run(self._delete_logs, doomed)

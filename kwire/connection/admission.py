@@ -105,7 +105,7 @@ class Admission:
                 self._rates_of_today().hold(accepted, wait_ms)
                 return 0.0
         try:
-            self._begin(listener, accepted, address, peer[1])
+            self._serve_accepted(listener, accepted, address, peer[1])
         except OSError as error:
             log.info("a connection from %s ended at once: %s", address, error)
             accepted.close()
@@ -147,7 +147,9 @@ class Admission:
             self._limits = ConnectionLimits(broker, self._poller, self._own.of)
         return self._limits
 
-    def _begin(self, listener: Listener, accepted: socket.socket, address: str, port: int) -> None:
+    def _serve_accepted(
+        self, listener: Listener, accepted: socket.socket, address: str, port: int
+    ) -> None:
         limits = self._limits_of_today()
         name = None if limits is None else limits.refusal(listener.name, address)
         if name is not None:

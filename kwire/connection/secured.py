@@ -145,18 +145,18 @@ class SecuredConnection(Connection):
             self._begin_handshake()
         else:
             super().on_readable()
-            self._look()
+            self._check_login()
 
     def send_gathered(self) -> None:
         """Send the responses that were gathered."""
         super().send_gathered()
-        self._look()
+        self._check_login()
 
     def _wait(self) -> None:
         super()._wait()
-        self._look()
+        self._check_login()
 
-    def _look(self) -> None:
+    def _check_login(self) -> None:
         """Note a login. Have more requests served if their bytes are here: the poller can't know.
 
         This is called whenever requests have been served.
@@ -232,7 +232,7 @@ class SecuredConnection(Connection):
             log_disconnect(error, self._broker, self.info.peer)
             self._close()
             return
-        self._look()
+        self._check_login()
 
     async def _shake_hands(self) -> None:
         """The task of a handshake's step, while the socket isn't watched."""

@@ -137,7 +137,7 @@ class TlsSocket:
 
     def send_handshake(self) -> None:
         """Send the handshake's messages for the client, including an alert; OSError."""
-        self._take()
+        self._take_output()
         self.flush()
 
     @property
@@ -197,7 +197,7 @@ class TlsSocket:
             raise BlockingIOError
         taken = memoryview(data)[:ENCRYPT_BYTES]
         self.tls.write(taken)
-        self._take()
+        self._take_output()
         self.flush()
         return len(taken)
 
@@ -221,11 +221,11 @@ class TlsSocket:
             with suppress(OSError, ValueError):
                 self.tls.unwrap()  # SSLWantReadError: kwire doesn't wait for the client's alert
             with suppress(OSError):
-                self._take()
+                self._take_output()
                 self.flush()
         self._sock.close()
 
-    def _take(self) -> None:
+    def _take_output(self) -> None:
         """Take the bytes that TLS has made for the client."""
         made = self._out.read()
         if made:

@@ -64,7 +64,7 @@ async def handle(
         results = await _all_failed(asked, error, work)
     free_in_slices(asked, work)
     free_in_slices(results, work)
-    return await _told(results, work)
+    return await _results(results, work)
 
 
 async def _all_failed(
@@ -94,7 +94,7 @@ def _alteration(entry: AlterClientQuotasRequestEntryData) -> Alteration:
     return Alteration(entity, [(op.key, None if op.remove else op.value) for op in entry.ops])
 
 
-async def _told(
+async def _results(
     results: dict[QuotaEntity, KafkaError | None], work: Work
 ) -> AlterClientQuotasResponse:
     response = AlterClientQuotasResponse()

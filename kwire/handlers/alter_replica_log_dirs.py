@@ -33,14 +33,14 @@ async def handle(
             for index in topic.partitions:
                 if context.work.spend(UNITS):
                     await context.work.next_slice()
-                code = await _ask(context, (topic.name, index), directory.path)
+                code = await _request_move(context, (topic.name, index), directory.path)
                 results[topic.name].partitions.append(
                     AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
                 )
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-async def _ask(context: RequestContext, key: tuple[str, int], path: str) -> ErrorCode:
+async def _request_move(context: RequestContext, key: tuple[str, int], path: str) -> ErrorCode:
     try:
         await context.broker.replica_moves.ask(key, path)
     except KafkaError as error:

@@ -62,7 +62,7 @@ async def handle(
         await commit_in_slices(context, decide)
     except KafkaError as error:
         return await refused(request, error, work)
-    return await _told(list(results), results.__getitem__, work)
+    return await _results(list(results), results.__getitem__, work)
 
 
 async def _asked(
@@ -85,7 +85,7 @@ async def refused(
     request: AlterUserScramCredentialsRequest, error: KafkaError, work: Work
 ) -> AlterUserScramCredentialsResponse:
     """The same error for every user that the request names."""
-    return await _told(await _names(request, work), lambda _: error, work)
+    return await _results(await _names(request, work), lambda _: error, work)
 
 
 async def _names(request: AlterUserScramCredentialsRequest, work: Work) -> list[str]:
@@ -102,7 +102,7 @@ async def _names(request: AlterUserScramCredentialsRequest, work: Work) -> list[
     return list(names)
 
 
-async def _told(
+async def _results(
     names: Sequence[str], error_of: Callable[[str], KafkaError | None], work: Work
 ) -> AlterUserScramCredentialsResponse:
     response = AlterUserScramCredentialsResponse()

@@ -167,7 +167,7 @@ async def when_due(
     while True:
         session.change = change = Change(deadline_s)
         is_whole = work is not None or len(session.dirty) <= MOST_AT_ONCE
-        answer = await _look(session, max_bytes, broker, work, is_full=wish.is_full)
+        answer = await _read_dirty(session, max_bytes, broker, work, is_full=wish.is_full)
         if not session.dirty:
             change.is_set = False  # it happened before its partition was looked at
         is_enough = answer.size_bytes >= min_bytes or answer.is_urgent or not is_whole
@@ -183,7 +183,7 @@ async def when_due(
             session.dirty.update(dict.fromkeys(session.positions.values()))
 
 
-async def _look(
+async def _read_dirty(
     session: ReplicaSession, max_bytes: int, broker: Broker, work: Work | None, *, is_full: bool
 ) -> Answer:
     """Read each dirty partition once; a thread reads pages that aren't in memory."""
@@ -201,11 +201,13 @@ async def _look(
         except ColdPages:
             look = partial(_look_at, position, broker, max(left, 0), first=is_first)
             data = await look_without_waiting(broker, look)
-        _take(answer, position, data, is_full=is_full)
+        _add_partition(answer, position, data, is_full=is_full)
     return answer
 
 
-def _take(answer: Answer, position: ReplicaPosition, data: PartitionData, *, is_full: bool) -> None:
+def _add_partition(
+    answer: Answer, position: ReplicaPosition, data: PartitionData, *, is_full: bool
+) -> None:
     """Add a partition with news to an answer; it stays dirty if more is left to read."""
     session, partition = position.session, position.partition
     if position not in session.dirty:
@@ -243,7 +245,7 @@ def _look_at(
         log = partition.log
         diverging = _diverging(partition, position)
         if diverging is None:
-            _note(partition, position)
+            _record_position(partition, position)
             records = None
             if broker.throttles is None or not _is_held_back(partition, position, broker):
                 records = read_to_end(position, log, min(left, position.max_bytes), first, hurry)
@@ -364,7 +366,7 @@ def _diverging(partition: LeaderPartition, position: ReplicaPosition) -> EpochEn
     return None
 
 
-def _note(partition: LeaderPartition, position: ReplicaPosition) -> None:
+def _record_position(partition: LeaderPartition, position: ReplicaPosition) -> None:
     """Note the position in a fetch, once; KafkaError, first of all OFFSET_OUT_OF_RANGE."""
     if not position.is_new:
         return

@@ -49,7 +49,7 @@ async def _find(
         opening = await _step(search, partition, context)
         context.work.spend(search.seen_headers)
         if opening is not None:
-            search.take(await _look(search, opening, partition, context))
+            search.take(await _search_batch(search, opening, partition, context))
     found = search.found
     return found if found and found.offset < end_offset else None
 
@@ -70,7 +70,7 @@ async def _step(
     return None
 
 
-async def _look(
+async def _search_batch(
     search: TimeSearch, opening: BatchToOpen, partition: Partition, context: RequestContext
 ) -> tuple[int, int] | None:
     """Look into a batch; an unreadable batch counts by its header."""

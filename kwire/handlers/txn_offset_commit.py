@@ -73,7 +73,7 @@ async def _handle(
         except KafkaError as error:
             # The response has no field for an error of the whole request.
             for answer, _, _ in piece:
-                answer.error_code = _told(error, context.api_version)
+                answer.error_code = _code_for_client(error, context.api_version)
     return TxnOffsetCommitResponse(topics=topics)
 
 
@@ -151,7 +151,7 @@ def _support(version: int) -> Support:
     return Support.ABORTABLE if version >= ABORTABLE_SINCE else Support.BASIC
 
 
-def _told(error: KafkaError, version: int) -> ErrorCode:
+def _code_for_client(error: KafkaError, version: int) -> ErrorCode:
     if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error.code is ErrorCode.STALE_MEMBER_EPOCH:

@@ -88,7 +88,7 @@ class RecoveryProgress:
         with self._lock:
             self._bytes_done += size_bytes
             if time.monotonic() - self._told_s >= TELL_INTERVAL_S:
-                self._tell("recovering")
+                self._report_progress("recovering")
 
     def add_log(self) -> None:
         """Count a log that was opened."""
@@ -98,9 +98,9 @@ class RecoveryProgress:
     def finish(self) -> None:
         """Write a line that says that every log of the directory is open."""
         if self._logs:
-            self._tell("recovered")
+            self._report_progress("recovered")
 
-    def _tell(self, what: str) -> None:
+    def _report_progress(self, what: str) -> None:
         self._told_s = time.monotonic()
         log.info(
             "%s %s: %d of %d logs, %.1f of %.1f MB in %.1f s",

@@ -83,7 +83,7 @@ def open_log(
     found_id = _identify(directory, names, topic_id, disk)
     opened = PartitionLog(directory, topic, partition, found_id, config, disk, health)
     if not names:
-        _begin(opened, log_start_offset, epoch, now_ms, disk)
+        _make_files(opened, log_start_offset, epoch, now_ms, disk)
         return opened
     opened.leader_epochs = LeaderEpochs.read(directory, disk)
     names = finish_interrupted_operations(directory, names, disk)
@@ -132,7 +132,7 @@ def _identify(directory: Path, names: Sequence[str], topic_id: bytes | None, dis
     return found_id or topic_id or NO_TOPIC_ID
 
 
-def _begin(opened: PartitionLog, offset: int, epoch: int, now_ms: int, disk: Disk) -> None:
+def _make_files(opened: PartitionLog, offset: int, epoch: int, now_ms: int, disk: Disk) -> None:
     """Make the files of a log in an empty directory, and sync the directory once for all of them.
 
     While the event loop is busy, the thread that does this waits for the interpreter after every

@@ -54,17 +54,17 @@ def sync_all(logs: Sequence[Syncing], threads: int = 1) -> list[KafkaError | Non
     ``threads`` is the number of threads for the work of the logs before and after the syncs.
     Several threads help if this work creates files, because each new file may wait for the disk.
     """
-    begun = _mapped(_begin, logs, threads)
+    begun = _mapped(_start_sync, logs, threads)
     waiting = [
         (log, one) for log, one in zip(logs, begun, strict=True) if isinstance(one, Unsynced)
     ]
     failures = _synced([unsynced for _, unsynced in waiting])
     pairs = [(log, failure) for (log, _), failure in zip(waiting, failures, strict=True)]
-    ended = iter(_mapped(_end, pairs, threads))
+    ended = iter(_mapped(_end_sync, pairs, threads))
     return [next(ended) if isinstance(one, Unsynced) else one for one in begun]
 
 
-def _begin(log: Syncing) -> Unsynced | KafkaError | None:
+def _start_sync(log: Syncing) -> Unsynced | KafkaError | None:
     """The files to sync, None if everything is on the disk already, or the log's error."""
     try:
         return next(log, None)
@@ -72,7 +72,7 @@ def _begin(log: Syncing) -> Unsynced | KafkaError | None:
         return error
 
 
-def _end(pair: tuple[Syncing, OSError | None]) -> KafkaError | None:
+def _end_sync(pair: tuple[Syncing, OSError | None]) -> KafkaError | None:
     """Report the result of its sync to a log; returns the log's error, or None."""
     log, failure = pair
     try:

@@ -199,10 +199,10 @@ def checked_batch(
     if config.compression is not None and config.compression != batch.compression:
         limits = limits._replace(max_bytes=min(limits.max_bytes, limits.max_recompressed_bytes))
     if _has_to_be_opened(batch, config, now_ms):
-        seen = _look(batch, config, now_ms, limits, between)
+        seen = _check_records(batch, config, now_ms, limits, between)
     elif _has_few_records(batch):
         with suppress(TooLarge):
-            seen = _look(batch, config, now_ms, FEW_LIMITS, between)
+            seen = _check_records(batch, config, now_ms, FEW_LIMITS, between)
     return _put_right(batch, seen, config, now_ms, limits, between)
 
 
@@ -285,7 +285,7 @@ def _has_few_records(batch: RecordBatch) -> bool:
     )
 
 
-def _look(
+def _check_records(
     batch: RecordBatch, config: LogConfig, now_ms: int, limits: Limits, between: BetweenPieces
 ) -> _Seen:
     """Check every record; InvalidBatch if there are records that Kafka rejects one by one."""

@@ -325,10 +325,10 @@ class Authorizer:
                     if acl.host not in (WILDCARD, client.peer_host) or not _means(acl, operation):
                         continue
                     if acl.permission == Permission.DENY:
-                        return Rule(is_allowed=False, reason=_told(acl))
+                        return Rule(is_allowed=False, reason=_acl_text(acl))
                     allowing = allowing or acl
         if allowing is not None:
-            return Rule(is_allowed=True, reason=_told(allowing))
+            return Rule(is_allowed=True, reason=_acl_text(allowing))
         return DEFAULT_DENY if has_acls else self._without_acl
 
     def _naming(self, resource_type: int, name: str) -> Iterator[dict[str, dict[AclBinding, None]]]:
@@ -380,7 +380,7 @@ def _means(acl: AclBinding, operation: int) -> bool:
     return acl.operation in _IMPLY[AclOperation(operation)]
 
 
-def _told(acl: AclBinding) -> str:
+def _acl_text(acl: AclBinding) -> str:
     """An ACL, written as Kafka's audit log prints it."""
     return (
         f"MatchingAcl(acl=StandardAcl(resourceType={ResourceType(acl.resource_type).name}, "

@@ -60,10 +60,10 @@ class OwnKeys(Generic[T]):
         """The object that a new connection uses."""
         if now_s >= self._look_due_s:
             self._look_due_s = now_s + LOOK_INTERVAL_S
-            self._look()
+            self._renew_if_changed()
         return self._made
 
-    def _look(self) -> None:
+    def _renew_if_changed(self) -> None:
         """Make a new object if keys or certificates have changed."""
         dynamic = self._dynamic()
         if dynamic == self._dynamic_seen and self._file_times == _times(self._file_times):

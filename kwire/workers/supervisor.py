@@ -153,9 +153,9 @@ class Supervisor:
             while received := await stream.receive_some(MOST_BYTES):
                 *lines, rest = (rest + received).split(b"\n")
                 for line in lines:
-                    self._take(json.loads(line))
+                    self._parse_message(json.loads(line))
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _parse_message(self, message: dict[str, Any]) -> None:
         if "bound" in message:
             for worker in () if self.is_stopping else self.workers:
                 self._start(worker)

@@ -145,9 +145,9 @@ class Template:
             try:
                 self._bound.append([bind(listener) for listener in config.listeners()])
             except StartError as error:
-                self._tell({"worker": number, "failed": str(error)})
+                self._send_message({"worker": number, "failed": str(error)})
                 return
-        self._tell({"worker": 0, "bound": True})
+        self._send_message({"worker": 0, "bound": True})
 
     def _start(self, number: int) -> None:
         connection = socket.socket(fileno=self._connections.popleft())
@@ -174,7 +174,9 @@ class Template:
                 one.close()
         self._ways.begin_log(number)
         worker = Worker(self._configs[number - 1], self._bound[number - 1], connection, self._locks)
-        code = worker.run(self._ways, lambda message: self._tell({"worker": number, **message}))
+        code = worker.run(
+            self._ways, lambda message: self._send_message({"worker": number, **message})
+        )
         self._ways.leave(code)
 
     def _stop(self) -> None:
@@ -197,9 +199,9 @@ class Template:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
-            self._tell({"worker": self._numbers.pop(pid), "ended": status})
+            self._send_message({"worker": self._numbers.pop(pid), "ended": status})
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _send_message(self, message: dict[str, Any]) -> None:
         with suppress(OSError):  # the supervisor has ended, and so will this process
             self._control.sendall(json.dumps(message).encode() + b"\n")
 

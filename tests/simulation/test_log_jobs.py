@@ -72,7 +72,7 @@ def _break(world: World, node: Node) -> None:
 
 def _slow_down(world: World, patch: pytest.MonkeyPatch) -> None:
     """Have each slice of a job be one log, and take up to half a second."""
-    go_on = ServedPartitions._go_on
+    go_on = ServedPartitions._do_slice
 
     async def slow(self: ServedPartitions, job: LogJob) -> None:
         await pass_s(world.random.random() * 0.5)
@@ -80,7 +80,7 @@ def _slow_down(world: World, patch: pytest.MonkeyPatch) -> None:
         await pass_s(world.random.random() * 0.1)
 
     patch.setattr(served_partitions, "LOGS_PER_TURN", 1)
-    patch.setattr(ServedPartitions, "_go_on", slow)
+    patch.setattr(ServedPartitions, "_do_slice", slow)
 
 
 def _are_right(world: World) -> bool:

@@ -174,7 +174,7 @@ def compiled(regex: str) -> Any:
     try:
         return re2.compile(regex, options)
     except re2.error as error:
-        raise _invalid(regex, _say(error)) from error
+        raise _invalid(regex, _reason_of(error)) from error
 
 
 def _invalid(regex: str, why: str) -> KafkaError:
@@ -185,6 +185,6 @@ def _invalid(regex: str, why: str) -> KafkaError:
     )
 
 
-def _say(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     reason = error.args[0] if error.args else ""
     return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

@@ -62,7 +62,7 @@ class Following:
         self._bytes += len(value)
         while self._bytes > KEPT_BYTES or len(self._values) > KEPT_COMMITS:
             self._bytes -= len(self._values.pop(next(iter(self._values))))
-        self._tell()
+        self._wake_followers()
 
     def read(self, revision: int) -> None:
         """Note that a commit was found in the keys."""
@@ -87,7 +87,7 @@ class Following:
     def look(self) -> None:
         """Make all followers read the keys again."""
         self.looks += 1
-        self._tell()
+        self._wake_followers()
 
     async def run(self) -> None:
         """Watch forever."""
@@ -102,13 +102,13 @@ class Following:
                         waiting = len(requests)
                         async for message in messages:
                             waiting -= bool(message.get("created"))
-                            self._take(message, is_complete=not waiting)
+                            self._parse_message(message, is_complete=not waiting)
             except (Unreachable, EtcdError):
                 pass
             self._scope = None
             await trio.sleep(self._random.uniform(0.5, 1.5) * PAUSE_S)
 
-    def _take(self, message: Json, *, is_complete: bool) -> None:
+    def _parse_message(self, message: Json, *, is_complete: bool) -> None:
         self._seen = max(self._seen, revision_of(message))
         if message.get("canceled"):
             raise EtcdError(0, f"the watch was cancelled: {message.get('cancel_reason')}")
@@ -127,8 +127,8 @@ class Following:
                 revision = self._keys.revision(found.key)
                 self._brought = max(self._brought, revision)
                 self.learn(revision, found.value)
-        self._tell()
+        self._wake_followers()
 
-    def _tell(self) -> None:
+    def _wake_followers(self) -> None:
         self._changed.set()
         self._changed = trio.Event()

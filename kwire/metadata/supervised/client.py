@@ -106,7 +106,7 @@ class SupervisedStore:
             await self._frames.greet()
             self._greeted.set()
             while (frame := await self._frames.receive()) is not None:
-                self._take(frame)
+                self._parse_frame(frame)
         except FrameError as error:
             return str(error)
         except trio.BrokenResourceError:
@@ -120,7 +120,7 @@ class SupervisedStore:
                 answers.close()
         return LOST
 
-    def _take(self, frame: Frame) -> None:
+    def _parse_frame(self, frame: Frame) -> None:
         number = frame["id"]
         if number == self._session_number and "result" in frame and self._session is not None:
             self._session.is_over = True

@@ -119,7 +119,7 @@ class _Worker:
             try:
                 answer: Frame = {"id": number, "result": await call(frame)}
             except ERRORS as error:
-                answer = {"id": number, "error": _told(error)}
+                answer = {"id": number, "error": _error_fields(error)}
         except (LookupError, TypeError, ValueError) as error:
             raise FrameError(f"a call can't be read: {error!r}") from error
         await self._frames.send(encode_frame(answer))
@@ -195,7 +195,7 @@ class _Worker:
             await self.session.close()
 
 
-def _told(error: Exception) -> list[object]:
+def _error_fields(error: Exception) -> list[object]:
     """An error as it is sent: its type, Kafka's code, the text."""
     if isinstance(error, KafkaError):
         return ["KafkaError", int(error.code), error.message]

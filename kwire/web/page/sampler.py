@@ -138,7 +138,7 @@ class Sampler:
             if self._latest is None or now_ms - self._latest.steady_ms >= max_age_s * 1000:
                 sample = await self._broker_calls.run(look)
                 self._cost_s = sample.steps * STEP_S
-                self._take(sample)
+                self._add_sample(sample)
             assert self._latest is not None
             return self._latest
 
@@ -157,7 +157,7 @@ class Sampler:
             max(0, new.bytes_out - old.bytes_out) / span_s,
         )
 
-    def _take(self, sample: Sample) -> None:
+    def _add_sample(self, sample: Sample) -> None:
         before, self._before, self._latest = self._latest, self._latest, sample
         self._note_lags(sample)
         if before is None:
