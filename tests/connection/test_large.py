@@ -14,7 +14,6 @@ from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kwire.protocol.messages.list_offsets import (
-    ListOffsetsRequest,
     ListOffsetsResponse,
 )
 from kwire.protocol.messages.metadata import (
@@ -30,7 +29,6 @@ from kwire.protocol.messages.produce import (
 )
 from kwire.record.records import BatchBuilder
 from kwire.testing.waiting import until
-from tests.support.frames import FRAMES_STAY
 from tests.support.in_process import running_server
 from tests.support.requests import list_offsets_request
 
@@ -39,49 +37,15 @@ def _list_offsets(count):
     return list_offsets_request("unknown", *range(count))
 
 
-async def test_a_large_request_is_answered_in_full(tmp_path, monkeypatch):
+@pytest.mark.parametrize("count", [3, large.INLINE_ELEMENTS, large.INLINE_ELEMENTS + 1, 3000])
+async def test_a_large_request_is_answered_in_full(tmp_path, count):
     """A request of many elements is decoded and its response encoded in slices, in order."""
-    counts = []
-    real = large.serve_large
-
-    async def counted(*args):
-        counts.append(1)
-        return await real(*args)
-
-    monkeypatch.setattr("kwire.connection.large.serve_large", counted)
     async with running_server(tmp_path) as server:
         client = await server.connect()
-        count = large.INLINE_ELEMENTS + 1
         answer = await client.request(_list_offsets(count), 7, ListOffsetsResponse)
         (topic,) = answer.topics
         assert [p.partition_index for p in topic.partitions] == list(range(count))
         assert {p.error_code for p in topic.partitions} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert len(counts) == 1
-        small = await client.request(_list_offsets(3), 7, ListOffsetsResponse)
-        assert len(small.topics[0].partitions) == 3
-        assert len(counts) == 1
-
-
-@FRAMES_STAY
-async def test_a_large_request_and_its_response_are_freed_in_slices(tmp_path, monkeypatch):
-    """Freed at once, they would keep all other clients waiting."""
-    freed = []
-    real = large.take_apart
-
-    def noted(thing, *, keeps=False):
-        yield from real(thing, keeps=keeps)
-        freed.append(thing)
-
-    monkeypatch.setattr("kwire.connection.large.take_apart", noted)
-    async with running_server(tmp_path) as server:
-        client = await server.connect()
-        for _ in range(2):
-            request = _list_offsets(large.INLINE_ELEMENTS + 1)
-            answer = await client.request(request, 7, ListOffsetsResponse)
-            assert len(answer.topics[0].partitions) == large.INLINE_ELEMENTS + 1
-    kinds = [ListOffsetsResponse, ListOffsetsRequest, dict]
-    assert [type(thing) for thing in freed] == 2 * [*kinds, *reversed(kinds)]
-    assert not any(thing if isinstance(thing, dict) else thing.topics for thing in freed)
 
 
 async def test_an_empty_request_is_answered_in_a_pass_without_units(tmp_path):
@@ -140,28 +104,21 @@ async def test_a_large_request_that_is_cut_short_ends_the_connection(tmp_path, c
 
 async def test_many_large_requests_do_not_delay_the_one_of_another_client(tmp_path, monkeypatch):
     """The client that has used the fewest units gets the next slice, whoever came before."""
-    order, waiting, gate = [], [], trio.Event()
-    real, wait = large.serve_large, Turns.wait
-
-    async def noted(served_by, frame, position, context):
-        response = await real(served_by, frame, position, context)
-        order.append("busy" if len(frame) > 100_000 else "modest")
-        return response
+    order, waiting, gate, wait = [], [], trio.Event(), Turns.wait
 
     async def ask(client, count):
         await client.request(_list_offsets(count), 7, ListOffsetsResponse)
+        order.append("busy" if count > least else "modest")
 
     async def held(turns, work):
         waiting.append(work)
         await gate.wait()
         await wait(turns, work)
 
-    monkeypatch.setattr("kwire.connection.large.serve_large", noted)
-
+    least = large.INLINE_ELEMENTS + 1
     async with running_server(tmp_path) as server, trio.open_nursery() as nursery:
         busy = [await server.connect() for _ in range(3)]
         modest = await server.connect()
-        least = large.INLINE_ELEMENTS + 1
         await ask(modest, least)
         for client in busy * 3:
             await ask(client, 6_000)
@@ -189,33 +146,6 @@ async def test_a_large_request_without_a_response_holds_nothing_afterwards(tmp_p
         await client.request(MetadataRequest(), 9, MetadataResponse)
         assert await server.end_offset("t") == len(topic.partition_data)
         assert server.server.poller.turns.large.held_bytes == 0
-        await client.aclose()
-
-
-@pytest.mark.parametrize("name_bytes", [b"\xff\xfe", b"\x00\x01\xff"])
-async def test_what_a_malformed_request_has_made_is_freed_in_slices(
-    tmp_path, monkeypatch, name_bytes
-):
-    """Its last element may be the one that is wrong: to free 250,000 at once takes 40 ms."""
-    freed = []
-    real = large.take_apart
-
-    def noted(thing, *, keeps=False):
-        freed.append(len(thing))
-        return real(thing, keeps=keeps)
-
-    monkeypatch.setattr("kwire.connection.large.take_apart", noted)
-    count = large.INLINE_ELEMENTS + 500
-    topics = [MetadataRequestTopic(name=f"t{n}") for n in range(count)]
-    data = encode_request(MetadataRequest(topics=topics), 4, 1)
-    at = data.rindex(b"\x00\x05t%d" % (count - 1))
-    data[at : at + len(name_bytes)] = name_bytes
-    async with running_server(tmp_path) as server:
-        client = await server.connect()
-        await client.stream.send_all(bytes(data))
-        assert await client.stream.receive_some() == b""
-        await until(lambda: freed)
-        assert freed[0] == count - 1
         await client.aclose()
 
 

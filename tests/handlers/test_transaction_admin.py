@@ -3,8 +3,8 @@
 import threading
 
 import pytest
+import re2
 
-from kwire.coordinator.consumer.regexes import check_regex
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -27,6 +27,7 @@ from kwire.protocol.messages.write_txn_markers import (
 )
 from tests.support.in_process import RawClient
 from tests.support.raw_producer import RawProducer
+from tests.support.threads import threads_that_call
 
 TOPIC = "orders"
 
@@ -155,14 +156,8 @@ async def test_a_transaction_that_hangs_is_aborted(producer, client):
 
 async def test_a_pattern_is_compiled_and_matched_in_a_thread(producer, client, monkeypatch):
     """Some patterns take milliseconds, and the first one loads the library."""
-    threads = []
-
-    def check(regex):
-        threads.append(threading.current_thread())
-        check_regex(regex)
-
-    monkeypatch.setattr("kwire.handlers.regexes.check_regex", check)
-    request = ListTransactionsRequest(transactional_id_pattern="led.*")
+    threads = threads_that_call(monkeypatch, re2, "compile")
+    request = ListTransactionsRequest(transactional_id_pattern="led[a-z]*")
     answer = await client.request(request, 2, ListTransactionsResponse)
     assert [one.transactional_id for one in answer.transaction_states] == ["ledger"]
     assert threads
