@@ -1,8 +1,14 @@
-"""Tests pin behaviour, not insides: few of them read the private attributes of an object.
+"""Tests pin behaviour, not insides.
 
-A test asks a broker over the protocol (``tests/support``), or a class by its public methods. A
-file of tests that can't has a comment, ``# Private attributes: `` and the reason. The files in
-``tests/private_attributes.txt`` were there before this rule; the list only gets shorter.
+Few of them read the private attributes of an object. A test asks a broker over the protocol
+(``tests/support``), or a class by its public methods. A file of tests that can't has a comment,
+``# Private attributes: `` and the reason. The files in ``tests/private_attributes.txt`` were there
+before this rule; the list only gets shorter.
+
+Few of them put something of their own in the place of a function or method of kwire's. A test gives
+a constructor what it takes (a disk, a clock), puts something before a store (``sieve``), or changes
+what the system and libraries give. Limits, which are constants, may be made small by every test.
+``tests/stand_ins.txt`` has the files that can't, each with what its stand-ins are for.
 """
 
 import ast
@@ -14,6 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LISTED = ROOT / "tests" / "private_attributes.txt"
+STAND_INS = ROOT / "tests" / "stand_ins.txt"
 REASON = re.compile(r"^# Private attributes: \S", re.MULTILINE)
 MOST_WITH_A_REASON = 20
 
@@ -120,3 +127,72 @@ def test_tests_pin_behaviour() -> None:
     assert not wrong, "\n".join(sorted(wrong))
     assert not set(listed) - set(found), "these can leave the list"
     assert len(reasons) <= MOST_WITH_A_REASON, reasons
+
+
+def stand_ins(source: str) -> Iterator[tuple[int, str]]:
+    """The line and name of each function or method of kwire's that ``setattr`` replaces."""
+    tree = ast.parse(source) if "setattr(" in source else ast.Module([], [])
+    imported = {
+        one.asname or one.name: f"{node.module}.{one.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("kwire.")
+        for one in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _name_of(node.func) == "setattr":
+            name = _replaced(node.args, imported)
+            if name.startswith("kwire.") and not name.rpartition(".")[2].isupper():
+                yield node.lineno, name
+
+
+def _replaced(arguments: list[ast.expr], imported: dict[str, str]) -> str:
+    """The whole name of an attribute of a module or class that is imported; "" for others."""
+    place, name, *_ = arguments
+    if isinstance(place, ast.Constant):
+        return str(place.value)
+    owner, dot, rest = ast.unparse(place).partition(".")
+    last = name.value if isinstance(name, ast.Constant) else "?"
+    return f"{imported[owner]}{dot}{rest}.{last}" if owner in imported else ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "monkeypatch.setattr('kwire.a.b', f)",
+        "monkeypatch.setattr(a, 'b', f)",
+        "monkeypatch.setattr(a.B, 'c', f)",
+        "monkeypatch.setattr(a, name, f)",
+    ],
+)
+def test_stand_ins_are_seen(line: str) -> None:
+    """By the name in one piece, or by what was imported."""
+    assert list(stand_ins(f"from kwire import a\n{line}"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "monkeypatch.setattr(a, 'MOST', 1)",
+        "monkeypatch.setattr('kwire.a.MOST', 1)",
+        "monkeypatch.setattr(os, 'fsync', f)",
+        "monkeypatch.setattr('gc.collect', f)",
+        "monkeypatch.setattr(self.disk, 'sync', f)",
+    ],
+)
+def test_what_is_no_stand_in(line: str) -> None:
+    """A limit, a part of the system, and what the test has made itself."""
+    assert not list(stand_ins(f"from kwire import a\n{line}"))
+
+
+def test_few_tests_have_stand_ins() -> None:
+    """They would have to be rewritten with what they replace."""
+    reasons = dict(line.split(": ", 1) for line in STAND_INS.read_text("utf-8").splitlines())
+    assert list(reasons) == sorted(reasons)
+    found = {}
+    for path in sorted(one for name in FOLDERS for one in (ROOT / name).rglob("*.py")):
+        replaced = [f"{line}: {name}" for line, name in stand_ins(path.read_text("utf-8"))]
+        if replaced:
+            found[str(path.relative_to(ROOT))] = replaced
+    wrong = [f"{name}:{one}" for name in set(found) - set(reasons) for one in found[name]]
+    assert not wrong, "\n".join(sorted(wrong))
+    assert not set(reasons) - set(found), "these can leave the list"
