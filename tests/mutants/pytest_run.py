@@ -65,7 +65,7 @@ class Recorder(Profile):
         self.folder, self.file = f"{tree}/", file
         self.called: dict[int, CodeType] = {}
         self.found: dict[str, tuple[float, list[str]]] = {}
-        self.failed: set[str] = set()
+        self.left_out: dict[str, set[str]] = {"failed": set(), "skipped": set()}
 
     def _note(self, frame: FrameType, event: str, argument: object) -> None:
         self.called[id(frame.f_code)] = frame.f_code
@@ -90,12 +90,14 @@ class Recorder(Profile):
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A test that fails, or is skipped, without any bug can't catch one."""
         if not report.passed:
-            self.failed.add(report.nodeid)
+            self.left_out[report.outcome].add(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
         """Keep what was found."""
-        found = {name: seen for name, seen in self.found.items() if name not in self.failed}
-        self.file.write_text(json.dumps({"tests": found, "failed": sorted(self.failed)}))
+        left_out = set().union(*self.left_out.values())
+        found = {name: seen for name, seen in self.found.items() if name not in left_out}
+        lists = {why: sorted(names) for why, names in self.left_out.items()}
+        self.file.write_text(json.dumps({"tests": found, **lists}))
 
 
 class Chosen(Profile):

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutants.__main__ import FOLDERS, say_left_out
 from tests.mutants.mutations import Mutation, mutations_of
-from tests.mutants.trial import Trial
+from tests.mutants.pytest_run import ROOT
+from tests.mutants.trial import USERS, Trial
 
 SOURCE = """LIMIT = 3
 
@@ -32,6 +34,10 @@ def test_fails():
     assert False
 
 def test_nothing():
+    pass
+
+@pytest.mark.skip
+def test_skipped():
     pass
 """
 
@@ -74,6 +80,23 @@ def test_a_bug_is_tried_on_the_tests_that_call_its_function(trial: Trial) -> Non
     assert names(trial.near(find(7, "comparison turned round"))) == {"test_twice"}
     everything = {"test_small", "test_twice", "test_nothing"}
     assert names(trial.near(find(1, "constant changed"))) == everything
+    assert [len(tests) for tests in trial.left_out.values()] == [1, 1]
+
+
+def test_a_red_test_is_said_at_the_end(trial: Trial, capsys: pytest.CaptureFixture[str]) -> None:
+    """It could have caught a bug, and a table that doesn't say so claims too much."""
+    trial.near(find(1, "constant changed"))
+    assert not say_left_out(trial.left_out)
+    said = capsys.readouterr().out
+    assert "LEFT OUT, failed without a bug: tests/log/test_numbers.py::test_fails" in said
+    assert say_left_out({"failed": [], "skipped": ["one"]})
+
+
+def test_rooms_are_there_and_bugs_are_tried_on_all_that_have_bugs() -> None:
+    """A bug of any room may be caught by the tests of any other."""
+    rooms = {Path(folder).name for folder in FOLDERS}
+    assert rooms <= set(USERS)
+    assert all((ROOT / "tests" / room).is_dir() for room in USERS)
 
 
 def test_a_bug_is_caught_by_name_or_it_survives(trial: Trial) -> None:

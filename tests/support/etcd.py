@@ -28,6 +28,8 @@ START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 ELECTION_MS = 1000
 """The default of etcd's ``--election-timeout``."""
+MOST_BYTES = 1 << 30
+"""What etcd may store. It maps far more at once, which a limit of addresses may forbid."""
 
 
 def find_etcd() -> str | None:
@@ -152,6 +154,7 @@ class Etcd:
             options += ["--advertise-client-urls", client, "--listen-peer-urls", peer]
             options += ["--initial-advertise-peer-urls", peer, "--initial-cluster", together]
             options += ["--log-level", "warn", "--unsafe-no-fsync"]
+            options += ["--quota-backend-bytes", str(MOST_BYTES)]
             options += ["--election-timeout", str(election_ms)]
             options += ["--heartbeat-interval", str(election_ms // 10)]
             if tls is not None:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.mutants.pytest_run import MEMORY_BYTES
 from tests.support.etcd import MISSING, find_etcd, main
 from tests.support.ports import free_port
 
@@ -27,6 +28,18 @@ def test_no_etcd_is_left_behind(by):
         started.stdout.close()
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.mark.skipif(find_etcd() is None, reason=MISSING)
+def test_an_etcd_starts_where_addresses_are_limited():
+    """``make mutants`` limits what a test may take; without an etcd it would leave out many."""
+    limited = ["sh", "-c", f'ulimit -v {MEMORY_BYTES >> 10} && exec "$0" "$@"']
+    program = "from tests.support.etcd import Etcd\nwith Etcd() as etcd: print(etcd.leader.term)"
+    done = subprocess.run(
+        [*limited, sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 0
 
 
 def test_a_taken_port_is_said(capsys):
