@@ -102,7 +102,7 @@ class Housekeeping:
 
             follow_level(self._broker.authorizer)
         if self._broker.login_lines is not None:
-            self._broker.login_lines.tell()
+            self._broker.login_lines.log_left_out()
         await self._bound_producers()
         now_s = trio.current_time()
         self._poller.unauthenticated.end_overdue(now_s)

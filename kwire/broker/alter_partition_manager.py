@@ -156,7 +156,7 @@ class AlterPartitionManager:
         while True:
             await trio.sleep(self._broker.integer("replica.lag.time.max.ms") / 2000)
             async for partition in self._led():
-                partition.look()
+                partition.find_lagging_followers()
 
     async def _look_at_brokers(self) -> None:
         while True:

@@ -221,7 +221,7 @@ class Broker:
     def begin(self, background: trio.Nursery) -> None:
         """Start the tasks of this broker; they end with ``background``."""
         self.background = background
-        background.start_soon(self.commits.follow, self.new_images.take)
+        background.start_soon(self.commits.follow, self.new_images.apply_image)
         background.start_soon(self.commits.make)
         background.start_soon(self.replica_manager.work, self._follow_slice)
         background.start_soon(self.flusher.run)

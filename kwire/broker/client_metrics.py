@@ -200,7 +200,7 @@ class ClientMetrics:
         """Count a push that was read."""
         self.pushes += 1
 
-    def take(self, instance_id: bytes, client: Client, points: Iterable[Point]) -> None:
+    def keep_points(self, instance_id: bytes, client: Client, points: Iterable[Point]) -> None:
         """Keep values of a push that ``check_push`` has allowed."""
         most = self._broker.integer("kwire.metrics.max.client.series")
         own = (

@@ -220,7 +220,7 @@ class Commits:
             proposal = self._waiting.first()
             if not batch.takes(proposal, proposal.guard or self.guard):
                 return
-            self._waiting.take(proposal)
+            self._waiting.remove_from_queue(proposal)
             proposal.rests_on_others = bool(batch.changes)
             changes = await self._decided(proposal, batch.image)
             if proposal.is_given_up:

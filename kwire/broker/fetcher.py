@@ -135,7 +135,7 @@ class Fetcher:
                 response = await self._send_fetch(request)
                 if response is not None:
                     await self._apply(
-                        self.fetching.take(response, trio.current_time(), self._backoff_s)
+                        self.fetching.apply_response(response, trio.current_time(), self._backoff_s)
                     )
         finally:
             self._close()
@@ -169,7 +169,9 @@ class Fetcher:
         if left is None:
             return False
         if isinstance(left, FetchResponse):
-            await self._apply(self.fetching.take(left, trio.current_time(), self._backoff_s))
+            await self._apply(
+                self.fetching.apply_response(left, trio.current_time(), self._backoff_s)
+            )
         elif left is GIVEN_UP:
             self._close()
             self._given_up_s = trio.current_time()

@@ -243,7 +243,7 @@ class Fetching(Generic[P]):
         """Note that no answer comes, so the next request opens a new session."""
         self.epoch = FIRST_EPOCH
 
-    def take(self, response: FetchResponse, now_s: float, backoff_s: float) -> Outcome[P]:
+    def apply_response(self, response: FetchResponse, now_s: float, backoff_s: float) -> Outcome[P]:
         """The work that follows from the answer to the last request."""
         outcome: Outcome[P] = Outcome()
         if response.error_code:

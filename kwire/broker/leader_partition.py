@@ -245,7 +245,7 @@ class LeaderPartition(Partition):
             self._note_proposal((), UNKNOWN)
             self.advance()
 
-    def look(self) -> None:
+    def find_lagging_followers(self) -> None:
         """Find followers that lag. Called every half of ``replica.lag.time.max.ms``."""
         self._due = self._at_look_before
         self._at_look_before, self._at_look = self._at_look, self.log.log_end_offset

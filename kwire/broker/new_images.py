@@ -127,7 +127,7 @@ class NewImages:
         self._coordinators = coordinators
         self._has_set_aside = False
 
-    async def take(self, image: MetadataImage, changes: Sequence[Change]) -> LogJob | None:
+    async def apply_image(self, image: MetadataImage, changes: Sequence[Change]) -> LogJob | None:
         """Put an image in force, which these changes have made from the one before.
 
         Returns the job that makes and deletes the logs of a large commit; None if all is done.
@@ -169,7 +169,7 @@ class NewImages:
         directories = self._broker.log_manager.data_directories
         is_needed = any(data.health.is_useless for data in directories)
         if is_needed or self._has_set_aside or self._served.offline():
-            self._has_set_aside = self._broker.unusable_replicas.look()
+            self._has_set_aside = self._broker.unusable_replicas.give_up_replicas()
 
     async def retry_offline(self) -> None:
         """Try again to open partitions whose logs couldn't be made, perhaps for lack of space."""

@@ -64,7 +64,7 @@ class OfflineReplicas:
         self._hosted = hosted
         self._is_committing = False
 
-    def look(self) -> bool:
+    def give_up_replicas(self) -> bool:
         """Give up replicas that are offline or on full disks and are still in the ISR; never waits.
 
         Returns whether to look again although no directory is full any more.

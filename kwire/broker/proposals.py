@@ -192,7 +192,7 @@ class Queue:
             return min(self._waiting, key=attrgetter("number"))
         return self._waiting[0]
 
-    def take(self, proposal: Proposal) -> None:
+    def remove_from_queue(self, proposal: Proposal) -> None:
         """Remove a decision from the queue, because its turn has come."""
         self._waiting.remove(proposal)
         self._turns += 1

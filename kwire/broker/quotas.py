@@ -129,11 +129,11 @@ class Mutations:
 
     def begin(self) -> None:
         """Begin a decision, or begin it again: the count of the former try is taken back."""
-        self._meter.take(-self._taken, self._quotas.steady_ms())
+        self._meter.take_tokens(-self._taken, self._quotas.steady_ms())
         self._taken = 0
         self._is_beyond = False
 
-    def take(self, partitions: int) -> None:
+    def count_partitions(self, partitions: int) -> None:
         """Count partitions; KafkaError (THROTTLING_QUOTA_EXCEEDED)."""
         now_ms = self._quotas.steady_ms()
         if self._is_strict and self._meter.wait_ms(now_ms):
@@ -141,7 +141,7 @@ class Mutations:
             raise KafkaError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."
             )
-        self._meter.take(partitions, now_ms)
+        self._meter.take_tokens(partitions, now_ms)
         self._taken += partitions
 
     def wait_ms(self) -> int:

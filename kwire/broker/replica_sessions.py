@@ -109,7 +109,7 @@ class ReplicaPosition:
         self.is_new = True
         self.session.dirty[self] = None
 
-    def told(self, data: PartitionData) -> None:
+    def record_answer(self, data: PartitionData) -> None:
         """Store the values that the response sends to the follower.
 
         A follower that gets a diverging epoch truncates its log and ignores all other values of the

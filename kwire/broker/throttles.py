@@ -93,7 +93,7 @@ class Throttles:
         self.leader = Throttle(broker, LEADER)
         self.follower = Throttle(broker, FOLLOWER)
 
-    def take(self, rates: dict[str, float]) -> None:
+    def apply_rates(self, rates: dict[str, float]) -> None:
         """Take the rates that are configured."""
         for side, throttle in ((LEADER, self.leader), (FOLLOWER, self.follower)):
             throttle.set_rate(rates.get(side, float("inf")))
@@ -113,5 +113,5 @@ def updated(before: Throttles | None, broker: ThrottledBroker) -> Throttles | No
     if not rates:
         return None
     throttles = before or Throttles(broker)
-    throttles.take(rates)
+    throttles.apply_rates(rates)
     return throttles

@@ -102,7 +102,7 @@ class SecuredServing(Serving):
                 raise LoginFailed(f"authentication failed: {login.failure}")
             self._info = self._info._replace(principal=login.principal)
             assert self._broker.login_lines is not None
-            self._broker.login_lines.note(self._info, login.mechanism)
+            self._broker.login_lines.log_login(self._info, login.mechanism)
             self._inbox.max_bytes = self._max_request_bytes
 
 
@@ -275,7 +275,7 @@ class SecuredConnection(Connection):
         self.info = self.info._replace(principal=principal)
         if principal != ANONYMOUS:
             assert self._broker.login_lines is not None
-            self._broker.login_lines.note(self.info, CERTIFICATE)
+            self._broker.login_lines.log_login(self.info, CERTIFICATE)
             self._pay_as(principal)
         how = self._broker, self._poller, self._outbox, self._work
         self._serving = Serving(self.info, *how)

@@ -7,7 +7,7 @@ version 2, the error is INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED.
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.transaction_errors import told
+from kwire.handlers.transaction_errors import code_for_client
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.image import OFFSETS_TOPIC
 from kwire.protocol.messages.add_offsets_to_txn import (
@@ -37,5 +37,5 @@ async def _handle(
             client_version=0,
         )
     except KafkaError as error:
-        return AddOffsetsToTxnResponse(error_code=told(error, context.api_version))
+        return AddOffsetsToTxnResponse(error_code=code_for_client(error, context.api_version))
     return AddOffsetsToTxnResponse()

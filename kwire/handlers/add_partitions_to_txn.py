@@ -10,7 +10,7 @@ from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, ProducerIdAndE
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.slices import pieces
-from kwire.handlers.transaction_errors import told
+from kwire.handlers.transaction_errors import code_for_client
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -92,7 +92,7 @@ async def _results(wanted: AddPartitionsToTxnTransaction, context: RequestContex
             open_now = transactions.check_added(wanted.transactional_id, producer)
             context.work.spend(UNITS * len(open_now.partitions))
     except KafkaError as error:
-        return dict.fromkeys(partitions, told(error, context.api_version))
+        return dict.fromkeys(partitions, code_for_client(error, context.api_version))
     return dict.fromkeys(partitions, ErrorCode.NONE)
 
 

@@ -52,7 +52,7 @@ async def handle(
         for one in asked:
             if work.spend(UNITS + UNITS_PER_VALUE * len(one.values)):
                 await work.next_slice()
-            alterations.take(one)
+            alterations.decide_next(one)
         results = alterations.results
         return alterations.changes
 

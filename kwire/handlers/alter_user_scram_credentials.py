@@ -50,7 +50,7 @@ async def handle(
         for one in asked:
             if work.spend(UNITS):
                 await work.next_slice()
-            alteration.take(one)
+            alteration.decide_next(one)
         results = alteration.results
         return list(alteration.changes.values())
 

@@ -102,7 +102,7 @@ class _Extension:
         steps = partitions_in_steps(image, topic.name, topic.count, assignments, random)
         changes = await in_slices(steps, work)
         if self.mutations is not None:
-            self.mutations.take(_missing(topic, image))
+            self.mutations.count_partitions(_missing(topic, image))
         return changes
 
 

@@ -100,7 +100,7 @@ class _Creation:
         allow, random = None, self._context.broker.random
         if self.mutations is not None:
             self.mutations.begin()
-            allow = self.mutations.take
+            allow = self.mutations.count_partitions
         creation = TopicCreation(image, random, self._partitions, allow)
         for name, wanted in self.wanted.items():
             if isinstance(wanted, KafkaError):

@@ -151,7 +151,7 @@ class _Deletion:
             if result.error_code:
                 continue
             try:
-                mutations.take(len(image.topics_by_id[topic_id].partitions))
+                mutations.count_partitions(len(image.topics_by_id[topic_id].partitions))
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.message
 

@@ -15,7 +15,7 @@ from kwire.coordinator.transaction.state import (
 )
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.transaction_errors import told
+from kwire.handlers.transaction_errors import code_for_client
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -31,7 +31,9 @@ async def _handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResp
     try:
         ended = await _end(request, context)
     except KafkaError as error:
-        return EndTxnResponse(error_code=told(error, context.api_version), producer_epoch=-1)
+        return EndTxnResponse(
+            error_code=code_for_client(error, context.api_version), producer_epoch=-1
+        )
     if context.api_version < BUMPS_SINCE:
         return EndTxnResponse()
     if ended.next_producer_id != NO_PRODUCER_ID:

@@ -17,7 +17,7 @@ from kwire.coordinator.transaction.state import (
 )
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.transaction_errors import told
+from kwire.handlers.transaction_errors import code_for_client
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -44,7 +44,7 @@ async def _handle(
         else:
             given = await _init(request, request.transactional_id, expected, context)
     except KafkaError as error:
-        code = told(error, context.api_version, PRODUCER_FENCED_SINCE)
+        code = code_for_client(error, context.api_version, PRODUCER_FENCED_SINCE)
         return InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH)
     return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.epoch)
 

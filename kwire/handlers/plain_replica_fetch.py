@@ -266,7 +266,7 @@ def _told(session: ReplicaSession, found: Answer, correlation_id: int) -> list[b
         out += topic_id
         append_unsigned_varint(out, len(partitions) + 1)
         for position, data in partitions:
-            position.told(data)
+            position.record_answer(data)
             out += TOLD.pack(
                 data.partition_index,
                 data.error_code,

@@ -75,7 +75,7 @@ async def _handle(request: PushTelemetryRequest, context: RequestContext) -> Pus
             del found[-POINTS_AT_ONCE:]
             if context.work.spend(sum(map(_units, piece))):
                 await later(context.work.next_slice)
-            broker.client_metrics.take(request.client_instance_id, client, piece)
+            broker.client_metrics.keep_points(request.client_instance_id, client, piece)
     return PushTelemetryResponse()
 
 

@@ -386,7 +386,7 @@ async def _response(
     last: PartitionKey = ("", b"", UNKNOWN)
     for piece in pieces(answer.told):
         for position, data in piece:
-            position.told(data)
+            position.record_answer(data)
             key = position.key
             if not topics or key[:2] != last[:2]:
                 topics.append(FetchableTopicResponse(topic=key[0], topic_id=key[1], partitions=[]))

@@ -49,7 +49,7 @@ async def _find(
         opening = await _step(search, partition, context)
         context.work.spend(search.seen_headers)
         if opening is not None:
-            search.take(await _search_batch(search, opening, partition, context))
+            search.add_result(await _search_batch(search, opening, partition, context))
     found = search.found
     return found if found and found.offset < end_offset else None
 
@@ -74,17 +74,17 @@ async def _search_batch(
     search: TimeSearch, opening: BatchToOpen, partition: Partition, context: RequestContext
 ) -> tuple[int, int] | None:
     """Look into a batch; an unreadable batch counts by its header."""
-    batch, look = opening.batch, partial(search.look, opening)
+    batch, search_in_batch = opening.batch, partial(search.search_in_batch, opening)
     is_small = is_quick_to_open(batch)
     if is_small and context.work.spend(units_to_open(batch, INLINE_LIMITS.max_headers)):
         await later(context.work.next_slice)
     try:
         if is_small:
             try:
-                return look(INLINE_LIMITS, do_nothing)
+                return search_in_batch(INLINE_LIMITS, do_nothing)
             except TooLarge:
                 pass  # the header doesn't show how large the opened batch is
         limits = full_limits(context.broker, partition.log.config)
-        return await open_in_thread(look, batch, limits, context)
+        return await open_in_thread(search_in_batch, batch, limits, context)
     except InvalidRecords:
         return opening.unread()

@@ -133,7 +133,7 @@ class DirectoryHealth:
                 ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory {self.path} is offline"
             )
 
-    def look(self, free_bytes: int) -> None:
+    def check_shortage(self, free_bytes: int) -> None:
         """Check whether a shortage has ended; called periodically."""
         has_room = free_bytes >= LEAST_ROOM_BYTES or not self.lacks_room
         if self.is_short_of_room and not self._refused and has_room:

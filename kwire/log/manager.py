@@ -145,7 +145,7 @@ class LogManager:
         for data in self._data_directories.values():
             if data.health.is_short_of_room:
                 with suppress(OSError):
-                    data.health.look(self.disk.free_bytes(data.path))
+                    data.health.check_shortage(self.disk.free_bytes(data.path))
 
     def get_or_create(
         self,

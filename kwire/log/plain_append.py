@@ -55,7 +55,7 @@ def append_plain(log: PartitionLog, batch: RecordBatch, leader_epoch: int) -> in
     log.log_end_offset = last_offset + 1
     if producer is not None:
         batch.base_offset = first_offset
-        producer.note(batch)
+        producer.add_batch(batch)
     return first_offset
 
 

@@ -67,7 +67,7 @@ class ProducerEntry:
         self.offset_delta = 0
         self._earlier: tuple[BatchInfo, ...] = ()
 
-    def note(self, batch: RecordBatch) -> None:
+    def add_batch(self, batch: RecordBatch) -> None:
         """Add an appended batch, whose offsets are assigned."""
         if self.last_offset != _NO_OFFSET:
             earlier = self._earlier

@@ -204,7 +204,7 @@ class ProducerStates:
         if batch.is_control:
             entry.written_offset = batch.last_offset
             return self._end_transaction(entry, batch)
-        entry.note(batch)
+        entry.add_batch(batch)
         if batch.is_transactional and entry.current_txn_first_offset == NO_TRANSACTION:
             entry.current_txn_first_offset = batch.base_offset
             self.open_transactions[batch.producer_id] = batch.base_offset

@@ -53,7 +53,7 @@ class BatchToOpen(NamedTuple):
     timestamp: int
     start_offset: int
 
-    def look(
+    def search_in_batch(
         self, limits: Limits = NO_LIMITS, between: BetweenPieces = do_nothing
     ) -> _Found | None:
         """Offset and timestamp of the wanted record, None if the batch has none.
@@ -68,7 +68,7 @@ class BatchToOpen(NamedTuple):
     def largest(
         self, limits: Limits = NO_LIMITS, between: BetweenPieces = do_nothing
     ) -> _Found | None:
-        """As ``look``, but for the first record with the largest timestamp."""
+        """As ``search_in_batch``, but for the first record with the largest timestamp."""
         best: _Found | None = None
         for offset, timestamp in record_times(self.batch, limits, between):
             least = self.timestamp if best is None else best[1] + 1
@@ -121,12 +121,14 @@ class TimeSearch:
             self.seen_headers += 1
         return None
 
-    def look(self, opening: BatchToOpen, limits: Limits, between: BetweenPieces) -> _Found | None:
+    def search_in_batch(
+        self, opening: BatchToOpen, limits: Limits, between: BetweenPieces
+    ) -> _Found | None:
         """Look for the record in an opened batch; may be called in a thread."""
-        return opening.look(limits, between)
+        return opening.search_in_batch(limits, between)
 
-    def take(self, found: _Found | None) -> None:
-        """Take the result of ``look``."""
+    def add_result(self, found: _Found | None) -> None:
+        """Take the result of ``search_in_batch``."""
         if found is not None:
             self.found = FoundOffset(*found, self._leader_epoch)
             self.is_done = True
@@ -137,7 +139,7 @@ class TimeSearch:
         if self._opened <= MOST_OPENED:
             return True
         self._leader_epoch = header.leader_epoch
-        self.take((max(header.base_offset, self._log.log_start_offset), header.max_timestamp))
+        self.add_result((max(header.base_offset, self._log.log_start_offset), header.max_timestamp))
         return False
 
     def _end(self) -> None:
@@ -202,15 +204,17 @@ class LargestSearch(TimeSearch):
         self._may_go_by_headers = True
         self._best: FoundOffset | None = None  # from a header whose batch isn't opened yet
 
-    def look(self, opening: BatchToOpen, limits: Limits, between: BetweenPieces) -> _Found | None:
+    def search_in_batch(
+        self, opening: BatchToOpen, limits: Limits, between: BetweenPieces
+    ) -> _Found | None:
         """Look for the record in an opened batch; may be called in a thread."""
-        look = opening.largest if self._goes_by_headers else opening.look
-        return look(limits, between)
+        search_in_batch = opening.largest if self._goes_by_headers else opening.search_in_batch
+        return search_in_batch(limits, between)
 
-    def take(self, found: _Found | None) -> None:
-        """Take the result of ``look``."""
+    def add_result(self, found: _Found | None) -> None:
+        """Take the result of ``search_in_batch``."""
         if not self._goes_by_headers:
-            super().take(found)
+            super().add_result(found)
         elif found is not None:
             self.found = FoundOffset(*found, self._leader_epoch)
             self._timestamp = found[1] + 1

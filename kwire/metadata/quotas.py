@@ -89,7 +89,7 @@ class Alterations:
         self._known = known
         self._room = MOST_VALUES - sum(map(len, known.values()))
 
-    def take(self, asked: Alteration) -> None:
+    def decide_next(self, asked: Alteration) -> None:
         """Decide about the next entity of the request.
 
         An entity that the request names twice gets an error. Its first alteration is made

@@ -108,7 +108,7 @@ class Alteration:
         self._known = known
         self._room = MOST_CREDENTIALS - len(known)
 
-    def take(self, asked: Deletion | Upsertion) -> None:
+    def decide_next(self, asked: Deletion | Upsertion) -> None:
         """Decide about the next credential of the request, deletions first."""
         user = asked.user
         if user in self.results:

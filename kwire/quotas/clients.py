@@ -83,10 +83,10 @@ class BucketMeter:
         self.limit = limit
         self.used_ms = now_ms
 
-    def take(self, tokens: float, now_ms: int) -> None:
+    def take_tokens(self, tokens: float, now_ms: int) -> None:
         """Take tokens, or give them back."""
         self.used_ms = now_ms
-        self.counter.take(tokens, self.limit, now_ms)
+        self.counter.take_tokens(tokens, self.limit, now_ms)
 
     def wait_ms(self, now_ms: int) -> int:
         """How long to wait until the bucket gives tokens again."""

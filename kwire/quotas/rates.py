@@ -104,7 +104,7 @@ class Bucket:
         self._filled_ms = now_ms
         return self._tokens
 
-    def take(self, tokens: float, limit: float, now_ms: int) -> None:
+    def take_tokens(self, tokens: float, limit: float, now_ms: int) -> None:
         """Take tokens, even if there are fewer, or give them back if the number is negative."""
         self._tokens = min(self._most(limit), self.left(limit, now_ms) - tokens)
 

@@ -85,5 +85,5 @@ def follow_level(authorizer: Authorizer) -> None:
     The broker calls this when it starts, and every second.
     """
     authorizer.notes_allowed = log.isEnabledFor(logging.DEBUG)
-    authorizer.denials.tell()
-    authorizer.permissions.tell()
+    authorizer.denials.log_left_out()
+    authorizer.permissions.log_left_out()

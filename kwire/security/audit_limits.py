@@ -67,7 +67,7 @@ class AuditLimits:
 
     def has_line(self, principal: str, host: str) -> bool:
         """Count an answer. Return whether the audit log may record it."""
-        self.tell()
+        self.log_left_out()
         who = principal, host
         if who not in self._windows and len(self._windows) >= MOST_CLIENTS:
             who = OTHERS
@@ -84,7 +84,7 @@ class AuditLimits:
         self._lines += 1
         return True
 
-    def tell(self) -> None:
+    def log_left_out(self) -> None:
         """Close the second and the windows that have ended; log how many answers each left out."""
         now_s = self._steady_ms() / 1000
         if int(now_s) != self._second:

@@ -48,7 +48,7 @@ class LoginLines:
         self.logins = AuditLimits("logins", steady_ms=steady_ms, told_by=log)
         self.failures = AuditLimits("failed logins", steady_ms=steady_ms, told_by=log)
 
-    def note(self, client: Connected, mechanism: str) -> None:
+    def log_login(self, client: Connected, mechanism: str) -> None:
         """Log that a client has logged in by a SASL mechanism, or by ``CERTIFICATE``."""
         fields = {
             "principal": shown(str(client.principal)),
@@ -70,7 +70,7 @@ class LoginLines:
             fields = {"host": host, "reason": reason}
             log.info("closing the connection from %s: %s", peer, reason, extra={"fields": fields})
 
-    def tell(self) -> None:
+    def log_left_out(self) -> None:
         """Log how many lines the limits have left out. This is called every second."""
-        self.logins.tell()
-        self.failures.tell()
+        self.logins.log_left_out()
+        self.failures.log_left_out()

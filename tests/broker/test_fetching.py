@@ -79,7 +79,7 @@ def fetching():
 
 def take(fetching, response, now_s=0.0):
     """What an answer asks for."""
-    return fetching.take(response, now_s, BACKOFF_S)
+    return fetching.apply_response(response, now_s, BACKOFF_S)
 
 
 def test_a_session_names_only_what_has_moved(fetching):

@@ -15,7 +15,7 @@ from tests.broker.leading import NOW_MS, ROW, NotedAcks, append, batch, follow, 
 def let_lag_time_pass(partition: LeaderPartition) -> None:
     """Look before, in the middle, and after."""
     for _ in range(3):
-        partition.look()
+        partition.find_lagging_followers()
 
 
 def test_the_high_watermark_is_what_all_in_sync_have(tmp_path: Path) -> None:
@@ -159,12 +159,12 @@ def test_who_lags_falls_out(tmp_path: Path) -> None:
     append(partition, 4)
     follow(partition, 2)
     follow(partition, 3, 2)
-    partition.look()
+    partition.find_lagging_followers()
     append(partition, 4)
-    partition.look()
+    partition.find_lagging_followers()
     assert not brokers.asked
     follow(partition, 2, 4)
-    partition.look()
+    partition.find_lagging_followers()
     assert brokers.asked == [partition]
     assert partition.propose(1) == (1, 2)
     assert partition.maximal_isr == (1, 2, 3), "the log still names it"
@@ -181,7 +181,7 @@ def test_a_follower_that_is_idle_does_not_lag(tmp_path: Path) -> None:
     follow(partition, 2)
     follow(partition, 3)
     for _ in range(5):
-        partition.look()
+        partition.find_lagging_followers()
     assert not brokers.asked
 
 

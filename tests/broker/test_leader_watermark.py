@@ -55,7 +55,7 @@ class Cluster:
     def lag(self) -> None:
         """The lag time has passed."""
         for _ in range(3):
-            self.partition.look()
+            self.partition.find_lagging_followers()
 
     def propose(self) -> None:
         """The leader proposes what it wishes; the answer isn't known."""

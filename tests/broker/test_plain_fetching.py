@@ -76,11 +76,11 @@ class Twins:
         response = self.response()
         frame, _ = encode_response(response, VERSION, number)
         before = _state(self.plain)
-        outcome = self.slow.take(response, now_s, BACKOFF_S)
+        outcome = self.slow.apply_response(response, now_s, BACKOFF_S)
         found = plain_fetching.answer(self.plain, memoryview(frame)[4:])
         if found is None:
             assert _state(self.plain) == before
-            again = self.plain.take(response, now_s, BACKOFF_S)
+            again = self.plain.apply_response(response, now_s, BACKOFF_S)
             assert again == outcome
         else:
             self.plainly += 1
@@ -185,8 +185,8 @@ def test_a_damaged_answer_is_left_to_the_twin(made: Made, cut: int) -> None:
     """Wherever it ends too early, and if something follows."""
     twins = made(1)
     twins.ask(1, 0.0)
-    twins.slow.take(FetchResponse(session_id=SESSION), 0.0, BACKOFF_S)
-    twins.plain.take(FetchResponse(session_id=SESSION), 0.0, BACKOFF_S)
+    twins.slow.apply_response(FetchResponse(session_id=SESSION), 0.0, BACKOFF_S)
+    twins.plain.apply_response(FetchResponse(session_id=SESSION), 0.0, BACKOFF_S)
     twins.ask(2, 0.0)
     data = PartitionData(
         partition_index=0, error_code=0, high_watermark=0, records=batch_at(0, b"v" * 80)
@@ -206,7 +206,7 @@ def test_a_request_about_very_many_is_left_to_the_twin(
     """A socket may not take it at once."""
     twins = made(1)
     twins.ask(1, 0.0)
-    twins.plain.take(FetchResponse(session_id=SESSION), 0.0, BACKOFF_S)
+    twins.plain.apply_response(FetchResponse(session_id=SESSION), 0.0, BACKOFF_S)
     for partition in twins.partitions:
         twins.plain.follow(partition)
     monkeypatch.setattr(plain_fetching, "MOST_NAMED", len(twins.partitions) - 1)

@@ -45,7 +45,7 @@ class Lender:
             self.partitions.append(FollowerPartition("t", index, TOPIC_ID, log, 1, 5, 0))
             self.fetching.follow(self.partitions[-1])
         self.fetching.request(2, 77, self.limits(), 0.0)
-        self.fetching.take(FetchResponse(session_id=SESSION), 0.0, 1.0)
+        self.fetching.apply_response(FetchResponse(session_id=SESSION), 0.0, 1.0)
 
     def has_news(self) -> bool:
         """Whether anything has arrived."""

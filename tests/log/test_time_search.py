@@ -35,7 +35,7 @@ def finish(search):
         assert search.seen_headers <= HEADERS_PER_STEP
         if opening is not None:
             opened += 1
-            search.take(search.look(opening, NO_LIMITS, do_nothing))
+            search.add_result(search.search_in_batch(opening, NO_LIMITS, do_nothing))
     return steps, opened
 
 
@@ -133,9 +133,9 @@ def test_a_bomb_counts_by_its_header(tools):
     opening = search.step()
     for limits in (Limits(max_bytes=10_000), Limits(max_records=999)):
         with pytest.raises(TooLarge):
-            search.look(opening, Limits(0, 0), do_nothing)
+            search.search_in_batch(opening, Limits(0, 0), do_nothing)
         assert issubclass(TooLarge, InvalidRecords), limits
-    search.take(opening.unread())
+    search.add_result(opening.unread())
     assert search.found[:2] == (0, tools.now_ms)
 
 
@@ -148,7 +148,7 @@ def test_the_log_may_change_between_two_steps(tools, opened_before):
         log.roll(tools.now_ms)
     search = TimeSearch(log, tools.now_ms + 500)
     for _ in range(opened_before):
-        search.take(search.step().look())
+        search.add_result(search.step().search_in_batch())
     log.advance_log_start_offset(36)
     for segment in log.segments[:4]:
         segment.delete_later()
@@ -177,6 +177,6 @@ def test_pages_that_are_not_in_memory_are_asked_for_and_the_step_made_again(tool
             cold += 1
             continue
         if opening is not None:
-            search.take(opening.look())
+            search.add_result(opening.search_in_batch())
     assert search.found[:2] == (73, times[73])
     assert cold > 1

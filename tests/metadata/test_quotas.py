@@ -54,7 +54,7 @@ def test_the_level_of_changes_stays_while_there_are_quotas():
 def _altered(known, *asked):
     alterations = Alterations(known)
     for one in asked:
-        alterations.take(one)
+        alterations.decide_next(one)
     return alterations
 
 

@@ -22,7 +22,7 @@ def alter(known, deletions, upsertions):
     """The changes of one request, and each user's error."""
     alteration = Alteration(known)
     for asked in (*deletions, *upsertions):
-        alteration.take(asked)
+        alteration.decide_next(asked)
     return list(alteration.changes.values()), alteration.results
 
 

@@ -241,7 +241,7 @@ def test_series_have_a_limit_and_go_with_their_instance() -> None:
     broker = Broker(3)
     metrics = ClientMetrics(broker)
     metrics.get(ME, client())
-    metrics.take(ME, client(), [point(f"m{n}") for n in range(5)])
+    metrics.keep_points(ME, client(), [point(f"m{n}") for n in range(5)])
     assert (len(metrics.series()), metrics.dropped) == (3, 2)
     broker.clock.pass_time(899_999)
     assert len(metrics.series()) == 3
@@ -249,7 +249,7 @@ def test_series_have_a_limit_and_go_with_their_instance() -> None:
     assert metrics.series() == []
     other = bytes(16 * [7])
     metrics.get(other, client())
-    metrics.take(other, client(), [point(f"m{n}") for n in range(3)])
+    metrics.keep_points(other, client(), [point(f"m{n}") for n in range(3)])
     assert len(metrics.series()) == 3
 
 
@@ -258,7 +258,7 @@ def test_differences_add_up() -> None:
     metrics = ClientMetrics(Broker(10))
     metrics.get(ME, client())
     for value in (2.0, float("nan"), 3.0):
-        metrics.take(ME, client(), [point("m", value, is_delta=True)])
+        metrics.keep_points(ME, client(), [point("m", value, is_delta=True)])
     assert [value for _, value in metrics.series()] == [5.0]
 
 
@@ -296,7 +296,7 @@ def test_instances_without_values_go_with_their_connections() -> None:
     """Those with values stay, and Prometheus sees them until three intervals are over."""
     metrics = ClientMetrics(Broker(10))
     metrics.get(ME, client(is_gone=True))
-    metrics.take(ME, client(is_gone=True), [point("m")])
+    metrics.keep_points(ME, client(is_gone=True), [point("m")])
     for number in range(1, 1000):
         metrics.get(number.to_bytes(16), client(number, is_gone=True))
     assert len(metrics) <= 3
@@ -325,7 +325,7 @@ def test_names_are_made_safe() -> None:
     metrics = ClientMetrics(Broker(100))
     metrics.get(ME, client())
     odd = Point('x"}\n', (("__name__", "evil"), ("9", "a"), ("", "b"), ("é", "c")), 1, False, False)
-    metrics.take(ME, client(), [odd, point("a.b"), point("a_b", 7), point("n" * 9999)])
+    metrics.keep_points(ME, client(), [odd, point("a.b"), point("a_b", 7), point("n" * 9999)])
     found = {series.name: (dict(series.labels), value) for series, value in metrics.series()}
     assert found["kafka_client_a_b"][1] == 7
     labels = found["kafka_client_x___"][0]

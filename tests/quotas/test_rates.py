@@ -65,7 +65,7 @@ def test_a_wait_fits_into_a_response():
 def test_a_bucket_begins_full_and_lends():
     bucket = Bucket(WINDOW, 10, 0)
     assert bucket.left(10, 0) == 110
-    bucket.take(150, 10, 0)
+    bucket.take_tokens(150, 10, 0)
     assert bucket.wait_ms(10, 0) == 4000
     assert bucket.wait_ms(10, 3999) == 1
     assert bucket.wait_ms(10, 4000) == 0
@@ -74,5 +74,5 @@ def test_a_bucket_begins_full_and_lends():
 
 def test_a_bucket_takes_back_no_more_than_fits():
     bucket = Bucket(WINDOW, 10, 0)
-    bucket.take(-500, 10, 0)
+    bucket.take_tokens(-500, 10, 0)
     assert bucket.left(10, 0) == 110

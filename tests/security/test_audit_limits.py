@@ -40,10 +40,10 @@ def test_a_client_has_only_so_many_lines(time, caplog):
     denials = AuditLimits("denials", steady_ms=time)
     lines = [denials.has_line("User:eve", "10.0.0.9") for _ in range(MOST_LINES + 7)]
     assert lines == [True] * MOST_LINES + [False] * 7
-    denials.tell()
+    denials.log_left_out()
     assert not caplog.records
     time.now_s += WINDOW_S
-    denials.tell()
+    denials.log_left_out()
     [record] = caplog.records
     assert record.getMessage() == (
         "Principal = User:eve from host = 10.0.0.9: 7 more denials like these within 10 s"
@@ -59,7 +59,7 @@ def test_all_clients_together_have_only_so_many_lines(time, caplog):
     lines = [denials.has_line(name, "10.0.0.9") for name in clients]
     assert sum(lines) == MOST_PER_SECOND
     time.now_s += 1
-    denials.tell()
+    denials.log_left_out()
     [record] = caplog.records
     assert record.getMessage() == ("300 more denials within a second, beyond 200 of all principals")
     assert record.fields == {"left_out": 300}
@@ -81,7 +81,7 @@ def test_who_stays_within_the_limit_is_told_of_nothing(time, caplog):
     for _ in range(3):
         assert all(denials.has_line("User:eve", "h") for _ in range(MOST_LINES))
         time.now_s += WINDOW_S
-    denials.tell()
+    denials.log_left_out()
     assert not caplog.records
 
 
@@ -95,6 +95,6 @@ def test_clients_beyond_a_number_share_their_lines(time, caplog):
     assert lines == MOST_CLIENTS + MOST_LINES
     caplog.clear()
     time.now_s += WINDOW_S
-    denials.tell()
+    denials.log_left_out()
     [record] = caplog.records
     assert record.getMessage().startswith(f"Principal = {OTHERS[0]} from host = {OTHERS[1]}: ")

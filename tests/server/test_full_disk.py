@@ -121,10 +121,10 @@ def test_a_full_disk_nobody_writes_to_is_still_full(tmp_path: Path, caplog) -> N
     assert isinstance(told, KafkaError)
     assert told.code is ErrorCode.KAFKA_STORAGE_ERROR
     for _ in range(3):
-        health.look(LEAST_ROOM_BYTES - 1)
+        health.check_shortage(LEAST_ROOM_BYTES - 1)
     assert health.is_short_of_room
     assert "takes records again" not in caplog.text
-    health.look(LEAST_ROOM_BYTES)
+    health.check_shortage(LEAST_ROOM_BYTES)
     assert not health.is_short_of_room
     assert "takes records again and has 1 MB of room" in caplog.text
 
@@ -133,7 +133,7 @@ def test_a_lack_of_descriptors_is_no_lack_of_room(tmp_path: Path) -> None:
     """It is over when nothing is refused any more, however full the disk is."""
     health = DirectoryHealth(tmp_path)
     health.refused("cannot append", OSError(24, "Too many open files"))
-    health.look(0)
+    health.check_shortage(0)
     assert health.is_short_of_room
-    health.look(0)
+    health.check_shortage(0)
     assert not health.is_short_of_room

@@ -128,7 +128,7 @@ class Checks:
 
     def follow(self, broker: Broker) -> None:
         """Look at every image that a broker takes from now on."""
-        take = broker.new_images.take
+        take = broker.new_images.apply_image
         self._same(broker.node_id, broker.image)
 
         async def checked(image: MetadataImage, changes: Sequence[Change]) -> LogJob | None:
@@ -139,7 +139,7 @@ class Checks:
             self.coordinators()
             return job
 
-        broker.new_images.take = checked  # type: ignore[method-assign]
+        broker.new_images.apply_image = checked  # type: ignore[method-assign]
 
     def _same(self, node_id: int, image: MetadataImage) -> None:
         known = self.images.get(image.revision)

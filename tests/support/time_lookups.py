@@ -24,7 +24,7 @@ def _search(search: TimeSearch) -> FoundOffset | None:
         opening = search.step()
         if opening is not None:
             try:
-                search.take(search.look(opening, NO_LIMITS, do_nothing))
+                search.add_result(search.search_in_batch(opening, NO_LIMITS, do_nothing))
             except InvalidRecords:
-                search.take(opening.unread())
+                search.add_result(opening.unread())
     return search.found

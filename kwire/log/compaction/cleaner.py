@@ -171,7 +171,7 @@ class Cleaner:
                     kept = batch_filter.keep(batch)
                     if kept is not None:
                         cleaned.append(kept)
-                        self._throttle.take(len(kept.data))
+                        self._throttle.count_bytes(len(kept.data))
             cleaned.note_aborted(batch_filter.transactions.take_kept())
             cleaned.finish(group[-1].modified_ms)
         except BaseException:

@@ -48,7 +48,7 @@ class SegmentReader:
         try:
             while position < end:
                 chunk = self._disk.pread(fd, min(wanted, end - position), position)
-                self._throttle.take(len(chunk))
+                self._throttle.count_bytes(len(chunk))
                 at, have = 0, len(chunk)
                 wanted = self._buffer_bytes
                 while at < have:

@@ -24,7 +24,7 @@ class Throttle:
         self._began_s = clock()
         self._bytes = 0
 
-    def take(self, size_bytes: int) -> None:
+    def count_bytes(self, size_bytes: int) -> None:
         """Count bytes that were read or written, and wait if they came too fast."""
         self._bytes += size_bytes
         now_s = self._clock()

@@ -82,9 +82,9 @@ class Following:
         self._suspected = self.newest
         if store_revision > self._seen:
             self._seen = store_revision
-            self.look()
+            self.read_again()
 
-    def look(self) -> None:
+    def read_again(self) -> None:
         """Make all followers read the keys again."""
         self.looks += 1
         self._wake_followers()
@@ -114,7 +114,7 @@ class Following:
             raise EtcdError(0, f"the watch was cancelled: {message.get('cancel_reason')}")
         if message.get("created") and is_complete:
             self._is_fresh = True
-            self.look()
+            self.read_again()
         self._take_events(message.get("events", ()))
 
     def _take_events(self, events: Sequence[Json]) -> None:

@@ -130,7 +130,7 @@ class Log:
             raise GuardFailed
         if is_repeated:
             raise OutcomeUnknown("the commit's place in the log was deleted before its answer came")
-        self._following.look()
+        self._following.read_again()
         raise RevisionConflict
 
     async def delete_cluster(self, revision: int) -> None:

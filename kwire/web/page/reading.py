@@ -168,7 +168,7 @@ async def read(broker_calls: BrokerCalls, wanted: Wanted) -> Found:
             reader.note(f"a batch of {chunk.too_large_bytes:,} bytes is more than the page opens")
             reader.is_late = True
         else:
-            await reader.take(chunk.content)
+            await reader.read_batches(chunk.content)
         if reader.offset == before:
             break
     return Found(
@@ -202,7 +202,7 @@ class _Reader:
         """Add a row that says why the records from ``offset`` on are missing."""
         self.rows.append(Row(self.offset, problem=f"{problem}; read it with a consumer"))
 
-    async def take(self, content: bytes) -> None:
+    async def read_batches(self, content: bytes) -> None:
         """Read the batches in these bytes, until the page is full or its time is over."""
         position = 0
         while position + LOG_OVERHEAD_BYTES <= len(content) and not self.is_full:

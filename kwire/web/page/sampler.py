@@ -136,7 +136,7 @@ class Sampler:
             wanted_s = FRESH_S if max_age_s is None else max_age_s
             max_age_s = max(wanted_s, self._cost_s * SPARE_WATCHED)
             if self._latest is None or now_ms - self._latest.steady_ms >= max_age_s * 1000:
-                sample = await self._broker_calls.run(look)
+                sample = await self._broker_calls.run(take_sample)
                 self._cost_s = sample.steps * STEP_S
                 self._add_sample(sample)
             assert self._latest is not None
@@ -195,7 +195,7 @@ def _span_s(before: Sample, after: Sample) -> float:
     return max(after.steady_ms - before.steady_ms, 1) / 1000
 
 
-async def look(observed: Observed) -> Sample:
+async def take_sample(observed: Observed) -> Sample:
     """Sample the whole broker, in its event loop."""
     broker, slices = observed.broker, Slices()
     topics, open_transactions = await _topics(broker, slices)

@@ -27,7 +27,7 @@ def test_what_is_too_fast_has_to_wait():
     time = Time()
     throttle = Throttle(1000, time.clock, time.sleep)
     for _ in range(100):
-        throttle.take(100)
+        throttle.count_bytes(100)
     assert time.now_s == pytest.approx(110, abs=0.31)
     assert max(time.slept) <= 0.3 + 0.1
 
@@ -38,7 +38,7 @@ def test_what_is_slow_enough_never_waits():
     slow = Throttle(1000, time.clock, time.sleep)
     fast = Throttle(1.7976931348623157e308, time.clock, time.sleep)
     for _ in range(100):
-        slow.take(70)
-        fast.take(1 << 30)
+        slow.count_bytes(70)
+        fast.count_bytes(1 << 30)
         time.now_s += 0.1
     assert time.slept == []
