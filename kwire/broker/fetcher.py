@@ -134,9 +134,7 @@ class Fetcher:
                     continue
                 response = await self._send_fetch(request)
                 if response is not None:
-                    await self._apply(
-                        self.fetching.apply_response(response, trio.current_time(), self._backoff_s)
-                    )
+                    await self._apply_response(response)
         finally:
             self._close()
 
@@ -169,9 +167,7 @@ class Fetcher:
         if left is None:
             return False
         if isinstance(left, FetchResponse):
-            await self._apply(
-                self.fetching.apply_response(left, trio.current_time(), self._backoff_s)
-            )
+            await self._apply_response(left)
         elif left is GIVEN_UP:
             self._close()
             self._given_up_s = trio.current_time()
@@ -262,6 +258,10 @@ class Fetcher:
             await self._news.wait()
 
     # The answer
+
+    async def _apply_response(self, response: FetchResponse) -> None:
+        now_s = trio.current_time()
+        await self._apply(self.fetching.apply_response(response, now_s, self._backoff_s))
 
     async def _apply(self, outcome: Outcome[FollowerPartition]) -> None:
         if outcome.failure is not None:

@@ -24,7 +24,7 @@ def beats_until_configured(
 
 def test_a_quiet_group_goes_by_its_settings():
     """Nothing has happened to it since the broker started."""
-    assert HeartbeatInterval().interval_ms(3, CONFIGURED_MS, BrokerHeartbeats(), 0) == CONFIGURED_MS
+    assert HeartbeatInterval().next_ms(3, CONFIGURED_MS, BrokerHeartbeats(), 0) == CONFIGURED_MS
 
 
 def test_after_a_change_members_come_soon_and_then_ever_more_rarely():
