@@ -157,8 +157,6 @@ class Fetcher:
         now_s = trio.current_time()
         return self.fetching.request(sender.node_id, sender.broker_epoch, limits, now_s)
 
-    # The fast path
-
     async def _fetch_quickly(self) -> bool:
         """Fetch on the fast path while answers are common; returns whether it fetched at all."""
         if self._peer is None:

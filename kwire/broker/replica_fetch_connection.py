@@ -132,7 +132,7 @@ class ReplicaFetchConnection:
     """
 
     __slots__ = (
-        *("_buffer", "_done", "_due", "_end", "_fd", "_found", "_is_over", "_lender"),
+        *("_buffer", "_done", "_due", "_end", "_fd", "_fetched", "_is_over", "_lender"),
         *(
             "_low_water",
             "_most_bytes",
