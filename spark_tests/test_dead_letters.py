@@ -68,6 +68,9 @@ def test_dead_letters_come_back(
     commands("run", "--quiet")
     found = commands.verify()
     assert (found["sink"], found["dead_letters"]) == (1, 3)
+    status = json.loads(commands("status", "--json"))
+    assert sorted(status["dead_letters_by_reason"].values()) == [1, 2]
+    assert (status["files_written"], status["files"]) == (1, 1)
     assert "3 would be sent" in commands("replay", "--dead-letters")
     select = ("replay", "--dead-letters", "--error", "required", "--execute")
     assert "2 sent; 0 were sent before" in commands(*select)

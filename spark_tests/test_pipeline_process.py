@@ -81,6 +81,43 @@ def test_sigterm_ends_after_the_batch(
     assert status["state"] == "stopped"
 
 
+@pytest.mark.skipif(not STOCK, reason="what processes print; one lane is enough")
+def test_a_run_prints_its_own_lines(
+    broker: str, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """What Spark prints is in a file, whose end a failure shows with the offsets of the batch."""
+    topic = new_topic(1)
+    produce_json(broker, topic, 0, 10)
+    file, log = tmp_path / "pipeline.toml", tmp_path / "checkpoint" / "logs" / "run.log"
+    settings = settings_of(broker, topic, tmp_path)
+    name = settings["name"]
+
+    def run() -> tuple[int, list[str]]:
+        file.write_text(toml(settings))
+        command = kwire("run", file, "--once")
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False
+        )
+        assert done.stdout == ""
+        return done.returncode, done.stderr.splitlines()
+
+    code, [first, last] = run()
+    assert code == 0
+    assert first.startswith(f"kwire: starting Spark, which writes its messages to {log};")
+    assert last.startswith(f"{name}: 10 records in 1 batches, ")
+    assert log.read_text(), "what Java says of its modules, at least"
+    assert run() == (0, [f"{name}: nothing new to read, so Spark wasn't started"])
+    produce_json(broker, topic, 10, 20)
+    settings["transform"] = [{"sql": "SELECT *, raise_error('too odd') AS e FROM rows"}]
+    code, [_, failure, title, *end] = run()
+    assert code == 1
+    assert failure.startswith(f"kwire: pipeline {name} has failed: ")
+    assert f"in batch 1 ({topic}-0 offsets 10 to 19), with which the next run" in failure
+    assert title == f"kwire: the end of {log}:"
+    assert end
+    assert all(one.startswith("  ") for one in end)
+
+
 @pytest.mark.skipif(not STOCK, reason="six starts of Java; one lane is enough")
 def test_spark_submit_to_a_cluster(
     broker: str, new_topic: Callable[..., str], tmp_path: Path

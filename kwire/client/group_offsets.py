@@ -1,6 +1,7 @@
 """The committed offsets of a group: fetch, commit, delete."""
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from kwire.client.cluster import Cluster, check
 from kwire.client.leaders import TopicPartition
@@ -92,8 +93,12 @@ async def commit_offsets(
     offsets: Mapping[TopicPartition, int],
     member_id: str = "",
     generation: int = -1,
+    notes: Mapping[TopicPartition, str] = MappingProxyType({}),
 ) -> None:
-    """Commit offsets, as a member or for a group without members; KafkaError."""
+    """Commit offsets, as a member or for a group without members; KafkaError.
+
+    ``notes`` has the metadata of offsets that get some.
+    """
     request = OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=generation,
@@ -105,7 +110,7 @@ async def commit_offsets(
                     OffsetCommitRequestPartition(
                         partition_index=one.partition,
                         committed_offset=offsets[one],
-                        committed_metadata="",
+                        committed_metadata=notes.get(one, ""),
                     )
                     for one in mine
                 ],

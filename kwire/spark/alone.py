@@ -58,3 +58,13 @@ def only_driver(
             table = storage_at(settings.sink.path, spark)
             locks.enter_context(alone(table, SINK_LOCK, "sink.path"))
         yield
+
+
+def check_alone(settings: PipelineSettings) -> None:
+    """SecondDriver if another driver runs now, as far as that can be seen without Spark."""
+    try:
+        storage = storage_at(settings.checkpoint)
+        with only_driver(settings, storage):
+            pass
+    except ValueError:  # the checkpoint or the files are elsewhere
+        pass

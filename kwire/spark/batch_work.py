@@ -16,8 +16,8 @@ Rules:
 """
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -39,6 +39,11 @@ VIEW = "rows"
 COUNTS_TIMEOUT_S = 10.0
 """How long Spark may take to report the counts after the sink has written."""
 
+MOST_REASONS = 50
+OTHER_REASONS = "others"
+_REASON_CHARS = 120
+_VALUES = "[0-9]+|'[^']*'|\"[^\"]*\""
+
 
 class DeadLetterSink(Protocol):
     """The place for records that can't be decoded."""
@@ -54,6 +59,8 @@ class Counts:
     records: int
     dead_letters: int
     value_bytes: int
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """How many dead letters have each reason, where dead letters are kept (``reasons_of``)."""
 
 
 class BatchWork:
@@ -114,8 +121,12 @@ class BatchWork:
         if counts is None or (self._steps and counts.records != sum(map(_size, batch.ranges))):
             counts = count_again(decode(source, False))
         if counts.dead_letters and self._dead_letters is not None:
-            dead = decode(source, True).where(f.col(names.ERROR).isNotNull())
-            self._dead_letters.write(dead, batch)
+            dead = decode(source, True).where(f.col(names.ERROR).isNotNull()).persist()
+            try:
+                self._dead_letters.write(dead, batch)
+                counts = replace(counts, reasons=reasons_of(dead))
+            finally:
+                dead.unpersist()
         return counts
 
     def _transformed(self, rows: "DataFrame") -> "DataFrame":
@@ -217,6 +228,25 @@ def count_again(decoded: "DataFrame") -> Counts:
     value_bytes = f.coalesce(f.sum(f.length(names.VALUE)), f.lit(0))
     [row] = decoded.agg(f.count(f.lit(1)), f.count(names.ERROR), value_bytes).collect()
     return Counts(*row)
+
+
+def reasons_of(dead: "DataFrame") -> dict[str, int]:
+    """How many dead letters have each reason: the most frequent ones, and the rest together.
+
+    A reason is the begin of an error, without the numbers and the quoted values in it: it has to be
+    the same for many records.
+    """
+    from pyspark.sql import functions as f
+
+    short = f.substring(names.ERROR, 1, _REASON_CHARS)
+    reason = f.regexp_replace(short, _VALUES, "…").alias("reason")
+    # One task counts them, without a shuffle: they are cached.
+    counted = dead.select(reason).coalesce(1).groupBy("reason").count()
+    found = counted.orderBy(f.desc("count"), "reason").collect()
+    reasons = {str(row["reason"]): int(row["count"]) for row in found[:MOST_REASONS]}
+    if rest := sum(int(row["count"]) for row in found[MOST_REASONS:]):
+        reasons[OTHER_REASONS] = rest
+    return reasons
 
 
 def check_transforms(transforms: Iterable[Transform], spark: "SparkSession | None" = None) -> None:

@@ -152,10 +152,17 @@ class BrokerView:
 
         return self._ask(ask)
 
-    def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Commit offsets for a group that has no members."""
-        wanted = {TopicPartition(*one): offset for one, offset in offsets.items()}
-        if wanted:
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], int], note: str = "") -> None:
+        """Commit offsets for a group that has no members; the first one gets the note."""
+        wanted = {TopicPartition(*one): offset for one, offset in sorted(offsets.items())}
+        if not wanted:
+            return
+        notes = {next(iter(wanted)): note}
+        try:
+            self._ask(lambda: commit_offsets(self._cluster, group, wanted, notes=notes))
+        except KafkaError as error:
+            if not note or error.code is not ErrorCode.OFFSET_METADATA_TOO_LARGE:
+                raise
             self._ask(lambda: commit_offsets(self._cluster, group, wanted))
 
     def committed(self, group: str) -> Offsets:

@@ -3,6 +3,7 @@
 import argparse
 
 from kwire.spark.settings import PipelineSettings
+from kwire.spark.spark_log import SparkLog
 from kwire.spark.upkeep import Done, upkeep_of
 from kwire.spark.upkeep.commands import add_common, report, session_of, size
 
@@ -31,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; the exit code."""
 
-    def work(settings: PipelineSettings) -> Done:
+    def work(settings: PipelineSettings, log: SparkLog) -> Done:
         upkeep = upkeep_of(settings.sink)
-        spark = session_of(settings) if upkeep.needs_spark else None
+        spark = session_of(settings, log) if upkeep.needs_spark else None
         return upkeep.compact(spark, options.target_size)
 
-    return report(options, work)
+    return report(options, "compact", work)

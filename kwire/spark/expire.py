@@ -11,6 +11,7 @@ from kwire.spark.checkpoint import Checkpoint
 from kwire.spark.expired import Expired
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.settings import PipelineSettings
+from kwire.spark.spark_log import SparkLog
 from kwire.spark.storage import Storage, storage_at
 from kwire.spark.upkeep import Cutoff, Done, upkeep_of
 from kwire.spark.upkeep.commands import add_common, report, session_of
@@ -92,16 +93,16 @@ def check_keep(kind: str, keep_s: float) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; the exit code."""
 
-    def work(settings: PipelineSettings) -> Done:
+    def work(settings: PipelineSettings, log: SparkLog) -> Done:
         cutoff = cutoff_of(options, int(time.time() * 1000))
         check_keep(settings.sink.kind, options.keep_versions)
         upkeep = upkeep_of(settings.sink)
         is_remote = urlparse(settings.checkpoint).scheme not in ("", "file")
-        spark = session_of(settings) if upkeep.needs_spark or is_remote else None
+        spark = session_of(settings, log) if upkeep.needs_spark or is_remote else None
         storage = storage_at(settings.checkpoint, spark)
         if cutoff.before_ms is None:
             cutoff = bounded(cutoff, storage, spark)
         Expired(storage).note(cutoff)
         return upkeep.expire(spark, cutoff, int(options.keep_versions))
 
-    return report(options, work)
+    return report(options, "expire", work)

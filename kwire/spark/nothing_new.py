@@ -48,7 +48,7 @@ def is_nothing_new(settings: PipelineSettings) -> bool:
         try:
             if _sent_back(settings):
                 return False
-            offsets = _unchanged(settings, storage)
+            offsets = _unchanged(settings, storage, last.note(settings.name))
         except (BadCheckpoint, OSError, *UNREACHABLE):  # a run waits, or says what is wrong
             return False
         if offsets is None:
@@ -73,7 +73,7 @@ def _sent_back(settings: PipelineSettings) -> int:
     return trio.run(work)
 
 
-def _unchanged(settings: PipelineSettings, storage: Storage) -> Offsets | None:
+def _unchanged(settings: PipelineSettings, storage: Storage, note: str) -> Offsets | None:
     """The offsets at which all partitions end, and up to which all was read; None otherwise."""
     topics = Incarnations(storage)
     checkpoint = Checkpoint(storage_at(storage.url(topics.directory)))
@@ -92,5 +92,5 @@ def _unchanged(settings: PipelineSettings, storage: Storage) -> Offsets | None:
         partitions = {(name, at) for name, (_, count) in found.items() for at in range(count)}
         if partitions != set(read) or view.ends(partitions) != read:
             return None
-        view.commit(settings.group or settings.name, read)
+        view.commit(settings.group or settings.name, read, note)
     return read

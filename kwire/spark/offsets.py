@@ -51,10 +51,12 @@ class OffsetListener(StreamingQueryListener):  # type: ignore[misc]
         view: BrokerView,
         groups: Mapping[str, str],
         then: Callable[[Offsets], object] | None = None,
+        note: Callable[[], str] = str,
     ) -> None:
         self._view = view
         self._groups = groups
         self._then = then
+        self._note = note
         self._has_ended = False
 
     def end(self) -> None:
@@ -71,7 +73,7 @@ class OffsetListener(StreamingQueryListener):  # type: ignore[misc]
         if self._has_ended or group is None or not sources or not sources[0].endOffset:
             return
         offsets = offsets_of(sources[0].endOffset)
-        commit(self._view, group, offsets)
+        commit(self._view, group, offsets, self._note())
         if self._then is not None:
             self._then(offsets)
 
@@ -105,9 +107,9 @@ def committed_to(
             commit(view, group, finished.next_offsets())
 
 
-def commit(view: BrokerView, group: str, offsets: Offsets) -> None:
+def commit(view: BrokerView, group: str, offsets: Offsets, note: str = "") -> None:
     """Commit offsets, or log why it can't be done now."""
     try:
-        view.commit(group, offsets)
+        view.commit(group, offsets, note)
     except UNREACHABLE as error:
         log.warning("the offsets of group %s are not committed now: %s", group, error)

@@ -18,7 +18,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,7 @@ from kwire.spark.sinks import make_sink
 from kwire.spark.source import current_max_offsets
 from kwire.spark.split import Begun, Splits, may_change, needs_begun
 from kwire.spark.storage import Storage, storage_at
+from kwire.spark.table_files import table_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +51,9 @@ LOOK_S = 3.0
 
 RENEW_S = 60.0
 """How often the average number of bytes for an offset is computed anew."""
+
+COUNT_S = 60.0
+"""How often the files of the table are counted; less often if that takes long."""
 
 _EARLIEST = -2
 """Spark's number for the beginning of a partition."""
@@ -103,13 +107,20 @@ class Pipeline:
         try:
             with BrokerView(self.settings.source) as view, _retries(self.settings):
                 run = _Run(self.settings, spark, view, storage, progress, self._sink)
-                run.to_the_end(self._is_stopped, on_status or (lambda status: None))
+                try:
+                    run.to_the_end(self._is_stopped, on_status or (lambda status: None))
+                except BaseException as error:
+                    progress.set(state="failed", error=told(error))
+                    raise
+                else:
+                    state = STOPPED if self._is_stopped.is_set() else ENDED
+                    progress.set(state=state, settings=fingerprint(self.settings))
+                finally:
+                    run.finish()
         except BaseException as error:
-            progress.set(state="failed", error=told(error))
+            if not progress.status.error:
+                progress.set(state="failed", error=told(error))
             raise
-        else:
-            state = STOPPED if self._is_stopped.is_set() else ENDED
-            progress.set(state=state, settings=fingerprint(self.settings))
         finally:
             progress.close()
         return progress.status
@@ -143,6 +154,7 @@ class _Run:
         self._work = BatchWork(settings, sink, _dead_letters(settings, spark), splits, begun)
         self._max_offsets = 0
         self._next_look_s = self._next_renewal_s = 0.0
+        self._next_count_s = time.monotonic() + COUNT_S
         self._begins_again = False
 
     def to_the_end(
@@ -161,25 +173,42 @@ class _Run:
             on_status(self._progress.status)
             return is_stopped.is_set() or self._begins_again
 
-        listener = OffsetListener(self._view, {self._settings.name: group}, finished)
+        note = self._progress.note
+        listener = OffsetListener(self._view, {self._settings.name: group}, finished, note)
         self._spark.streams.addListener(listener)
         try:
             while not is_stopped.is_set():
                 checkpoint = self._begin()
-                commit(self._view, group, checkpoint.next_offsets())
+                commit(self._view, group, checkpoint.next_offsets(), note())
                 self._begins_again = False
                 try:
                     self._query(checkpoint, is_over)
                 except CreatedAgain:
                     continue
                 finally:
-                    commit(self._view, group, checkpoint.next_offsets())
+                    commit(self._view, group, checkpoint.next_offsets(), note())
                     finished(checkpoint.next_offsets())
                 if not self._begins_again:
                     return
         finally:
             listener.end()
             self._spark.streams.removeListener(listener)
+
+    def finish(self) -> None:
+        """Note how the run has ended: the table's files, and the state beside the offsets."""
+        from kwire.spark.offsets import commit
+
+        group = self._settings.group or self._settings.name
+        with suppress(Exception):  # Spark may be gone, and the run's own error counts
+            self._count_files()
+            checkpoint = Checkpoint(storage_at(self._directory(), self._spark))
+            commit(self._view, group, checkpoint.next_offsets(), self._progress.note())
+
+    def _count_files(self) -> None:
+        begin_s = time.monotonic()
+        self._progress.table(table_files(self._settings.sink, self._progress.status.started_at_s))
+        end_s = time.monotonic()
+        self._next_count_s = end_s + max(COUNT_S, 50 * (end_s - begin_s))
 
     def _query(self, checkpoint: Checkpoint, is_over: Callable[[], bool]) -> None:
         self._progress.set(state="running", max_offsets_per_trigger=self._max_offsets)
@@ -261,6 +290,8 @@ class _Run:
         if now_s < self._next_look_s:
             return
         self._next_look_s = now_s + LOOK_S
+        if now_s >= self._next_count_s:
+            self._count_files()
         had_error = bool(self._progress.status.error)
         try:
             current = self._current()

@@ -10,7 +10,7 @@ Rules:
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch, OffsetRange
@@ -33,6 +33,9 @@ AFTER_ODD_RECORDS = 20
 
 COMMIT_TIMEOUT_S = 30.0
 """How long Spark may take to note a batch that was written."""
+
+_MOST_RANGES = 5
+"""How many ranges an error names."""
 
 
 class _Closing(Exception):
@@ -134,7 +137,11 @@ class PipelineQuery:
         if self._gone:
             records = records.where(~f.col("topic").isin(self._gone))
         if ranges:
-            self._write(records, batch_id, ranges, started_s)
+            try:
+                self._write(records, batch_id, ranges, started_s)
+            except Exception as error:
+                error.add_note(told_batch(batch_id, ranges))
+                raise
         self._written = batch_id
 
     def _write(
@@ -164,8 +171,17 @@ class PipelineQuery:
         return self._work.run(found, batch)
 
 
+def told_batch(batch_id: int, ranges: Sequence[OffsetRange]) -> str:
+    """Where a batch that has failed reads, and what becomes of it."""
+    shown = [f"{one.topic}-{one.partition} offsets {one.first} to {one.end - 1}" for one in ranges]
+    more = len(shown) - _MOST_RANGES
+    places = ", ".join(shown[:_MOST_RANGES]) + (f" and {more} more" if more > 0 else "")
+    return f"in batch {batch_id} ({places}), with which the next run begins again"
+
+
 def told(error: BaseException) -> str:
     """An error in one line: Spark's without the stack of its JVM, and without passwords."""
     inner: Any = error
     text = str(getattr(inner, "desc", None) or getattr(inner, "_desc", None) or inner).strip()
-    return f"{type(error).__name__}: {masked('', text.splitlines()[0]) if text else ''}"
+    line = f"{type(error).__name__}: {masked('', text.splitlines()[0]) if text else ''}"
+    return "; ".join([line, *getattr(error, "__notes__", ())])

@@ -43,6 +43,7 @@ from kwire.spark.offset_runs import OffsetRuns
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import Held
 from kwire.spark.sinks.table_rows import PLACE, held_in
+from kwire.spark.spark_log import SparkLog
 from kwire.spark.storage import storage_at
 from kwire.spark.upkeep import Done, Upkeep, upkeep_of
 from kwire.spark.upkeep.commands import add_common, report, session_of
@@ -103,14 +104,14 @@ def run(options: argparse.Namespace) -> int:
     if options.topic is None:
         return wrong("which records? Give --topic, or --dead-letters")
 
-    def work(settings: PipelineSettings) -> Done:
+    def work(settings: PipelineSettings, log: SparkLog) -> Done:
         upkeep = upkeep_of(settings.sink)
         wanted = ask_broker(settings.source, lambda cluster: wanted_ranges(cluster, options))
-        spark = session_of(settings)
+        spark = session_of(settings, log)
         wanted = of_topics_read(spark, settings, wanted)
         return replay(spark, settings, upkeep, wanted, partial=options.partial)
 
-    return report(options, work)
+    return report(options, "replay", work)
 
 
 async def wanted_ranges(cluster: Cluster, options: argparse.Namespace) -> list[OffsetRange]:

@@ -34,6 +34,7 @@ from kwire.spark.masking import masked
 from kwire.spark.parquet_times import TIMES
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sinks import delta, iceberg_table, make_sink
+from kwire.spark.spark_log import SparkLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,10 +47,10 @@ CONNECTOR_VERSION = "4.0.0"
 """One version for every 4.0.x: not all have a connector, and the connectors don't differ."""
 
 STARTING = (
-    "starting Spark, whose own messages follow; the first time, it fetches the Kafka connector "
-    "(and Delta or Iceberg) from Maven, up to 100 MB"
+    "starting Spark, which writes its messages to {log}; the first time, it fetches the Kafka "
+    "connector (and Delta or Iceberg) from Maven, up to 100 MB"
 )
-"""The line before the first messages of Spark."""
+"""The line before Spark's process starts."""
 
 EXTENSIONS = "spark.sql.extensions"
 
@@ -69,29 +70,34 @@ class NoSpark(Exception):
     """Spark can't start; the text says what to do."""
 
 
-def open_session(settings: PipelineSettings) -> "SparkSession":
-    """The existing session, or a new one for a pipeline; NoSpark, NoJava."""
+def open_session(settings: PipelineSettings, log: SparkLog | None = None) -> "SparkSession":
+    """The existing session, or a new one for a pipeline; NoSpark, NoJava.
+
+    What Spark's process prints goes to ``log`` if it is given and the process is started here.
+    """
     try:
         import pyspark
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise NoSpark(f"a pipeline {needs('spark', 'pyspark')}") from error
-    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if not is_submitted and SparkSession.getActiveSession() is None:
+    submitted = is_submitted()
+    if not submitted and SparkSession.getActiveSession() is None:
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         os.environ["JAVA_HOME"] = str(java_home(Path(cache) / "kwire" / "java-home"))
     builder = SparkSession.builder.appName(settings.name)
-    wanted = configuration(settings, pyspark.__version__, is_submitted)
+    wanted = configuration(settings, pyspark.__version__, submitted)
     for name, value in wanted.items():
         builder = builder.config(name, value)
-    spark = _started(builder, wanted)
+    spark = _started(builder, wanted, None if submitted else log)
     spark.sparkContext.setLogLevel("ERROR")
     if not spark.sparkContext.master.startswith("local"):
         ship_package(spark)
     return spark
 
 
-def _started(builder: "SparkSession.Builder", wanted: Mapping[str, str]) -> "SparkSession":
+def _started(
+    builder: "SparkSession.Builder", wanted: Mapping[str, str], log: SparkLog | None
+) -> "SparkSession":
     """The session; NoSpark if Spark's process ends before it answers, after messages of its own.
 
     Spark's process also gets the Ctrl-C of a terminal, and then ends at once. PySpark would pass
@@ -102,14 +108,21 @@ def _started(builder: "SparkSession.Builder", wanted: Mapping[str, str]) -> "Spa
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
 
     try:
         conf = SparkConf(loadDefaults=False).setAll(list(as_arguments(wanted).items()))
-        SparkContext._ensure_initialized(conf=conf)
+        gateway = None
+        if log is not None and SparkContext._gateway is None:
+            with log.begin() as file:
+                gateway = launch_gateway(conf, {"stdout": file, "stderr": file})
+        SparkContext._ensure_initialized(conf=conf, gateway=gateway)
         return builder.getOrCreate()
+    except OSError as error:
+        raise NoSpark(f"Spark can't be started: {error}") from error
     except (PySparkRuntimeError, Py4JError) as error:
         raise NoSpark(
-            "Spark ended before it was ready; its messages above say why. If it could not fetch "
+            "Spark ended before it was ready; its messages say why. If it could not fetch "
             'packages: KWIRE_SPARK_JARS, or [spark] "spark.jars", names jars that are there, and '
             '"spark.jars.ivySettings" another repository'
         ) from error
@@ -131,6 +144,11 @@ def check_version(settings: PipelineSettings) -> None:
     """NoSpark if no connector for the installed PySpark is known; starts nothing."""
     with suppress(metadata.PackageNotFoundError):  # another machine may run the pipeline
         configuration(settings, metadata.version("pyspark"))
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit has started this process: then Spark's own process is there already."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def has_session() -> bool:

@@ -20,11 +20,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from kwire.cli.output import fail
 from kwire.cli.tables import show
 from kwire.spark.broker_offsets import ask_broker, broker_offsets
 from kwire.spark.checkpoint import Checkpoint, Offsets
-from kwire.spark.commands.reading import read_or_tell
+from kwire.spark.commands.reading import fail_with, read_or_tell
 from kwire.spark.comparison import (
     BrokerOffsets,
     Compared,
@@ -41,6 +40,7 @@ from kwire.spark.incarnations import Incarnations
 from kwire.spark.key_outcomes import bounds_of
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import CommitsOffsets, Held, KeepsNewest, Sink
+from kwire.spark.spark_log import log_of
 from kwire.spark.storage import Storage, storage_at
 from kwire.spark.upkeep.commands import (
     add_common,
@@ -100,14 +100,15 @@ def run(options: argparse.Namespace) -> int:
     settings = read_or_tell(options.file)
     if settings is None:
         return 2
+    log = log_of(settings, "verify")
     try:
         sink = sink_of(settings)
-        spark = session_of(settings)
+        spark = session_of(settings, log)
         found = verify(spark, settings, sink)
     except Exception as error:
         if is_bug(error):
             raise
-        return fail(one_line(error))
+        return fail_with(log, one_line(error))
     rows = [asdict(one) | {"is_exact": one.is_exact} for one in found]
     columns = COLUMNS | ({"spread": "SPREAD"} if isinstance(sink, KeepsNewest) else {})
     show(rows, columns, as_json=options.json, nothing="the sink holds nothing yet")

@@ -12,6 +12,7 @@ import pytest
 
 from kwire.cli import main
 from kwire.spark.batch import OffsetRange
+from kwire.spark.batch_work import Counts
 from kwire.spark.broker_view import BrokerView
 from kwire.spark.guard import CreatedAgain, Guard
 from kwire.spark.incarnations import Incarnations
@@ -153,6 +154,37 @@ def test_status_before_the_first_run(
     found = json.loads(capsys.readouterr().out)
     assert (found["pipeline"], found["group"], found["batch"]) == ("orders", "orders", -1)
     assert found["lag"] == 2
+
+
+def test_status_of_a_pipeline_that_runs_elsewhere(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    kafka: Kafka,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rate, dead letters by reason, files of the table, and the newest error."""
+    monkeypatch.chdir(tmp_path)
+    kafka.topic("orders")
+    pipeline("init", "orders.toml", "-b", kafka.bootstrap)
+    progress = Progress(LocalStorage(tmp_path / "orders-checkpoint"), "orders")
+    reasons = {"value: it is no JSON": 2, "key: it isn't UTF-8": 5}
+    progress.batch(0, Counts(100, 7, 300, reasons), 0.5)
+    progress.set(state="running", error="KafkaError: away")
+    progress.set(error="")
+    table = tmp_path / "orders-table/topic=orders/partition=0"
+    table.mkdir(parents=True)
+    (table / f"{0:020}-{9:020}.parquet").write_bytes(b"small")
+    capsys.readouterr()
+    assert pipeline("status", "orders.toml", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["dead_letters_by_reason"] == reasons
+    assert (found["files"], found["small_files"], found["table_bytes"]) == (1, 1, 5)
+    assert (found["error"], found["last_error"]) == ("", "KafkaError: away")
+    assert found["last_error_at"].endswith("+00:00")
+    assert found["records_per_s"] > 0
+    assert pipeline("status", "orders.toml") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[-2:]] == ["5", "2"], "the most frequent first"
 
 
 def test_the_arguments_of_spark_submit(

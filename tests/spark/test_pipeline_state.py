@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import pytest
 
 from kwire.spark.batch import Batch, OffsetRange
-from kwire.spark.batch_work import Counts
+from kwire.spark.batch_work import MOST_REASONS, Counts
 from kwire.spark.checkpoint import BadCheckpoint, Checkpoint
 from kwire.spark.file_names import FileName, parse
 from kwire.spark.incarnations import Incarnations
@@ -17,6 +17,7 @@ from kwire.spark.lost import DataLost, LostTable, deleted, gone_back, recreated
 from kwire.spark.progress import Progress, read_status
 from kwire.spark.sinks.claims import Claims, CoveredBefore, merged, without
 from kwire.spark.storage import LocalStorage, TwoCopies, storage_at
+from kwire.spark.table_files import TableFiles
 
 
 def write_checkpoint(directory: Path, *ends: dict[str, dict[str, int]], finished: int) -> None:
@@ -236,13 +237,53 @@ def test_status_is_read_by_another_process(tmp_path: Path) -> None:
     }
 
 
+def test_the_newest_error_and_the_reasons_of_dead_letters_outlive_a_run(tmp_path: Path) -> None:
+    """An error that is over is still the last one; other numbers are of the run."""
+    progress = Progress(LocalStorage(tmp_path), "p")
+    progress.set(error="KafkaError: away")
+    progress.set(error="")
+    progress.batch(0, Counts(3, 2, 100, {"value: it is no JSON": 2}), 0.5)
+    progress.table(TableFiles(3, 2, 100, 1))
+    progress.table(None)
+    Progress(LocalStorage(tmp_path), "p").batch(0, Counts(9, 1, 100, {"key: odd": 1}), 0.5)
+    found = read_status(LocalStorage(tmp_path))
+    assert found is not None
+    assert (found.error, found.last_error, found.records) == ("", "KafkaError: away", 9)
+    assert found.dead_letters_by_reason == {"value: it is no JSON": 2, "key: odd": 1}
+    assert found.last_error_at_s > 0
+    assert (found.files, found.files_written) == (None, 0)
+
+
+def test_reasons_are_bounded(tmp_path: Path) -> None:
+    """A reason that quotes each record's value doesn't fill the file."""
+    progress = Progress(LocalStorage(tmp_path), "p")
+    for number in range(2 * MOST_REASONS):
+        progress.batch(number, Counts(1, 1, 1, {f"value: {number}": 1}), 0.1)
+    found = progress.status.dead_letters_by_reason
+    assert len(found) == MOST_REASONS + 2
+    assert sum(found.values()) == 2 * MOST_REASONS
+
+
+def test_a_note_fits_into_the_metadata_of_an_offset(tmp_path: Path) -> None:
+    """Kafka takes 4096 characters."""
+    progress = Progress(LocalStorage(tmp_path), "p" * 249)
+    reasons = {f"{number}{'ö' * 500}": 1 << 40 for number in range(9)}
+    progress.batch(0, Counts(1 << 50, 9 << 40, 1, reasons), 0.1)
+    progress.set(error="ü" * 5000)
+    assert len(progress.note()) < 4096
+    assert json.loads(progress.note())["kwire.pipeline"] == "p" * 249
+
+
 def test_metrics_for_prometheus(tmp_path: Path) -> None:
     """Records, dead letters, lost offsets and batch times; the lag of each partition."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     progress = Progress(LocalStorage(tmp_path), "shop", address)
     try:
-        progress.batch(0, Counts(10, 2, 300), 0.5)
+        progress.batch(0, Counts(10, 2, 300, {"value: odd": 2}), 0.5)
+        progress.table(TableFiles(9, 7, 1000, 4))
+        progress.table(TableFiles(8, 6, 1000, 5))
+        progress.set(error="KafkaError: away")
         progress.offsets({("a-b", 1): 5}, {("a-b", 1): 9})
         progress.lost(3)
         with urlopen(f"http://{address}/metrics") as answer:
@@ -255,7 +296,16 @@ def test_metrics_for_prometheus(tmp_path: Path) -> None:
         'kwire_pipeline_dead_letters_total{pipeline="shop"} 2.0',
         'kwire_pipeline_lost_offsets_total{pipeline="shop"} 3.0',
         'kwire_pipeline_batch_seconds_sum{pipeline="shop"} 0.5',
+        'kwire_pipeline_dead_letters_by_reason_total{pipeline="shop",reason="value: odd"} 2.0',
+        'kwire_pipeline_table_files{pipeline="shop"} 8.0',
+        'kwire_pipeline_table_small_files{pipeline="shop"} 6.0',
+        'kwire_pipeline_table_bytes{pipeline="shop"} 1000.0',
+        'kwire_pipeline_files_written_total{pipeline="shop"} 5.0',
+        'kwire_pipeline_errors_total{pipeline="shop"} 1.0',
         'kwire_pipeline_lag{partition="1",pipeline="shop",topic="a-b"} 4.0',
         'kwire_pipeline_next_offset{partition="1",pipeline="shop",topic="a-b"} 5.0',
     ):
         assert line in lines
+    for name in ("records_per_second", "last_error_timestamp_seconds"):
+        [line] = [one for one in lines if one.startswith(f"kwire_pipeline_{name}{{")]
+        assert float(line.split()[1]) > 0

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from kwire.spark.progress import Status
 from kwire.web import page
 from kwire.web.cross_loop_calls import NotServing, Observed
 from kwire.web.page import paging, sampler
@@ -130,6 +131,38 @@ async def test_lists_have_pages_and_a_filter(tmp_path: Path) -> None:
         assert "1 to 1 of 1 topics" in found
         assert ">orders<" not in found
         await client.aclose()
+
+
+async def test_a_pipeline_is_shown_with_its_group(tmp_path: Path) -> None:
+    """As its note beside the offsets says; any client may write one, so it isn't trusted."""
+    status = Status(state="running", records=1234, rate=99.6, small_files=7, files=9)
+    status.dead_letters_by_reason = {f"value: {MARKUP}": 3}
+    status.last_error = "KafkaError: away"
+    status.last_error_at_s = 1.8e9
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await client.topic("orders", partitions=2)
+        await client.commit("shop", "orders", 0, metadata=status.note("the shop"))
+        await client.commit("shop", "orders", 0, partition=1)
+        text = await html(http, "/group?id=shop")
+        for shown in (
+            "Pipeline <bdi>the shop</bdi>",
+            "<dt>State</dt><dd>running</dd>",
+            "<dt>Records a second</dt><dd>100</dd>",
+            "<dt>Records of the run</dt><dd>1,234</dd>",
+            "<dt>Small files</dt><dd>7</dd>",
+            "value: &lt;script&gt;",
+            "<bdi>KafkaError: away</bdi>",
+        ):
+            assert shown in text
+        for odd in (
+            '{"kwire.pipeline": 5, "state": [1], "rate": "x", "reasons": {"a": true, "b": 1e999}}',
+            '{"kwire.pipeline": {}, "records": NaN, "files": -1, "last_error_at_ms": 1e300}',
+            '{"kwire.pipeline":' + "[" * 3000,
+            '{"kwire.pipeline": "x"',
+        ):
+            await client.commit("odd", "orders", 0, metadata=odd)
+            await html(http, "/group?id=odd")
 
 
 async def test_a_group_page_has_members_lag_and_events(tmp_path: Path) -> None:

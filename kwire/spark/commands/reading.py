@@ -6,16 +6,29 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kwire.cli.output import wrong
+from kwire.cli.output import fail, wrong
+from kwire.cli.tables import one_line
 from kwire.spark.masking import masked
 from kwire.spark.pipeline_file import WrongPipeline, read_pipeline
 from kwire.spark.settings import PipelineSettings
+
+if TYPE_CHECKING:
+    from kwire.spark.spark_log import SparkLog
 
 
 def add_file(parser: argparse.ArgumentParser) -> None:
     """The argument FILE."""
     parser.add_argument("file", metavar="FILE", help="the pipeline's TOML file")
+
+
+def fail_with(log: "SparkLog", message: str) -> int:
+    """Print what is wrong, and the end of Spark's log; returns the exit code 1."""
+    fail(message)
+    for line in log.told():
+        print(one_line(line), file=sys.stderr)
+    return 1
 
 
 def add_examples(parser: argparse.ArgumentParser, *examples: str) -> None:

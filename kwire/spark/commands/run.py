@@ -1,8 +1,8 @@
 """``kwire pipeline run``: run a pipeline until it is stopped, or has read what is there.
 
 SIGTERM and Ctrl-C end it after the batch that runs; a second one ends it at once, which loses and
-doubles nothing either. Exit codes: 0 after its end, 1 after a failure, with one line on stderr, 2
-for a wrong file, 3 if data is lost and the pipeline is to stop then.
+doubles nothing either. Exit codes: 0 after its end, 1 after a failure, with a line on stderr and
+the end of Spark's log, 2 for a wrong file, 3 if data is lost and the pipeline is to stop then.
 """
 
 import argparse
@@ -12,11 +12,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from kwire.cli.output import fail, wrong
-from kwire.spark.commands.reading import add_examples, add_file, read_or_tell
+from kwire.spark.commands.reading import add_examples, add_file, fail_with, read_or_tell
 from kwire.spark.settings import PipelineSettings
 
 if TYPE_CHECKING:
     from kwire.spark.pipeline import Pipeline
+    from kwire.spark.spark_log import SparkLog
 
 DATA_LOST = 3
 
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     """Run a pipeline; returns the exit code."""
     from dataclasses import replace
 
-    from kwire.spark.alone import SecondDriver
+    from kwire.spark.alone import SecondDriver, check_alone
     from kwire.spark.nothing_new import is_nothing_new
     from kwire.spark.query import told
     from kwire.spark.settings import WrongSetting
@@ -51,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
     if options.once:
         settings = replace(settings, trigger="once")
     try:
+        check_alone(settings)
         if not is_nothing_new(settings):
             return _run(settings, options)
     except SecondDriver as error:
@@ -67,26 +69,28 @@ def _run(settings: PipelineSettings, options: argparse.Namespace) -> int:
     from kwire.spark.batch_work import check_transforms
     from kwire.spark.java import NoJava
     from kwire.spark.pipeline import Pipeline
-    from kwire.spark.session import STARTING, NoSpark, has_session, open_session
+    from kwire.spark.session import STARTING, NoSpark, has_session, is_submitted, open_session
+    from kwire.spark.spark_log import log_of
 
     check_transforms(settings.transforms)
     is_shared = has_session()
-    if not (is_shared or options.quiet):
-        print(f"kwire: {STARTING}", file=sys.stderr, flush=True)
+    log = log_of(settings, "run")
+    if not (is_shared or is_submitted() or options.quiet):
+        print(f"kwire: {STARTING.format(log=log.path)}", file=sys.stderr, flush=True)
     try:
-        spark = open_session(settings)
+        spark = open_session(settings, log)
     except (NoSpark, NoJava) as error:
-        return fail(str(error))
+        return fail_with(log, str(error))
     try:
         check_transforms(settings.transforms, spark)
-        return _outcome(Pipeline(settings, spark=spark), quiet=options.quiet)
+        return _outcome(Pipeline(settings, spark=spark), log, quiet=options.quiet)
     finally:
         if not is_shared:
             spark.stop()
 
 
-def _outcome(pipeline: "Pipeline", *, quiet: bool) -> int:
-    """Run a pipeline, with a line about its failure; the exit code."""
+def _outcome(pipeline: "Pipeline", log: "SparkLog", *, quiet: bool) -> int:
+    """Run a pipeline, with a line about its failure and what Spark printed; the exit code."""
     from kwire.spark.lost import DataLost
     from kwire.spark.query import told
 
@@ -97,7 +101,7 @@ def _outcome(pipeline: "Pipeline", *, quiet: bool) -> int:
         fail(f"pipeline {name}: {error}")
         return DATA_LOST
     except Exception as error:
-        return fail(f"pipeline {name} has failed: {told(error)}")
+        return fail_with(log, f"pipeline {name} has failed: {told(error)}")
     return 0
 
 

@@ -1,17 +1,21 @@
 """``kwire pipeline status``: how far a pipeline is, by partition, also while it runs elsewhere.
 
 It needs no Spark: it reads the checkpoint, the file ``status.json`` that a running pipeline renews,
-and the cluster's offsets.
+the cluster's offsets, and the files of the table where they are within reach (``table_files``).
 """
 
 import argparse
 import time
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from kwire.cli.options import add_json
 from kwire.cli.output import fail, wrong
 from kwire.spark.commands.reading import add_examples, add_file, read_or_tell
 from kwire.spark.settings import PipelineSettings, WrongSetting
+
+if TYPE_CHECKING:
+    from kwire.spark.progress import Status
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,10 +44,14 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json(found)
         return 0
-    rows = found.pop("partitions")
+    rows, reasons = found.pop("partitions"), found.pop("dead_letters_by_reason", {})
     show_fields({name: value for name, value in found.items() if value not in ("", None)})
     columns = ["topic", "partition", "next", "committed", "end", "lag"]
     show(rows, {one: one.upper() for one in columns}, as_json=False, nothing="nothing read yet")
+    if reasons:
+        ordered = sorted(reasons.items(), key=lambda one: -one[1])
+        counts = [{"reason": reason, "number": number} for reason, number in ordered]
+        show(counts, {"number": "DEAD LETTERS", "reason": "REASON"}, as_json=False)
     return 0
 
 
@@ -91,7 +99,31 @@ def status_of(settings: PipelineSettings) -> dict[str, Any]:
     if last is not None:
         age_s = round(time.time() - last.seen_at_s, 1)
         found |= {"state": last.state, "seen_s_ago": age_s, "records": last.records}
+        found |= {"records_per_s": round(last.rate, 1)}
         found |= {"value_bytes": last.value_bytes, "dead_letters": last.dead_letters}
         found |= {"lost_offsets": last.lost_offsets, "last_batch_s": round(last.last_batch_s, 3)}
-        found |= {"error": last.error}
+        found |= {"files_written": last.files_written}
+    found |= _files(settings, last)
+    if last is not None:
+        found |= {"error": last.error, "last_error": last.last_error}
+        found |= {"last_error_at": _time(last.last_error_at_s)}
+        found |= {"dead_letters_by_reason": last.dead_letters_by_reason}
     return found | {"note": note, "partitions": rows}
+
+
+def _files(settings: PipelineSettings, last: "Status | None") -> dict[str, Any]:
+    """The table's files as they are now, else as the pipeline has noted them."""
+    from kwire.spark.table_files import table_files
+
+    found = table_files(settings.sink)
+    if found is not None:
+        files, small, size_bytes = found.files, found.small, found.size_bytes
+    elif last is not None and last.files is not None:
+        files, small, size_bytes = last.files, last.small_files or 0, last.table_bytes or 0
+    else:
+        return {"files": None, "small_files": None, "table_bytes": None}
+    return {"files": files, "small_files": small, "table_bytes": size_bytes}
+
+
+def _time(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds") if at_s else ""

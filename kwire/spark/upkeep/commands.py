@@ -5,15 +5,15 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from kwire.cli.output import fail
 from kwire.cli.tables import show
-from kwire.spark.commands.reading import add_file, read_or_tell
+from kwire.spark.commands.reading import add_file, fail_with, read_or_tell
 from kwire.spark.java import NoJava
 from kwire.spark.query import told
 from kwire.spark.session import NoSpark, open_session
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import Sink
 from kwire.spark.sinks import make_sink
+from kwire.spark.spark_log import SparkLog, log_of
 from kwire.spark.upkeep import Done
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def session_of(settings: PipelineSettings) -> "SparkSession":
-    """A session for the pipeline; RuntimeError if Spark can't start."""
+def session_of(settings: PipelineSettings, log: SparkLog) -> "SparkSession":
+    """A session for the pipeline, whose messages go to ``log``; RuntimeError if there is none."""
     try:
-        return open_session(settings)
+        return open_session(settings, log)
     except (NoSpark, NoJava) as error:
         raise RuntimeError(str(error)) from error
 
@@ -65,19 +65,22 @@ def one_line(error: Exception) -> str:
     return str(error) if is_ours else told(error)
 
 
-def report(options: argparse.Namespace, work: Callable[[PipelineSettings], Done]) -> int:
-    """Do the work of a pipeline and show what was done; the exit code, 2 for a wrong file.
+def report(
+    options: argparse.Namespace, command: str, work: Callable[[PipelineSettings, SparkLog], Done]
+) -> int:
+    """Do the work of a command and show what was done; the exit code, 2 for a wrong file.
 
-    Errors of operating are one line.
+    Errors of operating are one line, and the end of Spark's log.
     """
     settings = read_or_tell(options.file)
     if settings is None:
         return 2
+    log = log_of(settings, command)
     try:
-        done = work(settings)
+        done = work(settings, log)
     except Exception as error:
         if is_bug(error):
             raise
-        return fail(one_line(error))
+        return fail_with(log, one_line(error))
     show([asdict(done)], COLUMNS, as_json=options.json)
     return 0

@@ -23,6 +23,7 @@ from kwire.web.page import formats
 from kwire.web.page.asking import ask_broker
 from kwire.web.page.charts import Chart, chart
 from kwire.web.page.paging import PER_PAGE, page_of, paged, whole
+from kwire.web.page.pipelines import pipeline_of
 from kwire.web.page.sampler import GroupSample, Sample, Sampler
 from kwire.web.page.site import PageError, Site
 
@@ -113,6 +114,7 @@ def routes(site: Site) -> list[Route]:
             owners=_owners(facts.members),
             sample=_sample_of(sample, group_id),
             chart=_chart(sampler, sample, group_id),
+            pipeline=pipeline_of(one.metadata for one in facts.offsets),
         )
 
     async def as_json(request: Request) -> Response:
