@@ -21,6 +21,7 @@ from kwire.errors import KafkaError
 from kwire.spark.comparison import BrokerOffsets, Partition
 from kwire.spark.odd_records import readable
 from kwire.spark.offset_runs import OffsetRuns
+from kwire.spark.reporting import Report, silent
 from kwire.spark.settings import Source
 from kwire.spark.source_client import open_source
 
@@ -48,6 +49,7 @@ async def broker_offsets(
     ranges: Mapping[Partition, tuple[int, int]],
     *,
     read_committed: bool = True,
+    report: Report = silent,
 ) -> dict[Partition, BrokerOffsets]:
     """The broker's offsets of each partition between a first and an end offset; KafkaError."""
     wanted = [TopicPartition(*place) for place in ranges]
@@ -63,7 +65,7 @@ async def broker_offsets(
         first, end = max(ranges[one][0], starts[one]), min(ranges[one][1], ends[one])
         if first < end:
             spans[one] = (first, end)
-    await _read(cluster, spans, found, read_committed)
+    await _read(cluster, spans, found, read_committed, report)
     return {(one.topic, one.partition): offsets for one, offsets in found.items()}
 
 
@@ -72,10 +74,13 @@ async def _read(
     spans: Mapping[TopicPartition, tuple[int, int]],
     found: Mapping[TopicPartition, BrokerOffsets],
     read_committed: bool,
+    report: Report,
 ) -> None:
     """Read the spans to their ends, into ``found``."""
     if not spans:
         return
+    total = sum(end - first for first, end in spans.values())
+    to_read = {one: end - first for one, (first, end) in spans.items()}
 
     def moved(one: TopicPartition, _position: int, start: int) -> None:
         found[one].start = start  # retention has deleted records meanwhile
@@ -101,6 +106,8 @@ async def _read(
                 for record in fetched.records:
                     if record.offset < end:
                         found[one].records.add(record.offset, record.offset + 1)
+                to_read[one] = max(end - fetched.next_offset, 0)
+                report("reading the broker's offsets", total - sum(to_read.values()), total)
                 if fetched.next_offset >= end:
                     left.discard(one)
                     fetcher.pause(one)

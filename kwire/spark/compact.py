@@ -2,6 +2,7 @@
 
 import argparse
 
+from kwire.spark.commands.work_bar import WorkBar
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.spark_log import SparkLog
 from kwire.spark.upkeep import Done, upkeep_of
@@ -32,9 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; the exit code."""
 
-    def work(settings: PipelineSettings, log: SparkLog) -> Done:
+    def work(settings: PipelineSettings, log: SparkLog, bar: WorkBar) -> Done:
         upkeep = upkeep_of(settings.sink)
-        spark = session_of(settings, log) if upkeep.needs_spark else None
-        return upkeep.compact(spark, options.target_size)
+        spark = session_of(settings, log, bar) if upkeep.needs_spark else None
+        return upkeep.compact(spark, options.target_size, bar.show)
 
     return report(options, "compact", work)

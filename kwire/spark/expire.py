@@ -8,6 +8,7 @@ from urllib.parse import urlparse
 
 from kwire.cli.options import count, seconds
 from kwire.spark.checkpoint import Checkpoint
+from kwire.spark.commands.work_bar import WorkBar
 from kwire.spark.expired import Expired
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.settings import PipelineSettings
@@ -93,12 +94,12 @@ def check_keep(kind: str, keep_s: float) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; the exit code."""
 
-    def work(settings: PipelineSettings, log: SparkLog) -> Done:
+    def work(settings: PipelineSettings, log: SparkLog, bar: WorkBar) -> Done:
         cutoff = cutoff_of(options, int(time.time() * 1000))
         check_keep(settings.sink.kind, options.keep_versions)
         upkeep = upkeep_of(settings.sink)
         is_remote = urlparse(settings.checkpoint).scheme not in ("", "file")
-        spark = session_of(settings, log) if upkeep.needs_spark or is_remote else None
+        spark = session_of(settings, log, bar) if upkeep.needs_spark or is_remote else None
         storage = storage_at(settings.checkpoint, spark)
         if cutoff.before_ms is None:
             cutoff = bounded(cutoff, storage, spark)

@@ -56,18 +56,23 @@ class Mover:
         self.sent = sent
         """The names of all records that were sent, also by earlier runs."""
 
-    async def send(self, moves: Iterable[Move]) -> int:
+    async def send(
+        self, moves: Iterable[Move], handled: Callable[[int], object] = lambda count: None
+    ) -> int:
         """Send records without a mark; returns how many.
+
+        ``handled`` is called now and then with the number of records that are done.
 
         KafkaError: none of the last part was sent.
         """
         count, part, size = 0, [], 0
-        for move in moves:
+        for number, move in enumerate(moves, 1):
             part.append(move)
             size += len(move.record.value or b"") + len(move.record.key or b"")
             if len(part) >= _PER_TRANSACTION or size >= _TRANSACTION_BYTES:
                 count += await self._send_part(part)
                 part, size = [], 0
+                handled(number)
         return count + await self._send_part(part)
 
     async def mark(self, names: Iterable[str]) -> None:

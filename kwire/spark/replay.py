@@ -32,6 +32,7 @@ from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.batch_work import BatchWork
 from kwire.spark.broker_offsets import ask_broker, broker_offsets
 from kwire.spark.broker_view import BrokerView
+from kwire.spark.commands.work_bar import WorkBar
 from kwire.spark.comparison import Partition, claims_of
 from kwire.spark.dead_letter_offsets import dead_letter_offsets
 from kwire.spark.dead_letters import name_of
@@ -104,10 +105,10 @@ def run(options: argparse.Namespace) -> int:
     if options.topic is None:
         return wrong("which records? Give --topic, or --dead-letters")
 
-    def work(settings: PipelineSettings, log: SparkLog) -> Done:
+    def work(settings: PipelineSettings, log: SparkLog, bar: WorkBar) -> Done:
         upkeep = upkeep_of(settings.sink)
         wanted = ask_broker(settings.source, lambda cluster: wanted_ranges(cluster, options))
-        spark = session_of(settings, log)
+        spark = session_of(settings, log, bar)
         wanted = of_topics_read(spark, settings, wanted)
         return replay(spark, settings, upkeep, wanted, partial=options.partial)
 

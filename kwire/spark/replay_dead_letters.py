@@ -22,10 +22,12 @@ Rules:
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kwire.spark.commands.reading import read_or_tell
+from kwire.spark.commands.work_bar import WorkBar
 from kwire.spark.dead_letters import (
     ERROR,
     FAILED_MS,
@@ -37,6 +39,7 @@ from kwire.spark.dead_letters import (
     VALUE_BYTES,
     name_of,
 )
+from kwire.spark.reporting import Report, silent
 from kwire.spark.settings import DeadLetters, PipelineSettings
 
 if TYPE_CHECKING:
@@ -143,7 +146,10 @@ def run(options: argparse.Namespace) -> int:
             time_ms(options.since, now_ms) if options.since else 0,
             time_ms(options.until, now_ms) if options.until else 1 << 62,
         )
-        found = replay(settings, selection, to=options.to, execute=options.execute)
+        with WorkBar("replay", is_on=True) as bar:
+            found = replay(
+                settings, selection, to=options.to, execute=options.execute, report=bar.show
+            )
     except (ValueError, OSError) as error:
         return wrong(str(error))
     except (KafkaError, ClientError) as error:
@@ -158,7 +164,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def replay(
-    settings: PipelineSettings, selection: Selection, *, to: str | None, execute: bool
+    settings: PipelineSettings,
+    selection: Selection,
+    *,
+    to: str | None,
+    execute: bool,
+    report: Report = silent,
 ) -> Replayed:
     """Send dead letters again; WrongSetting, OSError, KafkaError, ClientError."""
     import trio
@@ -174,7 +185,9 @@ def replay(
 
     async def work() -> Replayed:
         async with open_source(settings.source) as cluster:
-            return await _replay(cluster, settings.name, dead, selection, to, execute)
+            report("reading dead letters", 0, 0)
+            sending = partial(report, "sending dead letters")
+            return await _replay(cluster, settings.name, dead, selection, to, execute, sending)
 
     try:
         return trio.run(work)
@@ -189,6 +202,7 @@ async def _replay(
     selection: Selection,
     to: str | None,
     execute: bool,
+    sending: Callable[[int, int], object],
 ) -> Replayed:
     from kwire.spark.moving import marked, open_mover
 
@@ -215,7 +229,7 @@ async def _replay(
                 lost += 1
             else:
                 moves.append(_move(whole, to))
-        sent = await mover.send(moves)
+        sent = await mover.send(moves, lambda done: sending(done, len(moves)))
     return Replayed(len(letters), sent, len(letters) - len(new), lost, by_error)
 
 

@@ -24,6 +24,7 @@ from kwire.cli.tables import show
 from kwire.spark.broker_offsets import ask_broker, broker_offsets
 from kwire.spark.checkpoint import Checkpoint, Offsets
 from kwire.spark.commands.reading import fail_with, read_or_tell
+from kwire.spark.commands.work_bar import WorkBar
 from kwire.spark.comparison import (
     BrokerOffsets,
     Compared,
@@ -38,6 +39,7 @@ from kwire.spark.dead_letter_offsets import dead_letter_offsets, is_missing
 from kwire.spark.expired import Expired
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.key_outcomes import bounds_of
+from kwire.spark.reporting import Report, silent
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import CommitsOffsets, Held, KeepsNewest, Sink
 from kwire.spark.spark_log import log_of
@@ -103,8 +105,9 @@ def run(options: argparse.Namespace) -> int:
     log = log_of(settings, "verify")
     try:
         sink = sink_of(settings)
-        spark = session_of(settings, log)
-        found = verify(spark, settings, sink)
+        with WorkBar("verify", is_on=not options.json) as bar:
+            spark = session_of(settings, log, bar)
+            found = verify(spark, settings, sink, bar.show)
     except Exception as error:
         if is_bug(error):
             raise
@@ -134,7 +137,9 @@ class _Known:
     begin_of: Callable[[Partition], int | None]
 
 
-def verify(spark: "SparkSession", settings: PipelineSettings, sink: Sink) -> list[Compared]:
+def verify(
+    spark: "SparkSession", settings: PipelineSettings, sink: Sink, report: Report = silent
+) -> list[Compared]:
     """Compare a sink with the broker, partition by partition.
 
     OffsetsUnknown if the sink can't say what it holds, RuntimeError if the broker can't.
@@ -149,7 +154,7 @@ def verify(spark: "SparkSession", settings: PipelineSettings, sink: Sink) -> lis
     if isinstance(sink, KeepsNewest):
         return _by_key(spark, settings, sink, known)
     if isinstance(sink, CommitsOffsets):
-        return _by_transaction(spark, settings, sink, known)
+        return _by_transaction(spark, settings, sink, known, report)
     finished = known.finished
     held = claims_of(held_by(sink, spark), topics.all())
     if not held:
@@ -157,7 +162,7 @@ def verify(spark: "SparkSession", settings: PipelineSettings, sink: Sink) -> lis
     claims = with_finished(held, finished, begin_of)
     dead = dead_letter_offsets(spark, settings, topics) if claims else {}
     ranges = {place: (claim.first, claim.end) for place, claim in claims.items()}
-    there = _asked(settings, topics, ranges)
+    there = _asked(settings, topics, ranges, report)
     return [
         compare(place, claim, there[place], dead.get(place), finished.get(place))
         for place, claim in sorted(claims.items())
@@ -168,13 +173,14 @@ def _asked(
     settings: PipelineSettings,
     topics: Incarnations,
     ranges: Mapping[Partition, tuple[int, int]],
+    report: Report = silent,
 ) -> dict[Partition, BrokerOffsets]:
     """What the broker holds of ranges; RuntimeError, also if a topic was created again."""
     check_topics(settings, topics, {topic for topic, _ in ranges})
     is_committed = settings.source.isolation_level == "read_committed"
     return ask_broker(
         settings.source,
-        lambda cluster: broker_offsets(cluster, ranges, read_committed=is_committed),
+        lambda cluster: broker_offsets(cluster, ranges, read_committed=is_committed, report=report),
     )
 
 
@@ -206,7 +212,11 @@ def _by_key(
 
 
 def _by_transaction(
-    spark: "SparkSession", settings: PipelineSettings, sink: CommitsOffsets, known: _Known
+    spark: "SparkSession",
+    settings: PipelineSettings,
+    sink: CommitsOffsets,
+    known: _Known,
+    report: Report,
 ) -> list[Compared]:
     """Compare the offsets that transactions have committed."""
     finished = known.finished
@@ -216,7 +226,7 @@ def _by_transaction(
     committed = sink.committed(settings.name, known.checkpoint.query_id(), sorted(finished))
     dead = dead_letter_offsets(spark, settings, known.topics)
     ranges = {place: (begins.get(place, 0), end) for place, end in finished.items()}
-    there = _asked(settings, known.topics, ranges)
+    there = _asked(settings, known.topics, ranges, report)
     return compare_committed(begins, finished, committed, there, dead)
 
 

@@ -68,7 +68,11 @@ async def test_markers_and_aborted_records_are_no_records(server, cluster):
 async def test_only_the_range_is_read(cluster):
     """A range within batches, one of nothing, and one beyond the end."""
     await produce(cluster, {TopicPartition("t", 0): batch(10), TopicPartition("t", 1): batch(10)})
-    found = await broker_offsets(cluster, {("t", 0): (3, 7), ("t", 1): (10, 50)})
+    seen: list[tuple[str, int, int]] = []
+    found = await broker_offsets(
+        cluster, {("t", 0): (3, 7), ("t", 1): (10, 50)}, report=lambda *one: seen.append(one)
+    )
+    assert seen[-1] == ("reading the broker's offsets", 4, 4)
     assert list(found["t", 0].records) == [(3, 7)]
     assert list(found["t", 1].records) == []
     assert found["t", 1].end == 10

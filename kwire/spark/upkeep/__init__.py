@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 from kwire.spark.batch import OffsetRange
+from kwire.spark.reporting import Report, silent
 from kwire.spark.settings import SinkSettings, WrongSetting
 
 if TYPE_CHECKING:
@@ -51,8 +52,10 @@ class Upkeep(Protocol):
     needs_spark: bool
     """Whether ``compact`` and ``expire`` need a session; ``replay`` always has one."""
 
-    def compact(self, spark: "SparkSession | None", target_bytes: int) -> Done:
-        """Bring small files to about this size."""
+    def compact(
+        self, spark: "SparkSession | None", target_bytes: int, report: Report = silent
+    ) -> Done:
+        """Bring small files to about this size; Spark's work isn't reported."""
 
     def expire(self, spark: "SparkSession | None", cutoff: Cutoff, keep_s: int) -> Done:
         """Remove rows, and files that no version of the last ``keep_s`` seconds needs."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kwire.cli.tables import show
 from kwire.spark.commands.reading import add_file, fail_with, read_or_tell
+from kwire.spark.commands.work_bar import WorkBar
 from kwire.spark.java import NoJava
 from kwire.spark.query import told
 from kwire.spark.session import NoSpark, open_session
@@ -31,10 +32,13 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def session_of(settings: PipelineSettings, log: SparkLog) -> "SparkSession":
-    """A session for the pipeline, whose messages go to ``log``; RuntimeError if there is none."""
+def session_of(settings: PipelineSettings, log: SparkLog, bar: WorkBar) -> "SparkSession":
+    """A session, whose messages go to ``log`` and whose progress to ``bar``; RuntimeError."""
+    bar.show("starting Spark", 0, 0)
     try:
-        return open_session(settings, log)
+        spark = open_session(settings, log)
+        bar.watch(spark)
+        return spark
     except (NoSpark, NoJava) as error:
         raise RuntimeError(str(error)) from error
 
@@ -66,7 +70,9 @@ def one_line(error: Exception) -> str:
 
 
 def report(
-    options: argparse.Namespace, command: str, work: Callable[[PipelineSettings, SparkLog], Done]
+    options: argparse.Namespace,
+    command: str,
+    work: Callable[[PipelineSettings, SparkLog, WorkBar], Done],
 ) -> int:
     """Do the work of a command and show what was done; the exit code, 2 for a wrong file.
 
@@ -77,7 +83,8 @@ def report(
         return 2
     log = log_of(settings, command)
     try:
-        done = work(settings, log)
+        with WorkBar(command, is_on=not options.json) as bar:
+            done = work(settings, log, bar)
     except Exception as error:
         if is_bug(error):
             raise

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kwire.spark.batch import OffsetRange
 from kwire.spark.columns import quoted
 from kwire.spark.parquet_times import set_times, writer_of
+from kwire.spark.reporting import Report, silent
 from kwire.spark.rows import OFFSET
 from kwire.spark.settings import SinkSettings
 from kwire.spark.sinks.table_conflicts import retried
@@ -51,7 +52,9 @@ class Upkeep:
         self._settings = settings
         self._name = f"delta.`{settings.path}`"
 
-    def compact(self, spark: "SparkSession | None", target_bytes: int) -> Done:
+    def compact(
+        self, spark: "SparkSession | None", target_bytes: int, report: Report = silent
+    ) -> Done:
         """OPTIMIZE; readers of older versions keep their files until ``expire`` removes them."""
         assert spark is not None
         before = self._count(spark)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import OffsetRange
+from kwire.spark.reporting import Report, silent
 from kwire.spark.settings import SinkSettings
 from kwire.spark.sinks.arrow_rows import MAX_ROWS, collect, held_in_arrow
 from kwire.spark.sinks.table_conflicts import retried
@@ -51,7 +52,9 @@ class Upkeep:
                     'compact once with kind = "delta", which writes them anew'
                 )
 
-    def compact(self, spark: "SparkSession | None", target_bytes: int) -> Done:
+    def compact(
+        self, spark: "SparkSession | None", target_bytes: int, report: Report = silent
+    ) -> Done:
         """Merge small files. Older versions keep their files until ``expire`` removes them."""
         self._check_times()
         before = self._count()

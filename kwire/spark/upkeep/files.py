@@ -21,6 +21,7 @@ from uuid import uuid4
 from kwire.spark.batch import OffsetRange
 from kwire.spark.file_names import FileName, directory_of, parse
 from kwire.spark.parquet_times import writer_of
+from kwire.spark.reporting import Report, silent
 from kwire.spark.rows import METADATA, OFFSET, PARTITION, TOPIC
 from kwire.spark.settings import SinkSettings, WrongSetting
 from kwire.spark.sinks.claims import Claims
@@ -66,7 +67,9 @@ class Upkeep:
         path = self._top / str(one.name)
         return one.name.extension == "parquet" and has_old_times(path)
 
-    def compact(self, spark: "SparkSession | None", target_bytes: int) -> Done:
+    def compact(
+        self, spark: "SparkSession | None", target_bytes: int, report: Report = silent
+    ) -> Done:
         """Write files with old times again, then merge adjacent files of each partition."""
         merged = 0
         with upkeep(self._top) as aside:
@@ -77,8 +80,12 @@ class Upkeep:
                         raise Changed(f"{unit[0].name} has just been written: run it again")
                     self._renew(spark, unit, aside)
             before = list(self._files())
-            for group in merges(before, target_bytes, newest):
+            groups = merges(before, target_bytes, newest)
+            total, done = sum(map(len, groups)), 0
+            for group in groups:
+                report("merging files", done, total)
                 self._merge(group, aside)
+                done += len(group)
                 merged += len(group) - 1
         return Done(files_before=len(before), files_after=len(before) - merged)
 

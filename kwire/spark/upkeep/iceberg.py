@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import OffsetRange
+from kwire.spark.reporting import Report, silent
 from kwire.spark.rows import OFFSET, TOPIC
 from kwire.spark.settings import SinkSettings
 from kwire.spark.sinks.iceberg_table import (
@@ -51,7 +52,9 @@ class Upkeep:
         self._table = IcebergTable(settings)
         self._name = self._table.name
 
-    def compact(self, spark: "SparkSession | None", target_bytes: int) -> Done:
+    def compact(
+        self, spark: "SparkSession | None", target_bytes: int, report: Report = silent
+    ) -> Done:
         """rewrite_data_files; older snapshots keep their files until ``expire`` removes them."""
         assert spark is not None
         self._table.open(spark)
