@@ -212,7 +212,8 @@ def prepare_venv(lane: str) -> Path:
     print(
         f"installing PySpark for the {lane} lane into {venv.name}; this takes minutes …", flush=True
     )
-    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     install = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     subprocess.run([*install, "--require-hashes", "-r", str(lock)], check=True)
     stamp.write_bytes(lock.read_bytes())

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from spark_tests.environment import HERE, ROOT, pytest_arguments, quick_workers, run_in_scratch
+from spark_tests.environment import (
+    HERE,
+    ROOT,
+    VENVS,
+    prepare_venv,
+    pytest_arguments,
+    quick_workers,
+    run_in_scratch,
+)
 
 LITTER = """
 import os, sys, tempfile
@@ -47,6 +55,25 @@ def test_a_lane_runs_its_tests_and_whatever_is_named() -> None:
         f"{batch}::test_a",
         "-x",
     ]
+
+
+def test_an_environment_is_renewed_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a change of the lock file, also if it is a link to another checkout's."""
+    there = tmp_path / "there"
+    (there / "bin").mkdir(parents=True)
+    python = there / "bin" / "python"
+    python.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\n')
+    python.chmod(0o755)
+    (there / ".lock").write_text("an older one")
+    here = tmp_path / "here"
+    here.symlink_to(there)
+    monkeypatch.setitem(VENVS, "stock", here)
+    assert prepare_venv("stock") == here / "bin" / "python"
+    lock = HERE / "requirements-stock.txt"
+    assert (tmp_path / "arguments").read_text().endswith(f"--require-hashes -r {lock}\n")
+    assert (there / ".lock").read_bytes() == lock.read_bytes()
 
 
 def test_workers_find_no_archives(tmp_path: Path) -> None:
