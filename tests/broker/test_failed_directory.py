@@ -28,10 +28,7 @@ from kwire.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from kwire.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
 )
 from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -55,16 +52,11 @@ from kwire.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from kwire.record.records import BatchBuilder
 from kwire.server import Server, StartError
 from kwire.testing.faulty_disk import FaultyDisk
+from tests.support.asking import error_of
 from tests.support.in_process import RawClient, RunningServer, running_server
+from tests.support.requests import fetch_request
 
 OFFLINE = ErrorCode.KAFKA_STORAGE_ERROR
 PARTITIONS = 4
@@ -80,16 +72,8 @@ class Broker:
 
     async def produce(self, index: int) -> int:
         """The error code of an append of one record."""
-        builder = BatchBuilder()
-        builder.add(self.running.broker.now_ms(), b"k", b"v")
-        data = PartitionProduceData(index=index, records=bytes(builder.build()))
-        request = ProduceRequest(
-            acks=-1,
-            timeout_ms=1000,
-            topic_data=[TopicProduceData(name="t", partition_data=[data])],
-        )
-        response = await self.raw.request(request, 9, ProduceResponse)
-        return response.responses[0].partition_responses[0].error_code
+        now_ms = self.running.broker.now_ms()
+        return await error_of(self.raw.produce("t", b"v", partition=index, timestamp=now_ms))
 
     async def produce_everywhere(self) -> list[int]:
         """The error code of an append to each partition."""
@@ -163,19 +147,7 @@ async def _check_other_requests(two: Broker, expected: list[int]) -> None:
     """Fetch and DescribeTopicPartitions."""
     every = range(PARTITIONS)
     fetched = await two.raw.request(
-        FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            topics=[
-                FetchTopic(
-                    topic="t",
-                    partitions=[
-                        FetchPartition(partition=i, fetch_offset=0, partition_max_bytes=1000)
-                        for i in every
-                    ],
-                )
-            ],
-        ),
+        fetch_request("t", dict.fromkeys(every, 0)),
         11,
         FetchResponse,
     )

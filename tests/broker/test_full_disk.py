@@ -13,12 +13,6 @@ from pathlib import Path
 import pytest
 
 from kwire.errors import ErrorCode
-from kwire.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
 from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -27,17 +21,13 @@ from kwire.protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
-from kwire.record.batch import complete_batches
-from kwire.record.records import BatchBuilder, records
 from kwire.testing.faulty_disk import FaultyDisk
 from tests.support.asking import error_of
 from tests.support.in_process import RawClient, running_server
-from tests.support.requests import commit_request
+from tests.support.records import batch
+from tests.support.requests import commit_request, produce_request
 
 SIZE_MB = 6
 VALUE_BYTES = 50_000
@@ -90,12 +80,7 @@ def small_disk(path: Path, kind: str) -> Iterator[SmallDisk]:
 
 async def produce(raw: RawClient, number: int) -> tuple[int, int]:
     """The error code and the offset of an append of one large record."""
-    builder = BatchBuilder()
-    builder.add(1_700_000_000_000, b"%d" % number, bytes(VALUE_BYTES))
-    data = PartitionProduceData(index=0, records=bytes(builder.build()))
-    request = ProduceRequest(
-        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])]
-    )
+    request = produce_request("t", batch((b"%d" % number, bytes(VALUE_BYTES))))
     response = await raw.request(request, 9, ProduceResponse)
     answer = response.responses[0].partition_responses[0]
     return answer.error_code, answer.base_offset
@@ -103,20 +88,7 @@ async def produce(raw: RawClient, number: int) -> tuple[int, int]:
 
 async def keys(raw: RawClient) -> list[tuple[int, bytes | None]]:
     """Offset and key of every record of t-0, as a consumer reads them."""
-    found: list[tuple[int, bytes | None]] = []
-    while True:
-        offset = found[-1][0] + 1 if found else 0
-        partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=10**7)
-        request = FetchRequest(
-            max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="t", partitions=[partition])]
-        )
-        response = await raw.request(request, 11, FetchResponse)
-        data = response.responses[0].partitions[0]
-        assert data.error_code == 0
-        some = [(r.offset, r.key) for b in complete_batches(data.records) for r in records(b)]
-        if not some:
-            return found
-        found += some
+    return [(one.offset, one.key) for one in await raw.records("t")]
 
 
 async def fill(raw: RawClient, acknowledged: list[tuple[int, bytes | None]]) -> None:

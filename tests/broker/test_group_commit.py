@@ -14,12 +14,6 @@ from kwire.clock import Clock
 from kwire.connection.waiting import held
 from kwire.errors import ErrorCode
 from kwire.handlers.waiting import at_once_or_later, later
-from kwire.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
 from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -69,12 +63,7 @@ async def produce(raw: RawClient, acks: int = -1) -> PartitionProduceResponse:
 
 async def fetched_bytes(raw: RawClient) -> int:
     """How much of t-0 a consumer sees."""
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100_000)
-    request = FetchRequest(
-        max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="t", partitions=[partition])]
-    )
-    response = await raw.request(request, 11, FetchResponse)
-    return len(response.responses[0].partitions[0].records)
+    return len((await raw.fetch("t")).records)
 
 
 @asynccontextmanager

@@ -25,14 +25,8 @@ from kwire.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kwire.record.batch import complete_batches
-from kwire.record.records import BatchBuilder, ProducerState
+from kwire.record.records import ProducerState
 from kwire.testing.faulty_disk import FaultyDisk
 from kwire.testing.waiting import until
 from tests.broker.replicated import FOLLOWERS, create_replicated, follow, led, move
@@ -102,18 +96,9 @@ class Moving:
     async def produce(self, count: int, index: int = 0, topic: str = "t", acks: int = -1) -> None:
         """Append numbered records, each in a batch of an idempotent producer."""
         for _ in range(count):
-            builder = BatchBuilder()
-            builder.add(self.broker.now_ms(), b"k", b"%d" % self.sequence)
-            batch = builder.build(producer=ProducerState(77, 0, self.sequence))
-            data = PartitionProduceData(index=index, records=bytes(batch))
-            request = ProduceRequest(
-                acks=acks,
-                timeout_ms=5000,
-                topic_data=[TopicProduceData(name=topic, partition_data=[data])],
-            )
-            response = await self.raw.request(request, 9, ProduceResponse)
-            [answer] = response.responses[0].partition_responses
-            assert answer.error_code == ErrorCode.NONE
+            fields = {"producer": ProducerState(77, 0, self.sequence), "partition": index}
+            value = b"%d" % self.sequence
+            answer = await self.raw.produce(topic, value, key=b"k", acks=acks, **fields)
             assert answer.base_offset == self.sequence
             self.sequence += 1
 

@@ -9,15 +9,10 @@ import trio
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.api_versions import ApiVersionsRequest
 from kwire.protocol.messages.fetch import FetchRequest
-from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from kwire.record.records import BatchBuilder
 from kwire.testing.waiting import until
 from tests.support.in_process import RawClient, RunningServer, running_server
-from tests.support.requests import fetch_request
+from tests.support.records import batch
+from tests.support.requests import fetch_request, produce_request
 
 TOPIC = "t"
 
@@ -94,12 +89,8 @@ async def test_a_server_that_breaks_ends_connections_that_are_being_served(tmp_p
 async def test_a_fetch_that_begins_to_wait_misses_no_append(running: RunningServer) -> None:
     """Also one that is served in the same turn of the poller, before its task has begun."""
     reader, writer = await running.connect(), await running.connect()
-    builder = BatchBuilder()
-    builder.add(1_700_000_000_000, b"k", b"v")
-    data = PartitionProduceData(index=0, records=bytes(builder.build()))
-    produce = ProduceRequest(
-        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
-    )
+    records = batch((b"k", b"v"))
+    produce = produce_request(TOPIC, records)
     for offset in range(20):
         with trio.fail_after(10):
             async with trio.open_nursery() as nursery:
@@ -107,7 +98,7 @@ async def test_a_fetch_that_begins_to_wait_misses_no_append(running: RunningServ
                 nursery.start_soon(writer.send, produce, 9)
             answer = await reader.receive_frame()
             assert answer is not None
-            assert len(answer) > len(data.records)
+            assert len(answer) > len(records)
             assert await writer.receive_frame()
     await reader.aclose()
     await writer.aclose()

@@ -16,13 +16,12 @@ from kwire.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
 )
-from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.record.batch import RecordBatch
 from kwire.testing.waiting import until
 from tests.connection.conftest import TOPIC
 from tests.support.in_process import RawClient, RunningServer, running_server
 from tests.support.records import batch
-from tests.support.requests import fetch_request
+from tests.support.requests import fetch_request, produce_request
 
 NOW_MS = 1_700_000_000_000
 VERSIONS = [11, 12]
@@ -97,10 +96,7 @@ async def test_appends_of_one_turn_are_one_answer(
     reader, writer = await running.connect(), await running.connect()
     await reader.send(fetch(), version)
     await waiting(partition, 1)
-    data = PartitionProduceData(index=0, records=batch(b"v"))
-    topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
-    produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics)
-    frame = bytes(encode_request(produce, 9, 1, None))
+    frame = bytes(encode_request(produce_request(TOPIC, batch(b"v")), 9, 1, None))
     await writer.stream.send_all(frame * 3)
     assert await fetched(reader, version) == [0, 1, 2]
     await reader.aclose()

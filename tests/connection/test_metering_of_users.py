@@ -11,20 +11,18 @@ import trio
 from kwire.clock import Clock
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from kwire.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kwire.record.records import BatchBuilder
 from tests.connection.test_metering import alter
 from tests.support.certificates import Authority
 from tests.support.in_process import RawClient, running_server
+from tests.support.records import batch
+from tests.support.requests import produce_request
 
 VERSION = 9
 RATE = 1000.0
@@ -81,11 +79,7 @@ def _request(size_bytes):
     """A Produce of so many bytes on the wire, as quotas count them, with a client id of 2."""
 
     def made(payload):
-        batch = BatchBuilder()
-        batch.add(1_700_000_000_000, None, bytes(payload))
-        data = [PartitionProduceData(index=0, records=bytes(batch.build()))]
-        topics = [TopicProduceData(name="t", partition_data=data)]
-        return ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+        return produce_request("t", batch(bytes(payload)), acks=1)
 
     overhead = len(bytes(encode_request(made(size_bytes), VERSION, 1, "id"))) - 4 - size_bytes
     return made(size_bytes - overhead)

@@ -20,14 +20,13 @@ from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages.api_versions import ApiVersionsRequest
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from kwire.record.records import BatchBuilder
 from tests.support.in_process import RunningServer, running_server
 from tests.support.passes import Passes
+from tests.support.records import batch
+from tests.support.requests import produce_request
 
 TOPIC = "t"
 CLIENTS = 40
@@ -136,13 +135,8 @@ async def test_answers_that_do_not_go_at_once_come_later(
 
 async def test_what_a_thread_looks_at_is_not_written_over(running: RunningServer) -> None:
     """The request lies in the buffer into which all connections are read."""
-    builder = BatchBuilder()
-    for _ in range(SLOW_RECORDS + 1):
-        builder.add(NOW_MS, None, b"v")
-    data = PartitionProduceData(index=0, records=bytes(builder.build()))
-    topic = TopicProduceData(name=TOPIC, partition_data=[data])
-    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
-    produce = encode_request(request, 11, 1, "me")
+    records = batch(*[b"v"] * (SLOW_RECORDS + 1), timestamp=NOW_MS)
+    produce = encode_request(produce_request(TOPIC, records), 11, 1, "me")
     assert len(produce) < SCRATCH_BYTES
     other = encode_request(ApiVersionsRequest(), 0, 2, "x" * 30_000)
     first, second = connect(running, 1), connect(running, 2)

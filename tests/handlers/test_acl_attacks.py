@@ -22,18 +22,11 @@ from kwire.protocol.messages.fetch import (
     FetchTopic,
     ReplicaState,
 )
-from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kwire.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kwire.record.records import BatchBuilder
 from tests.support.committed_topics import commit_topic
 from tests.support.in_process import running_server
 
@@ -76,13 +69,7 @@ async def _client(running, user, password):
 
 async def _append(running):
     admin = await _client(running, "admin", "a")
-    batch = BatchBuilder()
-    batch.add(1_700_000_000_000, None, b"secret")
-    partition = PartitionProduceData(index=0, records=bytes(batch.build()))
-    topic = TopicProduceData(name="t", partition_data=[partition])
-    request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
-    done = await admin.request(request, 9, ProduceResponse)
-    assert done.responses[0].partition_responses[0].error_code == 0
+    await admin.produce("t", b"secret", acks=1)
     await admin.aclose()
 
 

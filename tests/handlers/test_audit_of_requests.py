@@ -13,21 +13,19 @@ from kwire.metadata.acls import (
     Permission,
     ResourceType,
 )
-from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kwire.protocol.messages.fetch import FetchResponse
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from kwire.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kwire.record.records import BatchBuilder
 from tests.support.committed_topics import commit_topic
 from tests.support.in_process import running_server
+from tests.support.records import batch
+from tests.support.requests import fetch_request, produce_request
 
 SETTINGS = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
@@ -70,15 +68,11 @@ async def served(tmp_path, caplog, level, partitions=1, repeats=1):
 
 async def produce_and_fetch(client, topic_id, partitions):
     """One request of each kind; neither fails."""
-    batch = BatchBuilder()
-    batch.add(1_700_000_000_000, None, b"one")
-    data = [PartitionProduceData(index=n, records=bytes(batch.build())) for n in range(partitions)]
-    topics = [TopicProduceData(topic_id=topic_id, partition_data=data)]
-    produce = ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+    batches = dict.fromkeys(range(partitions), batch(b"one"))
+    produce = produce_request("t", batches, topic_id=topic_id, acks=1)
     answer = await client.request(produce, PRODUCE, ProduceResponse)
     assert not any(one.error_code for one in answer.responses[0].partition_responses)
-    wanted = [FetchPartition(partition=n, partition_max_bytes=1000) for n in range(partitions)]
-    fetch = FetchRequest(min_bytes=1, topics=[FetchTopic(topic_id=topic_id, partitions=wanted)])
+    fetch = fetch_request("t", dict.fromkeys(batches, 0), topic_id=topic_id, max_wait_ms=500)
     answer = await client.request(fetch, FETCH, FetchResponse)
     assert not any(one.error_code for one in answer.responses[0].partitions)
 

@@ -23,12 +23,10 @@ from kwire.protocol.messages.fetch import (
     PartitionData,
 )
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
-from kwire.record.records import BatchBuilder
+from tests.support.records import batch
+from tests.support.requests import produce_request
 
 TOPIC, OTHER, ID = "orders", 2, b"moved, and back!"
 NAMES_TOPICS, IDS_TOPICS = 12, 18
@@ -118,13 +116,7 @@ async def test_a_producer_is_told_too(server, move):
     """From version 10 on."""
     client = await server.connect()
     await move()
-    batch = BatchBuilder()
-    batch.add(1, None, b"v")
-    data = PartitionProduceData(index=0, records=bytes(batch.build()))
-    request = ProduceRequest(
-        acks=-1, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
-    )
-    answer = await client.request(request, 12, ProduceResponse)
+    answer = await client.request(produce_request(TOPIC, batch(b"v")), 12, ProduceResponse)
     [row] = answer.responses[0].partition_responses
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (OTHER, 4)

@@ -21,16 +21,15 @@ from kwire.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from kwire.record.batch import Buffer
 from kwire.record.compression import Compression
-from kwire.record.records import BatchBuilder
 from tests.support.clock import FakeClock
 from tests.support.in_process import RawClient, running_server
+from tests.support.records import batch
+from tests.support.requests import produce_request
 
 PARTITIONS = 5
 
@@ -39,14 +38,8 @@ def request(
     partitions: int, timestamp_ms: int, records: int = 1, codec: int = 0, value: bytes = b"v"
 ) -> ProduceRequest:
     """A batch for each of several partitions."""
-    builder = BatchBuilder()
-    for _ in range(records):
-        builder.add(timestamp_ms, b"k", value)
-    batch = bytes(builder.build(compression=codec))
-    data = [PartitionProduceData(index=n, records=batch) for n in range(partitions)]
-    return ProduceRequest(
-        acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=data)]
-    )
+    made = batch(*[value] * records, key=b"k", timestamp=timestamp_ms, compression=codec)
+    return produce_request("t", dict.fromkeys(range(partitions), made), acks=1)
 
 
 @pytest.mark.parametrize(

@@ -18,17 +18,16 @@ from kwire.handlers.plain_produce_many import PARTITION_UNITS
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from kwire.record.records import BatchBuilder, ProducerState
 from kwire.testing.waiting import until
 from tests.broker.leading import follow, lead
 from tests.support.committed_topics import commit_topic
 from tests.support.in_process import RawClient, RunningServer, running_server
+from tests.support.requests import produce_request
 
 TOPIC = "t"
 PARTITIONS = 3
@@ -70,12 +69,8 @@ def request(
     *indexes: int, acks: int = -1, timeout_ms: int = 60_000, records: bytes | None = None
 ) -> ProduceRequest:
     """One batch for each of these partitions."""
-    data = [PartitionProduceData(index=one, records=records or batch()) for one in indexes]
-    return ProduceRequest(
-        acks=acks,
-        timeout_ms=timeout_ms,
-        topic_data=[TopicProduceData(name=TOPIC, partition_data=data)],
-    )
+    batches = dict.fromkeys(indexes, records or batch())
+    return produce_request(TOPIC, batches, acks=acks, timeout_ms=timeout_ms)
 
 
 async def answers(client: RawClient, version: int) -> list[PartitionProduceResponse]:

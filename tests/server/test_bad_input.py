@@ -21,7 +21,7 @@ from kwire.errors import ErrorCode
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kwire.protocol.messages.fetch import FetchResponse
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -35,7 +35,7 @@ from kwire.record.records import BatchBuilder
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import until, wait_until
 from tests.support.in_process import RawClient, RunningServer, running_server
-from tests.support.requests import produce_request
+from tests.support.requests import fetch_request, produce_request
 
 TOPIC = "orders"
 VERSION = 11
@@ -176,11 +176,7 @@ async def test_unknown_topics_and_partitions(running: RunningServer) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (await produce(client, batch(), topic="nothing")).error_code == unknown
     assert (await produce(client, batch(), partition=7)).error_code == unknown
-    request = FetchRequest(
-        min_bytes=1,
-        max_wait_ms=5000,
-        topics=[FetchTopic(topic="nothing", partitions=[FetchPartition(partition_max_bytes=100)])],
-    )
+    request = fetch_request("nothing", max_wait_ms=5000)
     response = await client.request(request, 11, FetchResponse)
     assert response.responses[0].partitions[0].error_code == unknown
     await client.aclose()
@@ -225,12 +221,8 @@ def test_a_client_that_never_reads(tmp_path: Path) -> None:
         for _ in range(20):
             assert (await produce(client, batch(bytes(900_000)))).error_code == 0
         silent = RawClient(await trio.open_tcp_stream(host, port))
-        fetch = FetchRequest(
-            topics=[
-                FetchTopic(topic=TOPIC, partitions=[FetchPartition(partition_max_bytes=20_000_000)])
-            ],
-            max_bytes=20_000_000,
-        )
+        most = 20_000_000
+        fetch = fetch_request(TOPIC, max_bytes=most, partition_max_bytes=most)
         many = bytes(encode_request(fetch, 11, 1, "silent")) * 1000
         with trio.move_on_after(0.5):
             while True:
@@ -301,11 +293,7 @@ async def test_good_requests_before_a_bad_one_are_answered(running: RunningServe
 async def test_a_client_gone_in_a_long_poll_is_let_go(running: RunningServer) -> None:
     """An idle connection is ended even while a handler waits for it."""
     client = await running.connect()
-    request = FetchRequest(
-        min_bytes=1,
-        max_wait_ms=2_000_000_000,
-        topics=[FetchTopic(topic=TOPIC, partitions=[FetchPartition(partition_max_bytes=100)])],
-    )
+    request = fetch_request(TOPIC, max_wait_ms=2_000_000_000)
     await client.send(request, 11)
     await trio.testing.wait_all_tasks_blocked(0.05)
     for connection in list(running.server.poller.connections):

@@ -28,6 +28,7 @@ from kwire.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRes
 from kwire.record.records import BatchBuilder, ProducerState
 from kwire.testing.waiting import until
 from tests.support.clock import FakeClock
+from tests.support.committed_topics import commit_topic
 from tests.support.in_process import RawClient, RunningServer, running_server
 
 SECOND_MS = 1000
@@ -271,7 +272,7 @@ async def with_bench(
     """Run a test with a server of its own."""
     clock = FakeClock()
     async with running_server(tmp_path, settings, clock=clock) as running:
-        await running.topic("t")
+        await commit_topic(running.broker, "t")
         await test(Bench(running, clock, tmp_path))
 
 

@@ -14,7 +14,7 @@ from kwire.protocol.messages.describe_quorum import (
     DescribeQuorumRequestTopicData,
     DescribeQuorumResponse,
 )
-from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kwire.protocol.messages.fetch import FetchResponse
 from kwire.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kwire.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -37,16 +37,14 @@ from kwire.protocol.messages.metadata import (
     MetadataResponse,
 )
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
-from kwire.record.records import BatchBuilder
 from kwire.testing.asking import Asker
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
 from tests.server.clusters import PARTITIONS, bootstrap_of, coordinator, leaders
+from tests.support.records import batch
+from tests.support.requests import fetch_request, produce_request
 
 pytestmark = pytest.mark.processes
 
@@ -226,12 +224,7 @@ def test_a_broker_that_does_not_lead_names_the_leader(brokers):
     found = leaders(brokers[1], "t")
     index = found.index(2)
     asked, leads = brokers[1].bootstrap, brokers[2].bootstrap
-    batch = BatchBuilder()
-    batch.add(1, b"k", b"v")
-    data = PartitionProduceData(index=index, records=memoryview(batch.build()))
-    request = ProduceRequest(
-        acks=-1, topic_data=[TopicProduceData(name="t", partition_data=[data])]
-    )
+    request = produce_request("t", {index: batch((b"k", b"v"))})
     answer = Asker().ask(asked, request, 12, ProduceResponse)
     told = answer.responses[0].partition_responses[0]
     assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -240,9 +233,8 @@ def test_a_broker_that_does_not_lead_names_the_leader(brokers):
         (2, leads)
     ]
     topic_id = _topic_id(brokers[1])
-    wanted = FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000)
-    topics = [FetchTopic(topic_id=topic_id, partitions=[wanted])]
-    fetched = Asker().ask(asked, FetchRequest(topics=topics, max_wait_ms=0), 17, FetchResponse)
+    request = fetch_request("t", {index: 0}, topic_id=topic_id)
+    fetched = Asker().ask(asked, request, 17, FetchResponse)
     row = fetched.responses[0].partitions[0]
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (row.current_leader.leader_id, fetched.node_endpoints[0].node_id) == (2, 2)

@@ -3,16 +3,14 @@
 import pytest
 
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
-from kwire.record.records import BatchBuilder
 from kwire.testing.asking import Asker, NoAnswer
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
 from tests.server.clusters import create, leaders, metadata
+from tests.support.records import batch
+from tests.support.requests import produce_request
 
 pytestmark = pytest.mark.processes
 
@@ -24,12 +22,7 @@ def _write(brokers: dict[int, BrokerProcess], alive: BrokerProcess, index: int, 
     """Write a record, acks=all, to whoever leads; raises what goes wrong."""
     leader = leaders(alive, TOPIC)[index]
     assert leader >= 0
-    builder = BatchBuilder()
-    builder.add(0, None, text.encode() * 20)
-    data = PartitionProduceData(index=index, records=bytes(builder.build()))
-    request = ProduceRequest(
-        acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
-    )
+    request = produce_request(TOPIC, {index: batch(text.encode() * 20)}, timeout_ms=5000)
     answer = Asker().ask(brokers[leader].bootstrap, request, 9, ProduceResponse)
     code = answer.responses[0].partition_responses[0].error_code
     assert code == 0, code

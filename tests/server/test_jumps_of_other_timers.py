@@ -19,7 +19,6 @@ from kwire.log.compaction.local import run_clean
 from kwire.log.compaction.manager import FIRST_RETRY_MS, Failure
 from kwire.metadata.quotas import PRODUCE_RATE
 from kwire.metadata.tokens import Lifetimes, new_token, without_expired
-from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -44,6 +43,7 @@ from tests.server.test_clock_jumps import (
     silent_member,
     with_bench,
 )
+from tests.support.requests import fetch_request
 
 METADATA = 3
 """An API that a login is needed for."""
@@ -195,9 +195,7 @@ async def long_poll(bench: Bench) -> Fired:
     """fetch.max.wait.ms: a fetch that waits is answered."""
     raw = await bench.running.connect()
     bench.clients.append(raw)
-    topics = [FetchTopic(topic="t", partitions=[FetchPartition(partition_max_bytes=1000)])]
-    request = FetchRequest(max_wait_ms=30_000, min_bytes=1, max_bytes=1000, topics=topics)
-    await raw.send(request, 12)
+    await raw.send(fetch_request("t", max_wait_ms=30_000), 12)
     partition = bench.broker.partition("t", 0)
     while not partition.waiters:
         await trio.lowlevel.checkpoint()

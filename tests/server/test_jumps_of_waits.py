@@ -24,11 +24,6 @@ from kwire.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from kwire.record.records import BatchBuilder
 from tests.broker.replicated import FOLLOWERS, create_replicated, follow, led
 from tests.server.test_clock_jumps import (
@@ -43,6 +38,7 @@ from tests.server.test_clock_jumps import (
     with_bench,
 )
 from tests.server.test_jumps_of_other_timers import name_of
+from tests.support.requests import produce_request
 
 SESSION_MS = 10 * SECOND_MS
 
@@ -162,12 +158,7 @@ async def acks_of_all(bench: Bench) -> Fired:
     batch = await followed_topic(bench)
     raw = await bench.running.connect()
     bench.clients.append(raw)
-    topics = [
-        TopicProduceData(
-            name="followed", partition_data=[PartitionProduceData(index=0, records=batch)]
-        )
-    ]
-    await raw.send(ProduceRequest(acks=-1, timeout_ms=MINUTE_MS, topic_data=topics), 9)
+    await raw.send(produce_request("followed", batch, timeout_ms=MINUTE_MS), 9)
     partition = led(bench.broker, "followed")
     while not len(partition.acks):
         await trio.lowlevel.checkpoint()
