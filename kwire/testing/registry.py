@@ -24,8 +24,9 @@ import argparse
 import json
 import re
 import socket
+import ssl
 import threading
-from base64 import b64decode
+from base64 import b64encode
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -58,17 +59,29 @@ _ROUTES: list[tuple[str, str, str]] = [
 
 
 class SchemaRegistry:
-    """A registry on a free port of 127.0.0.1, or on the one given; with user and password if set.
+    """A registry on a free port of 127.0.0.1, or on the one given.
 
-    ``requests`` lists the requests, as ``GET /subjects``.
+    With user and password, or with a token, it answers nobody without them; with ``tls`` it speaks
+    HTTPS. ``requests`` lists the requests, as ``GET /subjects``.
     """
 
-    def __init__(self, port: int = 0, user: str = "", password: str = "") -> None:
+    def __init__(
+        self,
+        port: int = 0,
+        user: str = "",
+        password: str = "",
+        *,
+        token: str = "",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.store = SchemaStore()
         self.requests: list[str] = []
         self.fail_with = 0
         """The status of all answers; 0 stands for normal answers."""
-        self.credentials = (user, password) if user else None
+        self.credentials = f"Basic {_basic(user, password)}" if user else ""
+        if token:
+            self.credentials = f"Bearer {token}"
+        self._tls = tls
         self._port = port
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
@@ -98,6 +111,8 @@ class SchemaRegistry:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", self._port), Handler)
         self._server.daemon_threads = True
+        if self._tls is not None:
+            self._server.socket = self._tls.wrap_socket(self._server.socket, server_side=True)
         self._port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.daemon = True
@@ -116,8 +131,8 @@ class SchemaRegistry:
 
     @property
     def url(self) -> str:
-        """http://HOST:PORT, without user and password."""
-        return f"http://127.0.0.1:{self._port}"
+        """http://HOST:PORT or https://HOST:PORT, without user and password."""
+        return f"{'http' if self._tls is None else 'https'}://127.0.0.1:{self._port}"
 
     def register(
         self, subject: str, text: str, kind: str = "AVRO", references: list[Any] | None = None
@@ -181,11 +196,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _check(self) -> None:
         if self.owner.fail_with:
             raise Refused(self.owner.fail_with, self.owner.fail_with, "told to fail")
-        if self.owner.credentials is None:
-            return
-        kind, _, code = self.headers.get("Authorization", "").partition(" ")
-        wanted = ":".join(self.owner.credentials)
-        if kind.lower() != "basic" or b64decode(code).decode() != wanted:
+        given = self.headers.get("Authorization", "")
+        if self.owner.credentials and given != self.owner.credentials:
             raise Refused(401, 401, "Unauthorized")
 
     def _route(self, method: str, path: str, body: Any, query: dict[str, list[str]]) -> Any:
@@ -205,6 +217,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+
+def _basic(user: str, password: str) -> str:
+    return b64encode(f"{user}:{password}".encode()).decode()
 
 
 def main() -> None:

@@ -1,9 +1,16 @@
 """The registry's client against the small registry, and what a process keeps of it."""
 
+import json
+import ssl
+import threading
+from base64 import b64encode
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
+from kwire.spark.decode.options import options_of
 from kwire.spark.registry.cache import MAX_MISSES, RECHECK_S, SchemaCache
 from kwire.spark.registry.client import (
     NoSuchSchema,
@@ -15,7 +22,9 @@ from kwire.spark.registry.client import (
     RegistrySettings,
 )
 from kwire.spark.registry.subjects import Subjects
+from kwire.spark.settings import Decode, WrongSetting
 from kwire.testing.registry import SchemaRegistry
+from tests.support.certificates import Authority
 
 RECORD = '{"type": "record", "name": "a.Order", "fields": [{"name": "id", "type": "long"}]}'
 
@@ -99,6 +108,160 @@ def test_user_and_password() -> None:
         wrong.close()
         assert "secret" not in str(caught.value)
         assert "secret" not in repr(RegistrySettings("http://x", password="secret"))
+
+
+BEARER = {
+    "bearer.auth.credentials.source": "STATIC_TOKEN",
+    "bearer.auth.logical.cluster": "lsrc-1",
+    "config.providers": "env",
+    "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+    "bearer.auth.token": "${env:REGISTRY_TOKEN}",
+}
+
+
+def of(url: str, **more: str) -> Registry:
+    """A client with options of confluent-kafka's, which has one try."""
+    return Registry(RegistrySettings(url, attempts=1, client=tuple(sorted(more.items()))))
+
+
+def test_a_token_comes_from_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it isn't in the pipeline's file, nor in an error."""
+    with SchemaRegistry(token="t0ken") as server:
+        monkeypatch.setenv("REGISTRY_TOKEN", "t0ken")
+        assert of(server.url, **BEARER).subjects() == []
+        monkeypatch.setenv("REGISTRY_TOKEN", "wr0ng")
+        with pytest.raises(RegistryRefuses, match=r"401: Unauthorized; see .*client") as caught:
+            of(server.url, **BEARER).by_id(5)
+        assert "wr0ng" not in str(caught.value)
+        assert "asked for schema id 5," in str(caught.value)
+        monkeypatch.delenv("REGISTRY_TOKEN")
+        with pytest.raises(RegistryRefuses, match=r"registry_client: .*\$\{env:REGISTRY_TOKEN\}"):
+            of(server.url, **BEARER).by_id(5)
+        incomplete = BEARER | {"bearer.auth.credentials.source": "OAUTHBEARER"}
+        with pytest.raises(RegistryRefuses, match=r"decode\.registry_client: "):
+            of(server.url, **incomplete).by_id(5)
+
+
+class _Tokens(BaseHTTPRequestHandler):
+    """An OAuth server: a token for one client."""
+
+    def do_POST(self) -> None:
+        """The token of a client's credentials."""
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        given = self.headers.get("Authorization", "") + body
+        is_right = b64encode(b"me:s3cret").decode() in given or "s3cret" in given
+        answer = {"access_token": "t0ken", "token_type": "Bearer", "expires_in": 3600}
+        data = json.dumps(answer if is_right else {"error": "invalid_client"}).encode()
+        self.send_response(200 if is_right else 401)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *arguments: object) -> None:
+        """Log nothing."""
+
+
+def test_a_token_of_an_oauth_server() -> None:
+    """Got with the client's id and secret; a wrong secret isn't in the error."""
+    tokens = ThreadingHTTPServer(("127.0.0.1", 0), _Tokens)
+    thread = threading.Thread(target=tokens.serve_forever, args=(0.02,))
+    thread.start()
+    options = {
+        "bearer.auth.credentials.source": "OAUTHBEARER",
+        "bearer.auth.logical.cluster": "lsrc-1",
+        "bearer.auth.client.id": "me",
+        "bearer.auth.client.secret": "s3cret",
+        "bearer.auth.scope": "registry",
+        "bearer.auth.issuer.endpoint.url": f"http://127.0.0.1:{tokens.server_address[1]}/token",
+    }
+    try:
+        with SchemaRegistry(token="t0ken") as server:
+            assert of(server.url, **options).subjects() == []
+            wrong = options | {"bearer.auth.client.secret": "guessed"}
+            with pytest.raises(RegistryRefuses, match="no token for") as caught:
+                of(server.url, **wrong).newest("orders-value")
+            assert "guessed" not in str(caught.value)
+    finally:
+        tokens.shutdown()
+        tokens.server_close()
+        thread.join()
+
+
+def test_tls_with_certificates_of_both(tmp_path: Path) -> None:
+    """The registry knows the client by its certificate, the client the registry by its CA."""
+    authority = Authority()
+    ca = tmp_path / "ca.pem"
+    ca.write_text(authority.certificate_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.sign("registry").write_pem(tmp_path / "registry.pem"))
+    context.load_verify_locations(ca)
+    context.verify_mode = ssl.CERT_REQUIRED
+    mine = authority.sign("etl").write_pem(tmp_path / "etl.pem", "s3cret")
+    own = {
+        "ssl.certificate.location": str(mine),
+        "ssl.key.location": str(mine),
+        "ssl.key.password": "s3cret",
+    }
+    with SchemaRegistry(tls=context) as server:
+        registry = of(server.url, **{"ssl.ca.location": str(ca)}, **own)
+        assert registry.register("x", RECORD) == 1
+        registry.close()
+        with pytest.raises(RegistryAway, match=r"no answer from https://.*certificate verify fail"):
+            of(server.url, **own).by_id(1)
+        with pytest.raises(RegistryAway, match="no answer from https://"):
+            of(server.url, **{"ssl.ca.location": str(ca)}).by_id(1)
+        with pytest.raises(RegistryRefuses, match=r"decode\.registry_client: "):
+            of(server.url, **{"ssl.ca.location": str(tmp_path / "none.pem")}).by_id(1)
+
+
+def test_an_answer_that_is_no_registry() -> None:
+    """A page of a proxy, for instance: the line says what was asked for, and what to look at."""
+
+    class Page(_Tokens):
+        """A web server."""
+
+        def do_GET(self) -> None:
+            """A page, or JSON that holds no schema."""
+            data = b"<html>" if "ids" in self.path else b"{}"
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+    page = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    thread = threading.Thread(target=page.serve_forever, args=(0.02,))
+    thread.start()
+    registry = of(f"http://127.0.0.1:{page.server_address[1]}")
+    try:
+        with pytest.raises(RegistryRefuses, match="schema id 7, answers no JSON: is it a schema"):
+            registry.by_id(7)
+        with pytest.raises(RegistryRefuses, match="subject x, answers without a schema"):
+            registry.newest("x")
+    finally:
+        registry.close()
+        page.shutdown()
+        page.server_close()
+        thread.join()
+
+
+def test_options_of_the_client_are_checked_with_the_file() -> None:
+    """A name that it doesn't have is found before Spark starts, and so is one that needs more."""
+    registry = "http://127.0.0.1:8081"
+    options = {"registry_client": {"ssl.ca.location": "/ca.pem"}}
+    found = options_of(Decode("avro", registry=registry, options=options)).registry
+    assert found is not None
+    assert found.client == (("ssl.ca.location", "/ca.pem"),)
+    for wrong, told in (
+        ({"ssl.ca": "/ca.pem"}, "registry_client.ssl.ca = '/ca.pem': the options are ssl.ca.loc"),
+        ({"url": "http://other"}, "registry_client.url"),
+        ({"ssl.key.password": 5}, r"registry_client.ssl.key.password = '\*\*\*': it is a text"),
+        ("ssl", "it is a table"),
+    ):
+        with pytest.raises(WrongSetting, match=told):
+            options_of(Decode("avro", registry=registry, options={"registry_client": wrong}))
+    with pytest.raises(WrongSetting, match=r"it needs decode\.registry"):
+        options_of(Decode("avro", options={"schema": '"int"', **options}))
 
 
 def test_compatibility_is_configured(server: SchemaRegistry, client: Registry) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from kwire.spark.registry.client import RegistrySettings
+from kwire.spark.registry.client import CLIENT_OPTIONS, RegistrySettings
 from kwire.spark.settings import Decode, WrongSetting
 
 KEYS = ("bytes", "text")
@@ -14,6 +14,7 @@ _REGISTRY_OPTIONS: dict[str, type] = {
     "registry_user": str,
     "registry_password": str,
     "registry_timeout_s": float,
+    "registry_client": dict,
     "subject": str,
 }
 _TIMES: dict[str, type] = {"timestamp_format": str, "date_format": str}
@@ -48,6 +49,7 @@ _DEFAULTS: dict[str, Any] = {
     "sample": 1000,
     "refresh_s": 10.0,
     "registry_timeout_s": 5.0,
+    "registry_client": (),
     "subject": "{topic}-value",
     "column": "value",
     "delimiter": ",",
@@ -102,6 +104,8 @@ def options_of(settings: Decode) -> Options:
 def _typed(name: str, value: Any, wanted: Any) -> Any:
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
+    if name == "registry_client":
+        return _client(value)
     if not isinstance(value, wanted) or isinstance(value, bool):
         nouns = {str: "a text", int: "a whole number", float: "a number"}
         raise WrongSetting(f"decode.{name}", value, f"it is {nouns[wanted]}")
@@ -114,6 +118,19 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
     if name in ("quote", "escape") and len(value) != 1:
         raise WrongSetting(f"decode.{name}", value, "it is one character")
     return value
+
+
+def _client(value: Any) -> tuple[tuple[str, str], ...]:
+    """Options of the registry's client, in order; WrongSetting."""
+    if not isinstance(value, dict):
+        raise WrongSetting("decode.registry_client", value, "it is a table of the client's options")
+    for name, one in value.items():
+        if name not in CLIENT_OPTIONS and not name.startswith("config.providers"):
+            known = ", ".join(CLIENT_OPTIONS)
+            raise WrongSetting(f"decode.registry_client.{name}", one, f"the options are {known}")
+        if not isinstance(one, str) or not one:
+            raise WrongSetting(f"decode.registry_client.{name}", one, "it is a text, not empty")
+    return tuple(sorted(value.items()))
 
 
 def _check_together(settings: Decode, options: Options) -> None:
@@ -129,7 +146,7 @@ def _check_together(settings: Decode, options: Options) -> None:
             allowed = "with decode.registry the schema is the registry's"
             raise WrongSetting("decode.inferred_schema", options["inferred_schema"], allowed)
         return
-    for name in ("subject", "registry_user", "registry_password", "registry_timeout_s"):
+    for name in _REGISTRY_OPTIONS:
         if options.has(name):
             raise WrongSetting(f"decode.{name}", options[name], "it needs decode.registry")
     needed = {
@@ -157,6 +174,7 @@ def _registry(settings: Decode, options: Options) -> RegistrySettings | None:
         user=options["registry_user"],
         password=options["registry_password"],
         timeout_s=options["registry_timeout_s"],
+        client=options["registry_client"],
     )
 
 

@@ -1,27 +1,54 @@
-"""A client of a schema registry. Every failure is one line, without the password of the URL.
+"""A schema registry, asked by confluent-kafka's ``SchemaRegistryClient``.
+
+That client has the HTTP, the logins, TLS and the tries; this module has the answers as kwire needs
+them. Every failure is one line, which names what was asked for, without a password.
 
 Rules:
 
 - RegistryAway: no answer, or an answer that means "later" (429, 5xx), even after all tries.
 - NoSuchSchema: the registry answers that it has no such id, subject or version.
-- RegistryRefuses: any other answer, such as a wrong password.
+- RegistryRefuses: any other answer, such as a wrong password, and a login that can't work.
 """
 
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from kwire.config.providers import SETTING as PROVIDERS
+from kwire.config.providers import resolved
+from kwire.config.values import ConfigError
 
 if TYPE_CHECKING:
-    import httpx
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 AVRO = "AVRO"
 JSON = "JSON"
 PROTOBUF = "PROTOBUF"
 
-_TYPE = "application/vnd.schemaregistry.v1+json"
+CLIENT_OPTIONS = (
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "bearer.auth.credentials.source",
+    "bearer.auth.token",
+    "bearer.auth.logical.cluster",
+    "bearer.auth.identity.pool.id",
+    "bearer.auth.client.id",
+    "bearer.auth.client.secret",
+    "bearer.auth.scope",
+    "bearer.auth.issuer.endpoint.url",
+    "bearer.auth.issuer.endpoint.query",
+    "proxy",
+)
+"""The options of confluent-kafka's client that a pipeline may give, beside ``config.providers``."""
+
+_LOGIN = "see decode.registry_user, registry_password and registry_client"
 _LATER = frozenset({408, 429, 500, 502, 503, 504})
-_MAX_ANSWER_BYTES = 16 << 20
 _MAX_REFERENCES = 500
 
 
@@ -51,7 +78,9 @@ class RegistrySettings:
     timeout_s: float = 5.0
     attempts: int = 3
     pause_s: float = 0.2
-    """The pause before the second try; it doubles before each further one."""
+    """The longest pause before the second try; it doubles before each further one."""
+    client: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """More options of confluent-kafka's client: TLS and logins."""
 
     @property
     def address(self) -> str:
@@ -96,40 +125,45 @@ class Registry:
 
     def __init__(self, settings: RegistrySettings) -> None:
         self.settings = settings
-        self._client: httpx.Client | None = None
+        self._client: SchemaRegistryClient | None = None
 
     def subjects(self) -> list[str]:
         """The names of all subjects."""
-        return list(map(str, self._ask("GET", "/subjects")))
+        return list(map(str, self._ask("its subjects", lambda client: client.get_subjects())))
 
     def versions(self, subject: str) -> list[int]:
         """The versions of a subject, ascending."""
-        return sorted(map(int, self._ask("GET", f"/subjects/{_quoted(subject)}/versions")))
+        what = f"the versions of subject {subject}"
+        return sorted(map(int, self._ask(what, lambda client: client.get_versions(subject))))
 
     def newest(self, subject: str) -> RegisteredSchema:
         """The newest schema of a subject."""
-        return _schema(self._ask("GET", f"/subjects/{_quoted(subject)}/versions/latest"))
+        return self._version(subject, "latest")
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
         """One version of a subject."""
-        return _schema(self._ask("GET", f"/subjects/{_quoted(subject)}/versions/{version}"))
+        return self._version(subject, version)
+
+    def _version(self, subject: str, version: "int | Literal['latest']") -> RegisteredSchema:
+        what = f"version {version} of subject {subject}"
+        found = self._ask(what, lambda client: client.get_version(subject, version))
+        return self._schema(what, found.schema, found.schema_id, found.version)
 
     def by_id(self, number: int) -> RegisteredSchema:
         """The schema with an id."""
-        return _schema({"id": number, **self._ask("GET", f"/schemas/ids/{number}")})
+        what = f"schema id {number}"
+        return self._schema(what, self._ask(what, lambda client: client.get_schema(number)), number)
 
     def register(
         self, subject: str, text: str, kind: str = AVRO, references: tuple[Reference, ...] = ()
     ) -> int:
         """Register a schema under a subject, as its newest version; its id."""
-        body: dict[str, Any] = {"schema": text, "schemaType": kind}
-        if references:
-            body["references"] = [
-                {"name": one.name, "subject": one.subject, "version": one.version}
-                for one in references
-            ]
-        path = f"/subjects/{_quoted(subject)}/versions"
-        return int(self._ask("POST", path, body)["id"])
+        from confluent_kafka.schema_registry import Schema, SchemaReference
+
+        used = [SchemaReference(one.name, one.subject, one.version) for one in references]
+        schema = Schema(text, kind, used)
+        what = f"a new version of subject {subject}"
+        return int(self._ask(what, lambda client: client.register_schema(subject, schema)))
 
     def referenced(self, schema: RegisteredSchema) -> dict[str, RegisteredSchema]:
         """All schemas that a schema uses, also indirectly, by name; those used come first."""
@@ -154,75 +188,92 @@ class Registry:
             self._client.close()
             self._client = None
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        for attempt in range(self.settings.attempts):
-            if attempt:
-                time.sleep(self.settings.pause_s * 2 ** (attempt - 1))
-            try:
-                return self._ask_once(method, path, body)
-            except RegistryAway as error:
-                last = error
-        raise last
-
-    def _ask_once(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        import httpx
+    def _ask(self, what: str, work: "Callable[[SchemaRegistryClient], Any]") -> Any:
+        """The answer of confluent-kafka's client, which tries again; RegistryError."""
+        from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
         where = self.settings.address
-        if self._client is None:
-            self._client = httpx.Client(
-                auth=self.settings.credentials,
-                timeout=self.settings.timeout_s,
-                headers={"Accept": f"{_TYPE}, application/json", "Content-Type": _TYPE},
-            )
         try:
-            answer = self._client.request(method, where + path, json=body)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            reason = str(error) or type(error).__name__
-            raise RegistryAway(f"no answer from {where}: {reason}") from error
-        if answer.is_success:
-            return _body(answer, where)
-        text = f"{where}{path} answers {answer.status_code}{_reason(answer)}"
-        if answer.status_code == 404:
-            raise NoSuchSchema(text)
-        if answer.status_code in _LATER:
-            raise RegistryAway(text)
-        raise RegistryRefuses(text)
+            if self._client is None:
+                self._client = _open(self.settings)
+            return work(self._client)
+        except SchemaRegistryError as error:
+            raise _of_status(f"{where}, asked for {what},", error) from error
+        except OAuthTokenError as error:
+            reason = f"HTTP {error.status_code}" if error.status_code else "no answer"
+            raise RegistryRefuses(
+                f"{where}: no token for {what}: {error.message}: {reason}; {_LOGIN}"
+            ) from None  # it quotes the answer of the server of tokens
+        except _no_answer() as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise RegistryAway(f"no answer from {where}, asked for {what}: {reason}") from error
+        except ValueError as error:
+            raise RegistryRefuses(
+                f"{where}, asked for {what}, answers no JSON: is it a schema registry?"
+            ) from error
+        except (KeyError, TypeError, AttributeError) as error:
+            raise RegistryRefuses(_no_schema(where, what)) from error
 
-
-def _body(answer: "httpx.Response", where: str) -> Any:
-    if len(answer.content) > _MAX_ANSWER_BYTES:
-        raise RegistryRefuses(f"{where} answers more than {_MAX_ANSWER_BYTES} bytes")
-    try:
-        return answer.json()
-    except ValueError as error:
-        raise RegistryRefuses(f"{where} answers no JSON: is it a schema registry?") from error
-
-
-def _reason(answer: "httpx.Response") -> str:
-    try:
-        message = answer.json()["message"]
-    except (ValueError, KeyError, TypeError):
-        return ""
-    return ": " + " ".join(str(message).split())[:200]
-
-
-def _schema(body: Any) -> RegisteredSchema:
-    """A schema of an answer; Avro has no ``schemaType`` there."""
-    try:
+    def _schema(
+        self, what: str, found: "Schema", number: int | None, version: int | None = None
+    ) -> RegisteredSchema:
+        """A schema of an answer; the answer may hold none."""
+        if not isinstance(found.schema_str, str):
+            raise RegistryRefuses(_no_schema(self.settings.address, what))
         references = tuple(
-            Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
-            for one in body.get("references") or ()
+            Reference(str(one.name), str(one.subject), int(one.version or 0))
+            for one in found.references or ()
         )
         return RegisteredSchema(
-            id=int(body.get("id", 0)),
-            type=str(body.get("schemaType") or AVRO),
-            text=str(body["schema"]),
+            id=int(number or 0),
+            type=str(found.schema_type or AVRO),
+            text=found.schema_str,
             references=references,
-            version=int(body.get("version", 0)),
+            version=int(version or 0),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RegistryRefuses("the registry's answer holds no schema") from error
 
 
-def _quoted(subject: str) -> str:
-    return quote(subject, safe="")
+def _open(settings: RegistrySettings) -> "SchemaRegistryClient":
+    """A client with the login and the TLS of the settings; RegistryRefuses."""
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    options: dict[str, Any] = {
+        "url": settings.address,
+        "timeout": settings.timeout_s,
+        "max.retries": settings.attempts - 1,
+        "retries.wait.ms": int(settings.pause_s * 1000),
+    }
+    if settings.credentials is not None:
+        options["basic.auth.user.info"] = ":".join(settings.credentials)
+    try:
+        given = resolved(dict(settings.client))
+        used = {name: one for name, one in given.items() if not name.startswith(PROVIDERS)}
+        return SchemaRegistryClient(options | used)
+    except ConfigError as error:
+        reason = f"{error.name} = {error.value!r}: {error.allowed}"
+    except (ValueError, TypeError, OSError) as error:
+        reason = str(error)
+    raise RegistryRefuses(f"decode.registry_client: {reason}")
+
+
+def _no_answer() -> type[Exception]:
+    """The error of the HTTP client that confluent-kafka has chosen if there is no answer."""
+    module = import_module("httpx2" if find_spec("httpx2") else "httpx")
+    found: type[Exception] = module.TransportError
+    return found
+
+
+def _of_status(start: str, error: "SchemaRegistryError") -> RegistryError:
+    """The error of an answer, and what to do about it."""
+    status = error.http_status_code
+    reason = " ".join(str(error.error_message).split())[:200]
+    text = f"{start} answers {status}: {reason}"
+    if status == 404:
+        return NoSuchSchema(text)
+    if status in _LATER:
+        return RegistryAway(text)
+    return RegistryRefuses(f"{text}; {_LOGIN}" if status in (401, 403) else text)
+
+
+def _no_schema(where: str, what: str) -> str:
+    return f"{where}, asked for {what}, answers without a schema: is it a schema registry?"
