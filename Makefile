@@ -3,9 +3,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
+COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
 define lock
-$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-header $(2) pyproject.toml -o requirements/$(1).txt
+$(COMPILE) $(2) pyproject.toml -o requirements/$(1).txt
 endef
 
 # The first Python ≥ 3.11 on PATH; name another with PYTHON=…
@@ -226,11 +227,13 @@ format: $(VENV)/.test ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: $(VENV)/.test ## update requirements/*.txt from pyproject.toml
+lock: $(VENV)/.test ## update requirements/*.txt and those of Spark's lanes
 	$(BIN)/python -m pip install -q uv
 	$(call lock,core,--extra build)
 	$(call lock,test,--extra dev)
 	$(call lock,gssapi,--extra gssapi -c requirements/test.txt)
+	$(COMPILE) spark_tests/requirements-stock.in -o spark_tests/requirements-stock.txt
+	$(COMPILE) spark_tests/requirements-new.in -o spark_tests/requirements-new.txt
 
 clean: ## remove the environments, caches and build output (never kwire-data)
 	rm -rf build .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out demo/out
