@@ -358,7 +358,7 @@ def test_what_goes_on_is_what_the_slow_way_lets_pass(tools, seed):
         assert (going_on is not None) == (passes and is_common)
         batch.base_offset = offset * 10
         if going_on is not None:
-            going_on.note(batch)
+            going_on.add_batch(batch)
             taken += 1
         elif passes:
             fast.update(batch)

@@ -26,7 +26,7 @@ def test_a_flood_of_failures_hides_no_other_address_and_no_login(caplog):
     for port in range(MOST_LINES + 300):
         lines.note_failure(f"10.0.0.9:{port}", "authentication failed: wrong name")
     lines.note_failure("10.0.0.7:40312", "authentication failed: wrong password for 'admin'")
-    lines.note(alice, "PLAIN")
+    lines.log_login(alice, "PLAIN")
     *flood, other, login = caplog.records
     assert len(flood) == MOST_LINES
     assert other.getMessage() == (
@@ -45,5 +45,5 @@ def test_logins_have_limits_too(caplog):
     lines = LoginLines()
     for name, host in (*[("eve", "10.0.0.9")] * 500, ("bob", "10.0.0.9"), ("eve", "::1")):
         principal = Principal("User", name)
-        lines.note(SimpleNamespace(principal=principal, peer_host=host, listener="S"), "PLAIN")
+        lines.log_login(SimpleNamespace(principal=principal, peer_host=host, listener="S"), "PLAIN")
     assert len(caplog.records) == MOST_LINES + 2
