@@ -10,7 +10,7 @@ import pytest
 
 from container_tests import tool
 from kwire.testing.waiting import wait_until
-from tests.support.in_process import local_port
+from tests.support.ports import free_port
 
 HERE = Path(__file__).parent
 MISSING = "the container is not tested: neither podman nor docker is here"
@@ -73,7 +73,7 @@ def started(
     name: str, image: str, network: str, options: list[str], arguments: list[str]
 ) -> Iterator[Container]:
     """A container whose port for the host is published as docs/OPERATIONS.md says."""
-    port = local_port()
+    port = free_port()
     published = ["--network", network, "-p", f"127.0.0.1:{port}:19092", "--stop-timeout", "180"]
     told = ["-o", f"advertised.listeners=HOST://localhost:{port}"]
     tool.run("run", "-d", "--name", name, *published, *options, image, *(arguments or told))

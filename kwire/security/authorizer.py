@@ -166,7 +166,7 @@ class Authorizer:
     @property
     def kept_answers(self) -> int:
         """How many answers are kept."""
-        return self._count
+        return sum(map(len, self._answers.values()))
 
     @property
     def index_size(self) -> int:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 import tarfile
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from kwire.server import StartError
 from tests.support.in_process import running_server
 
 DATA = Path(__file__).parent.parent / "data"
+DIRECTORY_ID = re.compile(r"directory\.id=\S{8}")
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 
@@ -99,7 +101,7 @@ async def test_several_directories(logs, tmp_path):
     other.mkdir()
     (logs / "codec-zstd-0").rename(other / "codec-zstd-0")
     meta = (logs / "meta.properties").read_text()
-    (other / "meta.properties").write_text(meta.replace("zuWXPwch", "aaaaaaaa"))
+    (other / "meta.properties").write_text(DIRECTORY_ID.sub("directory.id=aaaaaaaa", meta))
     (other / ".kafka_cleanshutdown").touch()
     async with served(f"{logs},{other}") as broker:
         assert broker.partition("codec-zstd", 0).log.log_end_offset == 1500
@@ -134,7 +136,7 @@ def test_what_cannot_be_taken_over_is_left_alone(logs, damage, problem):
     if damage == "elsewhere":
         shutil.rmtree(logs / "codec-gzip-0")
         text = (logs / "meta.properties").read_text()
-        (logs / "meta.properties").write_text(text.replace("zuWXPwch", "zuWXPwcg"))
+        (logs / "meta.properties").write_text(DIRECTORY_ID.sub("directory.id=zuWXPwcg", text))
     elif damage == "another topic":
         path = logs / "codec-gzip-0" / "partition.metadata"
         shutil.copy(logs / "codec-lz4-0" / "partition.metadata", path)

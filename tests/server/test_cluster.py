@@ -14,6 +14,7 @@ from kwire.metadata.changes import FeatureLevelChanged
 from kwire.metadata.embedded import FILE_NAME
 from kwire.metadata.store import RevisionConflict
 from kwire.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kwire.record.batch import batches
 from kwire.record.records import Record, build_batch
 from kwire.testing.asking import Asker
 from kwire.testing.process import BrokerFailed, BrokerProcess
@@ -133,7 +134,8 @@ def test_a_directory_of_kafka_moves_on_to_the_cluster(start, tmp_path):
     BrokerProcess(directory).start().stop()
     kafkas = directory / "__cluster_metadata-0" / f"{0:020d}.log"
     kept = kafkas.read_bytes()
-    later = build_batch([Record(155, 0, None, bytes([1, 20, 0, 0]))], base_offset=155)
+    end = max(batch.last_offset for batch in batches(kept)) + 1
+    later = build_batch([Record(end, 0, None, bytes([1, 20, 0, 0]))], base_offset=end)
     kafkas.write_bytes(kept + later)
     with pytest.raises(BrokerFailed, match="Apache Kafka has used"):
         start(1)

@@ -40,7 +40,7 @@ def dump_offset_index(
         return
     if options.index_sanity_check:
         last = OFFSET_ENTRY.unpack_from(data, _last_position(data, OFFSET_ENTRY.size))[0]
-        yield from _sanity(path, len(data), OFFSET_ENTRY.size, last > 0, problems)
+        yield from _sanity(path, len(data), OFFSET_ENTRY.size, last >= 0, problems)
         return
     for entry in offset_entries(data, base):
         batch = _first_batch(path, entry.position, disk, problems)
