@@ -182,6 +182,9 @@ def test_a_token_of_an_oauth_server() -> None:
             with pytest.raises(RegistryRefuses, match="no token for") as caught:
                 of(server.url, **wrong).newest("orders-value")
             assert "guessed" not in str(caught.value)
+            nobody = options | {"bearer.auth.issuer.endpoint.url": "http://127.0.0.1:1/token"}
+            with pytest.raises(RegistryAway, match="no token for version latest"):
+                of(server.url, **nobody).newest("orders-value")
     finally:
         tokens.shutdown()
         tokens.server_close()

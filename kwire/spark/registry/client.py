@@ -200,10 +200,10 @@ class Registry:
         except SchemaRegistryError as error:
             raise _of_status(f"{where}, asked for {what},", error) from error
         except OAuthTokenError as error:
-            reason = f"HTTP {error.status_code}" if error.status_code else "no answer"
-            raise RegistryRefuses(
-                f"{where}: no token for {what}: {error.message}: {reason}; {_LOGIN}"
-            ) from None  # it quotes the answer of the server of tokens
+            text = f"{where}: no token for {what}: {' '.join(error.message.split())}"
+            if isinstance(error.__context__, _no_answer()):
+                raise RegistryAway(text) from error
+            raise RegistryRefuses(f"{text}; {_LOGIN}") from error
         except _no_answer() as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise RegistryAway(f"no answer from {where}, asked for {what}: {reason}") from error
@@ -257,9 +257,9 @@ def _open(settings: RegistrySettings) -> "SchemaRegistryClient":
 
 
 def _no_answer() -> type[Exception]:
-    """The error of the HTTP client that confluent-kafka has chosen if there is no answer."""
+    """The error of the HTTP client that confluent-kafka has chosen: no answer, or a bad one."""
     module = import_module("httpx2" if find_spec("httpx2") else "httpx")
-    found: type[Exception] = module.TransportError
+    found: type[Exception] = module.HTTPError
     return found
 
 
