@@ -13,23 +13,13 @@ from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest
 from kwire.protocol.messages.end_txn import EndTxnRequest
-from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kwire.protocol.messages.init_producer_id import InitProducerIdRequest
-from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from kwire.record.batch import RecordBatch, complete_batches
 from kwire.testing.waiting import wait_until
+from tests.support.requests import create_topics_request, fetch_request, produce_request
 
 SETTINGS = {"segment.bytes": "1048576", "index.interval.bytes": "0"}
 VALUE = bytes(30_000)
@@ -89,13 +79,7 @@ class Producer:
             base_sequence=self.sequence,
         )
         self.sequence += 1
-        partition = PartitionProduceData(index=0, records=data)
-        produce = ProduceRequest(
-            transactional_id=self.name,
-            acks=-1,
-            timeout_ms=10_000,
-            topic_data=[TopicProduceData(name=self.topic, partition_data=[partition])],
-        )
+        produce = produce_request(self.topic, data, transactional_id=self.name)
         answer = self.client.ask(produce, 11).responses[0].partition_responses[0]
         assert answer.error_code == 0
         return int(answer.base_offset)
@@ -127,14 +111,8 @@ class Read(NamedTuple):
 
 def fetch(client: RawClient, topic: str, offset: int, max_bytes: int) -> Read:
     """Read committed records."""
-    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
-    request = FetchRequest(
-        max_wait_ms=100,
-        min_bytes=1,
-        max_bytes=max_bytes,
-        isolation_level=1,
-        topics=[FetchTopic(topic=topic, partitions=[wanted])],
-    )
+    limits = {"max_bytes": max_bytes, "partition_max_bytes": max_bytes}
+    request = fetch_request(topic, offset, max_wait_ms=100, isolation_level=1, **limits)
     answer = client.ask(request, 12).responses[0].partitions[0]
     assert answer.error_code == 0
     aborted = [(a.producer_id, a.first_offset) for a in answer.aborted_transactions or ()]
@@ -147,9 +125,7 @@ def topic(bootstrap: str) -> Iterator[str]:
     """A topic of one partition and small segments."""
     name = f"aborted-{uuid.uuid4().hex[:10]}"
     with RawClient(bootstrap) as client:
-        configs = [CreatableTopicConfig(name=key, value=value) for key, value in SETTINGS.items()]
-        made = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
-        client.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 5)
+        client.ask(create_topics_request(name, **SETTINGS), 5)
         yield name
         client.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
 

@@ -8,7 +8,7 @@ record makes a broker begin a new segment.
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 
 from compat_tests.clients import QUIET, READ_TIMEOUT_S
 from compat_tests.conftest import Names
+from compat_tests.reading import messages
 from kwire.testing.waiting import wait_until
 from tests.support.topics import create_topics
 
@@ -85,30 +86,13 @@ class Topic:
 
     def contents(self, isolation: str = "read_uncommitted") -> Found:
         """Offset, key and value of all that is there, ``roll`` apart."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": "unused",
-                "enable.partition.eof": True,
-                "isolation.level": isolation,
-            },
-            logger=QUIET,
-        )
-        consumer.assign([TopicPartition(self.name, 0, 0)])
         found: Found = []
-        try:
-            while (message := consumer.poll(READ_TIMEOUT_S)) is not None:
-                if message.error():
-                    return found
-                key, value = message.key(), message.value()
-                text = "" if key is None else key.decode()
-                if text != ROLL:
-                    found.append(
-                        (message.offset(), text, None if value is None else value.decode())
-                    )
-        finally:
-            consumer.close()
-        raise AssertionError(f"the end of {self.name} did not come")
+        for message in messages(self.bootstrap, self.name, 1, isolation):
+            key, value = message.key(), message.value()
+            text = "" if key is None else key.decode()
+            if text != ROLL:
+                found.append((message.offset(), text, None if value is None else value.decode()))
+        return found
 
     def wait(self, is_done: Callable[[Found], bool]) -> Found:
         """Roll and look until what is there is what is waited for."""

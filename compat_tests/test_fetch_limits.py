@@ -17,12 +17,8 @@ from kwire.protocol.messages.create_topics import (
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.metadata import MetadataRequest
-from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from kwire.testing.waiting import wait_until
+from tests.support.requests import produce_request
 
 PARTITIONS = 3
 BATCH_BYTES = 1000
@@ -59,9 +55,7 @@ class Sized:
                 wait_until(lambda index=index: self._append(index, data), what="a leader")
 
     def _append(self, index: int, data: bytes) -> bool:
-        partition = PartitionProduceData(index=index, records=data)
-        topic = TopicProduceData(name=self.name, partition_data=[partition])
-        request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
+        request = produce_request(self.name, {index: data})
         answer = self.client.ask(request, 11).responses[0].partition_responses[0]
         return bool(answer.error_code == 0)
 

@@ -13,11 +13,6 @@ import pytest
 
 from compat_tests.raw_batches import batch, record
 from compat_tests.raw_client import RawClient
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from kwire.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -29,12 +24,8 @@ from kwire.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from kwire.testing.waiting import wait_until
+from tests.support.requests import create_topics_request, produce_request
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 UNSUPPORTED_VERSION = 35
@@ -53,11 +44,7 @@ class Times:
 
     def create(self) -> None:
         """Create it, and wait until it can be written to."""
-        configs = [CreatableTopicConfig(name=key, value=value) for key, value in SETTINGS.items()]
-        topic = CreatableTopic(
-            name=self.name, num_partitions=1, replication_factor=1, configs=configs
-        )
-        answer = self.client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+        answer = self.client.ask(create_topics_request(self.name, **SETTINGS), 5)
         assert answer.topics[0].error_code == 0
         wait_until(lambda: self.look_up(LATEST).error_code == 0, what="a leader")
 
@@ -69,10 +56,11 @@ class Times:
         ]
         largest = max(times)
         data = batch(records, codec=codec, timestamp=times[0], max_timestamp=largest)
-        partition = PartitionProduceData(index=0, records=data)
-        topic = TopicProduceData(name=self.name, partition_data=[partition])
-        request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
-        answer = self.client.ask(request, 11).responses[0].partition_responses[0]
+        answer = (
+            self.client.ask(produce_request(self.name, data), 11)
+            .responses[0]
+            .partition_responses[0]
+        )
         assert (answer.error_code, answer.base_offset) == (0, len(self.times))
         self.times += times
 

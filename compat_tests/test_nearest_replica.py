@@ -17,10 +17,7 @@ from compat_tests.cluster import KwireCluster
 from compat_tests.conftest import NODES
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
     PartitionData,
 )
 from kwire.protocol.messages.metadata import (
@@ -32,6 +29,7 @@ from kwire.protocol.messages.metadata import (
 from kwire.testing.asking import Asker
 from kwire.testing.waiting import wait_until
 from tests.support.etcd import MISSING, find_etcd
+from tests.support.requests import fetch_request
 from tests.support.topics import create_topics
 
 BROKERS = 3
@@ -84,17 +82,7 @@ def fetch(
     cluster: Cluster, node_id: int, rack: str, offset: int = 0, version: int = VERSION
 ) -> PartitionData:
     """What a broker answers to a consumer in a rack."""
-    wanted = FetchPartition(
-        partition=0, fetch_offset=offset, current_leader_epoch=-1, partition_max_bytes=100_000
-    )
-    request = FetchRequest(
-        max_wait_ms=1000,
-        min_bytes=1,
-        max_bytes=100_000,
-        session_epoch=-1,
-        topics=[FetchTopic(topic=TOPIC, partitions=[wanted])],
-        rack_id=rack,
-    )
+    request = fetch_request(TOPIC, offset, max_wait_ms=1000, rack_id=rack)
     asker = Asker()
     try:
         answer = asker.ask(cluster.brokers[node_id].bootstrap, request, version, FetchResponse)

@@ -15,25 +15,18 @@ from compat_tests.batch_cases import CASES, TOPICS, Case, Kept, Refused, Repeate
 from compat_tests.raw_client import RawClient
 from compat_tests.time_cases import TIMES
 from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest
-from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from kwire.record.batch import RecordBatch
 from kwire.record.records import records
 from kwire.testing.waiting import wait_until
+from tests.support.requests import create_topics_request, fetch_request, produce_request
 
 ERROR_MESSAGES_SINCE = 8
 LOG_START_SINCE = 5
@@ -50,12 +43,7 @@ class Topics:
     def create(self) -> None:
         """Create them all, and wait until they can be written to."""
         topics = [
-            CreatableTopic(
-                name=self.names[kind],
-                num_partitions=1,
-                replication_factor=1,
-                configs=[CreatableTopicConfig(name=k, value=v) for k, v in settings.items()],
-            )
+            create_topics_request(self.names[kind], **settings).topics[0]
             for kind, settings in TOPICS.items()
         ]
         answer = self.client.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 5)
@@ -77,16 +65,13 @@ class Topics:
 
     def produce(self, kind: str, data: bytes, version: int) -> Any:
         """Send a batch with acks=all; the answer for the partition."""
-        partition = PartitionProduceData(index=0, records=data)
-        topic = TopicProduceData(name=self.names[kind], partition_data=[partition])
-        request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
+        request = produce_request(self.names[kind], data)
         return self.client.ask(request, version).responses[0].partition_responses[0]
 
     def stored(self, kind: str, offset: int) -> RecordBatch:
         """The batch at an offset."""
-        wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 22)
-        topic = FetchTopic(topic=self.names[kind], partitions=[wanted])
-        request = FetchRequest(max_wait_ms=1000, min_bytes=1, max_bytes=1 << 22, topics=[topic])
+        limits = {"max_bytes": 1 << 22, "partition_max_bytes": 1 << 22}
+        request = fetch_request(self.names[kind], offset, max_wait_ms=1000, **limits)
         data = self.client.ask(request, 12).responses[0].partitions[0].records
         return RecordBatch(bytes(data))
 

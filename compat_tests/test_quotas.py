@@ -31,19 +31,14 @@ from kwire.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kwire.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
 )
-from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from kwire.protocol.types import Request
 from kwire.testing.waiting import wait_until
+from tests.support.requests import create_topics_request, produce_request
 from tests.support.topics import create_topics
 
 SECURITY = Path(__file__).parent.parent / "docs" / "SECURITY.md"
@@ -277,12 +272,7 @@ def test_many_connections_share_a_quota(bootstrap: str, raw: RawClient, names: N
     """Each new connection waits for what the others have used; without a quota none does."""
     topic = names.topic()
     create_topics(bootstrap, topic)
-    data = PartitionProduceData(index=0, records=batch([record(0, value=bytes(500_000))]))
-    produce = ProduceRequest(
-        acks=1,
-        timeout_ms=9000,
-        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
-    )
+    produce = produce_request(topic, batch([record(0, value=bytes(500_000))]), acks=1)
     waits = []
     with quotas(raw, (("client-id", "raw"),), producer_byte_rate=1000.0):
         for _ in range(3):
@@ -345,13 +335,15 @@ def test_changes_of_metadata_keep_to_their_quota(
     exceeded = [ErrorCode.THROTTLING_QUOTA_EXCEEDED]
     first, second, third = (names.topic() for _ in range(3))
     with quotas(raw, (("client-id", "raw"),), controller_mutation_rate=1.0):
-        created = ask(_create(first, 20), 7)  # there are 11 to give at first, and the others lent
+        created = ask(
+            create_topics_request(first, partitions=20), 7
+        )  # there are 11 to give at first, and the others lent
         assert [topic.error_code for topic in created.topics] == [0]
         assert created.throttle_time_ms == 0
-        refused = ask(_create(second, 1), 6)
+        refused = ask(create_topics_request(second, partitions=1), 6)
         assert [one.error_code for one in refused.topics] == exceeded
         assert 0 < refused.throttle_time_ms <= 9000
-        slow = ask(_create(third, 2), 5)
+        slow = ask(create_topics_request(third, partitions=2), 5)
         assert [topic.error_code for topic in slow.topics] == [0]
         assert slow.throttle_time_ms > refused.throttle_time_ms
         more = CreatePartitionsTopic(name=first, count=21, assignments=None)
@@ -361,8 +353,3 @@ def test_changes_of_metadata_keep_to_their_quota(
         deleted = ask(doomed, 6)
         assert [one.error_code for one in deleted.responses] == exceeded
         assert deleted.throttle_time_ms > 0
-
-
-def _create(name: str, partitions: int) -> CreateTopicsRequest:
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    return CreateTopicsRequest(topics=[topic], timeout_ms=9000)

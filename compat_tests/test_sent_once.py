@@ -4,8 +4,9 @@ import uuid
 
 import pytest
 import trio
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
+from compat_tests.reading import messages
 from kwire.cli.profiles import parse_addresses
 from kwire.client.cluster import open_cluster
 from kwire.client.transactional_producer import NewRecord
@@ -21,18 +22,7 @@ TIMEOUT_S = 60
 
 def committed_values(bootstrap: str, topic: str) -> list[bytes | None]:
     """What a stock consumer with read_committed reads from partition 0."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True}
-    consumer = Consumer({**settings, "isolation.level": "read_committed"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found = []
-    while True:
-        message = consumer.poll(TIMEOUT_S)
-        assert message is not None
-        if message.error():
-            break
-        found.append(message.value())
-    consumer.close()
-    return found
+    return [message.value() for message in messages(bootstrap, topic, 1)]
 
 
 def move(topic: str, name: str, value: bytes) -> Move:

@@ -28,10 +28,7 @@ from kwire.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from kwire.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from kwire.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -42,6 +39,7 @@ from kwire.protocol.messages.write_txn_markers import (
 from kwire.protocol.types import Request, Response
 from kwire.record.records import BatchBuilder, ProducerState
 from tests.support.raw_producer import RawProducer
+from tests.support.requests import produce_request
 from tests.support.topics import create_topics
 
 PASSING = {
@@ -298,12 +296,7 @@ def test_sequences(case: Case) -> None:
             for _ in range(records):
                 builder.add(0, None, b"v")
             batch = builder.build(producer=ProducerState(producer_id, epoch, sequence))
-            data = PartitionProduceData(index=0, records=bytes(batch))
-            request = ProduceRequest(
-                acks=-1,
-                timeout_ms=1000,
-                topic_data=[TopicProduceData(name=case.topic, partition_data=[data])],
-            )
+            request = produce_request(case.topic, bytes(batch))
             answer = await client.request(request, 9, ProduceResponse)
             [partition] = answer.responses[0].partition_responses
             return -partition.error_code if partition.error_code else partition.base_offset
