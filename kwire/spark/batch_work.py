@@ -27,11 +27,13 @@ from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.columns import column, columns
 from kwire.spark.odd_records import exact
 from kwire.spark.settings import PipelineSettings, Transform, WrongSetting
-from kwire.spark.sink import InSteps, Sink
-from kwire.spark.split import Begun, Splits
+from kwire.spark.sink import FitsTable, InSteps, Sink
+from kwire.spark.sinks.table_types import Misfit, reasons, with_types
+from kwire.spark.split import Begun, Splits, runs_by_reason, with_dead
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
+    from pyspark.sql.types import StructType
 
     from kwire.spark.decode.decoding import Decoding
 
@@ -79,6 +81,7 @@ class BatchWork:
         self._dead_letters = dead_letters
         self._splits = splits
         self._begun = begun
+        self._fitting: StructType | None = None
         self._steps = [_step(one) for one in settings.transforms]
 
     def run(self, records: "DataFrame", batch: Batch) -> Counts:
@@ -110,13 +113,25 @@ class BatchWork:
         from pyspark.sql import functions as f
 
         read, good = Observation(), Observation()
-        counted = source.observe(read, _count("records"), _value_bytes(value))
-        rows = good_rows(decode(counted, False))
-        if isinstance(self._sink, InSteps) and not self._steps:
+
+        def rows_of(decode: "Decoding") -> "DataFrame":
+            counted = source.observe(read, _count("records"), _value_bytes(value))
+            rows = good_rows(decode(counted, False))
+            if is_in_steps:
+                return rows
+            return self._transformed(rows.observe(good, _count("rows")))
+
+        is_in_steps = isinstance(self._sink, InSteps) and not self._steps
+        rows = rows_of(decode)
+        if misfits := self._misfits(rows):
+            decode = self._without(misfits, source, decode)
+            read, good = Observation(), Observation()
+            rows = with_types(rows_of(decode), misfits)
+        if isinstance(self._sink, InSteps) and is_in_steps:
             ready = self._sink.prepared(rows, batch).observe(good, _count("rows"))
             self._sink.write_prepared(ready, batch)
         else:
-            self._sink.write(self._transformed(rows.observe(good, _count("rows"))), batch)
+            self._sink.write(rows, batch)
         counts = counts_of(read, good)
         if counts is None or (self._steps and counts.records != sum(map(_size, batch.ranges))):
             counts = count_again(decode(source, False))
@@ -128,6 +143,45 @@ class BatchWork:
             finally:
                 dead.unpersist()
         return counts
+
+    def _misfits(self, rows: "DataFrame") -> list[Misfit]:
+        """The columns that have other types than the sink's table keeps.
+
+        The table is asked again when the rows have other columns or types than the last ones.
+        """
+        if not isinstance(self._sink, FitsTable):
+            return []
+        schema = rows.schema
+        if schema == self._fitting:
+            return []
+        found = self._sink.fit(rows.sparkSession, schema)
+        self._fitting = None if found else schema
+        return found
+
+    def _without(
+        self, misfits: list[Misfit], source: "DataFrame", decode: "Decoding"
+    ) -> "Decoding":
+        """The same decoding, with an error for each record whose row doesn't fit the table.
+
+        RuntimeError if a transform has dropped which record a row is of.
+        """
+        reason = reasons(misfits)
+        if reason is None:
+            return decode
+        rows = self._transformed(good_rows(decode(source, False)))
+        if not {names.TOPIC, names.PARTITION, names.OFFSET} <= set(rows.columns):
+            told = ", ".join(f"{one.name} is {one.has.simpleString()}" for one in misfits)
+            raise RuntimeError(
+                f"{told}, and the table has another type: the transform has dropped the columns "
+                f"{names.TOPIC}, {names.PARTITION}, {names.OFFSET}, so the records can't become "
+                "dead letters; keep these columns, or convert the others"
+            )
+        dead = runs_by_reason(rows.where(reason.isNotNull()), reason)
+
+        def decoded(given: "DataFrame", has_reasons: bool) -> "DataFrame":
+            return with_dead(decode(given, has_reasons), dead)
+
+        return decoded
 
     def _transformed(self, rows: "DataFrame") -> "DataFrame":
         for step in self._steps:

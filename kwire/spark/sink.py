@@ -24,6 +24,9 @@ from kwire.spark.batch import Batch, OffsetRange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from kwire.spark.sinks.table_types import Misfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,17 @@ class InSteps(Protocol):
 
     def write_prepared(self, rows: "DataFrame", batch: Batch) -> None:
         """As ``Sink.write``, for rows from ``prepared``."""
+
+
+@runtime_checkable
+class FitsTable(Protocol):
+    """A sink whose table keeps the types of its columns, whatever types later rows have."""
+
+    def fit(self, spark: "SparkSession", schema: "StructType") -> "list[Misfit]":
+        """Widen the table where its format can; the columns of rows that have to be converted.
+
+        The pipeline converts them. A value that the table's type can't hold is a dead letter.
+        """
 
 
 @runtime_checkable

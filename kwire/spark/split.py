@@ -23,6 +23,7 @@ if the new schema can decode it. Files don't need this, because they are replace
 """
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark import rows as names
@@ -44,7 +45,7 @@ BEGUN_FILE = "decode.json"
 Runs = list[tuple[str, int, int, int]]
 """Topic, partition, first offset and the offset after the last one."""
 
-_RUN_COLUMNS = f"{names.TOPIC} string, {names.PARTITION} int, _first long, _end long"
+_RUN_COLUMNS = f"{names.TOPIC} string, {names.PARTITION} int, _first long, _end long, _why string"
 _BY_OLD_SCHEMA = f"{VALUE}it couldn't be decoded when its batch was first read, by another schema"
 _PASSED = f"{REGISTRY}it wasn't known when the batch was first read"
 
@@ -92,7 +93,7 @@ class Begun:
         def decoded(given: "DataFrame", has_reasons: bool) -> "DataFrame":
             found = decode_settled(given, now, has_reasons=has_reasons)
             for runs in dead:
-                found = _with_dead(found, runs)
+                found = with_dead(found, {_BY_OLD_SCHEMA: runs})
             return found
 
         return decoded
@@ -139,16 +140,23 @@ class Splits:
 
 
 def _runs_of(dead: "DataFrame") -> Runs:
-    """The offsets as runs, found in the driver: Spark would shuffle, for every batch."""
-    table = dead.select(names.TOPIC, names.PARTITION, names.OFFSET).toArrow()
-    found: dict[tuple[str, int], list[int]] = {}
-    for topic, partition, offset in zip(*(one.to_pylist() for one in table.columns), strict=True):
-        found.setdefault((topic, partition), []).append(offset)
-    return [
-        (topic, partition, first, end)
-        for (topic, partition), offsets in sorted(found.items())
-        for first, end in OffsetRuns((one, one + 1) for one in sorted(offsets))
-    ]
+    """The offsets as runs."""
+    from pyspark.sql import functions as f
+
+    return runs_by_reason(dead, f.lit("")).get("", [])
+
+
+def runs_by_reason(dead: "DataFrame", reason: "Column") -> dict[str, Runs]:
+    """The offsets as runs, by reason; found in the driver: Spark would shuffle, for every batch."""
+    table = dead.select(reason, names.TOPIC, names.PARTITION, names.OFFSET).toArrow()
+    found: dict[tuple[str, str, int], list[int]] = {}
+    for *place, offset in zip(*(one.to_pylist() for one in table.columns), strict=True):
+        found.setdefault((place[0], place[1], place[2]), []).append(offset)
+    runs: dict[str, Runs] = {}
+    for (text, topic, partition), offsets in sorted(found.items()):
+        for first, end in OffsetRuns((one, one + 1) for one in sorted(offsets)):
+            runs.setdefault(text, []).append((topic, partition, first, end))
+    return runs
 
 
 def _with_errors_of(decoded: "DataFrame", runs: Runs) -> "DataFrame":
@@ -160,30 +168,31 @@ def _with_errors_of(decoded: "DataFrame", runs: Runs) -> "DataFrame":
     checked = f.when(error.isNotNull(), f.raise_error(told).cast("string"))
     if not runs:
         return decoded.withColumn(names.ERROR, checked)
-    return _marked(decoded, runs, _PASSED, checked)
+    return _marked(decoded, {_PASSED: runs}, checked)
 
 
-def _with_dead(decoded: "DataFrame", runs: Runs) -> "DataFrame":
-    """Dead letters are those of ``runs`` beside those that have an error now."""
+def with_dead(decoded: "DataFrame", runs: Mapping[str, Runs]) -> "DataFrame":
+    """Dead letters are those of ``runs``, by their reasons, beside those with an error now."""
     from pyspark.sql import functions as f
 
-    return _marked(decoded, runs, _BY_OLD_SCHEMA, f.col(names.ERROR)) if runs else decoded
+    return _marked(decoded, runs, f.col(names.ERROR)) if any(runs.values()) else decoded
 
 
-def _marked(decoded: "DataFrame", runs: Runs, text: str, otherwise: "Column") -> "DataFrame":
+def _marked(decoded: "DataFrame", runs: Mapping[str, Runs], otherwise: "Column") -> "DataFrame":
     from pyspark.sql import functions as f
 
     error = f.col(names.ERROR)
+    rows = [(*run, text) for text, found in runs.items() for run in found]
     # Each offset on its own, so that the join looks it up: runs would be tried one by one.
-    offsets = decoded.sparkSession.createDataFrame(runs, _RUN_COLUMNS).select(
+    offsets = decoded.sparkSession.createDataFrame(rows, _RUN_COLUMNS).select(
         names.TOPIC,
         names.PARTITION,
         f.explode(f.sequence("_first", f.col("_end") - 1)).alias(names.OFFSET),
-        f.lit(True).alias("_is_dead"),
+        "_why",
     )
     found = decoded.join(f.broadcast(offsets), [names.TOPIC, names.PARTITION, names.OFFSET], "left")
-    is_dead = f.coalesce("_is_dead", f.lit(False))
+    is_dead = f.col("_why").isNotNull()
     columns: dict[str, Any] = {one: f.col(one) for one in decoded.columns}
-    columns[names.ERROR] = f.when(is_dead, f.coalesce(error, f.lit(text))).otherwise(otherwise)
+    columns[names.ERROR] = f.when(is_dead, f.coalesce(error, "_why")).otherwise(otherwise)
     columns[names.ROW] = f.when(~is_dead, f.col(names.ROW))
     return found.select(*(column.alias(name) for name, column in columns.items()))

@@ -31,18 +31,33 @@ def collect(rows: "DataFrame", max_rows: int) -> Any:
             "collect: make batches smaller with source.max_offsets_per_trigger, raise the limit, "
             "or use a kind that writes from the executors"
         )
-    # Spark names the session's time zone; tables keep instants in UTC. Columns of a table may be
-    # null, as Spark's own writers have it: rows of earlier batches don't have a new column.
-    fields = [
-        pa.field(
-            field.name,
-            pa.timestamp("us", "UTC")
-            if pa.types.is_timestamp(field.type) and field.type.tz
-            else field.type,
-        )
-        for field in table.schema
-    ]
-    return table.cast(pa.schema(fields))
+    return table.cast(pa.schema([_field(one) for one in table.schema]))
+
+
+def _field(given: Any) -> Any:
+    """A field as tables have it.
+
+    Spark names the session's time zone; tables keep instants in UTC. Columns of a table may be
+    null, as Spark's own writers have it, within others too: earlier rows don't have a new column.
+    """
+    import pyarrow as pa
+
+    return pa.field(given.name, _type(given.type))
+
+
+def _type(given: Any) -> Any:
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_timestamp(given) and given.tz:
+        return pa.timestamp("us", "UTC")
+    if types.is_struct(given):
+        return pa.struct([_field(one) for one in given])
+    if types.is_list(given):
+        return pa.list_(_field(given.value_field))
+    if types.is_map(given):
+        return pa.map_(_type(given.key_type), _field(given.item_field))
+    return given
 
 
 def held_in_arrow(table: Any) -> Iterator[Held]:

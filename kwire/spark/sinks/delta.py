@@ -5,16 +5,19 @@ How each batch is there once: its commit names the query as Delta's ``txnAppId``
 old commits and files are gone, and leaves out a commit whose version isn't newer. Of two drivers
 that commit the same batch at the same time, one gets an error (ConcurrentTransactionException).
 
-New columns are added to the table (``mergeSchema``). A column that changes its type is an error.
+New columns are added to the table (``mergeSchema``). A column that changes its type keeps the
+table's (``table_types``), unless the table's property ``delta.enableTypeWidening`` is true. kwire
+doesn't set it by itself: readers without the feature, such as deltalake, then refuse the table.
 
 Options: ``partition_by``, a list of columns, and ``properties``, a table with Delta's table
 properties; both count when the table is created.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kwire.spark.batch import Batch
+from kwire.spark.columns import quoted
 from kwire.spark.parquet_times import writer_of
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held
@@ -26,9 +29,11 @@ from kwire.spark.sinks.table_rows import (
     need_path,
     table_columns,
 )
+from kwire.spark.sinks.table_types import Misfit, compared, delta_widens, never, widen
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 SPARK_SETTINGS = {
@@ -36,6 +41,10 @@ SPARK_SETTINGS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 """The settings of a session that Delta needs, beside its jars."""
+
+
+WIDENING = "delta.enableTypeWidening"
+"""The property of tables whose columns may get wider types."""
 
 
 def application_of(query_id: str) -> str:
@@ -56,6 +65,28 @@ def need_delta(spark: "SparkSession", kind: str, key: str = "sink.kind") -> None
         )
 
 
+def fit_delta(spark: "SparkSession", settings: SinkSettings, schema: "StructType") -> list[Misfit]:
+    """Widen the columns of a Delta table, if its property or the settings say so."""
+    path = settings.path
+    tables: Any = spark._jvm.io.delta.tables.DeltaTable
+    if not tables.isDeltaTable(spark._jsparkSession, path):
+        return []
+    table = spark.read.format("delta").load(path).schema
+    misfits = compared(table, schema, never)[1]
+    if not misfits:
+        return []
+    name = f"delta.{quoted(path)}"
+    found = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["properties"]
+    has_it = found.get(WIDENING) == "true"
+    if not has_it and settings.options.get("properties", {}).get(WIDENING) != "true":
+        return misfits
+    changes, misfits = compared(table, schema, delta_widens)
+    if changes and not has_it:
+        spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{WIDENING}' = 'true')")
+    widen(spark, name, changes)
+    return misfits
+
+
 class DeltaSink:
     """Appends batches to the Delta table at ``path``."""
 
@@ -72,6 +103,10 @@ class DeltaSink:
     def open(self, spark: "SparkSession") -> None:
         """WrongSetting if Spark has no Delta. The first batch creates the table."""
         need_delta(spark, self._settings.kind)
+
+    def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
+        """As ``FitsTable.fit``."""
+        return fit_delta(spark, self._settings, schema)
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Append a batch; nothing happens if the table has it already."""

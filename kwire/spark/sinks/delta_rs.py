@@ -11,6 +11,7 @@ Options: ``max_rows`` (1,000,000), ``partition_by``, and ``storage``, a table wi
 deltalake for object stores.
 """
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,11 @@ from kwire.spark.sinks.table_rows import (
     need_path,
     table_columns,
 )
+from kwire.spark.sinks.table_types import Misfit, compared, never
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 class DeltaRsSink:
@@ -47,6 +50,16 @@ class DeltaRsSink:
 
     def open(self, spark: "SparkSession") -> None:
         """Nothing to do: the first batch creates the table."""
+
+    def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
+        """As ``FitsTable.fit``; deltalake widens nothing, and would convert without a word."""
+        from pyspark.sql.types import StructType
+
+        table = self._table()
+        if table is None:
+            return []
+        found = StructType.fromJson(json.loads(table.schema().to_json()))
+        return compared(found, schema, never)[1]
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Append a batch; nothing happens if the table has it already."""

@@ -14,7 +14,8 @@ Iceberg has no transaction ids, so two drivers that run the same batch at the sa
 append it. A lock in the checkpoint prevents that. On object stores, which have no locks, Spark's
 checkpoint prevents it.
 
-New columns are added to the table. A column that changes its type is an error.
+New columns are added to the table, and columns get wider types where Iceberg has that. Else a
+column keeps its type (``table_types``).
 """
 
 from collections.abc import Iterator
@@ -33,9 +34,11 @@ from kwire.spark.sinks.iceberg_table import (
     named_for_iceberg,
 )
 from kwire.spark.sinks.table_rows import INCARNATION, PLACE, held_in, table_columns
+from kwire.spark.sinks.table_types import Misfit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 class IcebergSink:
@@ -53,6 +56,10 @@ class IcebergSink:
     def open(self, spark: "SparkSession") -> None:
         """WrongSetting if Spark has no Iceberg. The first batch creates the table."""
         self.table.open(spark)
+
+    def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
+        """As ``FitsTable.fit``."""
+        return self.table.fit(spark, schema)
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Append a batch; nothing happens if the table has it already."""

@@ -28,9 +28,11 @@ from kwire.spark.sinks.table_rows import (
     check_place,
     table_columns,
 )
+from kwire.spark.sinks.table_types import Misfit, compared, iceberg_widens
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 class PyIcebergSink:
@@ -51,6 +53,17 @@ class PyIcebergSink:
     def open(self, spark: "SparkSession") -> None:
         """Make the table's namespace."""
         self._catalog().create_namespace_if_not_exists(self._name.rpartition(".")[0])
+
+    def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
+        """As ``FitsTable.fit``; the write itself widens what Iceberg allows."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        catalog = self._catalog()
+        if not catalog.table_exists(self._name):
+            return []
+        arrow = catalog.load_table(self._name).schema().as_arrow()
+        found = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
+        return compared(found, schema, iceberg_widens)[1]
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Append a batch; nothing happens if the table has it already."""

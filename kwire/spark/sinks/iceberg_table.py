@@ -25,6 +25,7 @@ from kwire.spark.batch import Batch
 from kwire.spark.rows import PARTITION
 from kwire.spark.settings import SinkSettings, WrongSetting
 from kwire.spark.sinks.table_rows import check_options, has_class
+from kwire.spark.sinks.table_types import Misfit, compared, iceberg_widens, widen
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,6 +109,15 @@ class IcebergTable:
         if added:
             columns = ", ".join(f"{name} {kind.simpleString()}" for name, kind in added)
             spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({columns})")
+
+    def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
+        """Widen the table's columns as Iceberg allows it; the columns that rows have otherwise."""
+        self.open(spark)
+        if not spark.catalog.tableExists(self.name):
+            return []
+        changes, misfits = compared(self.read(spark).schema, schema, iceberg_widens)
+        widen(spark, self.name, changes)
+        return misfits
 
     def _create(self, spark: "SparkSession", schema: "StructType") -> None:
         columns = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in schema)

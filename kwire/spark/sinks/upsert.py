@@ -38,7 +38,7 @@ from kwire.spark.parquet_times import set_times, writer_of
 from kwire.spark.rows import KEY, OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, TOPIC
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held, OffsetsUnknown
-from kwire.spark.sinks.delta import SPARK_SETTINGS, application_of, need_delta
+from kwire.spark.sinks.delta import SPARK_SETTINGS, application_of, fit_delta, need_delta
 from kwire.spark.sinks.iceberg_table import (
     PARTITION_COLUMN,
     IcebergTable,
@@ -56,6 +56,7 @@ from kwire.spark.sinks.table_rows import (
     table_columns,
     with_incarnation,
 )
+from kwire.spark.sinks.table_types import Misfit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,6 +117,12 @@ class UpsertSink:
             need_delta(spark, self._settings.kind)
         else:
             self._iceberg.open(spark)
+
+    def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
+        """As ``FitsTable.fit``."""
+        if self._is_delta:
+            return fit_delta(spark, self._settings, schema)
+        return self._iceberg.fit(spark, schema)
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Merge a batch; nothing happens if the table has it already."""

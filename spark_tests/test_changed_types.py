@@ -1,0 +1,212 @@
+"""What becomes of a column whose type changes, at each sink; docs/PIPELINES.md has the same table.
+
+A first batch makes the table, a second one has another type in the column ``c``. Each cell says
+which type the table has then for readers without Spark, and which values are rows or dead letters.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from kwire.spark import rows as names
+from kwire.spark.batch import Batch
+from kwire.spark.batch_work import BatchWork
+from kwire.spark.settings import Decode, PipelineSettings, Transform
+from kwire.spark.sinks import make_sink
+from kwire.spark.sinks.delta import WIDENING
+from spark_tests.decoding import records_of
+from spark_tests.sink_rows import SOURCE, batch
+from spark_tests.test_far_times import KINDS, READERS, given
+
+STOCK = os.environ.get("KWIRE_SPARK_LANE") == "stock"
+KINDS = {name: options for name, options in KINDS.items() if name != "parquet"}
+ONE, TWO = batch(0, 0, 1, partitions=1), batch(1, 0, 100, partitions=1)
+WIDE = "delta with widening"
+"""A Delta table whose property lets its columns become wider; deltalake can't read it then."""
+
+MIDNIGHT = "2026-01-31T00:00:00Z"
+
+
+class Change(NamedTuple):
+    """Types before and after, the values of the second batch, and what the sinks make of it."""
+
+    before: str
+    after: str
+    first: str
+    values: tuple[str, str, str]
+    """Of the second batch, as JSON; the last one doesn't fit the first type."""
+    rows: int
+    """How many of the second batch's three are rows where the column keeps its type."""
+    iceberg: str = ""
+    """The type that Iceberg widens the column to."""
+    delta: str = ""
+    """The type that Delta widens the column to, if it may."""
+    kept: str = ""
+    """The type that the column has where it isn't widened, if new fields are added to it."""
+
+
+CHANGES = [
+    Change("int", "bigint", "1", ("2", "null", "1099511627776"), 2, "bigint", "bigint"),
+    Change("float", "double", "1.5", ("2.5", "null", "0.1"), 2, "double", "double"),
+    Change("decimal(9,2)", "decimal(12,2)", "1.25", ("2.25", "null", "1234567890.25"), 2)._replace(
+        iceberg="decimal(12,2)", delta="decimal(12,2)"
+    ),
+    Change("decimal(9,2)", "decimal(12,4)", "1.25", ("2.25", "null", "1.2345"), 2)._replace(
+        delta="decimal(12,4)"
+    ),
+    Change("int", "double", "1", ("2.0", "null", "2.5"), 2, delta="double"),
+    Change("int", "decimal(12,2)", "1", ("2.00", "null", "2.50"), 2, delta="decimal(12,2)"),
+    Change("bigint", "int", "1", ("2", "null", "3"), 3),
+    Change("double", "float", "1.5", ("2.5", "null", "3.5"), 3),
+    Change("bigint", "double", "1", ("2.0", "null", "2.5"), 2),
+    Change("double", "bigint", "1.5", ("2", "null", "9007199254740993"), 2),
+    Change("int", "string", "1", ('"2"', "null", '"x"'), 1),
+    Change("string", "int", '"x"', ("2", "null", "3"), 3),
+    Change("boolean", "int", "true", ("1", "null", "0"), 1),
+    Change("date", "timestamp", '"2026-01-31"', (f'"{MIDNIGHT}"', "null", f'"{MIDNIGHT}"'), 1),
+    Change("string", "struct<a: int>", '"x"', ('{"a": 1}', "null", '{"a": 2}'), 1),
+    Change("array<int>", "array<bigint>", "[1]", ("[2]", "null", "[3, 1099511627776]"), 2)._replace(
+        iceberg="array<bigint>", delta="array<bigint>"
+    ),
+    Change("struct<a: int>", "struct<a: bigint, b: string>", '{"a": 1}',
+        ('{"a": 2, "b": "x"}', "null", '{"a": 1099511627776}'), 2)._replace(
+        iceberg="struct<a: bigint, b: string>", delta="struct<a: bigint, b: string>",
+        kept="struct<a: int, b: string>",
+    ),
+    Change("map<string, int>", "map<string, bigint>", '{"k": 1}',
+        ('{"k": 2}', "null", '{"k": 1099511627776}'), 2)._replace(
+        iceberg="map<string, bigint>", delta="map<string, bigint>"
+    ),
+]  # fmt: skip
+
+
+class Dead:
+    """Dead letters, by offset."""
+
+    def __init__(self) -> None:
+        self.errors: dict[int, str] = {}
+
+    def write(self, dead: DataFrame, batch: Batch) -> None:
+        """Keep them."""
+        found = dead.select(names.OFFSET, names.ERROR).collect()
+        self.errors |= {row[0]: row[1] for row in found}
+
+
+def settings_of(kind: str, path: Path) -> Any:
+    """The settings of a sink."""
+    if kind == WIDE:
+        return replace(given("delta", path), options={"properties": {WIDENING: "true"}})
+    found = given(kind, path)
+    # A row may lack every column: the key of upserts is the record's.
+    return replace(found, options={**found.options, "key": ["_key"]}) if "upsert" in kind else found
+
+
+def run(
+    spark: SparkSession, sink: Any, schema: str, values: list[bytes], one: Batch, **parts: Any
+) -> tuple[int, dict[int, str]]:
+    """A batch of JSON through the whole work on it: how many rows, and the errors by offset."""
+    decode = Decode(format="json", options={"schema": schema})
+    settings = PipelineSettings("p", SOURCE, sink, "/checkpoint", decode=decode, **parts)
+    made = make_sink(sink, SOURCE, "p")
+    made.open(spark)
+    dead = Dead()
+    records = records_of(spark, values)
+    key = f.concat_ws("-", f.lit(one.batch_id), "offset").cast("binary")
+    counts = BatchWork(settings, made, dead).run(records.withColumn("key", key), one)
+    assert counts.dead_letters == len(dead.errors)
+    return counts.records - counts.dead_letters, dead.errors
+
+
+def schema_of(types: Iterable[str]) -> str:
+    """A column for each type: c0, c1, …"""
+    return ", ".join(f"c{number} {one}" for number, one in enumerate(types))
+
+
+def alone() -> list[bytes]:
+    """Three records for each change, which have no other column."""
+    return [
+        b'{"c%d": %s}' % (number, value.encode())
+        for number, one in enumerate(CHANGES)
+        for value in one.values
+    ]
+
+
+def wider(kind: str, change: Change) -> str:
+    """The type that a kind's table gets; empty if it keeps its own."""
+    return change.delta if kind == WIDE else change.iceberg if "iceberg" in kind else ""
+
+
+def fitting(kind: str) -> set[int]:
+    """The offsets of the records that are rows."""
+    found = set()
+    for number, change in enumerate(CHANGES):
+        fit = {3: (0, 1, 2), 2: (0, 1), 1: (1,)}[3 if wider(kind, change) else change.rows]
+        found |= {3 * number + one for one in fit}
+    return found
+
+
+def types_of(kind: str) -> dict[str, str]:
+    """The type of each column after the change, as Spark writes it; new fields are always added."""
+    return {
+        f"c{number}": (wider(kind, one) or one.kept or one.before)
+        .replace(": ", ":")
+        .replace(", ", ",")
+        for number, one in enumerate(CHANGES)
+    }
+
+
+def table_of(kind: str, path: Path, spark: SparkSession) -> pa.Table:
+    """The table as a reader without Spark has it; none reads a widened one of Delta yet."""
+    if kind != WIDE:
+        return READERS[kind](path)
+    return spark.read.format("delta").load(str(path)).toArrow()
+
+
+@pytest.mark.both_lanes
+@pytest.mark.parametrize("kind", [*KINDS, *([WIDE] if STOCK else [])])
+def test_columns_that_change_their_types(kind: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing stops; a value is a row as it was, or a dead letter that says why."""
+    sink = settings_of(kind, tmp_path / "t")
+    before, after = (schema_of(one[at] for one in CHANGES) for at in (0, 1))
+    first = b"{%s}" % b", ".join(
+        b'"c%d": %s' % (number, one.first.encode()) for number, one in enumerate(CHANGES)
+    )
+    assert run(spark, sink, before, [first], ONE) == (1, {})
+    rows, errors = run(spark, sink, after, alone(), TWO)
+    assert set(range(len(alone()))) - set(errors) == fitting(kind)
+    for offset, error in errors.items():
+        assert error.startswith(f"value: column c{offset // 3} is "), error
+        assert "and the table's " in error
+    table = table_of(kind, tmp_path / "t", spark)
+    assert table.num_rows == 1 + rows
+    found = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
+    types = {one.name: one.dataType.simpleString() for one in found if one.name[1:].isdigit()}
+    assert types == types_of(kind)
+    # The same batch once more, as after a kill, then a batch of the first types.
+    assert run(spark, sink, after, alone(), TWO) == (rows, errors)
+    three = batch(2, 0, 1, partitions=1)
+    assert run(spark, sink, before, [first], three) == (1, {})
+    table = table_of(kind, tmp_path / "t", spark)
+    assert table.num_rows == 2 + rows
+    numbers = sorted(one for one in table["c0"].to_pylist() if one is not None)
+    assert numbers == ([1, 1, 2, 1099511627776] if wider(kind, CHANGES[0]) else [1, 1, 2])
+
+
+def test_rows_of_a_transform(spark: SparkSession, tmp_path: Path) -> None:
+    """They become dead letters by their place; without it, the error says what to do."""
+    sink = settings_of("delta-rs", tmp_path / "t")
+    run(spark, sink, "c int", [b'{"c": 1}'], ONE)
+    kept = {"transforms": (Transform(sql="SELECT *, c + 1 AS d FROM rows"),)}
+    rows, errors = run(spark, sink, "c bigint", [b'{"c": 2}', b'{"c": 1099511627776}'], TWO, **kept)
+    assert (rows, list(errors)) == (1, [1])
+    dropped = {"transforms": (Transform(sql="SELECT c FROM rows"),)}
+    with pytest.raises(RuntimeError, match=r"c is bigint, .* keep these columns"):
+        run(spark, sink, "c bigint", [b'{"c": 3}'], batch(3, 0, 1, partitions=1), **dropped)
