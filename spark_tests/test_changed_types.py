@@ -210,3 +210,16 @@ def test_rows_of_a_transform(spark: SparkSession, tmp_path: Path) -> None:
     dropped = {"transforms": (Transform(sql="SELECT c FROM rows"),)}
     with pytest.raises(RuntimeError, match=r"c is bigint, .* keep these columns"):
         run(spark, sink, "c bigint", [b'{"c": 3}'], batch(3, 0, 1, partitions=1), **dropped)
+
+
+def test_the_documentation_has_each_cell() -> None:
+    """docs/PIPELINES.md has a row for each change, with what these tests have seen."""
+    text = (Path(__file__).parents[1] / "docs" / "PIPELINES.md").read_text(encoding="utf-8")
+
+    def cell(change: Change, wide: str) -> str:
+        kept = {3: "as text" if change.before == "string" else "all values", 2: "values that fit"}
+        return wide or kept.get(change.rows, "dead letters")
+
+    for one in CHANGES:
+        cells = (cell(one, ""), cell(one, one.delta), cell(one, one.iceberg))
+        assert f"\n| {one.before} → {one.after} | {' | '.join(cells)} |\n" in text
