@@ -44,7 +44,7 @@ KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.p
 # What `make help` shows to a newcomer.
 FIRST := run|test|check|format|docs
 
-.PHONY: help help-all run test check newest-python processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-stock spark-new spark-cluster spark-kafka spark-chaos browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls prices growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help help-all run test check newest-python processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured short-compat-secured spark spark-stock spark-new spark-cluster spark-kafka spark-chaos browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls prices growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list the commands to begin with
 	@$(MAKE) --no-print-directory help-all | grep -E '^  make ($(FIRST)) '
@@ -71,11 +71,12 @@ processes: $(VENV)/.test ## tests that start other programs: builds, stock clien
 	$(BIN)/pytest $(QUIET) tests -m "processes and not worst_cases" $(PARALLEL) $(ARGS)
 
 newest-python: $(VENV)/.test ## unit tests of `make check` on the newest CPython of this machine, in .venv-3.… (NEWEST=/path/to/python3)
+	@version=$$($(NEWEST) -c '$(WHICH_MINOR)') || exit 1; own=.venv-$$version; \
+	[ "$$($(NEWEST) -c '$(WHICH_PYTHON)')" = "$$($$own/bin/python -c '$(WHICH_PYTHON)' 2>/dev/null)" ] || rm -rf $$own
 	@version=$$($(NEWEST) -c '$(WHICH_MINOR)') || exit 1; \
 	if [ $$version = $$($(BIN)/python -c '$(WHICH_MINOR)') ]; then \
 		echo "the newest CPython here is $$version, on which make check runs the unit tests"; \
 	else own=.venv-$$version; \
-		[ "$$($(NEWEST) -c '$(WHICH_PYTHON)')" = "$$($$own/bin/python -c '$(WHICH_PYTHON)' 2>/dev/null)" ] || rm -rf $$own; \
 		$(MAKE) --no-print-directory VENV=$$own PYTHON=$(NEWEST) unit ARGS='$(UNIT) $(PARALLEL) $(ARGS)'; fi
 
 worst-cases: $(VENV)/.test ## the worst that clients can do: hostile clients, the largest requests, a long life

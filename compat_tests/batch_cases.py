@@ -1,4 +1,4 @@
-"""Batches of every kind, well-formed and not, and what Apache Kafka 4.3.1 says to each of them.
+"""Batches of every kind, well-formed and not, and what Apache Kafka says to each of them.
 
 A case is made for a time ``now``, in ms since the epoch, which is that of its records unless it
 says otherwise. Not here are batches that Kafka answers with a bug (no answer at all, or a number

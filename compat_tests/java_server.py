@@ -8,6 +8,7 @@ import atexit
 import hashlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -24,7 +25,7 @@ OPTIONS = ("-Xmx512m", "--add-opens", "java.base/java.lang=ALL-UNNAMED")
 
 
 def compiled_server(java: str, cache: Path) -> Path | None:
-    """The directory of the compiled server; None where this Java has no compiler."""
+    """The directory of the compiled server; None where no compiler for this Java is there."""
     javac = shutil.which(str(Path(java).resolve().parent / "javac")) or shutil.which("javac")
     name = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]
     directory = cache / f"server-{name}"
@@ -32,7 +33,9 @@ def compiled_server(java: str, cache: Path) -> Path | None:
         return directory if directory.exists() else None
     with tempfile.TemporaryDirectory(dir=cache) as made:
         classes = Path(made) / "classes"
-        subprocess.run([javac, "--release", "17", "-d", classes, SOURCE], check=True)
+        compile_it = [javac, "--release", "17", "-d", classes, SOURCE]
+        if subprocess.run(compile_it, capture_output=True, check=False).returncode:
+            return None
         try:
             classes.rename(directory)
         except OSError:  # another process was faster
@@ -70,13 +73,23 @@ class ToolServer:
         """Run a tool to its end; TimeoutError, and the JVM is gone, when it takes too long."""
         printed: dict[bytes, list[bytes]] = {b"o": [], b"e": [], b"x": []}
         with self._asked(main_class, arguments, stdin) as connection:
-            connection.settimeout(timeout_s)
+            is_late = threading.Event()
+
+            def cut() -> None:
+                is_late.set()
+                connection.shutdown(socket.SHUT_RDWR)
+
+            deadline = threading.Timer(timeout_s, cut)
+            deadline.start()
             try:
                 for kind, content in _frames(connection):
                     printed[kind].append(content)
-            except TimeoutError:
-                self.close()
-                raise
+            finally:
+                deadline.cancel()
+                deadline.join()
+        if is_late.is_set():
+            self.close()
+            raise TimeoutError(f"{main_class} still ran after {timeout_s} s")
         out, errors = (b"".join(printed[kind]).decode() for kind in (b"o", b"e"))
         # One that ends without a word has ended the JVM by itself.
         ended = [int.from_bytes(code) for code in printed[b"x"]] or [self._process.wait(timeout_s)]
@@ -116,6 +129,7 @@ class HostedTool:
         self._connection = connection
         reading, writing = os.pipe()
         self.stdout: IO[str] | None = open(reading, encoding="utf-8")  # noqa: SIM115
+        self._code = -signal.SIGKILL
         self._thread = threading.Thread(target=self._pass_on, args=[writing], daemon=True)
         self._thread.start()
 
@@ -125,10 +139,12 @@ class HostedTool:
                 if kind == b"o":
                     with suppress(BrokenPipeError):
                         out.write(content)
+                elif kind == b"x":
+                    self._code = int.from_bytes(content)
 
     def poll(self) -> int | None:
-        """None while it runs."""
-        return None if self._thread.is_alive() else 0
+        """None while it runs; then its exit code, as after SIGKILL if nobody heard of its end."""
+        return None if self._thread.is_alive() else self._code
 
     def terminate(self) -> None:
         """Tell it to end in order."""

@@ -161,7 +161,9 @@ def command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> li
     jars = libs()
     log_config = HOME / "log4j2.xml"
     if not log_config.exists():
-        log_config.write_text(_LOG_CONFIG, encoding="utf-8")
+        made = log_config.with_suffix(f".{os.getpid()}")  # others may start at the same time
+        made.write_text(_LOG_CONFIG, encoding="utf-8")
+        made.rename(log_config)
     start = [java(), f"-Dlog4j2.configurationFile={log_config}", *options]
     return [*start, "-cp", f"{jars}/*", main_class, *arguments]
 

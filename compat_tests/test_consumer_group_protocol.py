@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat request by request: epochs, fencing, static members, offsets, configs.
 
-What a broker answers is compared with what Apache Kafka 4.3.1 answers, which is written here; the
+What a broker answers is compared with what Apache Kafka answers, which is written here; the
 tests run against both.
 """
 

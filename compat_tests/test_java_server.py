@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from compat_tests import java_tools
-from compat_tests.clients import produce_confluent
+from compat_tests.clients import READ_TIMEOUT_S, produce_confluent
 from compat_tests.conftest import Names
+from compat_tests.java_server import HostedTool, compiled_server
 from compat_tests.test_java_tools import CONSUMER, GROUPS, TOPICS
 from tests.support.topics import create_topics
 
+VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 
 
@@ -50,15 +52,56 @@ def test_a_tool_that_ends_its_jvm(bootstrap: str, server: java_tools.ToolServer)
     assert java_tools.finished_tool(TOPICS, *at, "--list").returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("tool", "options"), [(CONSUMER, ()), (VERIFIABLE_PRODUCER, ("--throughput", "20"))]
+)
 def test_a_tool_that_takes_too_long(
+    bootstrap: str,
+    names: Names,
+    server: java_tools.ToolServer,
+    tool: str,
+    options: tuple[str, ...],
+) -> None:
+    """It is ended, with its JVM, also while it prints."""
+    create_topics(bootstrap, topic := names.topic("java"))
+    endless = ("--bootstrap-server", bootstrap, "--topic", topic, *options)
+    with pytest.raises(TimeoutError):
+        server.run(tool, endless, stdin="", timeout_s=1)
+    assert not server.is_usable()
+
+
+def test_how_a_tool_beside_the_test_ended(
     bootstrap: str, names: Names, server: java_tools.ToolServer
 ) -> None:
-    """It is ended, with its JVM."""
+    """Its own exit code, that of SIGTERM, or that of a process which was killed."""
+    at = ("--bootstrap-server", bootstrap)
+    failed = server.start(TOPICS, (*at, "--describe", "--topic", names.topic("missing")))
+    assert failed.stdout is not None
+    with failed.stdout as stdout:
+        stdout.read()
+    failed.wait(READ_TIMEOUT_S)
+    assert failed.poll() == 1
     create_topics(bootstrap, topic := names.topic("java"))
-    endless = ("--bootstrap-server", bootstrap, "--topic", topic)
-    with pytest.raises(TimeoutError):
-        server.run(CONSUMER, endless, stdin="", timeout_s=1)
-    assert not server.is_usable()
+    endless = (VERIFIABLE_PRODUCER, (*at, "--topic", topic, "--throughput", "20"))
+    for end, code in ((HostedTool.terminate, 143), (HostedTool.kill, -9)):
+        running = server.start(*endless)
+        assert running.stdout is not None
+        with running.stdout as stdout:
+            assert "startup_complete" in stdout.readline()
+            assert running.poll() is None
+            end(running)
+            stdout.read()
+        running.wait(READ_TIMEOUT_S)
+        assert running.poll() == code
+
+
+def test_a_compiler_that_does_not_work_is_none(tmp_path: Path) -> None:
+    """Such as one that is older than the server: each tool is a process then."""
+    for name in ("java", "javac"):
+        program = tmp_path / name
+        program.write_text("#!/bin/sh\nexit 2\n", encoding="utf-8")
+        program.chmod(0o755)
+    assert compiled_server(str(tmp_path / "java"), tmp_path) is None
 
 
 def test_surroundings_are_those_of_a_new_jvm(

@@ -1,4 +1,4 @@
-"""Batches whose timestamps are odd, and what Apache Kafka 4.3.1 says to each of them."""
+"""Batches whose timestamps are odd, and what Apache Kafka says to each of them."""
 
 from compat_tests.batch_cases import (
     HOUR_MS,

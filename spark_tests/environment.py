@@ -20,6 +20,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -62,13 +63,14 @@ spark.stop()
 """
 """A little of all that most JVMs do, so that its classes are in the archive."""
 MEMORY = Path("/dev/shm")
-ROOM_BYTES = 4 << 30
-"""The least free room in memory for which the tests' files are kept there."""
+ROOM_BYTES = 8 << 30
+"""The least free room in memory for which the tests' files are kept there: 4 GiB a lane, of two."""
 VENVS = {"stock": ROOT / ".venv-spark", "new": ROOT / ".venv-spark-new"}
 
 
 def main() -> int:
     """Make the environment ready and run what was asked for in it."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lane", choices=VENVS, required=True)
     parser.add_argument("--run", choices=PROGRAMS, default="tests")
@@ -123,7 +125,11 @@ def run_in_scratch(
         "SPARK_SUBMIT_OPTS": f"{jvm} -Djava.io.tmpdir={directory} "
         f"-Dderby.system.home={directory}".strip(),
     }
-    code = subprocess.run(command, cwd=directory, env=scratch, check=False).returncode
+    try:
+        code = subprocess.run(command, cwd=directory, env=scratch, check=False).returncode
+    except BaseException:  # nobody wants to look at what was interrupted
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
     if code == 0:
         shutil.rmtree(directory, ignore_errors=True)
     else:

@@ -44,6 +44,21 @@ def test_what_spark_leaves_is_removed_unless_the_run_failed(
             folder.rmdir()
 
 
+def test_what_was_interrupted_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C, as often as one likes: the directory may be in memory, which would fill."""
+
+    def interrupted(*_: object, cwd: Path, **__: object) -> None:
+        (cwd / "artifacts").mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_in_scratch(["none"], {}, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_lane_runs_its_tests_and_whatever_is_named() -> None:
     """The newer lane only those that depend on Spark's version, unless paths are given."""
     assert pytest_arguments("stock", ["-x"]) == [str(HERE), "-m", "not long", "-x"]

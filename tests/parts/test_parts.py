@@ -1,6 +1,7 @@
 """The parts of `make test`: which ones there are, when each begins, and how long they take."""
 
 import json
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -109,3 +110,12 @@ def test_a_time_is_read_easily() -> None:
         "1 min 00 s",
         "2 min 05 s",
     ]
+
+
+def test_what_is_shown_is_not_done() -> None:
+    """``make -n`` runs a line with $(MAKE) for real, so such a line changes nothing by itself."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.startswith("\t") and "$(MAKE)" in line]
+    assert lines
+    for line in lines:
+        assert not re.search(r"\b(rm|mv|cp|ln|mkdir|touch|install)\b", line), line

@@ -101,7 +101,7 @@ async def produce_8_clients(desk):
 
 
 async def produce_30_partitions(desk):
-    """One request, thirty partitions: what each of them costs is seen as well as with more."""
+    """One request, thirty partitions: in a produce request the hundredth costs what these do."""
     await desk.topic(TOPIC, 30)
     return again(produce(batch(), partitions=30))
 
@@ -127,7 +127,10 @@ async def fetch_10(desk):
 
 
 async def fetch_30(desk):
-    """Thirty partitions without a session, records in all of them."""
+    """Thirty partitions without a session, records in all of them.
+
+    A fetch of a hundred, which was counted before, copied 14 KB; this one copies nothing.
+    """
     await desk.topic(TOPIC, 30)
     await desk.ask(produce(batch(), partitions=30))
     return again(fetch(30, brings=30))

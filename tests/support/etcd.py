@@ -138,6 +138,7 @@ class Etcd:
         found = program or find_etcd()
         if found is None:
             raise FileNotFoundError(MISSING)
+        version = subprocess.check_output([found, "--version"], text=True)
         self._is_tls = tls is not None
         memory = Path("/dev/shm")
         place = memory if os.access(memory, os.W_OK) else None
@@ -160,7 +161,7 @@ class Etcd:
             if tls is not None:
                 options += ["--cert-file", tls[0], "--key-file", tls[1], "--client-cert-auth"]
                 options += ["--trusted-ca-file", tls[0]]
-            if "3.4" in subprocess.check_output([found, "--version"], text=True):
+            if "3.4" in version:
                 options.remove("--unsafe-no-fsync")  # 3.4 always syncs
             directory = self._directory / name
             self.members.append(EtcdMember(found, directory, options, f"{host}:{client_port}"))
@@ -177,10 +178,14 @@ class Etcd:
         return next(member for member in self.members if member.is_leader)
 
     def __enter__(self) -> "Etcd":
-        for member in self.members:
-            member.start()
-        for member in () if self._is_tls else self.members:
-            member.wait_ready()
+        try:
+            for member in self.members:
+                member.start()
+            for member in () if self._is_tls else self.members:
+                member.wait_ready()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -189,6 +194,10 @@ class Etcd:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all members and remove their data."""
         for member in self.members:
             member.kill()
         shutil.rmtree(self._directory, ignore_errors=True)

@@ -1,14 +1,16 @@
 """``python -m tests.support.etcd``, which ``make etcd`` runs: it starts one etcd and ends it."""
 
+import os
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.mutants.pytest_run import MEMORY_BYTES
-from tests.support.etcd import MISSING, find_etcd, main
+from tests.support.etcd import MISSING, Etcd, find_etcd, main
 from tests.support.ports import free_port
 
 
@@ -40,6 +42,23 @@ def test_an_etcd_starts_where_addresses_are_limited():
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) > 0
+
+
+def test_a_start_that_fails_leaves_nothing(tmp_path):
+    """Neither the data, which may be in memory, nor the members that have started."""
+    program, said = tmp_path / "etcd", tmp_path / "said"
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo 3.5 && exit\necho $$ $2 >> {said}\n'
+        'case "$*" in *"--name m0"*) exit 1 ;; esac\nexec sleep 1000\n'
+    )
+    program.chmod(0o755)
+    with pytest.raises(RuntimeError, match="etcd doesn't start"), Etcd(2, str(program)):
+        pass
+    for line in said.read_text().splitlines():
+        pid, directory = line.split()
+        assert not Path(directory).parent.exists()
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
 
 
 def test_a_taken_port_is_said(capsys):
