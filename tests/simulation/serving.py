@@ -78,7 +78,7 @@ class WithoutSockets(Server):
             self.broker.peers = Peers(self.broker, opener)
             self.began(self.broker)
             self.broker.begin(background)
-            nobody = SimpleNamespace(sweep=lambda now_s: None)
+            nobody = SimpleNamespace(end_overdue=lambda now_s: None)
             poller = SimpleNamespace(connections=(), unauthenticated=nobody)
             background.start_soon(Housekeeping(self.broker, poller).run)
             async with trio.open_nursery() as connections:
