@@ -77,3 +77,39 @@ def test_dead_letters_beside_a_transform_that_reads_a_part(
     counts = BatchWork(pipeline, sink, dead).run(records, batch(0, 0, 20, partitions=1))
     assert (counts.records, counts.dead_letters, counts.value_bytes) == (20, 5, 15 * 8 + 5 + 5 * 7)
     assert (sink.rows, dead.rows) == (rows, 5)
+
+
+@pytest.mark.parametrize("sql", ["", "SELECT * FROM rows"])
+@pytest.mark.parametrize(
+    ("sink", "rows", "dead"),
+    [
+        ({}, 2, 1),
+        ({"tombstones": "skip", "metadata": ["tombstone"]}, 2, 1),
+        ({"metadata": ["tombstone"]}, 4, 2),
+        ({"tombstones": "row"}, 4, 2),
+        ({"tombstones": "dead letter"}, 2, 4),
+    ],
+)
+def test_tombstones(
+    sink: dict[str, object], rows: int, dead: int, sql: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """They are left out, or rows, or dead letters, and each is counted as what it is.
+
+    One of them has a key that is no text, and the batch's offsets have gaps.
+    """
+    pipeline = pipeline_of(
+        {
+            "name": "p",
+            "checkpoint": str(tmp_path / "checkpoint"),
+            "source": {"bootstrap_servers": "127.0.0.1:1", "topics": ["orders"]},
+            "decode": {"schema": "n int NOT NULL", "key": "text"},
+            "transform": [{"sql": sql}] if sql else [],
+            "sink": {"kind": "parquet", "path": str(tmp_path / "table"), **sink},
+        }
+    )
+    found, letters = Memory(), Memory()
+    records = records_of(spark, [b'{"n": 1}', None, b"garbage", None, b'{"n": 2}'])
+    records = records.union(records_of(spark, [None], key=b"\xff"))
+    counts = BatchWork(pipeline, found, letters).run(records, batch(0, 0, 9, partitions=1))
+    assert (counts.records, counts.dead_letters) == (6, dead)
+    assert (found.rows, letters.rows) == (rows, dead)

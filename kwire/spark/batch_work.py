@@ -30,6 +30,7 @@ from kwire.spark.settings import PipelineSettings, Transform, WrongSetting
 from kwire.spark.sink import FitsTable, InSteps, Sink
 from kwire.spark.sinks.table_types import Misfit, reasons, with_types
 from kwire.spark.split import Begun, Splits, runs_by_reason, with_dead
+from kwire.spark.tombstones import SKIP, error_by, treated, way_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -82,6 +83,7 @@ class BatchWork:
         self._splits = splits
         self._begun = begun
         self._fitting: StructType | None = None
+        self._tombstones = way_of(settings.sink)
         self._steps = [_step(one) for one in settings.transforms]
 
     def run(self, records: "DataFrame", batch: Batch) -> Counts:
@@ -115,8 +117,9 @@ class BatchWork:
         read, good = Observation(), Observation()
 
         def rows_of(decode: "Decoding") -> "DataFrame":
-            counted = source.observe(read, _count("records"), _value_bytes(value))
-            rows = good_rows(decode(counted, False))
+            skipped = _skipped(value, self._tombstones == SKIP)
+            counted = source.observe(read, _count("records"), _value_bytes(value), skipped)
+            rows = good_rows(treated(decode(counted, False), self._tombstones))
             if is_in_steps:
                 return rows
             return self._transformed(rows.observe(good, _count("rows")))
@@ -134,9 +137,10 @@ class BatchWork:
             self._sink.write(rows, batch)
         counts = counts_of(read, good)
         if counts is None or (self._steps and counts.records != sum(map(_size, batch.ranges))):
-            counts = count_again(decode(source, False))
+            counts = count_again(decode(source, False), self._tombstones)
         if counts.dead_letters and self._dead_letters is not None:
-            dead = decode(source, True).where(f.col(names.ERROR).isNotNull()).persist()
+            dead = treated(decode(source, True), self._tombstones)
+            dead = dead.where(f.col(names.ERROR).isNotNull()).persist()
             try:
                 self._dead_letters.write(dead, batch)
                 counts = replace(counts, reasons=reasons_of(dead))
@@ -255,6 +259,13 @@ def _value_bytes(value: str) -> "Column":
     return f.coalesce(f.sum(f.octet_length(value)), f.lit(0)).alias("value_bytes")
 
 
+@lru_cache(maxsize=4)
+def _skipped(value: str, skips: bool) -> "Column":
+    from pyspark.sql import functions as f
+
+    return f.count_if(f.col(value).isNull() & f.lit(skips)).alias("skipped")
+
+
 def counts_of(read: "Observation", good: "Observation") -> Counts | None:
     """The counts; None if the sink's action hasn't reported them in time, or has read no rows.
 
@@ -272,15 +283,17 @@ def counts_of(read: "Observation", good: "Observation") -> Counts | None:
     records = int(found["records"])
     if not records:
         return None
-    return Counts(records, records - int(rows["rows"]), int(found["value_bytes"]))
+    dead_letters = records - int(found["skipped"]) - int(rows["rows"])
+    return Counts(records, dead_letters, int(found["value_bytes"]))
 
 
-def count_again(decoded: "DataFrame") -> Counts:
+def count_again(decoded: "DataFrame", tombstones: str) -> Counts:
     """The same counts in a pass of their own."""
     from pyspark.sql import functions as f
 
     value_bytes = f.coalesce(f.sum(f.length(names.VALUE)), f.lit(0))
-    [row] = decoded.agg(f.count(f.lit(1)), f.count(names.ERROR), value_bytes).collect()
+    dead_letters = f.count(error_by(tombstones))
+    [row] = decoded.agg(f.count(f.lit(1)), dead_letters, value_bytes).collect()
     return Counts(*row)
 
 

@@ -49,9 +49,13 @@ async def broker_offsets(
     ranges: Mapping[Partition, tuple[int, int]],
     *,
     read_committed: bool = True,
+    skips_tombstones: bool = False,
     report: Report = silent,
 ) -> dict[Partition, BrokerOffsets]:
-    """The broker's offsets of each partition between a first and an end offset; KafkaError."""
+    """The broker's offsets of each partition between a first and an end offset; KafkaError.
+
+    With ``skips_tombstones`` the records without a value are counted apart.
+    """
     wanted = [TopicPartition(*place) for place in ranges]
     starts = await starts_of(cluster, wanted)
     ends = await ends_of(cluster, wanted, read_committed=read_committed)
@@ -65,7 +69,7 @@ async def broker_offsets(
         first, end = max(ranges[one][0], starts[one]), min(ranges[one][1], ends[one])
         if first < end:
             spans[one] = (first, end)
-    await _read(cluster, spans, found, read_committed, report)
+    await _read(cluster, spans, found, read_committed, skips_tombstones, report)
     return {(one.topic, one.partition): offsets for one, offsets in found.items()}
 
 
@@ -74,6 +78,7 @@ async def _read(
     spans: Mapping[TopicPartition, tuple[int, int]],
     found: Mapping[TopicPartition, BrokerOffsets],
     read_committed: bool,
+    skips_tombstones: bool,
     report: Report,
 ) -> None:
     """Read the spans to their ends, into ``found``."""
@@ -105,7 +110,9 @@ async def _read(
                 end = spans[one][1]
                 for record in fetched.records:
                     if record.offset < end:
-                        found[one].records.add(record.offset, record.offset + 1)
+                        is_skipped = skips_tombstones and record.value is None
+                        runs = found[one].skipped if is_skipped else found[one].records
+                        runs.add(record.offset, record.offset + 1)
                 to_read[one] = max(end - fetched.next_offset, 0)
                 report("reading the broker's offsets", total - sum(to_read.values()), total)
                 if fetched.next_offset >= end:

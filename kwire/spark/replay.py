@@ -46,6 +46,7 @@ from kwire.spark.sink import Held
 from kwire.spark.sinks.table_rows import PLACE, held_in
 from kwire.spark.spark_log import SparkLog
 from kwire.spark.storage import storage_at
+from kwire.spark.tombstones import treated, way_of
 from kwire.spark.upkeep import Done, Upkeep, upkeep_of
 from kwire.spark.upkeep.commands import add_common, report, session_of
 
@@ -231,7 +232,7 @@ def undecodable(
     topics = sorted({one.topic for one in ranges})
 
     def places(records: "DataFrame") -> dict[Partition, OffsetRuns]:
-        decoded = decode(records, settings.decode, topics)
+        decoded = treated(decode(records, settings.decode, topics), way_of(settings.sink))
         return undecoded(decoded.where(f.col(names.ERROR).isNotNull()))
 
     return either_way(spark, settings.source, ranges, places)

@@ -19,6 +19,7 @@ from kwire.config.listener_settings import PROTOCOLS
 from kwire.spark import settings as known
 from kwire.spark.masking import masked
 from kwire.spark.parquet_times import other_times
+from kwire.spark.tombstones import ROW, WAYS
 
 T = TypeVar("T")
 
@@ -182,6 +183,11 @@ def _sink(given: Mapping[str, Any], checked: Checked) -> known.SinkSettings | No
     found = _table(given, "sink", known.SinkSettings, checked)
     for name in found.metadata:
         _one_of(("sink", "metadata"), name, METADATA, checked)
+    if found.tombstones:
+        _one_of(("sink", "tombstones"), found.tombstones, WAYS, checked)
+        if found.kind == "upsert" and found.tombstones != ROW:
+            allowed = "not with the kind upsert: a tombstone deletes, as deletes says"
+            checked.mistake(("sink", "tombstones"), found.tombstones, allowed)
     if found.kind == "topic":
         for name in ("path", "metadata"):
             if given["sink"].get(name):

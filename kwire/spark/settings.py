@@ -69,6 +69,8 @@ class SinkSettings:
     metadata: tuple[str, ...] = ()
     """Which of topic, partition, offset, timestamp, key, headers, tombstone the table has."""
     options: dict[str, Any] = field(default_factory=dict)
+    tombstones: str = ""
+    """skip, row or dead letter; empty for the default of ``kwire.spark.tombstones``."""
 
 
 @dataclass(frozen=True, slots=True)

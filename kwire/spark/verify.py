@@ -44,6 +44,7 @@ from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import CommitsOffsets, Held, KeepsNewest, Sink
 from kwire.spark.spark_log import log_of
 from kwire.spark.storage import Storage, storage_at
+from kwire.spark.tombstones import SKIP, way_of
 from kwire.spark.upkeep.commands import (
     add_common,
     is_bug,
@@ -180,7 +181,13 @@ def _asked(
     is_committed = settings.source.isolation_level == "read_committed"
     return ask_broker(
         settings.source,
-        lambda cluster: broker_offsets(cluster, ranges, read_committed=is_committed, report=report),
+        lambda cluster: broker_offsets(
+            cluster,
+            ranges,
+            read_committed=is_committed,
+            skips_tombstones=way_of(settings.sink) == SKIP,
+            report=report,
+        ),
     )
 
 

@@ -33,13 +33,13 @@ class Told(NamedTuple):
 
 def told(records: int, good: int, *, is_complete: bool = True) -> tuple[Any, Any]:
     """The observation of what was read, and that of the good rows."""
-    found = {"records": records, "value_bytes": records * 10}
+    found = {"records": records, "value_bytes": records * 10, "skipped": 1}
     return Told(found), Told({"rows": good}, is_complete)
 
 
 def test_counts_of_no_records_are_not_believed() -> None:
     """An action that has read nothing tells zeros: the dead letters would be lost."""
-    assert batch_work.counts_of(*told(5, 3)) == Counts(5, 2, 50)
+    assert batch_work.counts_of(*told(5, 3)) == Counts(5, 1, 50)
     assert batch_work.counts_of(*told(0, 0)) is None
 
 

@@ -65,6 +65,18 @@ async def test_markers_and_aborted_records_are_no_records(server, cluster):
     assert list(found.records) == [(0, 5), (6, 8), (9, 13)]
 
 
+async def test_tombstones_are_apart_if_they_are_skipped(cluster):
+    """Else they are records as all others."""
+    builder = BatchBuilder()
+    for value in (b"v", None, b"", None):
+        builder.add(0, b"k", value)
+    await produce(cluster, {TopicPartition(*PLACE): bytes(builder.build())})
+    found = (await broker_offsets(cluster, {PLACE: (0, 4)}))[PLACE]
+    assert (list(found.records), list(found.skipped)) == ([(0, 4)], [])
+    found = (await broker_offsets(cluster, {PLACE: (0, 4)}, skips_tombstones=True))[PLACE]
+    assert (list(found.records), list(found.skipped)) == ([(0, 1), (2, 3)], [(1, 2), (3, 4)])
+
+
 async def test_only_the_range_is_read(cluster):
     """A range within batches, one of nothing, and one beyond the end."""
     await produce(cluster, {TopicPartition("t", 0): batch(10), TopicPartition("t", 1): batch(10)})

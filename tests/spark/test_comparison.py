@@ -40,10 +40,22 @@ def compared(
     is_compacted: bool = False,
     dead: Iterable[int] = (),
     finished: int | None = None,
+    skipped: Iterable[int] = (),
 ) -> Compared:
     """The outcome for one partition."""
-    broker = BrokerOffsets(runs(records), start, end, is_compacted)
+    broker = BrokerOffsets(runs(records), start, end, is_compacted, runs(skipped))
     return compare(PLACE, claims_of(held)[PLACE], broker, runs(dead), finished)
+
+
+def test_a_skipped_tombstone_may_have_a_row_or_none() -> None:
+    """A table may have rows of tombstones from the time when they weren't skipped."""
+    for held in (rows({0, 1, 3}), rows({0, 1, 2, 3}), counted(0, 4, 3), counted(0, 4, 4)):
+        found = compared([held], {0, 1, 3}, end=4, skipped={2})
+        assert found.is_exact
+        assert found.broker == 3
+    assert compared([rows({0, 2, 3})], {0, 1, 3}, end=4, skipped={2}).gaps == 1
+    assert compared([counted(0, 4, 2)], {0, 1, 3}, end=4, skipped={2}).gaps == 1
+    assert compared([counted(0, 4, 5)], {0, 1, 3}, end=4, skipped={2}).doubles == 1
 
 
 def test_each_record_once_is_exact() -> None:
