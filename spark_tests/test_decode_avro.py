@@ -87,6 +87,43 @@ def test_every_type_of_avro() -> None:
     assert (second["inner"], third) == (None, None)
 
 
+def test_a_union_of_numbers_and_times() -> None:
+    """Each value is in the column of its own type, whichever stands first."""
+    nanos = {"type": "long", "logicalType": "timestamp-nanos"}
+    day = {"type": "int", "logicalType": "date"}
+    at = datetime.datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
+    cases: list[tuple[list[Any], Any, str, Any]] = [
+        (["int", MILLIS], at, "member_long", at),
+        (["int", MILLIS], 5, "member_int", 5),
+        ([day, MILLIS], at, "member_long", at),
+        ([day, MILLIS], at.date(), "member_int", at.date()),
+        (["int", nanos], 1_767_323_045_678_000_000, "member_long", at),
+        (["int", "boolean"], True, "member_boolean", True),
+        (["boolean", "long"], 1, "member_long", 1),
+    ]
+    for union, value, column, wanted in cases:
+        schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": union}]}
+        written = encoded(schema, {"x": (column.removeprefix("member_"), value)})
+        [row] = outcomes(given("avro", schema=json.dumps(schema)), [written])
+        assert isinstance(row, dict), row
+        assert {key: one for key, one in row["x"].items() if one is not None} == {column: wanted}
+
+
+def test_an_unknown_symbol_is_the_default_of_its_enum(registry: SchemaRegistry) -> None:
+    """Also within a union; without a default it is an error of the value."""
+    fields = [{"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}}]
+    fields.append({"name": "u", "type": ["null", "E"]})  # type: ignore[dict-item]
+    old = {"type": "record", "name": "R", "fields": fields}
+    value = encoded(old, {"e": "B", "u": "B"}, registry.register("orders-value", json.dumps(old)))
+    registry.store.configure({"compatibility": "NONE"})
+    for more, wanted in (({"default": "C"}, {"e": "C", "u": "C"}), ({}, "value: B not found")):
+        enum = {"type": "enum", "name": "E", "symbols": ["A", "C"], **more}
+        newer = {**old, "fields": [{"name": "e", "type": enum}, fields[1]]}
+        registry.register("orders-value", json.dumps(newer))
+        [found] = outcomes(from_registry(registry, "avro"), [value])
+        assert found == wanted or str(found).startswith(str(wanted))
+
+
 def test_a_value_that_is_no_record_has_one_column() -> None:
     """Its name is ``value``."""
     schema = {"type": "map", "values": MILLIS}

@@ -18,8 +18,6 @@ Converter = Callable[[Any], Any]
 
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
-    "int": (int, datetime.date, datetime.datetime, datetime.time),
-    "long": (int, datetime.datetime, datetime.time),
     "float": (float,),
     "double": (float,),
     "bytes": (bytes, Decimal),
@@ -31,6 +29,16 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "record": (dict,),
     "error": (dict,),
 }
+_TEMPORAL: dict[str, type] = {
+    "date": datetime.date,
+    "time-millis": datetime.time,
+    "time-micros": datetime.time,
+    "timestamp-millis": datetime.datetime,
+    "timestamp-micros": datetime.datetime,
+    "local-timestamp-millis": datetime.datetime,
+    "local-timestamp-micros": datetime.datetime,
+}
+"""What fastavro makes of numbers with a logical type; the others stay numbers."""
 
 
 def row_converter(schema: Schema) -> Converter | None:
@@ -117,11 +125,11 @@ def _choice(branches: list[Branch], changes: dict[str, Converter | None]) -> Con
         for one in branches
         if isinstance(one.schema, dict) and "name" in one.schema
     }
-    by_type = [(one.column, _PYTHON_TYPES[kind_of(one.schema)]) for one in branches]
+    by_type = [(one.column, _is_of(one.schema)) for one in branches]
 
     def column_of(value: Any) -> str:
-        for column, types in by_type:
-            if isinstance(value, types) and (type(value) is not bool or bool in types):
+        for column, is_of in by_type:
+            if is_of(value):
                 return column
         raise ValueError(f"a {type(value).__name__} fits no type of a union")
 
@@ -137,6 +145,19 @@ def _choice(branches: list[Branch], changes: dict[str, Converter | None]) -> Con
         return {column: value if change is None else change(value)}
 
     return convert
+
+
+def _is_of(schema: Schema) -> Callable[[Any], bool]:
+    """Whether fastavro's value may be one of a type."""
+    kind, logical = kind_of(schema), logical_of(schema)
+    if kind not in ("int", "long"):
+        types = _PYTHON_TYPES[kind]
+        is_truth = bool in types
+        return lambda value: isinstance(value, types) and is_truth == (type(value) is bool)
+    # The exact type: a datetime is a date, and a bool an int.
+    temporal = _TEMPORAL.get(logical)
+    end = 1 << (31 if kind == "int" else 63)
+    return lambda value: -end <= value < end if type(value) is int else type(value) is temporal
 
 
 def _scalar(schema: Schema, kind: str, logical: str) -> Converter | None:
