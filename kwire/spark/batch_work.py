@@ -172,7 +172,8 @@ class BatchWork:
         reason = reasons(misfits)
         if reason is None:
             return decode
-        rows = self._transformed(good_rows(decode(source, False)))
+        good = good_rows(treated(decode(source, False), self._tombstones))
+        rows = self._transformed(good)
         if not {names.TOPIC, names.PARTITION, names.OFFSET} <= set(rows.columns):
             told = ", ".join(f"{one.name} is {one.has.simpleString()}" for one in misfits)
             raise RuntimeError(
