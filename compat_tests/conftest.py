@@ -29,6 +29,10 @@ if secured_clients.IS_ON:
     secured_clients.patch()
 
 NODES = int(os.environ.get("KWIRE_NODES") or 1)
+IS_ONE_KWIRE = NODES == 1 and not (
+    os.environ.get("KWIRE_BOOTSTRAP") or os.environ.get("KWIRE_SECURED") == "kafka"
+)
+"""Whether the broker is a kwire alone, which knows at once what it has answered."""
 
 collect_ignore = [] if shutil.which("kcat") else ["test_kcat.py"]
 if os.environ.get("KWIRE_BOOTSTRAP"):
