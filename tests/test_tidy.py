@@ -24,7 +24,7 @@ CODE_FOLDERS = (
     "demo",
 )
 
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 70
 
 # A module may import from its own layer's room and from every room listed for it.
@@ -304,7 +304,7 @@ def test_a_cycle_is_seen_wherever_its_imports_stand(back: str) -> None:
 
 
 def test_files_are_small() -> None:
-    """A file of more than 400 lines holds a second idea that wants a name of its own."""
+    """A file of more than 600 lines holds a second idea that wants a name of its own."""
     wrong = [
         f"{path.relative_to(ROOT)}: {lines} lines"
         for path in python_files(*CODE_FOLDERS)

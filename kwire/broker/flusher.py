@@ -130,7 +130,8 @@ class Flusher:
     """The runs of syncs of one broker, and their ``times``; a task has to execute ``run``."""
 
     def __init__(self, steady_ms: Callable[[], int], threads: Kind) -> None:
-        self.asked: WeakKeyDictionary[trio.lowlevel.Task, set[Demand]] = WeakKeyDictionary()
+        self._demands: WeakKeyDictionary[trio.lowlevel.Task, set[Demand]] = WeakKeyDictionary()
+        self.asked = False  # whether there may be demands: a look that costs no call
         self.times = Histogram()
         self._steady_ms = steady_ms
         self._threads = threads
@@ -143,7 +144,8 @@ class Flusher:
         flush = pending.get(partition)
         if flush is None:
             flush = pending[partition] = Flush(partition)
-        self.asked.setdefault(trio.lowlevel.current_task(), set()).add(flush)
+        self._demands.setdefault(trio.lowlevel.current_task(), set()).add(flush)
+        self.asked = True
         self._changed.set()
         return flush
 
@@ -155,21 +157,27 @@ class Flusher:
 
     def rest_on(self, basis: Demand) -> None:
         """Note that the response to the current request rests on a coordinator's records."""
-        self.asked.setdefault(trio.lowlevel.current_task(), set()).add(basis)
+        self._demands.setdefault(trio.lowlevel.current_task(), set()).add(basis)
+        self.asked = True
 
     def forget(self) -> None:
         """Begin a request: forget what this task demanded for earlier requests."""
-        self.asked.pop(trio.lowlevel.current_task(), None)
+        self._demands.pop(trio.lowlevel.current_task(), None)
+        self.asked = bool(self._demands)
 
     def leave_to_handler(self, flush: object) -> None:
         """Leave a flush to the current handler, which waits for it and reports its errors."""
-        asked = self.asked.get(trio.lowlevel.current_task()) if isinstance(flush, Flush) else None
+        asked = (
+            self._demands.get(trio.lowlevel.current_task()) if isinstance(flush, Flush) else None
+        )
         if asked is not None:
             asked.discard(flush)
 
     def taken(self) -> set[Demand]:
         """The demands of this task; from now on the caller has to keep them."""
-        return self.asked.pop(trio.lowlevel.current_task(), None) or set()
+        taken = self._demands.pop(trio.lowlevel.current_task(), None) or set()
+        self.asked = bool(self._demands)
+        return taken
 
     def hold(self, response: Any, flushes: set[Flush]) -> Any:
         """The response; if there are flushes, a coroutine that gives it after them.
@@ -205,10 +213,11 @@ class Flusher:
 
     def _forget_done(self, done: set[Flush]) -> None:
         """Forget finished flushes, which tasks without a request to answer would keep forever."""
-        for task, asked in list(self.asked.items()):
+        for task, asked in list(self._demands.items()):
             asked -= done
             if not asked:
-                del self.asked[task]
+                del self._demands[task]
+        self.asked = bool(self._demands)
 
 
 async def _after(flushes: set[Flush], response: Any) -> Any:

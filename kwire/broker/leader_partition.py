@@ -29,7 +29,6 @@ from kwire.broker.partition import ACKS_ALL, UNACKED, Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
-from kwire.log.plain_append import append_plain
 from kwire.log.validation import AppendInfo
 from kwire.metadata.image import PartitionImage
 from kwire.record.batch import RecordBatch
@@ -351,13 +350,16 @@ class LeaderPartition(Partition):
             or (self._updates.is_cut_off and self._updates.refuses(self, required_acks))
         ):
             return -1
-        first_offset = append_plain(self.log, batch, self.leader_epoch)
-        if first_offset >= 0:
-            self.flush = None
-            self._grown()
-            if required_acks == ACKS_ALL and self.high_watermark < self.log.log_end_offset:
-                return UNACKED - first_offset
-        return first_offset
+        try:
+            if not self.log.append_in_room(batch, self.leader_epoch):
+                return -1
+        except KafkaError:  # append_checked meets the same error and raises it, or there is room
+            return -1
+        self.flush = None
+        self._grown()
+        if required_acks == ACKS_ALL and self.high_watermark < self.log.log_end_offset:
+            return UNACKED - batch.base_offset
+        return batch.base_offset
 
     def check_in_sync(self, required_acks: int) -> None:
         """Like ``Partition.check_in_sync``; KafkaError also if another broker may lead by now."""

@@ -19,7 +19,6 @@ from kwire.broker.flusher import Flush, Flusher
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
-from kwire.log.plain_append import append_plain
 from kwire.log.validation import AppendInfo, AppendOrigin, CheckedBatch
 from kwire.protocol.file_slice import FileSlice
 from kwire.record.batch import NO_PRODUCER_ID, Buffer, RecordBatch
@@ -177,19 +176,21 @@ class Partition:
     def append_plain(self, batch: RecordBatch, required_acks: int) -> int:
         """Append a batch of ``plain_batch``; its first offset, -1 if nothing was appended.
 
-        This is the fast path of ``append_checked``, see ``kwire.log.plain_append``. See ``UNACKED``
-        for a partition with followers.
+        This is the fast path of ``append_checked``. See ``UNACKED`` for a partition with followers.
         """
         if required_acks == ACKS_ALL and self.isr_size < self.min_isr:
             return -1
-        first_offset = append_plain(self.log, batch, self.leader_epoch)
-        if first_offset >= 0:
-            # A plain batch belongs to a topic whose appends need no flush.
-            self.flush = None
-            self.high_watermark = self.log.log_end_offset
-            if self.waiters:
-                self.wake()
-        return first_offset
+        try:
+            if not self.log.append_in_room(batch, self.leader_epoch):
+                return -1
+        except KafkaError:  # append_checked meets the same error and raises it, or there is room
+            return -1
+        # A plain batch belongs to a topic whose appends need no flush.
+        self.flush = None
+        self.high_watermark = self.log.log_end_offset
+        if self.waiters:
+            self.wake()
+        return batch.base_offset
 
     def append_own(self, records: bytearray, now_ms: int) -> int:
         """Append one batch that a coordinator of this broker built; return its first offset.

@@ -24,8 +24,8 @@ from kwire.errors import KafkaError
 from kwire.handlers.context import ConnectionInfo
 from kwire.handlers.produce import told_log_start
 from kwire.handlers.waiting import Unfinished
-from kwire.log.plain_append import note_room_if_any
 from kwire.log.plain_batch import plain_batch
+from kwire.log.rolling import note_room_if_any
 from kwire.log.validation import FEW_RECORDS, CheckedBatch
 from kwire.metadata.image import INTERNAL_TOPICS
 from kwire.protocol.frame import RequestHeader

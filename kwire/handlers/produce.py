@@ -22,22 +22,23 @@ Behavior:
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import trio
 
+from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
 from kwire.broker.flusher import Flush
 from kwire.broker.partition import ACKS_ALL, Partition
 from kwire.broker.verification import Support, Writer, verify
-from kwire.budget.work import Work
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.opening import full_limits, open_in_thread
 from kwire.handlers.slices import in_slices
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.waiting import Unfinished, acknowledged, at_once_or_later, later
 from kwire.log.partition_log import PartitionLog
+from kwire.log.plain_batch import is_plain
 from kwire.log.prices import AT_ONCE_BYTES
 from kwire.log.validation import (
     INLINE_LIMITS,
@@ -58,11 +59,11 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kwire.record.batch import RecordBatch, TooLarge
+from kwire.record.batch import NO_TIMESTAMP, TRANSACTIONAL_MASK, RecordBatch, TooLarge
 from kwire.record.streaming_decompressor import BetweenPieces, Limits
 
 if TYPE_CHECKING:
-    from kwire.handlers.unacked import Unreplicated
+    from kwire.broker.leader_partition import LeaderPartition
 
 VALID_ACKS = (ACKS_ALL, 0, 1)
 ADMIN_CLIENT_ID = "__admin_client"
@@ -77,14 +78,14 @@ ROLL_UNITS = 1000
 BYTES_PER_UNIT = 2 * 1024
 """How many bytes of a batch are copied, checked and written in one unit of work."""
 
-UNITS = 45
+UNITS = 15
 """The units that each partition after the first one costs, beside the opening of its batch."""
 
 TOPIC_UNITS = 4
 """The units that each topic after the first one costs, in decoding and in the response."""
 
 UNITS_TO_WAIT = 3
-"""The units that each wait for a flush or for replicas costs."""
+"""The units that each wait for a flush costs."""
 
 BACKOFF = "add.partitions.to.txn.retry.backoff.ms"
 PATIENCE = "add.partitions.to.txn.retry.backoff.max.ms"
@@ -115,73 +116,42 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
 
 
 async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
-    by_id = context.api_version >= TOPIC_IDS_SINCE
-    work = context.work
+    by_id, work = context.api_version >= TOPIC_IDS_SINCE, context.work
     work.outlives_client = request.acks == 0
-    answers_count = 0
-    has_error = False
+    topic: TopicProduceData | None
+    data: PartitionProduceData | None
+    appends = _Appends(request, context)
     responses: list[TopicProduceResponse] = []
-    answers: list[PartitionProduceResponse] = []
-    flushes: list[tuple[PartitionProduceResponse, Flush | Unreplicated]] = []
-    together = _Partitions(request, context)
+    is_first = True
     for topic in request.topic_data:
         if responses and work.spend(TOPIC_UNITS):
             await later(work.next_slice)
         name = _topic_name(context.broker, topic) if by_id else topic.name
         partitions = []
         for data in topic.partition_data:
-            if answers_count and work.spend(UNITS):
+            if not is_first and work.spend(UNITS):
                 await later(work.next_slice)
-            answers_count += 1
-            response, flush = await _produce(together, name, data)
-            if flush is not None:
-                flushes.append((response, flush))
-            elif response.error_code:
-                has_error = True
-            partitions.append(response)
-        answers += partitions
+            is_first = False
+            partitions.append(await _produce(appends, name, data))
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
             )
         )
+    response = ProduceResponse(responses=responses)
     if request.acks == 0:
-        _check_unanswered(answers)
+        if appends.refused:
+            raise KafkaError(ErrorCode(appends.refused), "with acks=0, which has no response")
         return None
-    for answer, flush in flushes:
-        has_error |= await _wait_for(answer, flush, work)
-    told = ProduceResponse(responses=responses)
-    if has_error:
+    if appends.flushes or appends.unreplicated:
+        if not work.held_bytes:  # else it was decoded in slices, and is taken apart in slices
+            request.topic_data, topic, data = [], None, None  # views would keep the frame's buffer
+        await appends.wait()
+    if appends.refused:
         from kwire.handlers.leader_hints import hint_producer
 
-        await in_slices(hint_producer(told, context), work)
-    return told
-
-
-def _check_unanswered(answers: list[PartitionProduceResponse]) -> None:
-    """KafkaError, which closes the connection, if a request without a response has failed."""
-    for answer in answers:
-        if answer.error_code:
-            raise KafkaError(ErrorCode(answer.error_code), "with acks=0, which has no response")
-
-
-async def _wait_for(
-    answer: PartitionProduceResponse, flush: "Flush | Unreplicated", work: Work
-) -> bool:
-    """Wait until the batch is flushed or replicated; if that fails, the answer becomes an error.
-
-    Returns whether another broker may lead the partition by now.
-    """
-    if work.spend(UNITS_TO_WAIT):
-        await later(work.next_slice)
-    if not isinstance(flush, Flush):
-        return await flush.settle(answer)
-    try:
-        await later(flush.wait)
-    except KafkaError as error:
-        answer.error_code, answer.error_message = error.code, error.message
-        answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-    return False
+        await in_slices(hint_producer(response, context), work)
+    return response
 
 
 def _topic_name(broker: Broker, topic: TopicProduceData) -> str | None:
@@ -189,23 +159,85 @@ def _topic_name(broker: Broker, topic: TopicProduceData) -> str | None:
     return found.name if found else None
 
 
-async def _produce(
-    together: "_Partitions", name: str | None, data: PartitionProduceData
-) -> "tuple[PartitionProduceResponse, Flush | Unreplicated | None]":
-    """Append to one partition; return its answer, and the flush or replication it waits for.
+class _Appends:
+    """The appends of one request: what its response waits for.
 
-    Only here errors become error codes.
+    ``unreplicated`` has the partitions whose replicas must have the records below an offset, with
+    their answers. ``refused`` is the first error, 0 if nothing has failed.
     """
-    request, context = together.request, together.context
+
+    __slots__ = (
+        *("context", "flushes", "refused", "request"),
+        *("together", "unreplicated"),
+    )
+
+    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
+        self.request = request
+        self.context = context
+        self.flushes: list[tuple[PartitionProduceResponse, Flush]] = []
+        self.unreplicated: list[tuple[LeaderPartition, int, PartitionProduceResponse]] = []
+        self.refused = 0
+        self.together: _Partitions | None = None
+
+    def note(
+        self, partition: Partition, info: AppendInfo, answer: PartitionProduceResponse
+    ) -> None:
+        """Note an append, whose answer may have to wait for the disk or for the replicas.
+
+        If the replicas are waited for, the high watermark waits for the disk.
+        """
+        flush = partition.flush
+        if flush is not None:
+            self.context.broker.flusher.leave_to_handler(flush)
+        if self.request.acks == ACKS_ALL and type(partition) is not Partition:
+            led = cast("LeaderPartition", partition)
+            self.unreplicated.append((led, info.last_offset + 1, answer))
+        elif flush is not None:
+            self.flushes.append((answer, flush))
+
+    def fail(self, code: int) -> None:
+        """Note an error."""
+        self.refused = self.refused or code
+
+    async def wait(self) -> None:
+        """Wait for the disk and the replicas; where that fails, the answer becomes an error.
+
+        The records stay in the log, as in Kafka: they may be acknowledged to another request.
+        """
+        work = self.context.work
+        for answer, flush in self.flushes:
+            if work.spend(UNITS_TO_WAIT):
+                await later(work.next_slice)
+            try:
+                await later(flush.wait)
+            except KafkaError as error:
+                self.fail(error.code)
+                answer.error_code, answer.error_message = error.code, error.message
+                answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+        if self.unreplicated:
+            acks = Acks(trio.current_time() + self.request.timeout_ms / 1000)
+            for slot, (partition, end_offset, _) in enumerate(self.unreplicated):
+                partition.wait_for(end_offset, acks, slot)
+            await acknowledged(acks)
+            for slot, code in acks.errors.items():
+                self.unreplicated[slot][2].error_code = code
+                self.fail(code)
+
+
+async def _produce(
+    appends: _Appends, name: str | None, data: PartitionProduceData
+) -> PartitionProduceResponse:
+    """Append to one partition; return its answer. Only here errors become error codes."""
     log_start_offset = -1
     try:
-        partition = _partition(request, context, name, data)
-        batch = _batch(request, context, data)
+        partition = _partition(appends, name, data)
+        batch = _batch(appends, data)
         log_start_offset = partition.log.log_start_offset
-        info = await _append(partition, batch, together)
+        info = await _append(partition, batch, appends)
     except KafkaError as error:
+        appends.fail(error.code)
         wrong = error.record_errors if isinstance(error, InvalidBatch) else []
-        answer = PartitionProduceResponse(
+        return PartitionProduceResponse(
             index=data.index,
             error_code=error.code,
             base_offset=-1,
@@ -216,19 +248,15 @@ async def _produce(
             ],
             error_message=error.message or None,
         )
-        return answer, None
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=info.first_offset,
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
-    context.broker.flusher.leave_to_handler(partition.flush)
-    if request.acks == ACKS_ALL and type(partition) is not Partition:
-        from kwire.handlers.unacked import Unreplicated
-
-        return answer, Unreplicated(partition, info.last_offset + 1, request.timeout_ms)
-    return answer, partition.flush
+    if appends.request.acks == ACKS_ALL or partition.flush is not None:
+        appends.note(partition, info, answer)
+    return answer
 
 
 def told_log_start(error: KafkaError, log_start_offset: int) -> int:
@@ -236,15 +264,13 @@ def told_log_start(error: KafkaError, log_start_offset: int) -> int:
     return -1 if error.code in WITHOUT_LOG_START else log_start_offset
 
 
-def _batch(
-    request: ProduceRequest, context: RequestContext, data: PartitionProduceData
-) -> RecordBatch:
+def _batch(appends: _Appends, data: PartitionProduceData) -> RecordBatch:
     """The batch for one partition; KafkaError if the bytes aren't a valid batch."""
     if data.records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
     assert isinstance(data.records, memoryview)
-    batch = client_batch(data.records, knows_zstd=context.api_version >= ZSTD_SINCE)
-    if batch.is_transactional and request.transactional_id is None:
+    batch = client_batch(data.records, knows_zstd=appends.context.api_version >= ZSTD_SINCE)
+    if batch.attributes & TRANSACTIONAL_MASK and appends.request.transactional_id is None:
         raise KafkaError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "a transactional batch in a request without a transactional id",
@@ -252,27 +278,30 @@ def _batch(
     return batch
 
 
-async def _append(partition: Partition, batch: RecordBatch, together: "_Partitions") -> AppendInfo:
+async def _append(partition: Partition, batch: RecordBatch, appends: _Appends) -> AppendInfo:
     """Check a batch and append it."""
-    context = together.context
+    context = appends.context
     if context.work.spend(batch.size_bytes // BYTES_PER_UNIT):
         await later(context.work.next_slice)
-    checked = await _check(batch, partition.log, context)
-    if batch.is_transactional and not partition.log.producers.has_open_transaction(
+    log, acks = partition.log, appends.request.acks
+    now_ms = context.broker.now_ms()
+    if batch.size_bytes <= AT_ONCE_BYTES and is_plain(batch, log.config, now_ms):
+        checked = CheckedBatch(batch, NO_TIMESTAMP)
+    else:
+        checked = await _check(batch, log, context)
+        now_ms = context.broker.now_ms()
+    if batch.attributes & TRANSACTIONAL_MASK and not log.producers.has_open_transaction(
         batch.producer_id, batch.producer_epoch
     ):
-        await _verify(partition, batch, together)
-    acks = together.request.acks
+        await _verify(partition, batch, appends)
     if partition.writing is not None or checked.batch.size_bytes > AT_ONCE_BYTES:
         from kwire.handlers.large_batches import append_in_turn
 
-        verify = partial(_verify, partition, batch, together)
+        verify = partial(_verify, partition, batch, appends)
         return await append_in_turn(partition, checked, acks, context, verify)
-    now_ms = context.broker.now_ms()
-    segments = partition.log.segments
-    active = segments.active
+    active = log.segments[-1]
     info = partition.append_checked(checked, now_ms=now_ms, required_acks=acks)
-    if segments.active is not active:
+    if log.segments[-1] is not active:
         context.work.spend(ROLL_UNITS)  # the next partition waits for a slice
     return info
 
@@ -296,16 +325,18 @@ async def _check(batch: RecordBatch, log: PartitionLog, context: RequestContext)
     return await open_in_thread(in_thread, batch, full_limits(broker, log.config), context)
 
 
-async def _verify(partition: Partition, batch: RecordBatch, together: "_Partitions") -> None:
+async def _verify(partition: Partition, batch: RecordBatch, appends: _Appends) -> None:
     """Check that a transactional batch belongs to its producer's transaction; KafkaError.
 
     From version 12 on, the batch waits while the previous transaction is being completed.
     """
-    broker = together.context.broker
+    broker, together = appends.context.broker, appends.together
+    if together is None:
+        together = appends.together = _Partitions(appends.request, appends.context)
     writer = Writer(
-        together.request.transactional_id,
+        appends.request.transactional_id,
         ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch),
-        _support(together.context.api_version),
+        _support(appends.context.api_version),
         together,
     )
     give_up_at = trio.current_time() + broker.integer(PATIENCE) / 1000
@@ -367,10 +398,9 @@ def _support(version: int) -> Support:
     return Support.ABORTABLE if version >= ABORTABLE_SINCE else Support.BASIC
 
 
-def _partition(
-    request: ProduceRequest, context: RequestContext, name: str | None, data: PartitionProduceData
-) -> Partition:
+def _partition(appends: _Appends, name: str | None, data: PartitionProduceData) -> Partition:
     """The partition to append to; KafkaError if the client may not write to it."""
+    request, context = appends.request, appends.context
     if request.acks not in VALID_ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
     if name is None:

@@ -11,9 +11,7 @@ Rules:
 Source: DelayedProduce of Kafka.
 """
 
-from collections.abc import Generator
 from struct import Struct
-from types import coroutine
 from typing import TYPE_CHECKING
 
 import trio
@@ -22,54 +20,15 @@ from kwire.broker.acks import Acks
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode
-from kwire.handlers.waiting import Unfinished, at_once_or_later
+from kwire.handlers.waiting import Unfinished, acknowledged, at_once_or_later
 from kwire.protocol.frame import RequestHeader
 
 if TYPE_CHECKING:
     from kwire.broker.broker import Broker
     from kwire.handlers.context import ConnectionInfo
-    from kwire.protocol.messages.produce import PartitionProduceResponse
 
 PRODUCE_KEY = 0
 _ERROR_CODE = Struct(">h")
-
-
-@coroutine
-def acknowledged(acks: Acks) -> Generator[Acks, None, None]:
-    """Wait until every slot is settled or time is up; give up if the handler is dropped."""
-    try:
-        while not acks.is_set:
-            yield acks
-    finally:
-        acks.give_up()
-
-
-class Unreplicated:
-    """A partition's part of a response of the slow path, which waits for the replicas.
-
-    The partition has appended the records below ``end_offset``. The part waits until the high
-    watermark reaches that offset. If the records have to be flushed, the high watermark waits for
-    the flush, so this class doesn't.
-    """
-
-    __slots__ = ("_deadline_s", "_end_offset", "_partition")
-
-    def __init__(self, partition: Partition, end_offset: int, timeout_ms: int) -> None:
-        assert isinstance(partition, LeaderPartition)
-        self._partition = partition
-        self._end_offset = end_offset
-        self._deadline_s = trio.current_time() + timeout_ms / 1000
-
-    async def settle(self, answer: "PartitionProduceResponse") -> bool:
-        """Wait, and note an error in the answer; whether another broker may lead by now."""
-        acks = Acks(self._deadline_s)
-        self._partition.wait_for(self._end_offset, acks, 0)
-        await acknowledged(acks)
-        error = acks.errors.get(0)
-        if error is None:
-            return False
-        answer.error_code = error
-        return error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class Unacked:

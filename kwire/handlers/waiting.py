@@ -7,7 +7,7 @@ coroutine ends without waiting, its result is the response. If it waits, the res
 - ``await later(job)`` waits for work, like a read from the disk. This wait needs a task.
 - ``await happens(change)`` waits until other code calls ``change.set()``, or until the deadline.
   This wait needs no task: the coroutine rests, and its connection resumes it. Kafka calls such a
-  request a DelayedOperation. ``kwire.handlers.unacked`` waits for ``Acks`` in the same way.
+  request a DelayedOperation. Produce waits for ``Acks`` in the same way (``acknowledged``).
 
 Rules:
 
@@ -87,6 +87,16 @@ def happens(change: Change) -> Generator[Wait, None, bool]:
         yield change
     has_happened, change.is_set = change.is_set, False
     return has_happened
+
+
+@coroutine
+def acknowledged(acks: Acks) -> Generator[Acks, None, None]:
+    """Wait until every slot is settled or time is up; give up if the handler is dropped."""
+    try:
+        while not acks.is_set:
+            yield acks
+    finally:
+        acks.give_up()
 
 
 _NOTHING: frozenset[Any] = frozenset()

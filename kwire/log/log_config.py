@@ -17,7 +17,7 @@ class LogConfig:
 
     ``compression`` is None if batches keep the producer's compression. The defaults are Kafka's.
     ``takes_plain`` says that a batch of a client can be appended as it is: its records need no
-    check or change, and no flush has to follow. ``takes_own`` says the same for batches of the
+    check or change. ``takes_own`` says the same for batches of the
     broker's own coordinators.
     """
 

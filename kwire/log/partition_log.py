@@ -17,6 +17,7 @@ Source: UnifiedLog and LocalLog of Kafka.
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from struct import Struct
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.directory_health import DirectoryHealth
@@ -25,7 +26,7 @@ from kwire.log.leader_epochs import LeaderEpochs
 from kwire.log.log_config import LogConfig
 from kwire.log.producer_snapshot import write_snapshot
 from kwire.log.producer_state import ProducerStates
-from kwire.log.rolling import is_full
+from kwire.log.rolling import is_full, note_room_if_any
 from kwire.log.segment import ALL_BYTES, LogSegment
 from kwire.log.segments import LogSegments
 from kwire.log.syncing import Syncing, Unsynced, sync_one
@@ -40,7 +41,19 @@ from kwire.log.validation import (
     client_batch,
 )
 from kwire.protocol.file_slice import FileSlice
-from kwire.record.batch import Buffer, RecordBatch, assign_offsets, batches
+from kwire.record.batch import (
+    CONTROL_MASK,
+    LOG_OVERHEAD_BYTES,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_MASK,
+    Buffer,
+    RecordBatch,
+    assign_offsets,
+    batches,
+)
+
+_START = Struct(">qii")
+"""The first fields of a batch: base offset, length, leader epoch."""
 
 
 class PartitionLog:
@@ -142,26 +155,71 @@ class PartitionLog:
         Raises KafkaError as ``ProducerStates.check`` does, RECORD_LIST_TOO_LARGE, and
         KAFKA_STORAGE_ERROR after a disk error.
         """
-        if self.health.failure is not None or self.is_abandoned or self.needs_cut:
-            self.check_writable()
-        batch = checked.batch
-        check_segment_size(batch, self.config)
-        if batch.has_producer_id:
-            repeated = self.producers.check(batch)
-            if repeated is not None:
-                # Kafka answers with the timestamp of the batch, whatever the timestamp type.
-                return AppendInfo(
-                    repeated.first_offset,
-                    repeated.last_offset,
-                    repeated.timestamp,
-                    self.log_start_offset,
-                    is_duplicate=True,
-                )
+        batch, append_time = checked
         first_offset = self.log_end_offset
-        assign_offsets(batch, first_offset, leader_epoch)
-        self._write(batch, now_ms)
-        append_time = checked.log_append_time_ms
+        if not self.append_in_room(batch, leader_epoch):
+            self.check_writable()
+            check_segment_size(batch, self.config)
+            if batch.has_producer_id:
+                repeated = self.producers.check(batch)
+                if repeated is not None:
+                    # Kafka answers with the timestamp of the batch, whatever the timestamp type.
+                    return AppendInfo(
+                        repeated.first_offset,
+                        repeated.last_offset,
+                        repeated.timestamp,
+                        self.log_start_offset,
+                        is_duplicate=True,
+                    )
+            assign_offsets(batch, first_offset, leader_epoch)
+            self._write(batch, now_ms)
         return AppendInfo(first_offset, self.log_end_offset - 1, append_time, self.log_start_offset)
+
+    def append_in_room(self, batch: RecordBatch, leader_epoch: int) -> bool:
+        """Append the common batch, checked and alone in its writable buffer, in one step.
+
+        It does what the rest of ``append_checked`` does, for an append that needs no work besides
+        writing. It changes nothing and returns False if a segment has to be rolled, if a leader
+        epoch starts, if a producer's batch doesn't continue its sequence or belongs to a
+        transaction, or after a disk error; the rest then also raises the errors. Raises
+        KAFKA_STORAGE_ERROR if it can't write.
+        """
+        segment = self.segments[-1]
+        if segment.room_bytes < 0:
+            note_room_if_any(segment, self.config)
+        size_bytes = batch.size_bytes
+        first_offset = self.log_end_offset
+        last_offset = first_offset + batch.last_offset_delta
+        if (
+            segment.size_bytes + size_bytes > segment.room_bytes
+            or batch.max_timestamp > segment.room_timestamp
+            or last_offset > segment.room_offset
+            or self.health.failure is not None
+            or self.is_abandoned
+            or self.needs_cut
+            or self.unwritten_bytes >= 0
+            or leader_epoch > self.leader_epochs.latest
+            or batch.attributes & (TRANSACTIONAL_MASK | CONTROL_MASK)
+            or size_bytes != len(batch.buffer)
+        ):
+            return False
+        producer = None
+        if batch.producer_id > NO_PRODUCER_ID:
+            producer = self.producers.goes_on(batch)
+            if producer is None:
+                return False
+        length = size_bytes - LOG_OVERHEAD_BYTES
+        _START.pack_into(batch.buffer, 0, first_offset, length, leader_epoch)
+        try:
+            segment.append(batch.buffer, last_offset, batch.max_timestamp, last_offset)
+        except OSError as error:
+            _START.pack_into(batch.buffer, 0, 0, length, -1)
+            raise self.undo_append(error) from error
+        batch.base_offset = first_offset
+        self.log_end_offset = last_offset + 1
+        if producer is not None:
+            producer.add_batch(batch)
+        return True
 
     def _write(self, batch: RecordBatch, now_ms: int) -> None:
         """Write a batch whose offsets are assigned, and update epochs and producers."""

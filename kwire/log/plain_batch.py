@@ -1,13 +1,13 @@
-"""The check of a plain batch from a client in one step: a fast path.
+"""The check of a plain batch in one step: the first branch of a client's append.
 
-``plain_batch`` returns a batch that its slow and obvious twin (``client_batch`` and
-``checked_batch`` of ``kwire.log.validation``) would accept unchanged. It returns None if it can't
-tell, and the caller then calls the twin. It never accepts a batch that the twin refuses or changes,
-as tests/log/test_plain_batch.py shows.
+Most batches of clients need no change, and a look at the header and at the few bytes before each
+record shows that. ``is_plain`` says so only of a batch that ``checked_batch``
+(``kwire.log.validation``) would accept unchanged, as tests/log/test_plain_batch.py shows. Of any
+other batch ``checked_batch`` finds out what it needs, or what is wrong with it.
 
 Two kinds of batches are plain, both only for a topic whose settings change nothing in a batch:
-uncompressed batches of few records without headers, and batches of so many records that the twin
-trusts the batch header.
+uncompressed batches of few records without headers, and batches of so many records that
+``checked_batch`` trusts the batch header.
 """
 
 from kwire.errors import KafkaError
@@ -22,14 +22,11 @@ _LAST_CODEC = int(Compression.ZSTD)
 _OTHER_ATTRIBUTES = ~COMPRESSION_MASK
 
 
-def plain_batch(records: memoryview, config: LogConfig, now_ms: int) -> RecordBatch | None:
-    """The batch in ``records`` if it can be appended unchanged; the buffer must be writable."""
+def is_plain(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
+    """Whether a batch, alone in a writable buffer, can be appended unchanged."""
     if not config.takes_plain:
-        return None
-    try:
-        batch = RecordBatch(records)
-    except KafkaError:
-        return None
+        return False
+    records = batch.buffer
     count, size_bytes, attributes = batch.records_count, batch.size_bytes, batch.attributes
     max_timestamp = batch.max_timestamp
     if (
@@ -42,19 +39,30 @@ def plain_batch(records: memoryview, config: LogConfig, now_ms: int) -> RecordBa
         or (batch.producer_id >= 0 and batch.base_sequence < 0)
         or not 0 <= batch.base_timestamp <= max_timestamp
         or max_timestamp > now_ms + config.timestamp_after_max_ms
+        or type(records) is not memoryview
+        or records.readonly
     ):
-        return None
+        return False
     if count > FEW_RECORDS:
         if attributes > _LAST_CODEC:
-            return None
+            return False
         room = (size_bytes - HEADER_BYTES) * MOST_FROM_A_BYTE[attributes]
         if count * SMALLEST_RECORD_BYTES > room:
-            return None
+            return False
     else:
         longest_ms = max_timestamp - batch.base_timestamp
         if count < 1 or attributes or not _are_plain_records(records, count, longest_ms):
-            return None
-    return batch if crc32c(records[ATTRIBUTES_AT:]) == batch.crc else None
+            return False
+    return bool(crc32c(records[ATTRIBUTES_AT:]) == batch.crc)
+
+
+def plain_batch(records: memoryview, config: LogConfig, now_ms: int) -> RecordBatch | None:
+    """The batch in ``records`` if it is plain."""
+    try:
+        batch = RecordBatch(records)
+    except KafkaError:
+        return None
+    return batch if is_plain(batch, config, now_ms) else None
 
 
 def _are_plain_records(records: memoryview, count: int, longest_ms: int) -> bool:

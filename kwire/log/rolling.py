@@ -14,8 +14,10 @@ settings change.
 Source: LogSegment.shouldRoll of Kafka.
 """
 
+from contextlib import suppress
 from zlib import crc32
 
+from kwire.errors import KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.segment import MAX_SEGMENT_BYTES, LogSegment
 from kwire.record.batch import RecordBatch
@@ -50,6 +52,13 @@ def note_room(segment: LogSegment, config: LogConfig) -> None:
     segment.room_bytes = min(config.segment_bytes, MAX_SEGMENT_BYTES)
     segment.room_offset = segment.base_offset + MAX_RELATIVE_OFFSET
     segment.room_timestamp = first + config.segment_ms - _jitter_ms(segment, config)
+
+
+def note_room_if_any(segment: LogSegment, config: LogConfig) -> None:
+    """Store the limits of a segment unless it is empty; an append meets the errors, and raises."""
+    if segment.size_bytes:
+        with suppress(OSError, KafkaError):
+            note_room(segment, config)
 
 
 def _jitter_ms(segment: LogSegment, config: LogConfig) -> int:

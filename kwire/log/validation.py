@@ -127,16 +127,12 @@ def client_batch(records: Buffer, *, knows_zstd: bool = True) -> RecordBatch:
     INVALID_RECORD, CORRUPT_MESSAGE, and UNSUPPORTED_COMPRESSION_TYPE for zstd from a client that
     doesn't know it (Produce before version 7).
     """
-    size_bytes = whole_batch_bytes(records, 0)
-    if size_bytes is None:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "A produce request without a record batch")
-    if records[16] != MAGIC:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"message format {records[16]} was removed in Kafka 4.0; use a client of format 2",
-        )
-    batch = RecordBatch(records)
-    if batch.compression == Compression.ZSTD and not knows_zstd:
+    try:
+        batch = RecordBatch(records)
+    except KafkaError as error:
+        raise _no_batch(records) or error from error
+    size_bytes = batch.size_bytes
+    if not knows_zstd and batch.compression == Compression.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later"
         )
@@ -148,6 +144,18 @@ def client_batch(records: Buffer, *, knows_zstd: bool = True) -> RecordBatch:
             )
         batch.buffer = records[:size_bytes]
     return batch
+
+
+def _no_batch(records: Buffer) -> KafkaError | None:
+    """Kafka's error for bytes that no batch begins with; None for a batch that is damaged."""
+    if whole_batch_bytes(records, 0) is None:
+        return KafkaError(ErrorCode.INVALID_RECORD, "A produce request without a record batch")
+    if records[16] == MAGIC:
+        return None
+    return KafkaError(
+        ErrorCode.INVALID_RECORD,
+        f"message format {records[16]} was removed in Kafka 4.0; use a client of format 2",
+    )
 
 
 def limits_of(config: LogConfig, max_bytes: int, max_records: int) -> Limits:
