@@ -185,7 +185,7 @@ def test_what_is_wrong_with_an_avro_value(registry: SchemaRegistry) -> None:
     starts = [
         "value: it ends, or holds a wrong index",
         "value: 1 bytes are left over",
-        f"registry: {registry.url}/schemas/ids/99 answers 404",
+        f"registry: {registry.url}, asked for schema id 99, answers 404",
         f"value: schema id {bomb}: it is recursive",
         f"value: schema id {other} is of type JSON",
         "value: ",

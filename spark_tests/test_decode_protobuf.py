@@ -122,7 +122,7 @@ def test_every_type_of_protobuf(registry: SchemaRegistry) -> None:
     assert errors[:-1] == [
         "value: it is a message shop.Other, not shop.Order",
         "value: its schema has no message with the indexes [7]",
-        f"registry: {registry.url}/schemas/ids/99 answers 404: Schema 99 not found",
+        f"registry: {registry.url}, asked for schema id 99, answers 404: Schema 99 not found",
         "value: it is no message shop.Order",
         "value: it is no message shop.Order",
     ]
