@@ -97,6 +97,7 @@ class Dead:
     def write(self, dead: DataFrame, batch: Batch) -> None:
         """Keep them."""
         found = dead.select(names.OFFSET, names.ERROR).collect()
+        assert len({row[0] for row in found}) == len(found)
         self.errors |= {row[0]: row[1] for row in found}
 
 
@@ -210,6 +211,21 @@ def test_rows_of_a_transform(spark: SparkSession, tmp_path: Path) -> None:
     dropped = {"transforms": (Transform(sql="SELECT c FROM rows"),)}
     with pytest.raises(RuntimeError, match=r"c is bigint, .* keep these columns"):
         run(spark, sink, "c bigint", [b'{"c": 3}'], batch(3, 0, 1, partitions=1), **dropped)
+
+
+def test_a_record_of_several_rows_is_one_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+    """Whichever of its rows don't fit, for whichever reasons."""
+    sink = settings_of("delta-rs", tmp_path / "t")
+    twice = (
+        "SELECT IF(n = 0, c, 0) AS c, IF(n = 1, d, 0) AS d, _topic, _partition, _offset "
+        "FROM rows LATERAL VIEW explode(array(0, 1)) AS n"
+    )
+    parts = {"transforms": (Transform(sql=twice),)}
+    assert run(spark, sink, "c int, d int", [b'{"c": 1, "d": 1}'], ONE, **parts) == (1, {})
+    values = [b'{"c": 2, "d": 2}', b'{"c": 1099511627776, "d": 1099511627776}']
+    rows, errors = run(spark, sink, "c bigint, d bigint", values, TWO, **parts)
+    assert (rows, list(errors)) == (1, [1])
+    assert READERS["delta-rs"](tmp_path / "t").num_rows == 4
 
 
 def test_the_documentation_has_each_cell() -> None:

@@ -147,11 +147,16 @@ def _runs_of(dead: "DataFrame") -> Runs:
 
 
 def runs_by_reason(dead: "DataFrame", reason: "Column") -> dict[str, Runs]:
-    """The offsets as runs, by reason; found in the driver: Spark would shuffle, for every batch."""
+    """The offsets as runs, by reason; found in the driver: Spark would shuffle, for every batch.
+
+    A record of which a transform has made several rows is there once, with one of their reasons.
+    """
     table = dead.select(reason, names.TOPIC, names.PARTITION, names.OFFSET).toArrow()
+    rows = sorted(zip(*(one.to_pylist() for one in table.columns), strict=True), reverse=True)
+    texts = {(topic, partition, offset): text for text, topic, partition, offset in rows}
     found: dict[tuple[str, str, int], list[int]] = {}
-    for *place, offset in zip(*(one.to_pylist() for one in table.columns), strict=True):
-        found.setdefault((place[0], place[1], place[2]), []).append(offset)
+    for (topic, partition, offset), text in texts.items():
+        found.setdefault((text, topic, partition), []).append(offset)
     runs: dict[str, Runs] = {}
     for (text, topic, partition), offsets in sorted(found.items()):
         for first, end in OffsetRuns((one, one + 1) for one in sorted(offsets)):
