@@ -4,6 +4,7 @@ A first batch makes the table, a second one has another type in the column ``c``
 which type the table has then for readers without Spark, and which values are rows or dead letters.
 """
 
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -19,12 +20,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch
 from kwire.spark.batch_work import BatchWork
+from kwire.spark.column_names import DELTA, ICEBERG, PARTITION_COLUMN
 from kwire.spark.settings import Decode, PipelineSettings, Transform
 from kwire.spark.sinks import make_sink
 from kwire.spark.sinks.delta import WIDENING
+from kwire.spark.sql import quoted
 from spark_tests.decoding import records_of
 from spark_tests.sink_rows import SOURCE, batch
 from spark_tests.test_far_times import KINDS, READERS, given
+from spark_tests.test_names import stored, without_nulls
 
 STOCK = os.environ.get("KWIRE_SPARK_LANE") == "stock"
 KINDS = {name: options for name, options in KINDS.items() if name != "parquet"}
@@ -199,6 +203,48 @@ def test_columns_that_change_their_types(kind: str, spark: SparkSession, tmp_pat
     assert table.num_rows == 2 + rows
     numbers = sorted(one for one in table["c0"].to_pylist() if one is not None)
     assert numbers == ([1, 1, 2, 1099511627776] if wider(kind, CHANGES[0]) else [1, 1, 2])
+
+
+@pytest.mark.both_lanes
+@pytest.mark.parametrize("kind", [*KINDS, *([WIDE] if STOCK else [])])
+def test_columns_of_any_name(kind: str, spark: SparkSession, tmp_path: Path) -> None:
+    """They change their types and get new fields as others do, at every depth."""
+    sink = settings_of(kind, tmp_path / "t")
+    tops = ("Date Time", "a`b", "a.b", "%20")
+
+    def schema(number: str, more: str) -> str:
+        inner = f"struct<`Date Time`: {number}, `%20`: {number}{more}>"
+        columns = [f"{quoted(one)} {number}" for one in tops]
+        return ", ".join([*columns, f"`a b` {inner}, l array<{inner}>, m map<string, {inner}>"])
+
+    def value(number: int, **more: str) -> dict[str, Any]:
+        inner = {"Date Time": number, "%20": number, **more}
+        return {**dict.fromkeys(tops, number), "a b": inner, "l": [inner], "m": {"k": inner}}
+
+    values = [value(1), value(2, **{"x.y z": "new"}), value(1099511627776)]
+    first, *others = [json.dumps(one).encode() for one in values]
+    assert run(spark, sink, schema("int", ""), [first], ONE) == (1, {})
+    rows, errors = run(spark, sink, schema("bigint", ", `x.y z`: string"), others, TWO)
+    if wider(kind, CHANGES[0]):
+        assert (rows, errors) == (2, {})
+    else:
+        assert (rows, list(errors)) == (1, [1])
+        assert errors[1].startswith("value: column Date Time is bigint in the record")
+        del values[2]
+    table = table_of(kind, tmp_path / "t", spark)
+    own = {*names.METADATA, PARTITION_COLUMN}
+    found = [
+        {name: one for name, one in without_nulls(with_maps(row)).items() if name not in own}
+        for row in table.to_pylist()
+    ]
+    rule = ICEBERG if "iceberg" in kind else DELTA
+    found.sort(key=lambda row: row["l"][0][rule.stored("Date Time", is_nested=True)])
+    assert found == [stored(one, rule) for one in values]
+
+
+def with_maps(row: dict[str, Any]) -> dict[str, Any]:
+    """A row whose map is a dict, whatever the reader made of it."""
+    return {**row, "m": dict(row["m"])}
 
 
 def test_rows_of_a_transform(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
+from kwire.spark.column_names import INCARNATION
 from kwire.spark.comparison_by_key import outcomes_of
 from kwire.spark.comparison_by_transaction import NOTE
 from kwire.spark.key_outcomes import Bounds
 from kwire.spark.rows import KEY, OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, TOPIC
 from kwire.spark.settings import SinkSettings, Source
 from kwire.spark.sinks.iceberg_table import IcebergTable
-from kwire.spark.sinks.table_rows import INCARNATION
 from kwire.spark.sinks.upsert import UpsertSink
 from spark_tests.commands import Commands, produce_all_kinds, write_file
 from spark_tests.pipelines import TIMEOUT_S

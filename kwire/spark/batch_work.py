@@ -16,12 +16,13 @@ Rules:
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kwire.spark import partition_values
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.columns import column, columns
@@ -88,13 +89,12 @@ class BatchWork:
 
     def run(self, records: "DataFrame", batch: Batch) -> Counts:
         """Write a batch; when it returns, rows and dead letters are durable."""
-        from kwire.spark.decode import decoder
-
         if self._begun is not None:
             begun = _of_exact(self._begun.decoder(records, batch))
-            return self._write(records, "value", begun, batch)
+            decode = checked(self._settings, records, begun)
+            return self._write(records, "value", decode, batch)
         topics = sorted({one.topic for one in batch.ranges})
-        decode = _of_exact(decoder(records, self._settings.decode, topics))
+        decode = decoder_of(self._settings, records, topics)
         if self._splits is None:
             return self._write(records, "value", decode, batch)
         kept = decode(records, True).persist()
@@ -201,6 +201,26 @@ def _of_exact(decode: "Decoding") -> "Decoding":
         return decode(given if names.STAMP in given.columns else exact(given), has_reasons)
 
     return decoded
+
+
+def decoder_of(
+    settings: PipelineSettings, records: "DataFrame", topics: Sequence[str]
+) -> "Decoding":
+    """How a pipeline decodes records: those whose rows its table can't keep have an error too."""
+    from kwire.spark.decode import decoder
+
+    return checked(settings, records, _of_exact(decoder(records, settings.decode, topics)))
+
+
+def checked(settings: PipelineSettings, records: "DataFrame", decode: "Decoding") -> "Decoding":
+    """The same decoding, with an error for values that no partition of the table can have."""
+    if not partition_values.columns_of(settings.sink):
+        return decode
+    if not settings.transforms:
+        return partition_values.checked(decode, settings.sink)
+    good = good_rows(treated(decode(records, False), way_of(settings.sink)))
+    rows = transformed(good, settings.transforms)
+    return partition_values.checked_after(decode, rows, settings.sink)
 
 
 def good_rows(decoded: "DataFrame") -> "DataFrame":

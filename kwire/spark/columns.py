@@ -23,8 +23,3 @@ def column(name: str) -> "Column":
 def columns(*of: str) -> "list[Column]":
     """The columns of several names."""
     return [column(one) for one in of]
-
-
-def quoted(name: str) -> str:
-    """A column's name as SQL takes it, whatever characters it has."""
-    return "`" + name.replace("`", "``") + "`"

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from kwire.spark import rows as names
 from kwire.spark.batch import OffsetRange
 from kwire.spark.batch_work import good_rows, transformed
+from kwire.spark.column_names import INCARNATION
 from kwire.spark.comparison import MOST_EXAMPLES, Compared, Partition, claims_of
 from kwire.spark.decode.undecodable import REGISTRY
 from kwire.spark.key_outcomes import FAILING, TWICE, Bounds, Keys, Runs, compared
@@ -35,7 +36,8 @@ from kwire.spark.offset_runs import OffsetRuns
 from kwire.spark.rows import OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, TOPIC
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import KeepsNewest
-from kwire.spark.sinks.table_rows import INCARNATION, PLACE, held_in
+from kwire.spark.sinks.table_rows import PLACE, held_in
+from kwire.spark.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,9 +88,8 @@ def held_keys(table: "DataFrame", keys: Sequence[str]) -> "DataFrame":
     from pyspark.sql import functions as f
 
     number = f.col(INCARNATION) if INCARNATION in table.columns else f.lit(None)
-    quoted = (f"`{one}`" for one in keys)
     held = table.select(
-        *quoted, *PLACE, f.coalesce(number.cast("int"), f.lit(0)).alias(INCARNATION)
+        *map(quoted, keys), *PLACE, f.coalesce(number.cast("int"), f.lit(0)).alias(INCARNATION)
     ).persist()
     held.count()
     return held
@@ -134,7 +135,7 @@ def _compare(
     rows = transformed(good_rows(decode(records, False)), settings.transforms)
     wanted = _newest(spark, sink, rows, bounds)
     if held is None:
-        key = wanted.select(*(f"`{one}`" for one in sink.keys)).schema
+        key = wanted.select(*map(quoted, sink.keys)).schema
         placed = (
             StructField(TOPIC, StringType()),
             StructField(PARTITION, IntegerType()),
@@ -204,10 +205,11 @@ def _newest(
     needed = (*PLACE, TIMESTAMP, TOMBSTONE, *sink.keys)
     if missing := [one for one in needed if one not in rows.columns]:
         raise RuntimeError(f"the pipeline's rows have no {', '.join(missing)} any more")
+    rows = rows.select(*map(quoted, dict.fromkeys(needed)))  # a value may have any column
     for one in sink.keys:
-        rows = rows.where(f.col(f"`{one}`").isNotNull())
+        rows = rows.where(f.col(quoted(one)).isNotNull())
     rows = rows.join(_frame(spark, bounds).select(TOPIC, PARTITION, "finished"), [TOPIC, PARTITION])
-    keys = [f"`{one}`" for one in sink.keys]
+    keys = list(map(quoted, sink.keys))
     is_later = f.col(OFFSET) >= f.col("finished")
     record = f.struct(OFFSET, TIMESTAMP, TOMBSTONE)
     of_partitions = rows.groupBy(*keys, TOPIC, PARTITION).agg(
@@ -252,7 +254,7 @@ def outcomes_of(
     """
     from pyspark.sql import functions as f
 
-    keys = [f"`{one}`" for one in sink.keys]
+    keys = list(map(quoted, sink.keys))
     rows = held.groupBy(*keys).agg(
         f.max(f.struct(INCARNATION, OFFSET, TOPIC, PARTITION)).alias("row"),
         f.count(f.lit(1)).alias("rows"),
@@ -272,7 +274,10 @@ def outcomes_of(
     )
     is_there = f.lit(sink.marks_deleted) | ~f.col(f"newest.{TOMBSTONE}")
     return found.select(
-        *(f.coalesce(f.expr(f"n.{one}"), f.expr(f"t.{one}")).alias(one.strip("`")) for one in keys),
+        *(
+            f.coalesce(f.col(f"n.{name}"), f.col(f"t.{name}")).alias(one)
+            for one, name in zip(sink.keys, keys, strict=True)
+        ),
         f.expr(outcome).alias("outcome"),
         f.when(is_there, f.col("newest")).alias("newest"),
         "row",

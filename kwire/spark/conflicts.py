@@ -8,6 +8,7 @@ Rules:
 - Topics that are written: the sink's, the dead letters', the retry topics, and NAME-replayed, where
   ``replay`` marks what it has sent. The sink's topic counts only if it is in the source's cluster,
   that is, if both share an address.
+- Their names are such that a cluster takes them: a retry topic's has that of its own topic in it.
 - Directories: the checkpoint, the sink's and the dead letters'. None of them may be the same as
   another one or below it. An exception are directories below a name that begins with ``_`` or
   ``.``, because readers of tables skip these.
@@ -17,12 +18,18 @@ import os
 import re
 from collections.abc import Iterator
 
+from kwire.spark.dead_letters import retry_topic
 from kwire.spark.settings import PipelineSettings, WrongSetting
+
+_MAX_TOPIC_CHARS = 249
+_MAX_PARQUET_BYTES = 190
+"""A file's name has 255, of which ``dead_letters`` takes some for a batch."""
 
 
 def conflicts(settings: PipelineSettings) -> Iterator[WrongSetting]:
     """The settings that can't go together, one for each pair."""
     yield from _topics(settings)
+    yield from _long_names(settings)
     yield from _paths(settings)
 
 
@@ -48,6 +55,27 @@ def _topics(settings: PipelineSettings) -> Iterator[WrongSetting]:
         if _is_for_retries(settings, topic):
             allowed = "not a retry topic of this pipeline, whose records it reads anyway"
             yield WrongSetting("source.topics", topic, allowed)
+
+
+def _long_names(settings: PipelineSettings) -> Iterator[WrongSetting]:
+    """The names of topics that kwire makes, if no cluster takes them."""
+    letters = settings.dead_letters
+    if letters is None:
+        return
+    made = [f"{settings.name}-replayed"]
+    if letters.retry_delays_s:
+        number = len(letters.retry_delays_s)
+        made += [retry_topic(settings.name, one, number) for one in settings.source.topics]
+    for topic in made:
+        if len(topic) > _MAX_TOPIC_CHARS or not topic.isascii():
+            allowed = f"letters without accents, and so few that {topic} has at most"
+            yield WrongSetting("name", settings.name, f"{allowed} {_MAX_TOPIC_CHARS} characters")
+            return
+    if letters.path and letters.kind == "parquet":
+        size = len(settings.name.encode())
+        if size > _MAX_PARQUET_BYTES:
+            allowed = f"at most {_MAX_PARQUET_BYTES} bytes: files of dead letters are called by it"
+            yield WrongSetting("name", settings.name, allowed)
 
 
 def _written(settings: PipelineSettings) -> Iterator[tuple[str, str]]:

@@ -61,7 +61,8 @@ def is_missing(error: "AnalysisException") -> bool:
 def _newest(rows: "DataFrame", topics: Incarnations) -> dict[Partition, OffsetRuns]:
     from pyspark.sql import functions as f
 
-    from kwire.spark.sinks.table_rows import INCARNATION, held_in
+    from kwire.spark.column_names import INCARNATION
+    from kwire.spark.sinks.table_rows import held_in
 
     numbers = topics.all()
     number = f.when(f.coalesce(_ID, f.lit("")) == "", f.lit(0))

@@ -2,7 +2,7 @@
 
 Format, below the sink's path::
 
-    topic=<topic>/partition=<n>/<first>-<end>[-i<incarnation>][-<part>].<parquet|json|json.gz|…>
+    topic=[@]<topic>/partition=<n>/<first>-<end>[-i<incarnation>][-<part>].<parquet|json|json.gz|…>
 
 Rules:
 
@@ -13,6 +13,9 @@ Rules:
   records at the same offsets.
 - If the rows of a range are in several files, their names have ``part`` 0, 1, ….
 - The directories are named as Hive names them, so readers get the columns topic and partition.
+  Readers guess a column's type from the names, and would take a topic ``0042`` for the number 42.
+  So a topic that looks like a number, a time, a truth or nothing gets an ``@`` before it, which no
+  topic's name can have: ``topic=@0042``. Only such a name of 249 characters has no room for it.
 - Names that begin with ``_`` or ``.`` are hidden from readers: files being written, directories
   being exchanged, locks.
 """
@@ -23,10 +26,27 @@ from typing import NamedTuple
 EXTENSIONS = ("parquet", "json")
 
 _NAME = re.compile(
-    r"(?:.*/)?topic=(?P<topic>[^/]+)/partition=(?P<partition>\d+)/"
+    r"(?:.*/)?topic=@?(?P<topic>[^/]+)/partition=(?P<partition>\d+)/"
     r"(?P<first>\d{20})-(?P<end>\d{20})(?:-i(?P<incarnation>\d+))?(?:-(?P<part>\d+))?"
     r"\.(?P<extension>parquet|json(?:\.[a-z0-9]+)?)"
 )
+
+
+MARK = "@"
+"""What stands before a topic in a directory's name if readers wouldn't take it for a text."""
+
+_NO_TEXT = re.compile(
+    r"""
+    [-.]*\d[-.\d_]*(?:e-?\d+)?[dfl]?         # a number, also in Java's and Python's forms
+    | -?0[xbo][\da-f_]*\.?[\da-f]*(?:p-?\d+)?[dfl]?
+    | [-\d]*\d[-.\d_tz]*                     # a date or a time
+    | -?(?:nan|inf|infinity)[df]? | true | false | null | none | n\.?a | nat
+    | __hive_default_partition__
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+_MAX_NAME_BYTES = 255
+"""How long the name of a directory may be on local disks."""
 
 
 class FileName(NamedTuple):
@@ -58,7 +78,13 @@ class FileName(NamedTuple):
 
 def directory_of(topic: str, partition: int) -> str:
     """The directory of a partition below the sink's path."""
-    return f"topic={topic}/partition={partition}"
+    return f"{topic_directory(topic)}/partition={partition}"
+
+
+def topic_directory(topic: str) -> str:
+    """The directory of a topic below the sink's path."""
+    has_room = len(topic) < _MAX_NAME_BYTES - len("topic=")
+    return f"topic={MARK if _NO_TEXT.fullmatch(topic) and has_room else ''}{topic}"
 
 
 def parse(path: str) -> FileName | None:

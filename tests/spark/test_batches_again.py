@@ -20,7 +20,7 @@ from kwire.spark.storage import LocalStorage
 SOURCE = Source("127.0.0.1:1", ("orders",))
 RANGE = OffsetRange("orders", 0, 0, 10)
 BATCH = Batch("p", "q", 0, (RANGE,))
-PLACE = "__kwire_topic=orders/__kwire_partition=0"
+PLACE = f"{BY_TOPIC}=orders/__kwire_partition=0"
 
 
 class Rows:
@@ -162,6 +162,6 @@ def test_compressed_files_named_by_batch_keep_both_parts_of_their_ending() -> No
 def test_a_topic_may_be_named_as_the_end_of_a_file() -> None:
     """Only the file's own name has its ending."""
     batch = Batch("p", "q", 0, (OffsetRange("a.c000.b", 0, 0, 5),))
-    name = "x/__kwire_topic=a.c000.b/__kwire_partition=0/part-00000-c0ffee.c000.json.gz"
+    name = f"x/{BY_TOPIC}=a.c000.b/__kwire_partition=0/part-00000-c0ffee.c000.json.gz"
     wanted = "topic=a.c000.b/partition=0/00000000000000000000-00000000000000000005.json.gz"
     assert by_range([name], batch) == {name: wanted}

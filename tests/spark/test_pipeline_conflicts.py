@@ -1,5 +1,8 @@
 """Settings that can't go together or have no effect are mistakes; messages have no secrets."""
 
+import uuid
+from typing import Any
+
 import pytest
 
 from kwire.spark.pipeline_file import WrongPipeline, pipeline_of
@@ -7,7 +10,7 @@ from kwire.spark.query import told
 from kwire.spark.settings import WrongSetting
 
 
-def mistakes(**tables: dict[str, object]) -> str:
+def mistakes(**tables: Any) -> str:
     """What is said about the good pipeline with some tables changed."""
     base: dict[str, dict[str, object]] = {
         "source": {"bootstrap_servers": "127.0.0.1:9092", "topics": ["orders"]},
@@ -91,6 +94,31 @@ def test_what_is_written_is_not_what_is_read(
 def test_places_that_have_nothing_in_common(tables: dict[str, dict[str, object]]) -> None:
     """Another cluster, a name that only begins alike, a directory that readers pass over."""
     assert mistakes(**tables) == ""
+
+
+@pytest.mark.parametrize("letters", [{"retry_delays_s": [1.0, 2.0]}, {}])
+@pytest.mark.parametrize("name", ["p", "p" * 240, "\u00e9t\u00e9"])
+@pytest.mark.parametrize("topic", ["t", "t" * 249, "t" * 239])
+def test_topics_that_kwire_makes_have_legal_names(
+    topic: str, name: str, letters: dict[str, object]
+) -> None:
+    """A retry topic's name has the pipeline's and its topic's: too long ones are refused."""
+    made = [f"{name}-replayed", *([f"{name}-{topic}-retry-2"] if letters else [])]
+    is_legal = all(len(one) <= 249 and one.isascii() for one in made)
+    told = mistakes(
+        name=name, source=source(topics=[topic]), dead_letters={"topic": "d", **letters}
+    )
+    assert (told == "") == is_legal
+    assert is_legal or "and so few that" in told
+
+
+def test_files_of_dead_letters_have_names_that_disks_take() -> None:
+    """The pipeline's name is in the name of each, beside ids of the query and the batch."""
+    for size, is_right in ((190, True), (191, False)):
+        told = mistakes(name="p" * size, dead_letters={"path": "dead"})
+        assert (told == "") == is_right
+        name = f"dead-{'p' * size}-{uuid.uuid4()}-{7:010}.parquet"
+        assert not is_right or len(name) <= 255
 
 
 def test_two_spellings_of_a_directory_are_one() -> None:

@@ -15,7 +15,7 @@ from kwire.spark.decode.spark_types import (
     struct,
 )
 
-_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.)*')|([^\W]\w*)|(\d+)|(\S))")
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.)*')|(\w+)|(\S))")
 
 _ATOMIC = {
     "boolean": "boolean",
@@ -55,9 +55,12 @@ def parse_ddl(text: str) -> SparkType:
     return columns
 
 
-def parse_type(text: str) -> SparkType:
-    """One type, such as ``ARRAY<INT>``; WrongDdl."""
-    reader = _Reader(text)
+def parse_type(text: str, *, cut: bool = False) -> SparkType:
+    """One type, such as ``ARRAY<INT>``; WrongDdl.
+
+    ``cut`` makes a variant of what is nested too deep, whatever it is.
+    """
+    reader = _Reader(text, cut=cut)
     found = reader.type()
     reader.expect("")
     return found
@@ -66,7 +69,8 @@ def parse_type(text: str) -> SparkType:
 class _Reader:
     """Reads tokens one after the other; an empty token is the end."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, cut: bool = False) -> None:
+        self._cut = cut
         self._tokens: list[str] = []
         position = 0
         while found := _TOKEN.match(text, position):
@@ -121,7 +125,7 @@ class _Reader:
         token = self._take()
         if token.startswith("`"):
             return token[1:-1].replace("``", "`")
-        if not token or not (token[0].isalpha() or token[0] == "_"):
+        if not re.fullmatch(r"\w+", token) or token.isdecimal():
             raise WrongDdl(f"a column's name is expected at {token or 'its end'}")
         return token
 
@@ -129,11 +133,23 @@ class _Reader:
         """A type, with what is nested in it."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
+            if self._cut:
+                self._depth -= 1
+                return self._passed_over()
             raise WrongDdl(f"it is nested more than {_MAX_DEPTH} deep")
         try:
             return self._type()
         finally:
             self._depth -= 1
+
+    def _passed_over(self) -> SparkType:
+        """Take a type with all that is nested in it."""
+        depth = 0
+        while token := self._take():
+            depth += (token in ("<", "(")) - (token in (">", ")"))
+            if not depth and self._peek() not in ("<", "("):
+                break
+        return "variant"
 
     def _type(self) -> SparkType:
         name = self._take()
@@ -170,6 +186,6 @@ class _Reader:
 
     def _number(self) -> int:
         token = self._take()
-        if not token.isdigit():
+        if not token.isdecimal():
             raise WrongDdl(f"a number is expected at {token or 'its end'}")
         return int(token)

@@ -31,6 +31,7 @@ from kwire.spark.decode.options import Options
 from kwire.spark.decode.spark_types import SparkType, field, kind_of, loosened, struct, text_of
 from kwire.spark.decode.undecodable import VALUE
 from kwire.spark.decode.wire_format import HEADER_BYTES
+from kwire.spark.sql import columns_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -136,7 +137,7 @@ def decode_csv(records: "DataFrame", of: dict[str, Any], options: Options) -> "D
         "nullValue": options["null_value"],
         **_parser_options(options),
     }
-    ddl = _ddl(whole)
+    ddl = columns_text(whole)
     parsed = f.from_csv(_once(text), f.lit(ddl), how)
     # Spark treats a line's end as a character. With a quote, it may belong to a column.
     several = text.contains("\n") & ~text.contains(options["quote"])
@@ -315,11 +316,3 @@ def _spark_type(of: dict[str, Any]) -> Any:
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(of)
-
-
-def _ddl(of: dict[str, Any]) -> str:
-    found = []
-    for one in of["fields"]:
-        name = one["name"].replace("`", "``")
-        found.append(f"`{name}` {text_of(one['type'])}")
-    return ", ".join(found)

@@ -16,10 +16,10 @@ Rules:
 import json
 import re
 import time
-from collections.abc import Collection
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from kwire.spark.column_names import named_once
 from kwire.spark.decode.ddl import parse_type
 from kwire.spark.decode.options import Options
 from kwire.spark.decode.spark_types import SparkType, array, field, kind_of, struct
@@ -43,7 +43,7 @@ def grown(known: SparkType, found: SparkType) -> SparkType:
     if kind_of(known) != "struct":
         return known
     others = {one["name"]: one["type"] for one in found["fields"]}
-    taken = {one["name"].lower() for one in known["fields"]}
+    taken = [one["name"] for one in known["fields"]]
     fields = [
         {**one, "type": grown(one["type"], others.pop(one["name"]))}
         if one["name"] in others
@@ -51,7 +51,7 @@ def grown(known: SparkType, found: SparkType) -> SparkType:
         for one in known["fields"]
     ]
     new = [field(name, of) for name, of in others.items()]
-    return struct([*fields, *_named_once(new, taken)])
+    return struct([*fields, *named_once(new, taken)])
 
 
 def settled(of: SparkType) -> SparkType | None:
@@ -72,16 +72,8 @@ def settled(of: SparkType) -> SparkType | None:
     if kind_of(of) != "struct":
         return of
     fields = [(one["name"], settled(one["type"])) for one in of["fields"]]
-    kept = _named_once([field(name, one) for name, one in fields if one is not None])
+    kept = named_once([field(name, one) for name, one in fields if one is not None])
     return struct(kept) if kept else None
-
-
-def _named_once(fields: list[dict[str, Any]], taken: Collection[str] = ()) -> list[dict[str, Any]]:
-    """The columns whose names aren't taken, compared in lower case; the first one of each name."""
-    first: dict[str, dict[str, Any]] = {}
-    for one in fields:
-        first.setdefault(one["name"].lower(), one)
-    return [one for name, one in first.items() if name and name not in taken]
 
 
 class _Kept:
@@ -143,8 +135,8 @@ def _sampled(records: "DataFrame", size: int) -> SparkType | None:
     objects = texts.limit(size).select(f.try_parse_json(value.cast("string")).alias("value"))
     is_object = f.schema_of_variant(f.col("value")).startswith("OBJECT")
     [[text]] = objects.where(is_object).select(f.schema_of_variant_agg("value")).collect()
-    of = settled(parse_type(text)) if text else None
+    of = settled(parse_type(text, cut=True)) if text else None
     if not isinstance(of, dict) or kind_of(of) != "struct":
         return None
-    fields = _named_once(of["fields"], METADATA)
+    fields = named_once(of["fields"], METADATA)
     return struct(fields) if fields else None

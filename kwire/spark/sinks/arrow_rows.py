@@ -5,9 +5,9 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import OffsetRange
+from kwire.spark.column_names import INCARNATION
 from kwire.spark.rows import OFFSET, PARTITION, TOPIC
 from kwire.spark.sink import Held
-from kwire.spark.sinks.table_rows import INCARNATION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kwire.spark.batch import Batch
-from kwire.spark.columns import quoted
+from kwire.spark.column_names import DELTA, DELTA_MAPPED, NameRule
 from kwire.spark.parquet_times import writer_of
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held
@@ -30,6 +30,7 @@ from kwire.spark.sinks.table_rows import (
     table_columns,
 )
 from kwire.spark.sinks.table_types import Misfit, compared, delta_widens, never, widen
+from kwire.spark.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,6 +43,8 @@ SPARK_SETTINGS = {
 }
 """The settings of a session that Delta needs, beside its jars."""
 
+COLUMN_MAPPING = "delta.columnMapping.mode"
+"""The table property with which a Delta table keeps names that its files can't have."""
 
 WIDENING = "delta.enableTypeWidening"
 """The property of tables whose columns may get wider types."""
@@ -65,26 +68,64 @@ def need_delta(spark: "SparkSession", kind: str, key: str = "sink.kind") -> None
         )
 
 
-def fit_delta(spark: "SparkSession", settings: SinkSettings, schema: "StructType") -> list[Misfit]:
+class DeltaNames:
+    """The rule of a Delta table's names: that of the table, or of the settings for a new one.
+
+    kwire doesn't turn on column mapping by itself: readers that don't know it, deltalake among
+    them, find nothing but null in the columns of such a table.
+    """
+
+    def __init__(self, settings: SinkSettings) -> None:
+        self._settings = settings
+        self._found: NameRule | None = None
+
+    def rule(self, spark: "SparkSession", rows: "StructType") -> NameRule:
+        """The rule for rows as they come; the table is asked only where that makes a difference."""
+        schema = rows.jsonValue()
+        if DELTA.stored_type(schema) == DELTA_MAPPED.stored_type(schema):
+            return DELTA
+        if self._found is None:
+            self._found = self._of_table(spark)
+        return self._found
+
+    def _of_table(self, spark: "SparkSession") -> NameRule:
+        path = self._settings.path
+        properties = self._settings.options.get("properties", {})
+        if _is_table(spark, path):
+            properties = _properties_of(spark, path)
+        return DELTA_MAPPED if properties.get(COLUMN_MAPPING, "none") != "none" else DELTA
+
+
+def fit_delta(
+    spark: "SparkSession", settings: SinkSettings, schema: "StructType", rule: NameRule
+) -> list[Misfit]:
     """Widen the columns of a Delta table, if its property or the settings say so."""
     path = settings.path
-    tables: Any = spark._jvm.io.delta.tables.DeltaTable
-    if not tables.isDeltaTable(spark._jsparkSession, path):
+    if not _is_table(spark, path):
         return []
     table = spark.read.format("delta").load(path).schema
-    misfits = compared(table, schema, never)[1]
+    misfits = compared(table, schema, rule, never)[1]
     if not misfits:
         return []
-    name = f"delta.{quoted(path)}"
-    found = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["properties"]
-    has_it = found.get(WIDENING) == "true"
+    has_it = _properties_of(spark, path).get(WIDENING) == "true"
     if not has_it and settings.options.get("properties", {}).get(WIDENING) != "true":
         return misfits
-    changes, misfits = compared(table, schema, delta_widens)
+    changes, misfits = compared(table, schema, rule, delta_widens)
+    name = f"delta.{quoted(path)}"
     if changes and not has_it:
         spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{WIDENING}' = 'true')")
     widen(spark, name, changes)
     return misfits
+
+
+def _is_table(spark: "SparkSession", path: str) -> bool:
+    tables: Any = spark._jvm.io.delta.tables.DeltaTable
+    return bool(tables.isDeltaTable(spark._jsparkSession, path))
+
+
+def _properties_of(spark: "SparkSession", path: str) -> dict[str, str]:
+    found = spark.sql(f"DESCRIBE DETAIL delta.{quoted(path)}").collect()
+    return dict(found[0]["properties"])
 
 
 class DeltaSink:
@@ -94,6 +135,8 @@ class DeltaSink:
 
     def __init__(self, settings: SinkSettings, source: Source, pipeline_name: str) -> None:
         self._settings = settings
+        self._names = DeltaNames(settings)
+        self._rule = DELTA
 
     def check(self) -> None:
         """WrongSetting for a missing path or an option that isn't known."""
@@ -106,7 +149,7 @@ class DeltaSink:
 
     def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
         """As ``FitsTable.fit``."""
-        return fit_delta(spark, self._settings, schema)
+        return fit_delta(spark, self._settings, schema, self._names.rule(spark, schema))
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Append a batch; nothing happens if the table has it already."""
@@ -114,7 +157,8 @@ class DeltaSink:
 
     def prepared(self, rows: "DataFrame", batch: Batch) -> "DataFrame":
         """The rows with the table's columns."""
-        found: DataFrame = table_columns(rows, self._settings, batch.ranges)
+        self._rule = self._names.rule(rows.sparkSession, rows.schema)
+        found: DataFrame = table_columns(rows, self._settings, batch.ranges, self._rule)
         return found
 
     def write_prepared(self, rows: "DataFrame", batch: Batch) -> None:
@@ -126,7 +170,7 @@ class DeltaSink:
             txnVersion=str(batch.batch_id),
         )
         if columns := self._settings.options.get("partition_by"):
-            writer = writer.partitionBy(*columns)
+            writer = writer.partitionBy(*map(self._rule.stored, columns))
         retried(lambda: writer.save(self._settings.path))  # compact, expire, replay may interfere
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:

@@ -12,16 +12,16 @@ deltalake for object stores.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch
+from kwire.spark.column_names import DELTA, INCARNATION, keys_of
 from kwire.spark.settings import SinkSettings, Source
 from kwire.spark.sink import Held
 from kwire.spark.sinks.arrow_rows import MAX_ROWS, collect, held_in_arrow
 from kwire.spark.sinks.delta import application_of
 from kwire.spark.sinks.table_rows import (
-    INCARNATION,
     PLACE,
     check_options,
     check_place,
@@ -59,7 +59,7 @@ class DeltaRsSink:
         if table is None:
             return []
         found = StructType.fromJson(json.loads(table.schema().to_json()))
-        return compared(found, schema, never)[1]
+        return compared(found, schema, DELTA, never)[1]
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Append a batch; nothing happens if the table has it already."""
@@ -72,17 +72,29 @@ class DeltaRsSink:
             if done is not None and done >= batch.batch_id:
                 return
         limit = self._settings.options.get("max_rows", MAX_ROWS)
+        found = collect(table_columns(rows, self._settings, batch.ranges, DELTA), limit)
         write_deltalake(
             self._settings.path if table is None else table,
-            collect(table_columns(rows, self._settings, batch.ranges), limit),
+            found,
             mode="append",
             schema_mode="merge",
-            partition_by=self._settings.options.get("partition_by"),
+            partition_by=self._partition_by(found.column_names),
             storage_options=self._storage if table is None else None,
             commit_properties=CommitProperties(
                 app_transactions=[Transaction(application, batch.batch_id)]
             ),
         )
+
+    def _partition_by(self, names: Sequence[str]) -> list[str] | None:
+        """The columns of the setting as the table spells them: Spark, too, ignores their case."""
+        given = self._settings.options.get("partition_by")
+        if not given:
+            return None
+        stored = {one: keys_of(DELTA.stored(one)) for one in given}
+        return [
+            next((name for name in names if keys_of(name) & keys), one)
+            for one, keys in stored.items()
+        ]
 
     def _table(self) -> Any:
         """The table as it is now; None before the first batch."""

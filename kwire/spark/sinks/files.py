@@ -21,8 +21,8 @@ Promises:
   the old ones. Files of the batch without a successor are deleted.
 - If a transform has dropped TOPIC or PARTITION, files can't be named by range. Their names are
   ``batch-QUERY-NUMBER-K``. Their rows are exactly once, too, but ``verify`` can't check them.
-- The directories ``topic=…/partition=…`` give readers two columns, so rows can't have columns with
-  these names.
+- The directories ``topic=…/partition=…`` give readers two columns, so a column of the rows that has
+  such a name gets another one (``column_names``).
 - Object stores rename by copying. An object appears as a whole, so the promise holds, at the price
   of writing the data twice.
 - After a power failure the files are as durable as Spark's checkpoint: neither is forced to disk.
@@ -36,14 +36,16 @@ from typing import TYPE_CHECKING
 
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch, OffsetRange
-from kwire.spark.columns import column, columns, quoted
-from kwire.spark.file_names import FileName, directory_of, is_hidden, parse
+from kwire.spark.column_names import FILES, INCARNATION, PLAIN_FILES, stored_rows
+from kwire.spark.columns import column
+from kwire.spark.file_names import MARK, FileName, directory_of, is_hidden, parse, topic_directory
 from kwire.spark.parquet_times import writer_of
 from kwire.spark.setting_checks import near
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held, OffsetsUnknown
 from kwire.spark.sinks.claims import Claims, without
-from kwire.spark.sinks.table_rows import INCARNATION, held_in
+from kwire.spark.sinks.table_rows import held_in
+from kwire.spark.sql import quoted
 from kwire.spark.storage import Storage, storage_at
 
 if TYPE_CHECKING:
@@ -63,7 +65,8 @@ OPTIONS = {
 }
 """The options of each kind, and their values; the first is the default."""
 
-BY_TOPIC = "__kwire_topic"
+BY_TOPIC = "__kt"
+"""Short: a directory's name has room for 255 characters, and a topic's for 249."""
 _BY_PARTITION = "__kwire_partition"
 _BY_NUMBER = "__kwire_number"
 _NUMBER = re.compile(rf"{_BY_NUMBER}=(?P<number>\d+)/")
@@ -102,6 +105,12 @@ class FilesSink:
         for one in self._aside.names():
             self._aside.delete(f"{one}/{COMPLETE}")
         self._aside.delete("")
+        for one in self._storage.names():
+            if one.startswith("topic="):
+                # Directories of earlier versions have no mark.
+                wanted = topic_directory(one.removeprefix("topic="))
+                if wanted != one:
+                    self._storage.rename(one, wanted)
         self._is_first = True
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
@@ -141,14 +150,15 @@ class FilesSink:
         """The columns of the files, then those that name the directories, where rows have them."""
         wanted = {f"_{name}" for name in self._settings.metadata}
         given = rows.columns
-        own = [one for one in given if one not in names.METADATA or one in wanted]
-        found = columns(*map(quoted, own))
-        if {names.TOPIC, names.PARTITION} <= set(given):
-            if hidden := {"topic", "partition"} & {one.lower() for one in own}:
-                raise ValueError(
-                    f"a column is called {hidden.pop()}, which the files' directories are called "
-                    "too: rename it in a transform"
-                )
+        own = {one for one in given if one not in names.METADATA or one in wanted}
+        is_by_range = {names.TOPIC, names.PARTITION} <= set(given)
+        rows = stored_rows(rows, FILES if is_by_range else PLAIN_FILES)
+        found = [
+            column(quoted(now))
+            for before, now in zip(given, rows.columns, strict=True)
+            if before in own
+        ]
+        if is_by_range:
             found += [one.alias(name) for name, one in by.items()]
         return rows.select(*found)
 
@@ -251,7 +261,7 @@ class FilesSink:
             yield Held(one, iter(()), 0)
         incarnation = f.regexp_extract("name", r"/\d+-\d+-i(\d+)[^/]*$", 1)
         place = {
-            names.TOPIC: f.regexp_extract("name", "topic=([^/]+)/", 1),
+            names.TOPIC: f.regexp_extract("name", f"topic={MARK}?([^/]+)/", 1),
             names.PARTITION: f.regexp_extract("name", r"partition=(\d+)/", 1).cast("int"),
             INCARNATION: f.when(incarnation != "", incarnation.cast("int")),
         }

@@ -23,17 +23,17 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from kwire.spark.batch import Batch
+from kwire.spark.column_names import ICEBERG, INCARNATION, PARTITION_COLUMN
 from kwire.spark.rows import OFFSET, PARTITION, TOPIC
 from kwire.spark.settings import SinkSettings, Source
 from kwire.spark.sink import Held
 from kwire.spark.sinks.iceberg_table import (
     BATCH_OF,
-    PARTITION_COLUMN,
     IcebergTable,
     fitted,
     named_for_iceberg,
 )
-from kwire.spark.sinks.table_rows import INCARNATION, PLACE, held_in, table_columns
+from kwire.spark.sinks.table_rows import PLACE, held_in, table_columns
 from kwire.spark.sinks.table_types import Misfit
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class IcebergSink:
         """Append a batch; nothing happens if the table has it already."""
         spark = rows.sparkSession
         table = self.table
-        wanted = named_for_iceberg(table_columns(rows, self._settings, batch.ranges))
+        wanted = named_for_iceberg(table_columns(rows, self._settings, batch.ranges, ICEBERG))
         table.make_fit(spark, wanted.schema)
         newest = table.newest_batch(spark, batch.query_id)
         if newest is not None and newest >= batch.batch_id:

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch
+from kwire.spark.column_names import ICEBERG, INCARNATION, PARTITION_COLUMN
 from kwire.spark.rows import PARTITION
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held
 from kwire.spark.sinks.arrow_rows import MAX_ROWS, collect, held_in_arrow
-from kwire.spark.sinks.iceberg_table import PARTITION_COLUMN, named_for_iceberg
+from kwire.spark.sinks.iceberg_table import named_for_iceberg
 from kwire.spark.sinks.table_rows import (
-    INCARNATION,
     PLACE,
     check_options,
     check_place,
@@ -63,7 +63,7 @@ class PyIcebergSink:
             return []
         arrow = catalog.load_table(self._name).schema().as_arrow()
         found = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
-        return compared(found, schema, iceberg_widens)[1]
+        return compared(found, schema, ICEBERG, iceberg_widens)[1]
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Append a batch; nothing happens if the table has it already."""
@@ -73,7 +73,8 @@ class PyIcebergSink:
         if table is not None and int(table.properties.get(done, -1)) >= batch.batch_id:
             return
         limit = self._settings.options.get("max_rows", MAX_ROWS)
-        found = collect(named_for_iceberg(table_columns(rows, self._settings, batch.ranges)), limit)
+        wanted = table_columns(rows, self._settings, batch.ranges, ICEBERG)
+        found = collect(named_for_iceberg(wanted), limit)
         if table is None:
             table = catalog.create_table_if_not_exists(self._name, found.schema)
         with table.transaction() as transaction:

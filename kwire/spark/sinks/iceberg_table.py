@@ -22,10 +22,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch
+from kwire.spark.column_names import ICEBERG, PARTITION_COLUMN
 from kwire.spark.rows import PARTITION
 from kwire.spark.settings import SinkSettings, WrongSetting
 from kwire.spark.sinks.table_rows import check_options, has_class
 from kwire.spark.sinks.table_types import Misfit, compared, iceberg_widens, widen
+from kwire.spark.sql import columns_text, properties_text, quoted, type_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,9 +43,6 @@ NOT_BY_APPENDS = {
 
 LABELING = threading.Lock()
 """The lock that is held while Iceberg labels every snapshot that this process commits."""
-
-PARTITION_COLUMN = "_topic_partition"
-"""The column of Iceberg tables that other tables call ``_partition``."""
 
 EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _CATALOG = "org.apache.iceberg.spark.SparkCatalog"
@@ -63,7 +62,7 @@ class IcebergTable:
             # Spark reads a catalog's settings at its first use: one catalog for each directory.
             directory, _, table = settings.path.rstrip("/").rpartition("/")
             catalog = f"kwire_{sha256(directory.encode()).hexdigest()[:12]}"
-            self.name = f"{catalog}.`{table}`"
+            self.name = f"{catalog}.{quoted(table)}"
             properties = {"type": "hadoop", "warehouse": directory or "."}
         if properties:
             # Other programs change the table too, and a cached table would hide their changes.
@@ -107,27 +106,30 @@ class IcebergTable:
             self._create(spark, schema)
         added = additions(spark.table(self.name).schema, schema)
         if added:
-            columns = ", ".join(f"{name} {kind.simpleString()}" for name, kind in added)
-            spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({columns})")
+            columns = (f"{name} {type_text(kind.jsonValue())}" for name, kind in added)
+            spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({', '.join(columns)})")
 
     def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
         """Widen the table's columns as Iceberg allows it; the columns that rows have otherwise."""
         self.open(spark)
         if not spark.catalog.tableExists(self.name):
             return []
-        changes, misfits = compared(self.read(spark).schema, schema, iceberg_widens)
+        changes, misfits = compared(self.read(spark).schema, schema, ICEBERG, iceberg_widens)
         widen(spark, self.name, changes)
         return misfits
 
     def _create(self, spark: "SparkSession", schema: "StructType") -> None:
-        columns = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in schema)
-        parts = self._settings.options.get("partition_by")
-        by = f" PARTITIONED BY ({', '.join(parts)})" if parts else ""
+        columns = columns_text(schema.jsonValue())
+        by = ""
+        if parts := self._settings.options.get("partition_by"):
+            # A column is given by its name, a transform as SQL.
+            names = {one: ICEBERG.stored(one) for one in parts}
+            texts = (quoted(names[one]) if names[one] in schema.names else one for one in parts)
+            by = f" PARTITIONED BY ({', '.join(texts)})"
         given = self._settings.options.get("properties", {})
         if self._settings.kind == "iceberg":
             given = NOT_BY_APPENDS | given
-        pairs = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
-        properties = f" TBLPROPERTIES ({pairs})" if pairs else ""
+        properties = f" TBLPROPERTIES ({properties_text(given)})" if given else ""
         spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING iceberg{by}{properties}"
         )
@@ -162,7 +164,7 @@ def fitted(rows: "DataFrame", wanted: "StructType") -> "DataFrame":
 
     return rows.select(
         *(
-            _fitted(f.col(f"`{one.name}`"), one.dataType, _type_of(rows.schema, one.name)).alias(
+            _fitted(f.col(quoted(one.name)), one.dataType, _type_of(rows.schema, one.name)).alias(
                 one.name
             )
             for one in wanted.fields
@@ -197,18 +199,31 @@ def labeled(spark: "SparkSession", batch: Batch) -> Iterator[None]:
 def additions(
     table: "StructType", rows: "StructType", prefix: str = ""
 ) -> "list[tuple[str, DataType]]":
-    """The columns that rows have and a table lacks; names of fields in structs have dots."""
-    from pyspark.sql.types import StructType
-
+    """The columns that rows have and a table lacks; names of nested fields have dots."""
     found: list[tuple[str, DataType]] = []
     for field in rows.fields:
-        name = f"{prefix}`{field.name}`"
+        name = f"{prefix}{quoted(field.name)}"
         there = _type_of(table, field.name)
         if there is None:
             found.append((name, field.dataType))
-        elif isinstance(there, StructType) and isinstance(field.dataType, StructType):
-            found += additions(there, field.dataType, f"{name}.")
+        else:
+            found += _additions_within(there, field.dataType, name)
     return found
+
+
+def _additions_within(
+    table: "DataType", rows: "DataType", name: str
+) -> "list[tuple[str, DataType]]":
+    """The fields that are new in the structs of a column."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(table, StructType) and isinstance(rows, StructType):
+        return additions(table, rows, f"{name}.")
+    if isinstance(table, ArrayType) and isinstance(rows, ArrayType):
+        return _additions_within(table.elementType, rows.elementType, f"{name}.element")
+    if isinstance(table, MapType) and isinstance(rows, MapType):
+        return _additions_within(table.valueType, rows.valueType, f"{name}.value")
+    return []
 
 
 def _type_of(schema: "StructType", name: str) -> "DataType | None":
@@ -218,11 +233,19 @@ def _type_of(schema: "StructType", name: str) -> "DataType | None":
 def _fitted(column: Any, wanted: "DataType", has: "DataType | None") -> Any:
     """A column with the fields of ``wanted``; ``has`` is None if the rows lack the column."""
     from pyspark.sql import functions as f
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import ArrayType, MapType, StructType
 
     if has is None:
         return f.lit(None).cast(wanted)
-    if not (isinstance(wanted, StructType) and isinstance(has, StructType)) or wanted == has:
+    if wanted == has:
+        return column
+    if isinstance(wanted, ArrayType) and isinstance(has, ArrayType):
+        item, own = wanted.elementType, has.elementType
+        return f.transform(column, lambda one: _fitted(one, item, own))
+    if isinstance(wanted, MapType) and isinstance(has, MapType):
+        value, mine = wanted.valueType, has.valueType
+        return f.transform_values(column, lambda _, one: _fitted(one, value, mine))
+    if not (isinstance(wanted, StructType) and isinstance(has, StructType)):
         return column
     fields = f.struct(
         *(

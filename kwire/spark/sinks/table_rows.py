@@ -17,19 +17,18 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import OffsetRange
-from kwire.spark.columns import columns, quoted
+from kwire.spark.column_names import INCARNATION, NameRule, stored_rows
+from kwire.spark.columns import columns
 from kwire.spark.rows import METADATA, OFFSET, PARTITION, TOPIC
 from kwire.spark.settings import SinkSettings, WrongSetting
 from kwire.spark.sink import Held, OffsetsUnknown
+from kwire.spark.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PLACE = (TOPIC, PARTITION, OFFSET)
 """The columns that every table has."""
-
-INCARNATION = "_incarnation"
-"""int, or null: how often the row's topic was created again before the record was written."""
 
 
 def check_options(settings: SinkSettings, known: Mapping[str, type]) -> None:
@@ -61,9 +60,15 @@ def table_columns(
     rows: "DataFrame",
     settings: SinkSettings,
     ranges: Collection[OffsetRange],
+    rule: NameRule | None,
     also: Collection[str] = (),
 ) -> Any:
-    """The rows with the table's columns: the value's columns, PLACE, and the requested metadata."""
+    """The rows with the table's columns: the value's columns, PLACE, and the requested metadata.
+
+    ``rule`` is that of the table's names; None if the columns have them already.
+    """
+    if rule is not None:
+        rows = stored_rows(rows, rule)
     kept = {*PLACE, *also, *(f"_{name}" for name in settings.metadata)}
     rows = with_incarnation(rows, ranges)
     found = (quoted(one) for one in rows.columns if one in kept or one not in METADATA)

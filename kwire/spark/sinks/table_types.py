@@ -10,13 +10,17 @@ Rules:
 - Structs are compared field by field, arrays and maps by their elements. What only one side has is
   left to the sink, which adds it or fills it with null.
 - A column whose type always fits is converted without a look at its values.
+- Rows have the names that producers gave, the table those that its rule makes of them. A misfit has
+  the rows' names at every depth, because rows get the table's names only when they are written.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kwire.spark.columns import quoted
+from kwire.spark.column_names import NameRule, original_type
+from kwire.spark.decode.spark_types import SparkType
 from kwire.spark.decode.undecodable import VALUE
+from kwire.spark.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -76,18 +80,40 @@ def delta_widens(table: "DataType", rows: "DataType") -> bool:
 
 
 def compared(
-    table: "StructType", rows: "StructType", widens: "Callable[[DataType, DataType], bool]"
+    table: "StructType",
+    rows: "StructType",
+    rule: NameRule,
+    widens: "Callable[[DataType, DataType], bool]",
 ) -> tuple[list[Change], list[Misfit]]:
-    """The columns that the table has to widen, and the columns of rows that get other types."""
+    """The columns that the table has to widen, and the columns of rows that get other types.
+
+    ``rule`` gives the names by which the table has the columns of rows.
+    """
+    from pyspark.sql.types import StructType
+
     changes: list[Change] = []
     misfits: list[Misfit] = []
     known = {one.name: one.dataType for one in table.fields}
-    for one in rows.fields:
-        if one.name in known:
-            wanted = _target(known[one.name], one.dataType, widens, quoted(one.name), changes)
-            if not _same(wanted, one.dataType):
-                misfits.append(Misfit(one.name, one.dataType, wanted))
+    stored = StructType.fromJson(_object(rule.stored_type(rows.jsonValue(), is_nested=False)))
+    for one, as_stored in zip(rows.fields, stored.fields, strict=True):
+        name, has = as_stored.name, as_stored.dataType
+        if name in known:
+            wanted = _target(known[name], has, widens, quoted(name), changes)
+            if not _same(wanted, has):
+                misfits.append(Misfit(one.name, one.dataType, _with_rows_names(wanted)))
     return changes, misfits
+
+
+def _with_rows_names(of: "DataType") -> "DataType":
+    from pyspark.sql.types import StructField
+
+    given = StructField("one", of).jsonValue()
+    return StructField.fromJson(given | {"type": original_type(given["type"])}).dataType
+
+
+def _object(of: SparkType) -> dict[str, Any]:
+    assert isinstance(of, dict)
+    return of
 
 
 def widen(spark: "SparkSession", table: str, changes: list[Change]) -> None:

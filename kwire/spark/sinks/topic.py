@@ -35,6 +35,7 @@ from kwire.spark.rows import HEADERS, KEY, METADATA, OFFSET, PARTITION, TIMESTAM
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held, OffsetsUnknown
 from kwire.spark.sinks.table_rows import check_options
+from kwire.spark.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,13 +150,13 @@ def _as_records(rows: "DataFrame", with_headers: bool) -> "DataFrame":
     from pyspark.sql import functions as f
 
     def column(name: str, kind: str) -> Any:
-        return f.col(f"`{name}`") if name in rows.columns else f.lit(None).cast(kind)
+        return f.col(quoted(name)) if name in rows.columns else f.lit(None).cast(kind)
 
     own = [one for one in rows.columns if one not in (*METADATA, "key", "value")]
     key = column("key" if "key" in rows.columns else KEY, "binary")
     value = column("value", "binary")
     if "value" not in rows.columns:
-        value = f.to_json(f.struct(*(f"`{one}`" for one in own)), {"ignoreNullFields": "false"})
+        value = f.to_json(f.struct(*map(quoted, own)), {"ignoreNullFields": "false"})
     is_dead = f.coalesce(column(TOMBSTONE, "boolean"), f.lit(False))
     headers = "array<struct<key: string, value: binary>>"
     return rows.select(

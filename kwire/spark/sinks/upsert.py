@@ -34,13 +34,26 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch
+from kwire.spark.column_names import (
+    DELTA,
+    DELTA_MAPPED,
+    ICEBERG,
+    INCARNATION,
+    PARTITION_COLUMN,
+    stored_rows,
+)
 from kwire.spark.parquet_times import set_times, writer_of
 from kwire.spark.rows import KEY, OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, TOPIC
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held, OffsetsUnknown
-from kwire.spark.sinks.delta import SPARK_SETTINGS, application_of, fit_delta, need_delta
+from kwire.spark.sinks.delta import (
+    SPARK_SETTINGS,
+    DeltaNames,
+    application_of,
+    fit_delta,
+    need_delta,
+)
 from kwire.spark.sinks.iceberg_table import (
-    PARTITION_COLUMN,
     IcebergTable,
     additions,
     fitted,
@@ -48,7 +61,6 @@ from kwire.spark.sinks.iceberg_table import (
     named_for_iceberg,
 )
 from kwire.spark.sinks.table_rows import (
-    INCARNATION,
     check_choice,
     check_options,
     need_path,
@@ -57,6 +69,7 @@ from kwire.spark.sinks.table_rows import (
     with_incarnation,
 )
 from kwire.spark.sinks.table_types import Misfit
+from kwire.spark.sql import listed, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,6 +105,8 @@ class UpsertSink:
         self._settings = settings
         self._is_delta = settings.options.get("format", "delta") == "delta"
         self._iceberg = IcebergTable(settings)
+        self._names = DeltaNames(settings)
+        self._rule = DELTA
         self.spark_settings = SPARK_SETTINGS if self._is_delta else self._iceberg.spark_settings
         self.keys: Sequence[str] = settings.options.get("key", [KEY])
         self.marks_deleted = settings.options.get("deletes") == "mark"
@@ -121,7 +136,7 @@ class UpsertSink:
     def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
         """As ``FitsTable.fit``."""
         if self._is_delta:
-            return fit_delta(spark, self._settings, schema)
+            return fit_delta(spark, self._settings, schema, self._names.rule(spark, schema))
         return self._iceberg.fit(spark, schema)
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
@@ -130,9 +145,14 @@ class UpsertSink:
         if missing:
             raise WrongSetting("sink.key", list(self.keys), f"rows have no {', '.join(missing)}")
         kept = [one for one in (*ORDER, *self.keys) if self.marks_deleted or one != TOMBSTONE]
-        rows = with_incarnation(rows, batch.ranges)
-        newest = newest_of_keys(self._with_keys(rows), self.keys)
-        wanted = table_columns(newest, self._settings, batch.ranges, kept)
+        self._rule = ICEBERG
+        if self._is_delta:
+            self._rule = self._names.rule(rows.sparkSession, rows.schema)
+        keys = list(map(self._rule.stored, self.keys))
+        kept = [*map(self._rule.stored, kept)]
+        rows = with_incarnation(stored_rows(self._with_keys(rows), self._rule), batch.ranges)
+        newest = newest_of_keys(rows, keys)
+        wanted = table_columns(newest, self._settings, batch.ranges, None, kept)
         if self._is_delta:
             self._merge_delta(newest.sparkSession, wanted, newest, batch)
         else:
@@ -144,7 +164,7 @@ class UpsertSink:
 
         has_key = f.lit(True)
         for one in self.keys:
-            has_key = has_key & f.col(f"`{one}`").isNotNull()
+            has_key = has_key & f.col(quoted(one)).isNotNull()
         if self._settings.options.get("null_keys", "stop") == "skip":
             return rows.where(has_key)
         told = f.concat_ws(
@@ -160,7 +180,7 @@ class UpsertSink:
     def _merge_delta(self, spark: "SparkSession", wanted: Any, newest: Any, batch: Batch) -> None:
         self._make_delta_fit(spark, wanted.schema)
         schema = spark.read.format("delta").load(self._settings.path).schema
-        target = f"delta.`{self._settings.path}`"
+        target = f"delta.{quoted(self._settings.path)}"
         self._show(newest, schema)
         set_times(spark)
         identity = {
@@ -182,7 +202,7 @@ class UpsertSink:
         empty = empty.option("mergeSchema", "true")
         empty = empty.options(**self._settings.options.get("properties", {}))
         if columns := self._settings.options.get("partition_by"):
-            empty = empty.partitionBy(*columns)
+            empty = empty.partitionBy(*map(self._rule.stored, columns))
         empty.save(path)
 
     def _show(self, newest: "DataFrame", schema: "StructType") -> None:
@@ -225,10 +245,11 @@ class UpsertSink:
         """The statement that merges the view into the table."""
         partition = PARTITION if self._is_delta else PARTITION_COLUMN
         newer = _newer(partition, by_incarnation=INCARNATION in columns)
-        on = " AND ".join(f"t.`{one}` = s.`{one}`" for one in self.keys)
-        names = ", ".join(f"`{one}`" for one in columns)
-        values = ", ".join(f"s.`{one}`" for one in columns)
-        pairs = ", ".join(f"t.`{one}` = s.`{one}`" for one in columns)
+        on = " AND ".join(
+            f"t.{one} = s.{one}" for one in map(quoted, map(self._rule.stored, self.keys))
+        )
+        names, values = listed(columns), listed(columns, "s.")
+        pairs = ", ".join(f"t.{one} = s.{one}" for one in map(quoted, columns))
         deletes = f"WHEN MATCHED AND s.{TOMBSTONE} AND ({newer}) THEN DELETE"
         inserted = "" if self.marks_deleted else f" AND NOT s.{TOMBSTONE}"
         return "\n".join(
@@ -246,10 +267,15 @@ class UpsertSink:
 
     def table(self, spark: "SparkSession") -> "DataFrame":
         """The table, with the partition's column named as in Delta; AnalysisException."""
-        if not self._is_delta:
-            return self._iceberg.read(spark)
-        need_delta(spark, self._settings.kind)
-        return spark.read.format("delta").load(self._settings.path)
+        if self._is_delta:
+            need_delta(spark, self._settings.kind)
+            found = spark.read.format("delta").load(self._settings.path)
+        else:
+            found = self._iceberg.read(spark)
+        # The keys have the names by which the pipeline's rows have them.
+        rules = (DELTA, DELTA_MAPPED) if self._is_delta else (ICEBERG,)
+        names = {rule.stored(one): one for rule in rules for one in self.keys}
+        return found.withColumnsRenamed(names)
 
 
 def newest_of_keys(rows: "DataFrame", keys: Sequence[str]) -> "DataFrame":
@@ -257,9 +283,9 @@ def newest_of_keys(rows: "DataFrame", keys: Sequence[str]) -> "DataFrame":
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    quoted = [f"`{one}`" for one in keys]
-    by_offset = Window.partitionBy(*quoted, TOPIC, PARTITION).orderBy(f.desc(OFFSET))
-    by_time = Window.partitionBy(*quoted).orderBy(
+    names = list(map(quoted, keys))
+    by_offset = Window.partitionBy(*names, TOPIC, PARTITION).orderBy(f.desc(OFFSET))
+    by_time = Window.partitionBy(*names).orderBy(
         f.desc(TIMESTAMP), f.desc(PARTITION), f.desc(TOPIC)
     )
     rank = "__kwire_rank"

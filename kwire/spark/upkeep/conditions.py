@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kwire.spark.batch import OffsetRange
+from kwire.spark.column_names import INCARNATION
 from kwire.spark.rows import OFFSET, PARTITION, TIMESTAMP, TOPIC
 from kwire.spark.settings import SinkSettings, WrongSetting
-from kwire.spark.sinks.table_rows import INCARNATION
 from kwire.spark.upkeep import Cutoff
 
 if TYPE_CHECKING:

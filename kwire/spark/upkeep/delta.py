@@ -12,13 +12,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kwire.spark.batch import OffsetRange
-from kwire.spark.columns import quoted
 from kwire.spark.parquet_times import set_times, writer_of
 from kwire.spark.reporting import Report, silent
 from kwire.spark.rows import OFFSET
 from kwire.spark.settings import SinkSettings
+from kwire.spark.sinks.delta import DeltaNames
 from kwire.spark.sinks.table_conflicts import retried
 from kwire.spark.sinks.table_rows import held_in, session_settings, table_columns
+from kwire.spark.sql import quoted
 from kwire.spark.upkeep import Cutoff, Done
 from kwire.spark.upkeep.conditions import (
     Columns,
@@ -50,7 +51,7 @@ class Upkeep:
 
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
-        self._name = f"delta.`{settings.path}`"
+        self._name = f"delta.{quoted(settings.path)}"
 
     def compact(
         self, spark: "SparkSession | None", target_bytes: int, report: Report = silent
@@ -118,7 +119,8 @@ class Upkeep:
         """Overwrite the rows of the ranges, in one commit."""
         # Delta refuses rows outside the condition, which rows of another range would be.
         condition = of_ranges(ranges, Columns.of(self._table(spark).columns))
-        wanted = table_columns(of_records(rows, ranges), self._settings, ranges)
+        rule = DeltaNames(self._settings).rule(spark, rows.schema)
+        wanted = table_columns(of_records(rows, ranges), self._settings, ranges, rule)
         writer = writer_of(wanted).format("delta").mode("overwrite")
         writer = writer.option("replaceWhere", condition).option("mergeSchema", "true")
         retried(lambda: writer.save(self._settings.path))

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import OffsetRange
+from kwire.spark.column_names import DELTA, INCARNATION
 from kwire.spark.reporting import Report, silent
 from kwire.spark.settings import SinkSettings
 from kwire.spark.sinks.arrow_rows import MAX_ROWS, collect, held_in_arrow
 from kwire.spark.sinks.table_conflicts import retried
-from kwire.spark.sinks.table_rows import INCARNATION, PLACE, table_columns
+from kwire.spark.sinks.table_rows import PLACE, table_columns
 from kwire.spark.upkeep import Cutoff, Done
 from kwire.spark.upkeep.conditions import Columns, of_cutoff, of_ranges, of_records, within
 from kwire.spark.upkeep.old_times import has_old_times
@@ -91,7 +92,7 @@ class Upkeep:
         from deltalake import write_deltalake
 
         limit = self._settings.options.get("max_rows", MAX_ROWS)
-        wanted = table_columns(of_records(rows, ranges), self._settings, ranges)
+        wanted = table_columns(of_records(rows, ranges), self._settings, ranges, DELTA)
         found = collect(wanted, limit)
         if not set(self._names()).issuperset(found.column_names):
             # deltalake can't add columns and keep the other rows of a file in one commit.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 from kwire.spark.batch import OffsetRange
+from kwire.spark.column_names import FILES, stored_rows
 from kwire.spark.file_names import FileName, directory_of, parse
 from kwire.spark.parquet_times import writer_of
 from kwire.spark.reporting import Report, silent
@@ -26,6 +27,7 @@ from kwire.spark.rows import METADATA, OFFSET, PARTITION, TOPIC
 from kwire.spark.settings import SinkSettings, WrongSetting
 from kwire.spark.sinks.claims import Claims
 from kwire.spark.sinks.files import range_of
+from kwire.spark.sql import quoted
 from kwire.spark.storage import LocalStorage
 from kwire.spark.upkeep import Cutoff, Done
 from kwire.spark.upkeep.conditions import is_same_log
@@ -149,8 +151,7 @@ class Upkeep:
                 wanted = list(mine)
                 added = {}
                 for one in wanted:
-                    where = f"{one.topic}-{one.partition}-{one.first}-{one.incarnation}"
-                    path = self._write_range(rows, one, aside / where)
+                    path = self._write_range(rows, one, aside / uuid4().hex)
                     if path is not None:
                         extension = _extension(path.name)
                         name = FileName(
@@ -200,7 +201,7 @@ class Upkeep:
         asked = {f"_{name}" for name in self._settings.metadata}
         columns = [name for name in rows.columns if name not in METADATA or name in asked]
         ordered = mine.coalesce(1).sortWithinPartitions(OFFSET)
-        selected = ordered.select(*(f"`{name}`" for name in columns))
+        selected = stored_rows(ordered.select(*map(quoted, columns)), FILES)
         writer = writer_of(selected).format(self._settings.kind).options(**self._settings.options)
         # Whatever Spark's setting says: the rows of a range are one file.
         writer.option("maxRecordsPerFile", 0).save(f"file://{aside.absolute()}")

@@ -14,18 +14,19 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import OffsetRange
+from kwire.spark.column_names import ICEBERG, PARTITION_COLUMN
 from kwire.spark.reporting import Report, silent
 from kwire.spark.rows import OFFSET, TOPIC
 from kwire.spark.settings import SinkSettings
 from kwire.spark.sinks.iceberg_table import (
     LABELING,
-    PARTITION_COLUMN,
     IcebergTable,
     fitted,
     named_for_iceberg,
 )
 from kwire.spark.sinks.table_conflicts import retried
 from kwire.spark.sinks.table_rows import held_in, table_columns
+from kwire.spark.sql import listed
 from kwire.spark.upkeep import Cutoff, Done
 from kwire.spark.upkeep.conditions import (
     Columns,
@@ -94,7 +95,7 @@ class Upkeep:
     ) -> Done:
         """Replace the rows of the ranges, in one commit."""
         self._table.open(spark)
-        mine = table_columns(of_records(rows, ranges), self._settings, ranges)
+        mine = table_columns(of_records(rows, ranges), self._settings, ranges, ICEBERG)
         wanted = named_for_iceberg(mine)
         self._table.make_fit(spark, wanted.schema)
         columns = self._columns(spark)
@@ -110,12 +111,10 @@ class Upkeep:
 
     def _merge(self, columns: Sequence[str], gone: str) -> str:
         same = " AND ".join(f"t.{one} = s.{one}" for one in (TOPIC, PARTITION_COLUMN, OFFSET))
-        names = ", ".join(f"`{one}`" for one in columns)
-        values = ", ".join(f"s.`{one}`" for one in columns)
         # The equations spread the rows over the tasks; a plain false would need a nested loop.
         return (
             f"MERGE INTO {self._name} t USING {_VIEW} s ON {same} AND t.{OFFSET} <> s.{OFFSET} "
-            f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values}) "
+            f"WHEN NOT MATCHED THEN INSERT ({listed(columns)}) VALUES ({listed(columns, 's.')}) "
             f"WHEN NOT MATCHED BY SOURCE AND ({gone}) THEN DELETE"
         )
 

@@ -1,0 +1,148 @@
+"""Values that a table partitioned by their column can't keep: such a record is a dead letter.
+
+A table has the value of ``partition_by`` in the names of directories, and Delta as a text in its
+log. What comes back from there isn't always what went in:
+
+===============================  =================================  ===========================
+value                            Delta                              Iceberg
+===============================  =================================  ===========================
+an empty text                    NULL, by Delta's protocol          stays
+``__HIVE_DEFAULT_PARTITION__``   NULL                               stays
+a text with a zero byte          the write fails, at each start     stays
+a text longer than a name        the write fails, at each start     the write fails
+a date before 1 or after 9999    another date, or the read fails    stays
+bytes                            other bytes, if they are no UTF-8  stays; long ones fail
+===============================  =================================  ===========================
+
+So records with such values get an error, as those that can't be decoded. A column of bytes is
+refused as a whole in Delta. A text's length is that of its directory's name with everything escaped
+that any writer escapes: the two kinds of Delta sinks have the same dead letters.
+
+With transforms the values are known only after them. So the batch is decoded and transformed once
+more before it is written, to find the records whose rows can't be kept.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kwire.spark import rows as names
+from kwire.spark.column_names import DELTA, ICEBERG, keys_of
+from kwire.spark.decode.undecodable import VALUE
+from kwire.spark.rows import METADATA, OFFSET, PARTITION, TOPIC
+from kwire.spark.settings import SinkSettings, WrongSetting
+from kwire.spark.split import runs_by_reason, with_dead
+from kwire.spark.sql import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+    from kwire.spark.decode.decoding import Decoding
+
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""The directory of rows without a value, as Hive has named it."""
+
+MAX_NAME_BYTES = 255
+"""How long the name of a directory may be on local disks."""
+
+
+def is_delta(sink: SinkSettings) -> bool:
+    """Whether a sink's table is one of Delta."""
+    return sink.kind != "iceberg" and sink.options.get("format", "delta") == "delta"
+
+
+def columns_of(sink: SinkSettings) -> Sequence[str]:
+    """The columns by which a table is partitioned, and of Iceberg also transforms of columns."""
+    found: Sequence[str] = sink.options.get("partition_by", ())
+    return found
+
+
+def checked(decode: "Decoding", sink: SinkSettings) -> "Decoding":
+    """The same decoding; a record with a value that the table can't keep has an error."""
+    from pyspark.sql import functions as f
+
+    def decoded(given: "DataFrame", has_reasons: bool) -> "DataFrame":
+        found = decode(given, has_reasons)
+        row = f.col(names.ROW)
+        own = {one.name: f.col(one.name) for one in found.schema if one.name in METADATA}
+        value: Any = found.schema[names.ROW].dataType
+        columns = [
+            *((one, own[one.name]) for one in found.schema if one.name in own),
+            *((one, row[one.name]) for one in value),
+        ]
+        reason = _reason(columns, sink)
+        if reason is None:
+            return found
+        kept = {names.ROW: f.when(reason.isNull(), row)}
+        return found.withColumns({names.ERROR: f.coalesce(names.ERROR, reason), **kept})
+
+    return decoded
+
+
+def checked_after(decode: "Decoding", rows: "DataFrame", sink: SinkSettings) -> "Decoding":
+    """The same; ``rows`` are the rows of the batch after the transforms.
+
+    RuntimeError if a transform has dropped the place of such a row's record.
+    """
+    from pyspark.sql import functions as f
+
+    reason = _reason([(one, f.col(quoted(one.name))) for one in rows.schema], sink)
+    if reason is None:
+        return decode
+    unfit = rows.where(reason.isNotNull())
+    if not {TOPIC, PARTITION, OFFSET} <= set(rows.columns):
+        if found := unfit.select(reason).take(1):
+            dropped = f"{TOPIC}, {PARTITION} or {OFFSET}"
+            raise RuntimeError(f"{found[0][0]}, and a transform has dropped {dropped}")
+        return decode
+    dead = runs_by_reason(unfit, reason)
+
+    def decoded(given: "DataFrame", has_reasons: bool) -> "DataFrame":
+        return with_dead(decode(given, has_reasons), dead)
+
+    return decoded
+
+
+def _reason(columns: "Sequence[tuple[Any, Column]]", sink: SinkSettings) -> "Column | None":
+    """The first reason why the table can't keep a row, null if it can; None if it always can."""
+    from pyspark.sql import functions as f
+
+    found = None
+    wanted = [(one, keys_of(one)) for one in columns_of(sink)]
+    for field, column in columns:
+        for name, keys in wanted:
+            if keys & keys_of(field.name):
+                for is_unfit, why in _unfit(name, column, field.dataType, sink):
+                    text = f.lit(f"{VALUE}column {name} {why}")
+                    found = f.when(is_unfit, text) if found is None else found.when(is_unfit, text)
+    return found
+
+
+def _unfit(
+    name: str, column: "Column", of: "DataType", sink: SinkSettings
+) -> "Iterator[tuple[Column, str]]":
+    """Conditions on a column's values that can't be kept, and what to tell of them."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import BinaryType, DateType, StringType, TimestampNTZType, TimestampType
+
+    text = column
+    if isinstance(of, BinaryType):
+        if is_delta(sink):
+            allowed = (
+                'no bytes, which Delta would make a text of; [decode] key = "text" makes it one'
+            )
+            raise WrongSetting("sink.partition_by", name, allowed)
+        text = f.base64(column)
+    if isinstance(of, StringType) and is_delta(sink):
+        same = "and a Delta table partitioned by it would have NULL instead"
+        yield column == "", f"is an empty text, {same}"
+        yield column == NO_VALUE, f"is {NO_VALUE}, {same}"
+        yield column.contains("\0"), "has a zero byte, which no directory's name can have"
+    if isinstance(of, StringType | BinaryType):
+        rule = DELTA if is_delta(sink) else ICEBERG
+        directory = f.url_encode(f.concat(f.lit(f"{rule.stored(name)}="), text))
+        is_long = f.octet_length(directory) > MAX_NAME_BYTES
+        yield is_long, "is too long for the name of a directory, and the table is partitioned by it"
+    if isinstance(of, DateType | TimestampType | TimestampNTZType) and is_delta(sink):
+        year = f.year(column)
+        yield (year < 1) | (year > 9999), "isn't in the years 1 to 9999 of Delta's partitions"

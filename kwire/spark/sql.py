@@ -1,0 +1,50 @@
+"""Texts of Spark SQL: the one place that quotes what producers and users have named.
+
+A name in a statement is always ``quoted``, also the names of a type's fields (``type_text``), and a
+text is always a ``literal``. Nothing else puts a name into SQL.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from kwire.spark.decode.spark_types import SparkType, kind_of
+
+_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
+
+
+def quoted(name: str) -> str:
+    """A column's or a table's name as SQL takes it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def listed(names: Iterable[str], table: str = "") -> str:
+    """Names of columns with commas; ``table`` is put before each, as in ``t.``."""
+    return ", ".join(f"{table}{quoted(one)}" for one in names)
+
+
+def literal(text: str) -> str:
+    """A text as SQL takes it, whatever characters it has."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def properties_text(properties: Mapping[str, object]) -> str:
+    """Properties of a table, as they are between the brackets of TBLPROPERTIES."""
+    pairs = properties.items()
+    return ", ".join(f"{literal(key)} = {literal(str(value))}" for key, value in pairs)
+
+
+def columns_text(of: SparkType) -> str:
+    """The columns of a struct, as they are between the brackets of CREATE TABLE."""
+    assert isinstance(of, dict)
+    return ", ".join(f"{quoted(one['name'])} {type_text(one['type'])}" for one in of["fields"])
+
+
+def type_text(of: SparkType) -> str:
+    """A type; the names of fields are quoted at every depth."""
+    if isinstance(of, str):
+        return _TYPES.get(of, of)
+    if kind_of(of) == "struct":
+        fields = (f"{quoted(one['name'])}: {type_text(one['type'])}" for one in of["fields"])
+        return f"struct<{', '.join(fields)}>"
+    if kind_of(of) == "array":
+        return f"array<{type_text(of['elementType'])}>"
+    return f"map<{type_text(of['keyType'])}, {type_text(of['valueType'])}>"
