@@ -26,6 +26,7 @@ from kwire.spark import partition_values
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.columns import column, columns
+from kwire.spark.decode.known import is_tombstone
 from kwire.spark.odd_records import exact
 from kwire.spark.settings import PipelineSettings, Transform, WrongSetting
 from kwire.spark.sink import FitsTable, InSteps, Sink
@@ -117,7 +118,7 @@ class BatchWork:
         read, good = Observation(), Observation()
 
         def rows_of(decode: "Decoding") -> "DataFrame":
-            skipped = _skipped(value, self._tombstones == SKIP)
+            skipped = _skipped(source, self._tombstones == SKIP)
             counted = source.observe(read, _count("records"), _value_bytes(value), skipped)
             rows = good_rows(treated(decode(counted, False), self._tombstones))
             if is_in_steps:
@@ -280,11 +281,10 @@ def _value_bytes(value: str) -> "Column":
     return f.coalesce(f.sum(f.octet_length(value)), f.lit(0)).alias("value_bytes")
 
 
-@lru_cache(maxsize=4)
-def _skipped(value: str, skips: bool) -> "Column":
+def _skipped(source: "DataFrame", skips: bool) -> "Column":
     from pyspark.sql import functions as f
 
-    return f.count_if(f.col(value).isNull() & f.lit(skips)).alias("skipped")
+    return f.count_if(is_tombstone(source.columns) & f.lit(skips)).alias("skipped")
 
 
 def counts_of(read: "Observation", good: "Observation") -> Counts | None:

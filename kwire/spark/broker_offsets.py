@@ -19,7 +19,7 @@ from kwire.client.leaders import TopicPartition, first_error
 from kwire.client.offsets import ends_of, starts_of
 from kwire.errors import KafkaError
 from kwire.spark.comparison import BrokerOffsets, Partition
-from kwire.spark.odd_records import readable
+from kwire.spark.odd_records import Unreadable, readable
 from kwire.spark.offset_runs import OffsetRuns
 from kwire.spark.reporting import Report, silent
 from kwire.spark.settings import Source
@@ -110,7 +110,8 @@ async def _read(
                 end = spans[one][1]
                 for record in fetched.records:
                     if record.offset < end:
-                        is_skipped = skips_tombstones and record.value is None
+                        is_tombstone = record.value is None and not isinstance(record, Unreadable)
+                        is_skipped = skips_tombstones and is_tombstone
                         runs = found[one].skipped if is_skipped else found[one].records
                         runs.add(record.offset, record.offset + 1)
                 to_read[one] = max(end - fetched.next_offset, 0)

@@ -113,6 +113,12 @@ def read_by_client(
     return tasks.mapInArrow(work, _ROWS)
 
 
+class Unreadable(Record):
+    """What stands for a record that can't be read: it has no content, and is no tombstone."""
+
+    __slots__ = ()
+
+
 class _Piece(NamedTuple):
     records: list[Record]
     next_offset: int
@@ -169,7 +175,7 @@ def readable(batch: RecordBatch, reasons: dict[int, str]) -> list[Record]:
         after = found[-1].offset + 1 if found else batch.base_offset
         offsets = range(after, batch.next_offset)
         reasons.update(dict.fromkeys(offsets, f"the rest of its batch can't be read: {error}"))
-        found += [Record(offset, batch.base_timestamp, None, None) for offset in offsets]
+        found += [Unreadable(offset, batch.base_timestamp, None, None) for offset in offsets]
     return found
 
 

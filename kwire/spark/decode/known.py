@@ -1,5 +1,6 @@
 """Records to rows, once the columns or the plan of their format are known."""
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -77,9 +78,22 @@ def _columns(is_text: bool, given: frozenset[str]) -> "tuple[Column, ...]":
         key.alias(rows.KEY),
         f.col("value").alias(rows.VALUE),
         headers.alias(rows.HEADERS),
-        f.col("value").isNull().alias(rows.TOMBSTONE),
+        is_tombstone(given).alias(rows.TOMBSTONE),
         error.alias(rows.ERROR),
     )
+
+
+def is_tombstone(columns: Collection[str]) -> "Column":
+    """Whether a record has no value; its columns are the source's, or those of decoded rows.
+
+    A record that can't be read has none either, but nobody knows what it was: it is no tombstone.
+    """
+    from pyspark.sql import functions as f
+
+    if rows.TOMBSTONE in columns:
+        return f.col(rows.TOMBSTONE)
+    found = f.col("value").isNull()
+    return found & f.col(rows.REASON).isNull() if rows.REASON in columns else found
 
 
 def _no_time(has_stamp: bool) -> "Column":
