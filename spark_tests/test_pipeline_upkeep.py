@@ -54,7 +54,9 @@ def test_the_commands_of_a_table(
     """The table is exact after each of them, with markers, aborted records and dead letters."""
     topic = new_topic(1)
     produce_all_kinds(broker, topic, 0, 40)
-    write_file(broker, topic, tmp_path, **in_batches(kind, 22 if kind == "delta" else 20))
+    # Compaction of files leaves the newest one as it is, so there have to be more than two.
+    records = {"delta": 22, "parquet": 10}.get(kind, 20)
+    write_file(broker, topic, tmp_path, **in_batches(kind, records))
     commands("run", "--quiet")
     found = commands.verify()
     assert (found["broker"], found["sink"], found["dead_letters"]) == (41, 40, 1)
