@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.file_names import FileName, is_hidden, parse, topic_directory
-from kwire.spark.settings import SinkSettings
+from kwire.spark.settings import SinkSettings, Source
 from kwire.spark.sinks.claims import Claims
-from kwire.spark.sinks.files import BY_TOPIC, by_range
+from kwire.spark.sinks.files import BY_TOPIC, FilesSink, by_range
 from kwire.spark.storage import LocalStorage
 from kwire.spark.upkeep import Cutoff
 from kwire.spark.upkeep.conditions import Columns, of_range
@@ -129,6 +129,24 @@ def test_a_condition_has_the_topic_as_a_text(topic: str) -> None:
     """In SQL of Spark, of Delta's and Iceberg's packages alike."""
     found = of_range(OffsetRange(topic, 0, 0, 5), Columns(has_incarnation=False))
     assert found.startswith(f"(_topic = '{topic}' AND ")
+
+
+def test_a_directory_of_an_earlier_version_may_be_beside_the_new_one(tmp_path: Path) -> None:
+    """As after an earlier version has run once more: the start puts all files into the new one."""
+    for directory, partition, first in (("0042", 0, 0), ("0042", 1, 0), ("@0042", 0, 5)):
+        file = FileName("0042", partition, first, first + 5, extension="json").name
+        path = tmp_path / f"topic={directory}" / f"partition={partition}" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{partition} {first}\n")
+    sink = FilesSink(SinkSettings("json", str(tmp_path)), Source("h:1", ("0042",)), "p")
+    for _ in range(2):
+        sink.open(None)  # type: ignore[arg-type]
+        found = {one.relative_to(tmp_path).as_posix() for one in tmp_path.glob("topic=*/*/*")}
+        assert found == {
+            str(FileName("0042", partition, first, first + 5, extension="json"))
+            for partition, first in ((0, 0), (0, 5), (1, 0))
+        }
+        assert [one.name for one in tmp_path.glob("topic=*")] == ["topic=@0042"]
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,9 @@ class FilesSink:
                 # Directories of earlier versions have no mark.
                 wanted = topic_directory(one.removeprefix("topic="))
                 if wanted != one:
-                    self._storage.rename(one, wanted)
+                    for file in list(self._storage.files(one)):  # both directories may be there
+                        self._storage.rename(file, f"{wanted}{file.removeprefix(one)}")
+                    self._storage.delete(one)
         self._is_first = True
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
