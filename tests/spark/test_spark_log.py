@@ -47,6 +47,19 @@ def test_a_failure_shows_the_end_of_the_log(
     assert (again.path.stat().st_mode & 0o077) == 0
 
 
+def test_the_end_of_the_log_has_no_secrets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark and Java print the settings that they were given."""
+    log = log_of(settings(str(tmp_path)), "run")
+    with log.begin() as file:
+        file.write(b"jdbc:x://ann:hidden@h:1/db\nFAILED WITH password=hidden; the end\n")
+    assert fail_with(log, "no") == 1
+    printed = capsys.readouterr().err
+    assert "hidden" not in printed
+    assert printed.splitlines()[-1] == "  FAILED WITH password=***; the end"
+
+
 def test_an_error_of_a_batch_says_which_offsets_it_was_reading() -> None:
     """And that they are read again; a few of them."""
     ranges = [OffsetRange("orders", number, 5, 10) for number in range(7)]
