@@ -13,6 +13,7 @@ Rules:
   identifies it.
 - If its value was too large and stayed in the source topic, the value is read from there. That
   isn't possible if the topic was created again, because then another record has its offset.
+- A record that can't be read is never sent: its dead letter has nothing of it but its place.
 - Its mark has the topic's id, so that it isn't mistaken for a dead letter of an earlier topic of
   the same name.
 - A topic of dead letters is read with kwire's client, a table of them with pyarrow or deltalake:
@@ -39,6 +40,7 @@ from kwire.spark.dead_letters import (
     VALUE_BYTES,
     name_of,
 )
+from kwire.spark.decode.undecodable import RECORD
 from kwire.spark.reporting import Report, silent
 from kwire.spark.settings import DeadLetters, PipelineSettings
 
@@ -104,7 +106,7 @@ class Replayed(NamedTuple):
     sent: int
     sent_before: int
     lost: int
-    """How many values were left in the source topic, which has deleted them meanwhile."""
+    """How many can't be sent: they can't be read, or their topic has deleted their values."""
     by_error: dict[str, int]
 
 
@@ -159,7 +161,8 @@ def run(options: argparse.Namespace) -> int:
     verb = "sent" if options.execute else "would be sent: --execute sends them"
     print(f"{found.sent:,} {verb}; {found.sent_before:,} were sent before")
     if found.lost:
-        return fail(f"{found.lost} values were too large to keep, and their topic deleted them")
+        why = "can't be read, or were too large to keep and their topic deleted them"
+        return fail(f"{found.lost} can't be sent: they {why}")
     return 0
 
 
@@ -249,10 +252,12 @@ def _move(one: DeadLetter, to: str | None) -> "Move":
 
 
 async def _with_value(cluster: "Cluster", one: DeadLetter) -> DeadLetter | None:
-    """A dead letter with its value; None if its topic has deleted the value."""
+    """A dead letter with its value; None if the record can't be read, or its topic deleted it."""
     from kwire.client.leaders import TopicPartition
     from kwire.spark.moving import read_some
 
+    if one.error.startswith(RECORD):
+        return None  # without key and value it would be a tombstone
     if not one.left_bytes:
         return one
     if not await _is_topic(cluster, one):

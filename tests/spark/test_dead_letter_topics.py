@@ -216,6 +216,19 @@ def test_dead_letters_are_replayed_once(broker: Kafka) -> None:
     assert dict(sent.headers) == {"own": b"1", "kwire.source": f"{topic}/1/1".encode()}
 
 
+def test_a_record_that_cannot_be_read_is_not_sent(broker: Kafka) -> None:
+    """Its dead letter has neither key nor value: it would be a tombstone of no key."""
+    topic = broker.unique("orders")
+    dead = f"{topic}-dead"
+    broker.topic(topic)
+    one = dead_letter(f"{topic}/0/1", "record: the rest of its batch can't be read", None)
+    broker.topic(dead, records=[one._replace(key=None)])
+    for _ in range(2):
+        done = replay(pipeline(broker, topic, dead), Selection(), to=None, execute=True)
+        assert (done.selected, done.sent, done.sent_before, done.lost) == (1, 0, 0, 1)
+    assert broker.records(topic) == []
+
+
 def test_each_pipeline_replays_its_own_dead_letters(broker: Kafka) -> None:
     """Two pipelines may share a topic of dead letters; earlier versions named none."""
     topic = broker.unique("orders")
