@@ -22,11 +22,13 @@ from kwire.record.records import BatchBuilder
 from kwire.spark.decode import decode
 from kwire.spark.segments import register
 from kwire.spark.settings import Decode
+from kwire.testing.process import BrokerProcess
 from spark_tests.commands import Commands
 from spark_tests.pipelines import produce_values, settings_of
 from spark_tests.processes import toml
 from spark_tests.rows import TIMEOUT_S
 from spark_tests.segment_files import write
+from tests.support.topics import create_topics
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
@@ -53,7 +55,7 @@ HEADERS = ((), (("h", None),), (("caf\udce9", b"1"), ("", b"")), (("h", b"v"),) 
 
 
 def batches() -> list[bytearray]:
-    """A batch for each timestamp and for odd headers, then one whose last record is damaged."""
+    """A batch for each timestamp and for odd headers, then one with a damaged record in it."""
     found = []
     for time in (*KEPT, *REFUSED):
         builder = BatchBuilder()
@@ -64,7 +66,7 @@ def batches() -> list[bytearray]:
         builder.add(ms(2026, 1, 1), b"k", b'{"n": %d}' % len(found), headers)
         found.append(builder.build())
     builder = BatchBuilder()
-    for offset in range(9):
+    for offset in range(11):
         headers = (("name", b"v"),) if offset == 8 else ()
         builder.add(ms(2026, 1, 1), b"k", b'{"n": %d}' % (len(found) + offset), headers)
     damaged = builder.build()
@@ -74,13 +76,13 @@ def batches() -> list[bytearray]:
     return [*found, damaged]
 
 
-def fill(broker: str, topic: str) -> None:
-    """Write the batches, one after the other."""
+def fill(broker: str, topic: str, made: list[bytearray]) -> None:
+    """Write batches, one after the other."""
     host, _, port = broker.rpartition(":")
 
     async def work() -> None:
         async with open_cluster([(host, int(port))]) as cluster:
-            for one in batches():
+            for one in made:
                 found = await produce(cluster, {Place(topic, 0): bytes(one)})
                 assert isinstance(found[Place(topic, 0)], int), found
 
@@ -121,7 +123,7 @@ def test_no_record_stops_a_pipeline(
     The broker has a batch that Java's client refuses: it looks at the checksum alone.
     """
     topic, dead = new_topic(1, **ANY_TIME), new_topic(1)
-    fill(broker, topic)
+    fill(broker, topic, batches())
     settings = settings_of(broker, topic, tmp_path)
     settings["sink"]["metadata"] = ["offset", "timestamp"]
     settings["dead_letters"] = {"topic": dead}
@@ -130,7 +132,10 @@ def test_no_record_stops_a_pipeline(
     last = len(KEPT) + len(REFUSED) + len(HEADERS) + 8
     errors = dead_letters(broker, dead, len(REFUSED) + 1)
     assert {one: text for one, text in errors.items() if one != last} == expected_errors()
-    assert re.match("record: the rest of its batch can't be read: .*header has no", errors[last])
+    assert re.match(
+        f"record: the rest of its batch, up to offset {last + 2}, can't be read: .*header has no",
+        errors[last],
+    )
 
     def rows() -> dict[int, Any]:
         table = pyarrow.dataset.dataset(tmp_path / "table", format="parquet").to_table()
@@ -146,9 +151,9 @@ def test_no_record_stops_a_pipeline(
     assert (found["sink"], found["dead_letters"]) == (len(expected), len(REFUSED) + 1)
     commands("replay", "--topic", topic)
     assert rows() == expected
-    produce_values(broker, topic, json.dumps({"n": last + 1}).encode())
+    produce_values(broker, topic, json.dumps({"n": last + 3}).encode())
     commands("run", "--quiet")
-    assert last + 1 in rows()
+    assert last + 3 in rows()
     # A dead letter that is sent again gets the time of its failure, and becomes a row.
     assert f"{len(REFUSED)} sent" in commands(
         *("replay", "--dead-letters", "--error", "timestamp:", "--execute")
@@ -157,6 +162,34 @@ def test_no_record_stops_a_pipeline(
     assert len(pyarrow.dataset.dataset(tmp_path / "table").to_table()) == len(expected) + 1 + len(
         REFUSED
     )
+
+
+@pytest.mark.both_lanes
+def test_a_batch_that_a_disk_has_damaged_is_one_dead_letter(
+    spark: SparkSession, tmp_path: Path, commands: Commands
+) -> None:
+    """Its checksum is wrong: the batches before and after it become rows."""
+    made = []
+    for first in (0, 10, 20):
+        builder = BatchBuilder()
+        for n in (first, first + 1):
+            builder.add(ms(2026, 1, 1), b"k", b'{"n": %d}' % n)
+        made.append(builder.build())
+    with BrokerProcess(tmp_path / "broker") as process:
+        create_topics(process.bootstrap, "t")
+        fill(process.bootstrap, "t", made)
+    [log] = (tmp_path / "broker").glob("**/t-0/*.log")
+    log.write_bytes(log.read_bytes().replace(b'{"n": 11}', b'{"n": 12}'))
+    with BrokerProcess(tmp_path / "broker") as process:
+        settings = settings_of(process.bootstrap, "t", tmp_path)
+        settings["dead_letters"] = {"path": str(tmp_path / "dead")}
+        (tmp_path / "p.toml").write_text(toml(settings))
+        commands("run", "--quiet")
+        found = commands.verify()
+    assert (found["sink"], found["dead_letters"]) == (4, 1)
+    [dead] = spark.read.parquet(str(tmp_path / "dead")).collect()
+    assert dead["offset"] == 2
+    assert re.match("record: .*, up to offset 3, can't be read: .*checksum", dead["error"])
 
 
 @pytest.mark.both_lanes

@@ -13,8 +13,8 @@ Rules:
   Then its failure ends the reading, however well the others answer.
 - With ``read_committed`` the records of aborted transactions are left out, by the list of aborted
   transactions in the answer (Fetcher.CompletedFetch of Kafka).
-- ``read`` gives the records of a batch. A caller that goes on after a batch that can't be read
-  takes another one than ``records``.
+- ``read`` checks a batch and gives its records. A caller that goes on after a batch that can't be
+  read takes another one than ``checked_records``.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -63,6 +63,12 @@ class Late(NamedTuple):
     place: Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, int]]]
 
 
+def checked_records(batch: RecordBatch) -> Iterator[Record]:
+    """The records of a batch whose checksum is right; InvalidRecords."""
+    batch.verify_crc()
+    return records(batch)
+
+
 class Fetcher:
     """Reads partitions from ``positions`` on, which advance with the records handed on."""
 
@@ -77,7 +83,7 @@ class Fetcher:
         moved: Callable[[TopicPartition, int, int], None] = lambda *_: None,
         leaderless: Callable[[list[TopicPartition]], object] | None = None,
         late: Late | None = None,
-        read: Callable[[RecordBatch], Iterable[Record]] = records,
+        read: Callable[[RecordBatch], Iterable[Record]] = checked_records,
     ) -> None:
         self.positions = positions
         self._cluster = cluster
@@ -239,7 +245,6 @@ class Fetcher:
         kept = _Kept(data.aborted_transactions or ()) if self._read_committed else None
         for batch in complete_batches(_bytes(data)):
             if (kept is None or kept.keeps(batch)) and not batch.is_control:
-                batch.verify_crc()
                 found += [record for record in self._read(batch) if record.offset >= position]
             position = max(position, batch.next_offset)
         end = data.last_stable_offset if self._read_committed else data.high_watermark

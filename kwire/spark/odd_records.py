@@ -5,7 +5,8 @@ The connector fails a task, and so ends a pipeline at each start, without a word
 - It computes with microseconds in 64 bits. A record that is stamped in nanoseconds, or with -2^62,
   is beyond them.
 - Java's client refuses a batch whose records aren't what the batch's header says (a header without
-  a name, for instance). Brokers that trust a batch's checksum have stored it.
+  a name, for instance). Brokers that trust a batch's checksum have stored it. It refuses a batch
+  whose checksum is wrong, too, as after damage on a broker's disk.
 - It shifts timestamps before 1900, because Java's calendar isn't Spark's. Such a record gives no
   error, but a wrong value. ``exact`` makes an error of it.
 
@@ -14,8 +15,8 @@ Rules:
 - ``either_way`` reads by the connector, and only after such an error by kwire's client.
 - The rows have the connector's columns, besides STAMP and REASON. The decoder makes dead letters of
   records with a REASON, and of those whose timestamp isn't within the years 1 to 9999.
-- From the first record of a batch on that can't be read, each offset has a row without key and
-  value.
+- From the first record of a batch on that can't be read, there is one row without key and value,
+  whose REASON says up to which offset. A small batch may claim millions of offsets.
 - A Python worker reads a range in pieces, so that one piece at a time is in memory.
 """
 
@@ -114,7 +115,7 @@ def read_by_client(
 
 
 class Unreadable(Record):
-    """What stands for a record that can't be read: it has no content, and is no tombstone."""
+    """What stands for records that can't be read: it has no content, and is no tombstone."""
 
     __slots__ = ()
 
@@ -164,18 +165,20 @@ async def _read_piece(
 
 
 def readable(batch: RecordBatch, reasons: dict[int, str]) -> list[Record]:
-    """The records of a batch; from the first on that can't be read, one without content for each.
+    """The records of a batch; from the first on that can't be read, one without content for all.
 
-    ``reasons`` gets the reason of each such offset.
+    ``reasons`` gets the reason at its offset.
     """
     found: list[Record] = []
     try:
+        batch.verify_crc()
         found.extend(records(batch))  # which keeps those before an error
     except InvalidRecords as error:
         after = found[-1].offset + 1 if found else batch.base_offset
-        offsets = range(after, batch.next_offset)
-        reasons.update(dict.fromkeys(offsets, f"the rest of its batch can't be read: {error}"))
-        found += [Unreadable(offset, batch.base_timestamp, None, None) for offset in offsets]
+        if not found or after <= batch.last_offset:
+            rest = f"the rest of its batch, up to offset {batch.last_offset},"
+            reasons[after] = f"{rest} can't be read: {error}"
+            found.append(Unreadable(after, batch.base_timestamp, None, None))
     return found
 
 

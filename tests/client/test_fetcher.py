@@ -23,7 +23,8 @@ from kwire.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from kwire.record.records import BatchBuilder
+from kwire.record.batch import InvalidRecords
+from kwire.record.records import BatchBuilder, records
 from tests.support.in_process import running_server
 from tests.support.raw_producer import RawProducer
 
@@ -109,6 +110,29 @@ async def test_read_committed_leaves_out_aborted_and_open_transactions(server, c
     everything = await read(Fetcher(cluster, {T0: 0}), await ends_of(cluster, [T0]))
     assert everything == {T0: [b"aborted", b"committed", b"plain", b"open"]}
     await producer.client.aclose()
+
+
+async def test_a_wrong_checksum_is_an_error_unless_the_caller_reads_on(brokers, autojump_clock):
+    """The check is a part of reading a batch."""
+    wrong = bytearray(batch(b"a", b"b"))
+    wrong[-1] ^= 1
+
+    def answer(port, request, version):
+        if not isinstance(request, FetchRequest):
+            return brokers.default(port, request, version)
+        data = PartitionData(high_watermark=3, records=bytes(wrong) + batch(b"c", base_offset=2))
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+    brokers.leaders = {0: 1}
+    brokers.answer = answer
+    async with open_cluster([("h", 1)], open_stream=brokers.open) as cluster:
+        with pytest.raises(InvalidRecords, match="offset 0 fails its checksum"):
+            await Fetcher(cluster, {T0: 0}).run()
+
+        def read_on(batch):
+            return records(batch) if batch.crc_is_right() else ()
+
+        assert await read(Fetcher(cluster, {T0: 0}, read=read_on), {T0: 3}) == {T0: [b"c"]}
 
 
 async def test_a_leader_that_moves_is_followed(brokers, autojump_clock):

@@ -13,6 +13,7 @@ from kwire.client.topics import create_topics
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import BatchBuilder
 from kwire.spark.broker_offsets import broker_offsets
+from tests.spark.damaged_batches import damaged
 from tests.support.in_process import running_server
 from tests.support.raw_producer import RawProducer
 
@@ -75,6 +76,16 @@ async def test_tombstones_are_apart_if_they_are_skipped(cluster):
     assert (list(found.records), list(found.skipped)) == ([(0, 4)], [])
     found = (await broker_offsets(cluster, {PLACE: (0, 4)}, skips_tombstones=True))[PLACE]
     assert (list(found.records), list(found.skipped)) == ([(0, 1), (2, 3)], [(1, 2), (3, 4)])
+
+
+async def test_records_that_cannot_be_read_are_one(cluster):
+    """As in the table of dead letters; no tombstone, and what follows is read."""
+    unreadable = damaged(8, 11)
+    await produce(cluster, {TopicPartition(*PLACE): bytes(unreadable)})
+    await produce(cluster, {TopicPartition(*PLACE): batch(4)})
+    found = await broker_offsets(cluster, {PLACE: (0, 15)}, skips_tombstones=True)
+    assert list(found[PLACE].records) == [(0, 9), (11, 15)]
+    assert list(found[PLACE].skipped) == []
 
 
 async def test_only_the_range_is_read(cluster):
