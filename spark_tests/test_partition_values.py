@@ -49,8 +49,9 @@ VALUES = (
         "\x7f",
     ),
     *("_a", "+", "a:b", "*", "\u2028", "😀", "-", "1e5", "true"),
+    *("*" * 100, " " * 200, "+" * 100, "* " * 41),
 )
-REFUSED_BY_ALL = {"x" * 300, "é" * 100}
+REFUSED_BY_ALL = {"x" * 300, "é" * 100, "*" * 100, " " * 200, "+" * 100}
 REFUSED_BY_DELTA = REFUSED_BY_ALL | {"", "__HIVE_DEFAULT_PARTITION__", "a\0b"}
 
 

@@ -141,7 +141,8 @@ def _unfit(
     if isinstance(of, StringType | BinaryType):
         rule = DELTA if is_delta(sink) else ICEBERG
         directory = f.url_encode(f.concat(f.lit(f"{rule.stored(name)}="), text))
-        is_long = f.octet_length(directory) > MAX_NAME_BYTES
+        escaped = f.regexp_replace(directory, "[+*]", "%20")  # as long as %2A, deltalake's *
+        is_long = f.octet_length(escaped) > MAX_NAME_BYTES
         yield is_long, "is too long for the name of a directory, and the table is partitioned by it"
     if isinstance(of, DateType | TimestampType | TimestampNTZType) and is_delta(sink):
         year = f.year(column)
