@@ -12,7 +12,8 @@ endef
 # The first Python ≥ 3.11 on PATH; name another with PYTHON=…
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
-NEWEST = $(shell $(BIN)/python -m tests.support.newest_python)
+# Asked once, and only by who needs it.
+NEWEST = $(eval NEWEST := $$(shell $(BIN)/python -m tests.support.newest_python))$(NEWEST)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check

@@ -21,6 +21,8 @@ NAMED = "kwire: t-1 has no leader; the other partitions are read"
 OVER = "kwire: all partitions have a leader again"
 T0, T1, T2 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
 
+pytestmark = pytest.mark.usefixtures("short_moments")
+
 
 @pytest.fixture
 async def server(tmp_path: Path):

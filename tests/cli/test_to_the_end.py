@@ -19,6 +19,8 @@ LOST = PartitionImage(-1, 3, (2,), (2,))
 DEAD = PartitionImage(2, 3, (2,), (2,))
 """A partition that a broker leads which has just died, so that the cluster still names it."""
 
+pytestmark = pytest.mark.usefixtures("short_moments")
+
 
 async def run(server: RunningServer, *arguments: str) -> int:
     """Run a command in a thread, beside the broker."""
