@@ -232,6 +232,25 @@ def test_topics_with_different_columns_are_merged(registry: SchemaRegistry) -> N
         from_registry(registry, "avro", "one", "two")
 
 
+def test_names_that_a_table_takes_for_one_stop_nothing(registry: SchemaRegistry) -> None:
+    """A producer may register any names; a schema of the settings is refused at once."""
+    inner = [{"name": name, "type": "int"} for name in ("a", "A")]
+    fields = [
+        *({"name": name, "type": "int"} for name in ("id", "ID", "_topic")),
+        {"name": "within", "type": {"type": "record", "name": "Within", "fields": inner}},
+    ]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    number = registry.register("orders-value", json.dumps(schema))
+    value = {"id": 1, "ID": 2, "_topic": 3, "within": {"a": 4, "A": 5}}
+    plan = from_registry(registry, "avro")
+    [row] = outcomes(plan, [encoded(schema, value, number)])
+    assert row == {"id": 1, "within": {"a": 4}}
+    for wrong in (fields[:2], fields[2:3], fields[3:]):
+        given_schema = json.dumps({**schema, "fields": wrong})
+        with pytest.raises(WrongSetting, match="case|record's own"):
+            given("avro", schema=given_schema)
+
+
 def test_a_registry_that_is_away_may_come_back(registry: SchemaRegistry) -> None:
     """The records are worth a retry."""
     registry.register("orders-value", json.dumps(ORDER))

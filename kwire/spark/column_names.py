@@ -158,6 +158,17 @@ def named_once(fields: Iterable[dict[str, Any]], taken: Iterable[str] = ()) -> l
     return found
 
 
+def names_apart(of: SparkType, taken: Iterable[str] = ()) -> SparkType:
+    """A type with ``named_once`` at every depth; ``taken`` counts for its own fields alone."""
+    if isinstance(of, str):
+        return of
+    if kind_of(of) == "struct":
+        kept = named_once(of["fields"], taken)
+        return of | {"fields": [one | {"type": names_apart(one["type"])} for one in kept]}
+    inner = [one for one in ("elementType", "keyType", "valueType") if one in of]
+    return of | {one: names_apart(of[one]) for one in inner}
+
+
 def stored_rows(rows: "DataFrame", rule: NameRule) -> "DataFrame":
     """The rows with the names that a table keeps; those of the record stay."""
     from pyspark.sql import functions as f

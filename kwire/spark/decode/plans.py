@@ -1,9 +1,11 @@
 """The columns or the plan that a format needs to decode, from its options or from the registry.
 
 The reader's schema is the newest one in the registry. The columns of several topics are merged: a
-column that only some topics have is null for the others. A topic without a subject has no reader's
-schema, so its records become dead letters that are worth a retry. It is an error only if no topic
-has a subject.
+column that only some topics have is null for the others. Of two names that a table takes for the
+same one, the first is kept, and a record's own column (``_topic``) before a value's.
+
+A topic without a subject has no reader's schema, so its records become dead letters that are worth
+a retry. It is an error only if no topic has a subject.
 """
 
 import json
@@ -12,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from kwire.spark.column_names import names_apart
 from kwire.spark.decode.avro_decoder import ANY_TOPIC, AvroPlan
 from kwire.spark.decode.avro_defaults import check_defaults, parsed
 from kwire.spark.decode.avro_schema import WrongSchema, as_record, load
@@ -52,7 +55,7 @@ def given_struct(options: Options) -> Struct | None:
 def _with_own_names(of: Struct) -> Struct:
     """The columns; WrongSchema for a name that rows already have, or that occurs twice.
 
-    Tables don't distinguish ``id`` and ``ID``.
+    Tables don't distinguish ``id`` and ``ID``, at any depth.
     """
     names = [one["name"].lower() for one in of["fields"]]
     for one, name in zip(of["fields"], names, strict=True):
@@ -62,6 +65,8 @@ def _with_own_names(of: Struct) -> Struct:
             raise WrongSchema(f"column {one['name']} is the record's own: name it otherwise")
         if names.count(name) > 1:
             raise WrongSchema(f"column {one['name']} is there twice: case makes no difference")
+        if names_apart(one["type"]) != one["type"]:
+            raise WrongSchema(f"in column {one['name']} two names differ only by case")
     return of
 
 
@@ -78,7 +83,9 @@ def given_plan(options: Options) -> Plan | None:
     if not options.has("schema_file"):
         return None
     reader = _for_file(options, lambda: _protobuf_file(options))
-    of = _for_file(options, lambda: protobuf_row_type(_descriptor(options, reader)))
+    of = _for_file(
+        options, lambda: _with_own_names(protobuf_row_type(_descriptor(options, reader)))
+    )
     return ProtobufPlan(plan_type(of), ((ANY_TOPIC, reader),), options.registry)
 
 
@@ -88,7 +95,7 @@ def _given_avro(options: Options) -> Plan | None:
             text = options[name] if name == "schema" else file_text(name, options[name])
             try:
                 whole = load(text)
-                of = avro_row_type(whole)
+                of = _with_own_names(avro_row_type(whole))
                 reader = _checked_by_fastavro(whole)
                 check_defaults(whole)
             except WrongSchema as error:
@@ -188,7 +195,8 @@ def _merged(options: Options, found: Iterable[tuple[str, Struct]]) -> Struct:
             allowed = f"topic {topic} can't be in one table with the others: {error}"
             raise WrongSetting("decode.subject", options.subject(topic), allowed) from error
     assert whole is not None
-    return whole
+    # A new schema in the registry must not stop a pipeline: what a table can't keep is left out.
+    return _as_struct(names_apart(whole, METADATA))
 
 
 @lru_cache(maxsize=256)
