@@ -26,7 +26,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark import rows as names
-from kwire.spark.column_names import DELTA, ICEBERG, keys_of
+from kwire.spark.column_names import DELTA, ICEBERG
+from kwire.spark.decode.same_names import keys_of
 from kwire.spark.decode.undecodable import VALUE
 from kwire.spark.rows import METADATA, OFFSET, PARTITION, TOPIC
 from kwire.spark.settings import SinkSettings, WrongSetting

@@ -14,13 +14,12 @@ from kwire.spark.column_names import (
     ICEBERG,
     PLAIN_FILES,
     NameRule,
-    keys_of,
-    named_once,
     original,
     original_type,
 )
 from kwire.spark.decode.ddl import parse_ddl, parse_type
 from kwire.spark.decode.inferred import grown, settled
+from kwire.spark.decode.same_names import keys_of, named_once
 from kwire.spark.decode.spark_types import array, field, map_of, struct
 from kwire.spark.rows import METADATA
 from kwire.spark.sql import columns_text, literal, quoted, type_text

@@ -19,9 +19,9 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from kwire.spark.column_names import named_once
 from kwire.spark.decode.ddl import parse_type
 from kwire.spark.decode.options import Options
+from kwire.spark.decode.same_names import named_once
 from kwire.spark.decode.spark_types import SparkType, array, field, kind_of, struct
 from kwire.spark.rows import METADATA
 from kwire.spark.settings import WrongSetting

@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from kwire.spark.column_names import names_apart
 from kwire.spark.decode.avro_decoder import ANY_TOPIC, AvroPlan
 from kwire.spark.decode.avro_defaults import check_defaults, parsed
 from kwire.spark.decode.avro_schema import WrongSchema, as_record, load
@@ -27,6 +26,7 @@ from kwire.spark.decode.options import Options, file_text
 from kwire.spark.decode.protobuf_compiler import compile_file, compile_text, first_message
 from kwire.spark.decode.protobuf_decoder import ProtobufPlan, ProtobufReader
 from kwire.spark.decode.protobuf_types import row_type as protobuf_row_type
+from kwire.spark.decode.same_names import names_apart
 from kwire.spark.decode.spark_types import SchemaConflict, merged
 from kwire.spark.registry.client import AVRO, JSON, PROTOBUF, NoSuchSchema
 from kwire.spark.registry.subjects import Newest, subjects_of

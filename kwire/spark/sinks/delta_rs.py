@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch
-from kwire.spark.column_names import DELTA, INCARNATION, keys_of
+from kwire.spark.column_names import DELTA, INCARNATION
+from kwire.spark.decode.same_names import keys_of
 from kwire.spark.settings import SinkSettings, Source
 from kwire.spark.sink import Held
 from kwire.spark.sinks.arrow_rows import MAX_ROWS, collect, held_in_arrow
