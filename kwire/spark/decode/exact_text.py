@@ -10,7 +10,7 @@ Rules:
   numbers are texts that begin with a mark, so Spark keeps them. Then the mark is removed.
 - The mark is made by chance for each process, so no producer can write it.
 - Only columns with a type STRING in them are parsed again, and only values in which Spark's text
-  shows a point, an object, an array, or one of the few other numbers that Spark changes.
+  is a number with a point, an object, an array, or one of the few other numbers that Spark changes.
 - Spark writes objects and arrays without white space, and escapes only what JSON has to escape.
 """
 
@@ -26,6 +26,8 @@ _MARK = secrets.token_hex(16)
 # Texts and all else up to a number, then the number. No part of it is ever tried a second time
 # (possessive quantifiers), so that it takes no stack: Java's loops over groups would.
 _TO_A_NUMBER = r'\G([^"0-9-]*+(?:"(?:[^"\\]++|\\.)*+"[^"0-9-]*+)*+)(-?[0-9][0-9.eE+-]*+)'
+_DOUBLE = r"^-?[0-9]+\.[0-9][0-9E-]*$"
+"""A double as Java writes it: no address or sentence with a point is parsed again."""
 _MARKED = f'"{_MARK}([^"]*)"'
 
 
@@ -58,7 +60,7 @@ def may_differ(value: "Column", of: SparkType) -> "Column":
     if isinstance(of, str):
         is_nested = value.startswith("{") | value.startswith("[")
         is_zero = value == f.lit("0")  # which may have been -0
-        return value.contains(".") | is_nested | is_zero | value.contains("Infinity")
+        return value.rlike(_DOUBLE) | is_nested | is_zero | value.contains("Infinity")
     if kind_of(of) == "array":
         return f.exists(value, lambda one: may_differ(one, of["elementType"]))
     if kind_of(of) == "map":
