@@ -247,7 +247,7 @@ def test_names_that_a_table_takes_for_one_stop_nothing(registry: SchemaRegistry)
     assert row == {"id": 1, "within": {"a": 4}}
     for wrong in (fields[:2], fields[2:3], fields[3:]):
         given_schema = json.dumps({**schema, "fields": wrong})
-        with pytest.raises(WrongSetting, match="case|record's own"):
+        with pytest.raises(WrongSetting, match=r"case|record's own"):
             given("avro", schema=given_schema)
 
 
