@@ -26,8 +26,9 @@ from kwire.spark.sinks import make_sink
 from kwire.spark.sinks.delta import WIDENING
 from kwire.spark.sql import quoted
 from spark_tests.decoding import records_of
+from spark_tests.readers import read
 from spark_tests.sink_rows import SOURCE, batch
-from spark_tests.test_far_times import KINDS, READERS, given
+from spark_tests.test_far_times import KINDS, given
 from spark_tests.test_names import stored, without_nulls
 
 STOCK = os.environ.get("KWIRE_SPARK_LANE") == "stock"
@@ -171,7 +172,7 @@ def types_of(kind: str) -> dict[str, str]:
 def table_of(kind: str, path: Path, spark: SparkSession) -> pa.Table:
     """The table as a reader without Spark has it; none reads a widened one of Delta yet."""
     if kind != WIDE:
-        return READERS[kind](path)
+        return read(kind, path)
     return spark.read.format("delta").load(str(path)).toArrow()
 
 
@@ -271,7 +272,7 @@ def test_a_record_of_several_rows_is_one_dead_letter(spark: SparkSession, tmp_pa
     values = [b'{"c": 2, "d": 2}', b'{"c": 1099511627776, "d": 1099511627776}']
     rows, errors = run(spark, sink, "c bigint, d bigint", values, TWO, **parts)
     assert (rows, list(errors)) == (1, [1])
-    assert READERS["delta-rs"](tmp_path / "t").num_rows == 4
+    assert read("delta-rs", tmp_path / "t").num_rows == 4
 
 
 def test_the_documentation_has_each_cell() -> None:

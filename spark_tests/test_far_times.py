@@ -1,12 +1,11 @@
 """Times at the ends of what tables can hold come back equal in readers that aren't Spark."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -18,6 +17,7 @@ from kwire.spark.sinks.table_rows import session_settings
 from kwire.spark.upkeep import upkeep_of
 from kwire.spark.upkeep.delta_rs import OldTimes
 from spark_tests.far_times import COLUMNS, EARLIER, TIMES, as_earlier, expected
+from spark_tests.readers import read
 from spark_tests.sink_rows import SOURCE, batch, rows_of, settings
 
 STOCK = os.environ.get("KWIRE_SPARK_LANE") == "stock"
@@ -61,37 +61,6 @@ def write(spark: SparkSession, of: Any, one: Batch = ONE) -> None:
     sink.write(rows_of(spark, one, **COLUMNS), one)
 
 
-def by_deltalake(path: Path) -> pa.Table:
-    """The table by deltalake's own reader."""
-    from deltalake import DeltaTable
-
-    return DeltaTable(path).to_pyarrow_table()
-
-
-def by_pyiceberg(path: Path) -> pa.Table:
-    """The newest version of an Iceberg table by pyiceberg."""
-    from pyiceberg.table import StaticTable
-
-    newest = max(path.rglob("*.metadata.json"), key=lambda one: one.stat().st_mtime_ns)
-    return StaticTable.from_metadata(str(newest)).scan().to_arrow()
-
-
-def by_pyarrow(path: Path) -> pa.Table:
-    """Plain files by pyarrow."""
-    return pyarrow.dataset.dataset(path, format="parquet").to_table()
-
-
-READERS: dict[str, Callable[[Path], pa.Table]] = {
-    "parquet": by_pyarrow,
-    "delta": by_deltalake,
-    "delta-rs": by_deltalake,
-    "upsert": by_deltalake,
-    "iceberg": by_pyiceberg,
-    "pyiceberg": by_pyiceberg,
-    "upsert-iceberg": by_pyiceberg,
-}
-
-
 def check(table: pa.Table) -> None:
     """Each row has each time, for pyarrow and for pandas."""
     assert table.num_rows == 3
@@ -119,7 +88,7 @@ def test_times_come_back_equal(
 ) -> None:
     """From each sink, whatever the session says."""
     write(spark, given(kind, tmp_path / "t"))
-    check(READERS[kind](tmp_path / "t"))
+    check(read(kind, tmp_path / "t"))
     assert int96(tmp_path) == []
 
 
@@ -148,7 +117,7 @@ def test_compact_finds_old_times_in_a_delta_table(
         upkeep_of(settings("delta-rs", path)).compact(None, 2**20)
     upkeep = upkeep_of(settings("delta", path))
     upkeep.compact(spark, 1)
-    check(by_deltalake(path))
+    check(read("delta", path))
     upkeep_of(settings("delta-rs", path)).compact(None, 2**20)
     version = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").count()
     upkeep.compact(spark, 2**20)

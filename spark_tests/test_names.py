@@ -8,9 +8,6 @@ from typing import Any
 
 import pyarrow.dataset
 import pytest
-from deltalake import DeltaTable
-from pyiceberg.catalog import load_catalog
-from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
 from kwire.spark.batch import Batch, OffsetRange
@@ -19,6 +16,7 @@ from kwire.spark.sinks.files import FilesSink
 from spark_tests.commands import Commands
 from spark_tests.pipelines import produce_values, run, settings_of
 from spark_tests.processes import toml
+from spark_tests.readers import read
 from spark_tests.sink_rows import SOURCE, rows_of, settings
 from spark_tests.test_sinks_topic import committed
 from tests.support.topics import create_topics
@@ -127,26 +125,17 @@ def pipeline_for(kind: str, broker: str, topic: str, directory: Path) -> dict[st
 def rows_in(kind: str, spark: SparkSession, found: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of a table, as a reader without Spark sees them where there is one."""
     path = found["sink"].get("path", "")
-    if kind == "parquet":
-        return list(pyarrow.dataset.dataset(path, partitioning=None).to_table().to_pylist())
     if kind == "json":
         files = sorted(Path(path).glob("topic=*/*/*.json"))
         return [json.loads(line) for one in files for line in one.read_text().splitlines()]
     if kind == "mapped":  # deltalake finds nothing but null in such a table
         rows = spark.read.format("delta").load(path).collect()
         return [row.asDict(recursive=True) for row in rows]
-    if kind in ("delta", "delta-rs", "upsert"):
-        return list(DeltaTable(path).to_pyarrow_table().to_pylist())
-    if kind == "iceberg":
-        newest = max(
-            Path(path).glob("metadata/*.metadata.json"), key=lambda one: one.stat().st_mtime
-        )
-        return list(StaticTable.from_metadata(f"file://{newest}").scan().to_arrow().to_pylist())
     if kind == "topic":
         records = committed(found["source"]["bootstrap_servers"], found["sink"]["topic"], 1)
         return [json.loads(one.value()) for one in records]
-    catalog = load_catalog("kwire", **found["sink"]["catalog"])
-    return list(catalog.load_table("sales.orders").scan().to_arrow().to_pylist())
+    directory = Path(path or found["sink"]["catalog"]["warehouse"].removeprefix("file://"))
+    return list(read(kind, directory).to_pylist())
 
 
 @pytest.mark.both_lanes

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from kwire.spark.settings import WrongSetting
 from spark_tests.commands import Commands
 from spark_tests.pipelines import produce_values, run, settings_of
 from spark_tests.processes import toml
+from spark_tests.readers import read
 from spark_tests.test_names import rows_in
 
 STOCK = os.environ.get("KWIRE_SPARK_LANE") == "stock"
@@ -146,7 +146,7 @@ def test_far_dates_of_a_partition(
     values = [json.dumps({"n": n, "d": one}).encode() for n, one in enumerate(days)]
     produce_values(broker, topic, *values)
     run(spark, found)
-    rows = DeltaTable(tmp_path / "table").to_pyarrow_table().to_pylist()
+    rows = read("delta", tmp_path / "table").to_pylist()
     assert {row["n"]: row["d"].isoformat() for row in rows} == dict(enumerate(days[:4]))
     dead = spark.read.parquet(str(tmp_path / "dead")).collect()
     assert {json.loads(row["value"])["n"] for row in dead} == {4, 5}

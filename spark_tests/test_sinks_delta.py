@@ -13,6 +13,7 @@ from kwire.spark.sink import OffsetsUnknown, Sink
 from kwire.spark.sinks.arrow_rows import TooManyRows
 from kwire.spark.sinks.delta import DeltaSink
 from kwire.spark.sinks.delta_rs import DeltaRsSink
+from spark_tests.readers import read
 from spark_tests.sink_rows import SOURCE, batch, expected, numbers, rows_of, settings
 
 STOCK = os.environ.get("KWIRE_SPARK_LANE") == "stock"
@@ -80,13 +81,12 @@ def test_a_batch_that_failed_halfway_is_there_once(
 
 def test_new_columns_are_added(kind: str, spark: SparkSession, tmp_path: Path) -> None:
     """Old rows have null there; rows without a column that the table has are written too."""
-    from deltalake import DeltaTable
 
     sink = sink_of(kind, tmp_path / "t")
     for number, columns in enumerate(({}, {"city": "'Bonn'"}, {})):
         one = batch(number, number, number + 1, partitions=1)
         sink.write(rows_of(spark, one, **columns), one)
-    rows = DeltaTable(tmp_path / "t").to_pyarrow_table().to_pylist()
+    rows = read("delta", tmp_path / "t").to_pylist()
     assert [row["city"] for row in sorted(rows, key=lambda row: row["n"])] == [None, "Bonn", None]
 
 
