@@ -3,9 +3,18 @@
 import time
 from collections.abc import Iterator
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from compat_tests.clients import QUIET, READ_TIMEOUT_S
+from kwire.testing.waiting import wait_until
 
 
 def messages(
@@ -69,6 +78,24 @@ def read_all(
         assert offset is not None
         assert value is not None
         yield partition, offset, value.decode()
+
+
+def wait_ended(bootstrap: str, topic: str, partitions: int) -> None:
+    """Wait until every transaction that was ended has its markers.
+
+    A commit is answered when it is decided; its markers may come to other brokers after that.
+    """
+    client = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
+    wanted = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
+
+    def ends(isolation: IsolationLevel) -> list[int]:
+        asked = client.list_offsets(wanted, isolation_level=isolation)
+        return [asked[partition].result(READ_TIMEOUT_S).offset for partition in wanted]
+
+    wait_until(
+        lambda: ends(IsolationLevel.READ_UNCOMMITTED) == ends(IsolationLevel.READ_COMMITTED),
+        what=f"the markers of {topic}",
+    )
 
 
 def read_rows(bootstrap: str, topic: str, partitions: int) -> Iterator[tuple[bytes, bytes]]:

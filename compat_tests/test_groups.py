@@ -74,7 +74,12 @@ class Members:
 
     def wait_read(self, count: int) -> None:
         """Wait until so many different values have been read."""
-        wait_until(lambda: len(set(self.values)) == count, timeout_s=60, what=f"{count} values")
+
+        def is_read() -> bool:
+            assert not self.failures, self.failures
+            return len(set(self.values)) == count
+
+        wait_until(is_read, timeout_s=60, what=f"{count} values")
 
 
 def confluent_member(
@@ -106,11 +111,19 @@ def confluent_member(
 def kafka_python_member(
     bootstrap: str, group: str, topic: str
 ) -> Callable[[Members, int, threading.Event], None]:
-    """A member with kafka-python."""
+    """A member with kafka-python.
+
+    One that is closed between the answer with its member id and the JoinGroup that has it doesn't
+    leave: the others wait for it until its session ends, so that is short.
+    """
 
     def run(members: Members, number: int, stop: threading.Event) -> None:
         consumer = KafkaConsumer(
-            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest"
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            session_timeout_ms=10_000,
         )
         while not stop.is_set():
             for messages in consumer.poll(100).values():

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 
 from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool
-from compat_tests.reading import read_all
+from compat_tests.reading import read_all, wait_ended
 from compat_tests.test_transactions import PATIENCE_S, transactional
 from tests.support.topics import create_topics
 
@@ -92,6 +92,7 @@ def test_the_protocol_is_switched(bootstrap: str, names: Names, first_protocol: 
             *("--transaction-duration-ms", "20"),
             *("--command-property", f"bootstrap.servers={bootstrap}"),
         )
+    wait_ended(bootstrap, topic, 1)
     assert len(list(read_all(bootstrap, topic, 1))) == 1000
     [described] = transactions(bootstrap, "describe", "--transactional-id", topic)
     # One epoch for each producer, none for each transaction.

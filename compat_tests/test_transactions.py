@@ -26,7 +26,7 @@ from kafka import KafkaProducer
 from compat_tests.clients import QUIET, READ_TIMEOUT_S, produce_confluent
 from compat_tests.conftest import Names
 from compat_tests.histories import History, Outcome
-from compat_tests.reading import read_all
+from compat_tests.reading import read_all, wait_ended
 from tests.support.topics import create_topics
 
 PATIENCE_S = 30
@@ -82,6 +82,7 @@ def test_what_is_read_is_what_was_committed(bootstrap: str, names: Names) -> Non
         writer.start()
     for writer in writers:
         writer.join()
+    wait_ended(bootstrap, topic, PARTITIONS)
     for read in read_all(bootstrap, topic, PARTITIONS):
         history.read(*read)
     history.check()
@@ -104,6 +105,7 @@ def test_a_second_producer_fences_the_first(bootstrap: str, names: Names) -> Non
     with pytest.raises(KafkaException) as refused:
         first.commit_transaction(PATIENCE_S)
     assert refused.value.args[0].fatal()
+    wait_ended(bootstrap, topic, 1)
     assert [value for _, _, value in read_all(bootstrap, topic, 1)] == ["seen"]
 
 
@@ -121,6 +123,7 @@ def test_the_last_stable_offset(bootstrap: str, names: Names) -> None:
     assert _end(bootstrap, topic, IsolationLevel.READ_UNCOMMITTED) == 3
     assert [value for _, _, value in read_all(bootstrap, topic, 1)] == ["before"]
     producer.abort_transaction(PATIENCE_S)
+    wait_ended(bootstrap, topic, 1)
     assert _end(bootstrap, topic, IsolationLevel.READ_COMMITTED) == 4
     assert list(read_all(bootstrap, topic, 1)) == [(0, 0, "before"), (0, 2, "after")]
 
@@ -171,6 +174,7 @@ def test_kafka_python(bootstrap: str, names: Names) -> None:
         else:
             producer.commit_transaction()
     producer.close()
+    wait_ended(bootstrap, topic, 1)
     assert [value for _, _, value in read_all(bootstrap, topic, 1)] == ["0", "2"]
 
 
@@ -191,6 +195,7 @@ def test_aiokafka(bootstrap: str, names: Names) -> None:
         await producer.stop()
 
     asyncio.run(run())
+    wait_ended(bootstrap, topic, 1)
     assert [value for _, _, value in read_all(bootstrap, topic, 1)] == ["0", "2"]
 
 

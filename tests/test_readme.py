@@ -133,9 +133,9 @@ def test_what_is_done_with_the_cluster_and_its_end(etcd: Etcd, tmp_path: Path) -
     moved = {f":{9092 + number}": f":{port}" for number, port in enumerate(ports)}
     lines = [replaced("\n".join(others), moved | {"127.0.0.1:2379": etcd.members[0].endpoint})]
     lines = [lines[0].replace(ETCD, "tail -f /dev/null &")]
-    ready = f"{last.replace('9094', ports[2])} --json | grep -c '\"id\"'"
+    seen = [f"{last.replace('9094', port)} --json | grep -c '\"id\"'" for port in ports]
     lines += [
-        f'until [ "$({ready})" = {BROKERS} ]; do :; done',
+        *[f'until [ "$({one})" = {BROKERS} ]; do :; done' for one in seen],
         then,
         "wait %1",
         "jobs",
@@ -155,11 +155,12 @@ def test_what_is_done_with_the_cluster_and_its_end(etcd: Etcd, tmp_path: Path) -
         timeout=180,
         check=False,
     )
-    assert "created orders (3 partitions)\n" in done.stdout, done.stderr
-    assert "\nhealthy\n" in done.stdout
-    assert done.stdout.endswith("\nended\n")
-    assert "Running" not in done.stdout
-    assert done.stderr.count("stopped cleanly") == BROKERS
+    said = f"{done.stdout}\n{done.stderr}"
+    assert "created orders (3 partitions)\n" in done.stdout, said
+    assert "\nhealthy\n" in done.stdout, said
+    assert done.stdout.endswith("\nended\n"), said
+    assert "Running" not in done.stdout, said
+    assert done.stderr.count("stopped cleanly") == BROKERS, said
 
 
 def test_a_cluster_on_three_machines(etcd: Etcd, tmp_path: Path) -> None:
