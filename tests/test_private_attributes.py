@@ -35,7 +35,7 @@ CLIENTS_ERRORS = "KafkaError"
 
 FOLDERS = ("tests", "compat_tests", "spark_tests", "browser_tests", "container_tests")
 
-MAY_HAVE_SOME = re.compile(r"\._[a-z]|import[^\n]* _[a-z]|attr\(|^ {4}_[a-z]\w*,$", re.MULTILINE)
+MAY_HAVE_SOME = re.compile(r"\.__?[a-z]|import[^\n]* _[a-z]|attr\(|^ {4}_[a-z]\w*,$", re.MULTILINE)
 """A file without any of these reads no private attribute, and needs no syntax tree."""
 
 
@@ -48,9 +48,13 @@ def is_private(name: str) -> bool:
 
 
 def private_attributes(source: str) -> Iterator[tuple[int, str]]:
-    """The line and name of each private attribute that isn't of ``self`` or ``cls``."""
-    for node in ast.walk(ast.parse(source)) if MAY_HAVE_SOME.search(source) else ():
-        if isinstance(node, ast.Attribute) and is_private(node.attr):
+    """The line and name of each private attribute that isn't of the code's own class."""
+    tree = ast.parse(source if MAY_HAVE_SOME.search(source) else "")
+    yield from _inherited(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "__dict__":
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.Attribute) and is_private(node.attr):
             if not _is_its_own(node.value) and _name_of(node.value) != CLIENTS_ERRORS:
                 yield node.lineno, node.attr
         elif isinstance(node, ast.ImportFrom):
@@ -59,6 +63,27 @@ def private_attributes(source: str) -> Iterator[tuple[int, str]]:
             for one in () if _is_its_own(node.args[0]) else node.args:
                 if isinstance(one, ast.Constant) and is_private(str(one.value)):
                     yield node.lineno, str(one.value)
+
+
+def _inherited(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The private attributes of ``self`` that a class has from one of kwire's."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    from_kwire = [node for node in imports if f"{node.module}.".startswith("kwire.")]
+    kwires = {one.asname or one.name for node in from_kwire for one in node.names}
+    own: dict[str, set[str]] = {}
+    for cls in [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]:
+        bases = {ast.unparse(base).partition(".")[0].partition("[")[0] for base in cls.bases}
+        functions = ast.FunctionDef, ast.AsyncFunctionDef
+        mine = [n for n in ast.walk(cls) if isinstance(n, ast.Attribute) and _is_its_own(n.value)]
+        own[cls.name] = {
+            *(node.name for node in cls.body if isinstance(node, functions)),
+            *(node.attr for node in mine if isinstance(node.ctx, ast.Store)),
+            *(name for base in bases for name in own.get(base, ())),
+        }
+        if bases & kwires:
+            kwires.add(cls.name)
+            inherited = [node for node in mine if node.attr not in own[cls.name]]
+            yield from ((node.lineno, node.attr) for node in inherited if is_private(node.attr))
 
 
 def _is_its_own(owner: ast.expr) -> bool:
@@ -82,6 +107,9 @@ def _name_of(function: ast.expr) -> str:
         "getattr(x, '_a')",
         "from x import _a",
         "from x import (\n    _a,\n)",
+        "x.__dict__['_a']",
+        "from kwire.x import X\nclass Y(X):\n    def f(self): self._a()",
+        "from kwire import x\nclass Y(x.X): pass\nclass Z(Y):\n    def f(self): self._a()",
     ],
 )
 def test_private_attributes_are_seen(source: str) -> None:
@@ -101,6 +129,9 @@ def test_private_attributes_are_seen(source: str) -> None:
         "'x._a'",
         "_a = 1",
         "x('_a')",
+        "from kwire.x import X\nclass Y(X):\n    def f(self): self._a = self._a",
+        "from kwire.x import X\nclass Y(X):\n    def _a(self): self._a()",
+        "from x import X\nclass Y(X):\n    def f(self): self._a()",
     ],
 )
 def test_what_is_public_or_its_own(source: str) -> None:

@@ -52,6 +52,20 @@ def manager(tools):
     opened.close(tools.now_ms, clean=False)
 
 
+@pytest.fixture
+def open_again(tools, manager):
+    """Opens a manager after the end of one; those that are open are closed in the end."""
+    opened = []
+
+    def open_next():
+        opened.append(open_manager(tools))
+        return opened[-1]
+
+    yield open_next
+    for one in opened:
+        one.close(tools.now_ms, clean=False)
+
+
 def test_several_logs_are_cut_with_one_checkpoint(tools, manager):
     """The recovery points of both are on the disk before the next append."""
     first, second = manager.logs["t", 0], manager.logs["t", 1]
@@ -67,7 +81,7 @@ def test_several_logs_are_cut_with_one_checkpoint(tools, manager):
         check_log(log)
 
 
-def test_no_high_watermark_on_the_disk_lies_beyond_a_cut(tools, manager):
+def test_no_high_watermark_on_the_disk_lies_beyond_a_cut(tools, manager, open_again):
     """Or after a crash the next start takes records for replicated that were written since."""
     log = manager.logs["t", 0]
     manager.checkpoint(lambda: {("t", 0): 20, ("t", 1): 20})
@@ -76,13 +90,13 @@ def test_no_high_watermark_on_the_disk_lies_beyond_a_cut(tools, manager):
     assert read_offsets(path, tools.disk) == {("t", 0): 5, ("t", 1): 20}
     tools.append(log, b"new")
     manager.close(tools.now_ms, clean=False)
-    manager.__dict__.update(vars(open_manager(tools)))
+    manager = open_again()
     reopened = manager.logs["t", 0]
     assert (manager.high_watermark_before(reopened), reopened.log_end_offset) == (5, 6)
 
 
 def test_no_high_watermark_on_the_disk_lies_beyond_a_log_that_lost_its_end(
-    tools, manager, monkeypatch
+    tools, manager, open_again, monkeypatch
 ):
     """The power was cut: what is appended next isn't replicated, also if the power is cut again."""
     log = manager.logs["t", 0]
@@ -90,7 +104,7 @@ def test_no_high_watermark_on_the_disk_lies_beyond_a_log_that_lost_its_end(
     manager.close(tools.now_ms, clean=False)
     os.truncate(log_files(log)[-1], 0)
     monkeypatch.setattr(tools.disk, "boot_id", lambda: "another boot")
-    manager.__dict__.update(vars(open_manager(tools)))
+    manager = open_again()
     path = tools.root / "data" / HIGH_WATERMARKS
     assert read_offsets(path, tools.disk) == {("t", 0): 0, ("t", 1): 20}
     assert manager.high_watermark_before(manager.logs["t", 0]) == 0
@@ -138,7 +152,7 @@ def test_a_directory_that_is_offline_takes_no_cut(tools, manager):
     assert log.log_end_offset == 20
 
 
-def test_a_start_notes_a_cut_that_the_end_of_the_process_interrupted(tools, manager):
+def test_a_start_notes_a_cut_that_the_end_of_the_process_interrupted(tools, manager, open_again):
     """The log was cut, the checkpoints weren't written: what comes next isn't what they know."""
     manager.note_boot()  # the machine goes on: no record can be lost
     log = manager.logs["t", 0]
@@ -149,7 +163,7 @@ def test_a_start_notes_a_cut_that_the_end_of_the_process_interrupted(tools, mana
     assert read_offsets(root / RECOVERY_POINTS, tools.disk)["t", 0] == 20
     truncate_log(log, 5, tools.now_ms, tools.disk, 0)
     manager.close(tools.now_ms, clean=False)
-    manager.__dict__.update(vars(open_manager(tools)))
+    manager = open_again()
     assert read_offsets(root / RECOVERY_POINTS, tools.disk)["t", 0] <= 5
     assert read_offsets(root / HIGH_WATERMARKS, tools.disk) == {("t", 0): 5, ("t", 1): 20}
     assert manager.high_watermark_before(manager.logs["t", 0]) == 5
@@ -165,7 +179,7 @@ def test_a_cut_at_the_end_forgets_an_epoch_without_records(tools):
     assert log.log_end_offset == 1
 
 
-def test_a_log_begins_anew(tools, manager):
+def test_a_log_begins_anew(tools, manager, open_again):
     """At an offset before or after what it had: without records, epochs and producers."""
     for offset in (50, 7):
         log = manager.logs["t", 0]
@@ -175,7 +189,7 @@ def test_a_log_begins_anew(tools, manager):
         assert known_producers(log) == {}
         assert tools.append(log, b"new") == offset
         manager.close(tools.now_ms, clean=False)
-        manager.__dict__.update(vars(open_manager(tools)))
+        manager = open_again()
         log = manager.logs["t", 0]
         assert (log.log_start_offset, log.log_end_offset) == (offset, offset + 1)
         assert known_producers(log) == {}

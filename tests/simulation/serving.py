@@ -9,6 +9,8 @@ Rules:
   own (``OverSockets``). So a leader and its followers meet in all four combinations.
 """
 
+# Private attributes: its connections, store and clock are others, and a server takes no such thing.
+
 import os
 import select
 import socket

@@ -1,5 +1,7 @@
 """A batch that runs again after retention has deleted a part of it leaves its files as they are."""
 
+# Private attributes: a sink writes its rows aside with Spark, which this one does without.
+
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast

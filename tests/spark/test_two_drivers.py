@@ -1,5 +1,7 @@
 """A second driver can't make the first one lose a batch."""
 
+# Private attributes: a sink writes its rows aside with Spark, which this one does without.
+
 from pathlib import Path
 from typing import Any, cast
 
