@@ -145,3 +145,28 @@ def test_what_cannot_be_decoded_is_a_dead_letter(
         assert (counts.records, counts.dead_letters) == (3, 2)
         assert counts.value_bytes == 22
     assert dead == [2, 2]
+
+
+def test_records_without_a_key_may_be_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
+    """With ``null_keys = "dead letter"``: the batch has its other rows."""
+    dead: list[str] = []
+
+    class Dead:
+        def write(self, rows: DataFrame, batch: Batch) -> None:
+            dead.extend(row["_error"] for row in rows.collect())
+
+    sink = {"kind": "upsert", "path": str(tmp_path / "delta"), "key": ["n"]}
+    pipeline = pipeline_of(
+        {
+            "name": "p",
+            "checkpoint": str(tmp_path / "checkpoint"),
+            "source": {"bootstrap_servers": "127.0.0.1:1", "topics": ["orders"]},
+            "decode": {"schema": "n int, m int"},
+            "sink": sink | {"null_keys": "dead letter"},
+        }
+    )
+    work = BatchWork(pipeline, sink_of(tmp_path, "delta", key=["n"]), Dead())
+    counts = work.run(records_of(spark, [b'{"n": 1}', b'{"m": 2}']), batch(0, 0, 2, partitions=1))
+    assert (counts.records, counts.dead_letters) == (2, 1)
+    assert [row.n for row in table(spark, tmp_path, "delta").collect()] == [1]
+    assert dead == ["value: column n has no value, and it is in the key"]

@@ -214,20 +214,23 @@ def decoder_of(
 
 
 def checked(settings: PipelineSettings, records: "DataFrame", decode: "Decoding") -> "Decoding":
-    """The same decoding, with an error for values that no partition of the table can have."""
-    if not partition_values.columns_of(settings.sink):
+    """The same decoding, with an error for values that no partition or key can have."""
+    limits = (partition_values.columns_of(settings.sink), partition_values.keys_of_rows(settings))
+    if not any(limits):
         return decode
     if not settings.transforms:
-        return partition_values.checked(decode, settings.sink)
+        return partition_values.checked(decode, settings)
     good = good_rows(treated(decode(records, False), way_of(settings.sink)))
     rows = transformed(good, settings.transforms)
-    return partition_values.checked_after(decode, rows, settings.sink)
+    return partition_values.checked_after(decode, rows, settings)
 
 
 def good_rows(decoded: "DataFrame") -> "DataFrame":
     """The rows without an error, with the value's columns beside those of the record."""
     good = decoded.where(_is_good())
-    return good.select(*columns(*names.METADATA, f"{names.ROW}.*"))
+    has_change = names.CHANGE in decoded.columns
+    own = (one for one in names.METADATA if has_change or one != names.CHANGE)
+    return good.select(*columns(*own, f"{names.ROW}.*"))
 
 
 @lru_cache(maxsize=1)

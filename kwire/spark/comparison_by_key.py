@@ -27,13 +27,14 @@ from typing import TYPE_CHECKING, Any
 from kwire.spark import rows as names
 from kwire.spark.batch import OffsetRange
 from kwire.spark.batch_work import good_rows, transformed
+from kwire.spark.changes import is_of_a_row, is_truncated, truncates_of
 from kwire.spark.column_names import INCARNATION
 from kwire.spark.comparison import MOST_EXAMPLES, Compared, Partition, claims_of
 from kwire.spark.decode.undecodable import REGISTRY
 from kwire.spark.key_outcomes import FAILING, TWICE, Bounds, Keys, Runs, compared
 from kwire.spark.odd_records import either_way
 from kwire.spark.offset_runs import OffsetRuns
-from kwire.spark.rows import OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, TOPIC
+from kwire.spark.rows import CHANGE, OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, TOPIC
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import KeepsNewest
 from kwire.spark.sinks.table_rows import PLACE, held_in
@@ -205,16 +206,24 @@ def _newest(
     needed = (*PLACE, TIMESTAMP, TOMBSTONE, *sink.keys)
     if missing := [one for one in needed if one not in rows.columns]:
         raise RuntimeError(f"the pipeline's rows have no {', '.join(missing)} any more")
+    has_change = CHANGE in rows.columns
+    if has_change:
+        needed = (*needed, CHANGE)
     rows = rows.select(*map(quoted, dict.fromkeys(needed)))  # a value may have any column
+    rows = rows.join(_frame(spark, bounds).select(TOPIC, PARTITION, "finished"), [TOPIC, PARTITION])
+    is_later = f.col(OFFSET) >= f.col("finished")
+    deletes_later = is_later & f.col(TOMBSTONE)
+    if has_change:
+        done, later = truncates_of(rows.where(~is_later)), truncates_of(rows.where(is_later))
+        rows = rows.where(is_of_a_row() & ~is_truncated(done))
+        deletes_later = deletes_later | is_truncated(later)
     for one in sink.keys:
         rows = rows.where(f.col(quoted(one)).isNotNull())
-    rows = rows.join(_frame(spark, bounds).select(TOPIC, PARTITION, "finished"), [TOPIC, PARTITION])
     keys = list(map(quoted, sink.keys))
-    is_later = f.col(OFFSET) >= f.col("finished")
     record = f.struct(OFFSET, TIMESTAMP, TOMBSTONE)
     of_partitions = rows.groupBy(*keys, TOPIC, PARTITION).agg(
         f.max(f.when(~is_later, record)).alias("last"),
-        f.max(is_later & f.col(TOMBSTONE)).alias("is_deleted_later"),
+        f.max(deletes_later).alias("is_deleted_later"),
         f.max(TOMBSTONE).alias("is_deleted"),
     )
     at, offset, is_gone = (f.col("last")[one].alias(one) for one in (TIMESTAMP, OFFSET, TOMBSTONE))

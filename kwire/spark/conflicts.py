@@ -9,6 +9,7 @@ Rules:
   ``replay`` marks what it has sent. The sink's topic counts only if it is in the source's cluster,
   that is, if both share an address.
 - Their names are such that a cluster takes them: a retry topic's has that of its own topic in it.
+- Debezium's events are for tables of upserts: other sinks have no rows to update or delete.
 - Directories: the checkpoint, the sink's and the dead letters'. None of them may be the same as
   another one or below it. An exception are directories below a name that begins with ``_`` or
   ``.``, because readers of tables skip these.
@@ -31,6 +32,9 @@ def conflicts(settings: PipelineSettings) -> Iterator[WrongSetting]:
     yield from _topics(settings)
     yield from _long_names(settings)
     yield from _paths(settings)
+    if settings.decode.format == "debezium" and settings.sink.kind != "upsert":
+        allowed = 'only with [sink] kind = "upsert", which keeps a table like the source\'s'
+        yield WrongSetting("decode.format", "debezium", allowed)
 
 
 def _topics(settings: PipelineSettings) -> Iterator[WrongSetting]:

@@ -1,4 +1,4 @@
-"""Values that a table partitioned by their column can't keep: such a record is a dead letter.
+"""Values of partitions and keys that a table can't keep: such a record is a dead letter.
 
 A table has the value of ``partition_by`` in the names of directories, and Delta as a text in its
 log. What comes back from there isn't always what went in:
@@ -18,6 +18,9 @@ So records with such values get an error, as those that can't be decoded. A colu
 refused as a whole in Delta. A text's length is that of its directory's name with everything escaped
 that any writer escapes: the two kinds of Delta sinks have the same dead letters.
 
+A table of upserts has no row without a key. With ``null_keys = "dead letter"``, which is what
+Debezium's events get without the setting, a record without one has an error too.
+
 With transforms the values are known only after them. So the batch is decoded and transformed once
 more before it is written, to find the records whose rows can't be kept.
 """
@@ -26,13 +29,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark import rows as names
+from kwire.spark.changes import is_of_a_row
 from kwire.spark.column_names import DELTA, ICEBERG
 from kwire.spark.decode.same_names import keys_of
 from kwire.spark.decode.undecodable import VALUE
-from kwire.spark.rows import METADATA, OFFSET, PARTITION, TOPIC
-from kwire.spark.settings import SinkSettings, WrongSetting
+from kwire.spark.rows import KEY, METADATA, OFFSET, PARTITION, TOPIC
+from kwire.spark.settings import PipelineSettings, SinkSettings, WrongSetting
 from kwire.spark.split import runs_by_reason, with_dead
 from kwire.spark.sql import quoted
+from kwire.spark.tombstones import DEAD_LETTER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -58,7 +63,17 @@ def columns_of(sink: SinkSettings) -> Sequence[str]:
     return found
 
 
-def checked(decode: "Decoding", sink: SinkSettings) -> "Decoding":
+def keys_of_rows(settings: PipelineSettings) -> Sequence[str]:
+    """The columns without whose values a record is a dead letter."""
+    options = settings.sink.options
+    default = DEAD_LETTER if settings.decode.format == "debezium" else "stop"
+    if settings.sink.kind != "upsert" or options.get("null_keys", default) != DEAD_LETTER:
+        return ()
+    found: Sequence[str] = options.get("key", [KEY])
+    return found
+
+
+def checked(decode: "Decoding", settings: PipelineSettings) -> "Decoding":
     """The same decoding; a record with a value that the table can't keep has an error."""
     from pyspark.sql import functions as f
 
@@ -71,7 +86,7 @@ def checked(decode: "Decoding", sink: SinkSettings) -> "Decoding":
             *((one, own[one.name]) for one in found.schema if one.name in own),
             *((one, row[one.name]) for one in value),
         ]
-        reason = _reason(columns, sink)
+        reason = _reason(columns, settings)
         if reason is None:
             return found
         kept = {names.ROW: f.when(reason.isNull(), row)}
@@ -80,14 +95,14 @@ def checked(decode: "Decoding", sink: SinkSettings) -> "Decoding":
     return decoded
 
 
-def checked_after(decode: "Decoding", rows: "DataFrame", sink: SinkSettings) -> "Decoding":
+def checked_after(decode: "Decoding", rows: "DataFrame", settings: PipelineSettings) -> "Decoding":
     """The same; ``rows`` are the rows of the batch after the transforms.
 
     RuntimeError if a transform has dropped the place of such a row's record.
     """
     from pyspark.sql import functions as f
 
-    reason = _reason([(one, f.col(quoted(one.name))) for one in rows.schema], sink)
+    reason = _reason([(one, f.col(quoted(one.name))) for one in rows.schema], settings)
     if reason is None:
         return decode
     unfit = rows.where(reason.isNotNull())
@@ -104,19 +119,35 @@ def checked_after(decode: "Decoding", rows: "DataFrame", sink: SinkSettings) -> 
     return decoded
 
 
-def _reason(columns: "Sequence[tuple[Any, Column]]", sink: SinkSettings) -> "Column | None":
+def _reason(columns: "Sequence[tuple[Any, Column]]", settings: PipelineSettings) -> "Column | None":
     """The first reason why the table can't keep a row, null if it can; None if it always can."""
     from pyspark.sql import functions as f
 
     found = None
+    for is_unfit, why in _conditions(columns, settings):
+        text = f.lit(f"{VALUE}column {why}")
+        found = f.when(is_unfit, text) if found is None else found.when(is_unfit, text)
+    return found
+
+
+def _conditions(
+    columns: "Sequence[tuple[Any, Column]]", settings: PipelineSettings
+) -> "Iterator[tuple[Column, str]]":
+    """Conditions on rows that the table can't keep, and what to tell of them."""
+    from pyspark.sql import functions as f
+
+    sink = settings.sink
+    by_name = {field.name: column for field, column in columns}
+    has_key = is_of_a_row() if names.CHANGE in by_name else f.lit(True)
+    for name in keys_of_rows(settings):
+        if name in by_name:
+            yield has_key & by_name[name].isNull(), f"{name} has no value, and it is in the key"
     wanted = [(one, keys_of(one)) for one in columns_of(sink)]
     for field, column in columns:
         for name, keys in wanted:
             if keys & keys_of(field.name):
                 for is_unfit, why in _unfit(name, column, field.dataType, sink):
-                    text = f.lit(f"{VALUE}column {name} {why}")
-                    found = f.when(is_unfit, text) if found is None else found.when(is_unfit, text)
-    return found
+                    yield is_unfit, f"{name} {why}"
 
 
 def _unfit(

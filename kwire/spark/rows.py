@@ -45,5 +45,8 @@ STAMP = "timestampMs"
 REASON = "unreadable"
 """string: why a record can't be read, beside the connector's columns, where one has it"""
 
-METADATA = (TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY, HEADERS, TOMBSTONE)
+CHANGE = "_debezium"
+"""struct<op: string>: which change of a table an event of Debezium is; of that format only"""
+
+METADATA = (TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY, HEADERS, TOMBSTONE, CHANGE)
 """What rows keep beside the value's columns until the sink drops what isn't asked for."""

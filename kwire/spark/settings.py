@@ -41,7 +41,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """How values become rows: ``format`` is json, avro, protobuf, csv, text or bytes."""
+    """How values become rows: ``format`` is json, avro, protobuf, csv, debezium, text or bytes."""
 
     format: str = "json"
     key: str = "bytes"

@@ -77,6 +77,7 @@ def lines_of(settings: dict[str, Any]) -> list[str]:
 CASES = [
     *(("sink", one, DECODERS[0]) for one in SINKS),
     *(("decode", SINKS[0], one) for one in DECODERS),
+    ("decode", SINKS[5], {"format": "debezium", "schema": "n long", "decimals": "text"}),
     ("", SINKS[0], DECODERS[0]),
 ]
 

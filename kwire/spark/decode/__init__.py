@@ -1,19 +1,20 @@
-"""Records to rows: JSON, Avro, Protobuf, CSV, text, bytes. Undecodable records have an error.
+"""Records to rows, by format; a record that can't be decoded has an error.
 
 ``decode`` is called for each micro-batch, or by a job of your own::
 
     rows = decode(records, Decode(format="json", options={"schema": "id BIGINT, name STRING"}))
     good = rows.where("_error IS NULL AND NOT _tombstone").select("_topic", "_row.*")
 
-JSON, CSV, text and bytes are decoded by Spark's own expressions (``in_jvm``), Avro and Protobuf in
-Python workers over Arrow (``in_python``). The columns are those of ``kwire.spark.rows``. No record
-fails a batch: a record that can't be decoded has a null row and a line in ``_error``, whose kinds
-``undecodable`` lists.
+JSON, CSV, text and bytes are decoded by Spark's own expressions (``in_jvm``), Avro, Protobuf and
+Debezium's events in Python workers over Arrow (``in_python``, ``debezium``). The columns are those
+of ``kwire.spark.rows``. No record fails a batch: a record that can't be decoded has a null row and
+a line in ``_error``, whose kinds ``undecodable`` lists.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from kwire.spark.decode.debezium import unsupported
 from kwire.spark.decode.decoding import Plan
 from kwire.spark.decode.known import decode_as
 from kwire.spark.decode.options import Options, options_of
@@ -32,8 +33,11 @@ _ATOMIC_ONLY = "columns of CSV are no struct, array or map"
 def check(settings: Decode) -> None:
     """Raise WrongSetting for settings that can't work, without Spark and without the registry."""
     options = options_of(settings)
-    if options.format in ("json", "csv"):
+    if options.format in ("json", "csv", "debezium"):
         of = given_struct(options)
+        if options.format == "debezium" and of is not None and (name := unsupported(of)):
+            allowed = f"column {name} has a type that Debezium's values can't become"
+            raise WrongSetting("decode.schema", options["schema"], allowed)
         if options.format == "csv" and of is not None:
             for one in of["fields"]:
                 if isinstance(one["type"], dict):

@@ -36,6 +36,8 @@ def arrow_type(of: SparkType) -> "pa.DataType":
         return pa.decimal128(int(found[1]), int(found[2]))
     simple: dict[str, pa.DataType] = {
         "boolean": pa.bool_(),
+        "byte": pa.int8(),
+        "short": pa.int16(),
         "integer": pa.int32(),
         "long": pa.int64(),
         "float": pa.float32(),

@@ -64,10 +64,10 @@ def _decoded(batch: "pa.RecordBatch", decoder: Decoder, plan: Plan) -> "pa.Recor
         try:
             found[place] = decoder.row(topics[place], value)
         except Exception as error:  # a library may raise anything for garbage
-            errors[place] = _line(error)
+            errors[place] = line_of(error)
     row, unfit = to_arrow(found, arrow_type_of_text(plan.row_type))
     for place, reason in unfit.items():
-        errors[place] = _line(reason)
+        errors[place] = line_of(reason)
     columns = [
         pa.array(errors, pa.string()) if name == rows.ERROR else batch.column(place)
         for place, name in enumerate(names)
@@ -75,7 +75,8 @@ def _decoded(batch: "pa.RecordBatch", decoder: Decoder, plan: Plan) -> "pa.Recor
     return pa.RecordBatch.from_arrays([*columns, row], names=[*names, rows.ROW])
 
 
-def _line(error: Exception) -> str:
+def line_of(error: Exception) -> str:
+    """The error of a record, of whatever decoding it has raised."""
     if isinstance(error, Undecodable):
         return error.text
     text = str(error) or type(error).__name__

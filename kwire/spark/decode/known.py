@@ -26,7 +26,7 @@ def decode_as(
     *,
     has_reasons: bool = True,
 ) -> "DataFrame":
-    """The rows, by known columns (JSON, CSV) or a known plan (Avro, Protobuf).
+    """The rows, by known columns (JSON, CSV, Debezium) or a known plan (Avro, Protobuf).
 
     ``has_reasons`` says whether the error of a value of JSON names the column that doesn't fit.
     """
@@ -35,6 +35,12 @@ def decode_as(
         from kwire.spark.decode.in_python import decode_in_python
 
         return decode_in_python(base, plan)
+    if options.format == "debezium":
+        from kwire.spark.decode.debezium import decode_changes
+        from kwire.spark.decode.plans import debezium_plan
+
+        assert of is not None
+        return decode_changes(base, debezium_plan(of, options))
     from kwire.spark.decode.in_jvm import decode_bytes, decode_csv, decode_json, decode_text
 
     if options.format == "text":

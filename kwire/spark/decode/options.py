@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from kwire.spark.decode.connect_values import DECIMALS, UNITS_NS
+from kwire.spark.decode.debezium import PLACEHOLDER
 from kwire.spark.registry.client import CLIENT_OPTIONS, RegistrySettings
 from kwire.spark.settings import Decode, WrongSetting
 
@@ -39,6 +41,13 @@ FORMATS: dict[str, dict[str, type]] = {
         "null_value": str,
         **_TIMES,
     },
+    "debezium": {
+        "schema": str,
+        "schema_file": str,
+        "decimals": str,
+        "timestamps": str,
+        "placeholder": str,
+    },
     "text": {"column": str},
     "bytes": {"column": str},
 }
@@ -55,7 +64,9 @@ _DEFAULTS: dict[str, Any] = {
     "delimiter": ",",
     "quote": '"',
     "escape": "\\",
+    "placeholder": PLACEHOLDER,
 }
+_ONE_OF = {"decimals": DECIMALS, "timestamps": tuple(UNITS_NS)}
 _MAX_SAMPLE = 100_000
 
 
@@ -115,6 +126,8 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
         raise WrongSetting(f"decode.{name}", value, "it is more than 0")
     if name == "sample" and value > _MAX_SAMPLE:
         raise WrongSetting(f"decode.{name}", value, f"it is at most {_MAX_SAMPLE}")
+    if name in _ONE_OF and value not in _ONE_OF[name]:
+        raise WrongSetting(f"decode.{name}", value, f"it is one of {', '.join(_ONE_OF[name])}")
     if name in ("quote", "escape") and len(value) != 1:
         raise WrongSetting(f"decode.{name}", value, "it is one character")
     return value
@@ -154,6 +167,7 @@ def _check_together(settings: Decode, options: Options) -> None:
         "avro": "schema, schema_file or registry",
         "protobuf": "schema_file or registry",
         "csv": "schema",
+        "debezium": "schema (the table's columns) or schema_file",
     }.get(settings.format)
     if needed and not ways:
         raise WrongSetting("decode.format", settings.format, f"it needs decode.{needed}")

@@ -18,7 +18,9 @@ from kwire.spark.decode.avro_decoder import ANY_TOPIC, AvroPlan
 from kwire.spark.decode.avro_defaults import check_defaults, parsed
 from kwire.spark.decode.avro_schema import WrongSchema, as_record, load
 from kwire.spark.decode.avro_types import row_type as avro_row_type
+from kwire.spark.decode.connect_values import Meanings
 from kwire.spark.decode.ddl import WrongDdl, parse_ddl
+from kwire.spark.decode.debezium import DebeziumPlan
 from kwire.spark.decode.decoding import Plan
 from kwire.spark.decode.in_python import plan_type
 from kwire.spark.decode.json_schema import row_type as json_row_type
@@ -40,7 +42,7 @@ Struct = dict[str, Any]
 
 @lru_cache(maxsize=32)
 def given_struct(options: Options) -> Struct | None:
-    """The columns that a JSON or CSV schema of the options has; WrongSetting."""
+    """The columns that a schema of JSON, CSV or Debezium in the options has; WrongSetting."""
     if options.has("schema"):
         try:
             return _with_own_names(_as_struct(parse_ddl(options["schema"])))
@@ -50,6 +52,12 @@ def given_struct(options: Options) -> Struct | None:
         text = file_text("schema_file", options["schema_file"])
         return _as_struct(_for_file(options, lambda: _with_own_names(json_row_type(text))))
     return None
+
+
+def debezium_plan(of: Struct, options: Options) -> DebeziumPlan:
+    """The plan for Debezium's events, with the columns of ``given_struct``."""
+    how = Meanings(options["decimals"], options["timestamps"])
+    return DebeziumPlan(json.dumps(of), how, options["placeholder"])
 
 
 def _with_own_names(of: Struct) -> Struct:

@@ -24,8 +24,8 @@ _NOWHERE = RegistrySettings("http://settled")
 def struct_of(
     records: "DataFrame", options: Options, topics: Sequence[str]
 ) -> dict[str, Any] | None:
-    """The columns of JSON or CSV; None for other formats."""
-    if options.format not in ("json", "csv"):
+    """The columns of JSON, CSV or Debezium; None for other formats."""
+    if options.format not in ("json", "csv", "debezium"):
         return None
     of = given_struct(options)
     if of is None and options.registry is not None:

@@ -24,16 +24,21 @@ deleted later. Then the row of this key is back until its tombstone is read agai
 ``deletes = "mark"`` this can't happen: the table keeps deleted rows, with ``_tombstone`` true and
 null in the columns of the value.
 
+Rows of Debezium's events have the column CHANGE: ``kwire.spark.changes`` says what a truncate
+deletes. It is part of the same MERGE, which then looks at the whole table.
+
 Options: ``format`` (delta, iceberg), ``key`` (columns; by default ``_key``), ``deletes`` (remove,
-mark), ``null_keys`` (stop, skip), and the options of the format. A tombstone has no value. So if
-the key is made of columns of the value, tombstones can't delete rows: a transform has to make the
-key from ``_key``.
+mark), ``null_keys`` (stop, skip, dead letter: such rows don't come here), and the options of the
+format. A tombstone has no value. So if the key is made of columns of the value, tombstones can't
+delete rows: a transform has to make the key from ``_key``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch
+from kwire.spark.changes import Truncate, is_of_a_row, is_truncated, truncates_of
 from kwire.spark.column_names import (
     DELTA,
     DELTA_MAPPED,
@@ -43,7 +48,16 @@ from kwire.spark.column_names import (
     stored_rows,
 )
 from kwire.spark.parquet_times import set_times, writer_of
-from kwire.spark.rows import KEY, OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, TOPIC
+from kwire.spark.rows import (
+    CHANGE,
+    KEY,
+    METADATA,
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    TOMBSTONE,
+    TOPIC,
+)
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held, OffsetsUnknown
 from kwire.spark.sinks.delta import (
@@ -70,6 +84,7 @@ from kwire.spark.sinks.table_rows import (
 )
 from kwire.spark.sinks.table_types import Misfit
 from kwire.spark.sql import listed, quoted
+from kwire.spark.tombstones import DEAD_LETTER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,6 +92,9 @@ if TYPE_CHECKING:
 
 ORDER = (TOPIC, PARTITION, OFFSET, TIMESTAMP, TOMBSTONE)
 """The metadata columns that an upsert needs."""
+
+_Merge = Callable[[str, Sequence[str]], str]
+"""Makes the statement for a table and its columns."""
 
 _VIEW = "kwire_upsert"
 _EXACT = {"spark.sql.datetime.java8API.enabled": "true"}
@@ -116,7 +134,7 @@ class UpsertSink:
         """Raise WrongSetting for options that can't work."""
         check_choice(self._settings, "format", ("delta", "iceberg"))
         check_choice(self._settings, "deletes", ("remove", "mark"))
-        check_choice(self._settings, "null_keys", ("stop", "skip"))
+        check_choice(self._settings, "null_keys", ("stop", "skip", DEAD_LETTER))
         own: dict[str, type] = {"format": str, "key": list, "deletes": str, "null_keys": str}
         if self._is_delta:
             need_path(self._settings, "the directory of the table")
@@ -141,6 +159,17 @@ class UpsertSink:
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Merge a batch; nothing happens if the table has it already."""
+        if CHANGE not in rows.columns:
+            return self._write(rows, batch, ())
+        kept = rows.persist()
+        try:
+            truncates = truncates_of(kept)
+            changed = kept.where(is_of_a_row() & ~is_truncated(truncates))
+            self._write(changed, batch, truncates)
+        finally:
+            kept.unpersist()
+
+    def _write(self, rows: "DataFrame", batch: Batch, truncates: Sequence[Truncate]) -> None:
         missing = [one for one in (*ORDER, *self.keys) if one not in rows.columns]
         if missing:
             raise WrongSetting("sink.key", list(self.keys), f"rows have no {', '.join(missing)}")
@@ -153,10 +182,12 @@ class UpsertSink:
         rows = with_incarnation(stored_rows(self._with_keys(rows), self._rule), batch.ranges)
         newest = newest_of_keys(rows, keys)
         wanted = table_columns(newest, self._settings, batch.ranges, None, kept)
+        numbers = {one.topic: one.incarnation for one in batch.ranges}
+        merge = partial(self._merge, truncates=truncates, numbers=numbers)
         if self._is_delta:
-            self._merge_delta(newest.sparkSession, wanted, newest, batch)
+            self._merge_delta(newest.sparkSession, wanted, newest, batch, merge)
         else:
-            self._merge_iceberg(newest.sparkSession, wanted, newest, batch)
+            self._merge_iceberg(newest.sparkSession, wanted, newest, batch, merge)
 
     def _with_keys(self, rows: "DataFrame") -> "DataFrame":
         """The rows that have a key. A row without one makes the batch fail, or is left out."""
@@ -177,7 +208,9 @@ class UpsertSink:
         )
         return rows.where(f.when(has_key, f.lit(True)).otherwise(f.raise_error(told)))
 
-    def _merge_delta(self, spark: "SparkSession", wanted: Any, newest: Any, batch: Batch) -> None:
+    def _merge_delta(
+        self, spark: "SparkSession", wanted: Any, newest: Any, batch: Batch, merge: _Merge
+    ) -> None:
         self._make_delta_fit(spark, wanted.schema)
         schema = spark.read.format("delta").load(self._settings.path).schema
         target = f"delta.{quoted(self._settings.path)}"
@@ -188,7 +221,7 @@ class UpsertSink:
             "spark.databricks.delta.write.txnVersion": str(batch.batch_id),
         }
         with session_settings(spark, identity):
-            spark.sql(self._merge(target, schema.names))
+            spark.sql(merge(target, schema.names))
 
     def _make_delta_fit(self, spark: "SparkSession", schema: Any) -> None:
         """Create the table, or add the columns that it lacks."""
@@ -229,7 +262,9 @@ class UpsertSink:
             rows = spark._jsparkSession.createDataFrame(computed.toJavaRDD(), computed.schema())
             DataFrame(rows, spark).createOrReplaceTempView(_VIEW)
 
-    def _merge_iceberg(self, spark: "SparkSession", wanted: Any, newest: Any, batch: Batch) -> None:
+    def _merge_iceberg(
+        self, spark: "SparkSession", wanted: Any, newest: Any, batch: Batch, merge: _Merge
+    ) -> None:
         table = self._iceberg
         newest, wanted = named_for_iceberg(newest), named_for_iceberg(wanted)
         table.make_fit(spark, wanted.schema)
@@ -239,9 +274,16 @@ class UpsertSink:
         schema = spark.table(table.name).schema
         self._show(newest, schema)
         with labeled(spark, batch):
-            spark.sql(self._merge(table.name, schema.names))
+            spark.sql(merge(table.name, schema.names))
 
-    def _merge(self, target: str, columns: Sequence[str]) -> str:
+    def _merge(
+        self,
+        target: str,
+        columns: Sequence[str],
+        *,
+        truncates: Sequence[Truncate],
+        numbers: Mapping[str, int],
+    ) -> str:
         """The statement that merges the view into the table."""
         partition = PARTITION if self._is_delta else PARTITION_COLUMN
         newer = _newer(partition, by_incarnation=INCARNATION in columns)
@@ -258,8 +300,30 @@ class UpsertSink:
                 "" if self.marks_deleted else deletes,
                 f"WHEN MATCHED AND ({newer}) THEN UPDATE SET {pairs}",
                 f"WHEN NOT MATCHED{inserted} THEN INSERT ({names}) VALUES ({values})",
+                self._truncate(columns, partition, truncates, numbers),
             ]
         )
+
+    def _truncate(
+        self,
+        columns: Sequence[str],
+        partition: str,
+        truncates: Sequence[Truncate],
+        numbers: Mapping[str, int],
+    ) -> str:
+        """The clause for rows that truncates delete; those with a row in the batch are newer."""
+        if not truncates:
+            return ""
+        incarnation = f"coalesce(t.{INCARNATION}, 0)" if INCARNATION in columns else "0"
+        older = " OR ".join(
+            one.sql("t", partition, incarnation, numbers.get(one.topic, 0)) for one in truncates
+        )
+        if not self.marks_deleted:
+            return f"WHEN NOT MATCHED BY SOURCE AND ({older}) THEN DELETE"
+        kept = {*METADATA, partition, INCARNATION, *map(self._rule.stored, self.keys)}
+        nulls = [f"t.{quoted(one)} = NULL" for one in columns if one not in kept]
+        pairs = ", ".join([f"t.{TOMBSTONE} = true", *nulls])
+        return f"WHEN NOT MATCHED BY SOURCE AND ({older}) THEN UPDATE SET {pairs}"
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
         """Raise OffsetsUnknown: the table keeps one record of a key; ``verify`` compares keys."""

@@ -1,0 +1,334 @@
+"""Debezium's events in a table of upserts: after every batch it equals the source's table.
+
+The source is a dict in Python, whose changes are written as Debezium writes them.
+"""
+
+import datetime
+import os
+import random
+import re
+import tomllib
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from kwire.spark import rows as names
+from kwire.spark.batch import Batch, OffsetRange
+from kwire.spark.batch_work import BatchWork, Counts
+from kwire.spark.decode import decode
+from kwire.spark.pipeline_file import pipeline_of
+from kwire.spark.settings import Decode
+from kwire.spark.sinks import make_sink
+from spark_tests.decoding import CONNECTOR
+from tests.support.debezium import PLACEHOLDER, TIME, Record, SourceTable, decimal, schema
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("KWIRE_SPARK_LANE") != "stock", reason="no jar of Delta and Iceberg"
+)
+TEXT = schema("string")
+COLUMNS = {
+    "id": schema("int32", optional=False),
+    "price": decimal(2, 10),
+    "at": schema("int64", f"{TIME}MicroTimestamp"),
+    "note": TEXT,
+}
+DDL = "id INT NOT NULL, price DECIMAL(10,2), at TIMESTAMP, note STRING"
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+START_US = 1_769_864_645_000_000
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+class Dead:
+    """The errors of dead letters, by partition and offset."""
+
+    def __init__(self) -> None:
+        self.errors: dict[Place, str] = {}
+
+    def write(self, dead: DataFrame, batch: Batch) -> None:
+        """Keep them."""
+        found = dead.select(names.PARTITION, names.OFFSET, names.ERROR).collect()
+        self.errors |= {(row[0], row[1]): row[2] for row in found}
+
+
+class Work:
+    """A pipeline's work on batches of records, and its table."""
+
+    def __init__(self, spark: SparkSession, path: Path, form: str, **more: Any) -> None:
+        self._spark = spark
+        self._table = spark.read.format(form)
+        self._path = str(path / form)
+        self._batches = 0
+        settings = pipeline_of(
+            {
+                "name": "p",
+                "checkpoint": str(path / "checkpoint"),
+                "source": {"bootstrap_servers": "127.0.0.1:1", "topics": ["shop"]},
+                "decode": {"format": "debezium", "schema": DDL} | more.pop("decode", {}),
+                "sink": {"kind": "upsert", "format": form, "key": ["id"]}
+                | more.pop("sink", {})
+                | {"path": self._path},
+                "transform": more.pop("transform", []),
+            }
+        )
+        sink = make_sink(settings.sink, settings.source, "p")
+        sink.check()
+        sink.open(spark)
+        self.dead = Dead()
+        self._work = BatchWork(settings, sink, self.dead)
+
+    def batch(
+        self, records: dict[Place, Record], *, again: bool = False, headers: Any = None
+    ) -> Counts:
+        """Write a batch of records by their places; ``again`` as after a kill."""
+        self._batches += not again
+        ends: dict[int, list[int]] = {}
+        for partition, offset in records:
+            ends.setdefault(partition, []).append(offset)
+        ranges = [OffsetRange("shop", one, min(at), max(at) + 1) for one, at in ends.items()]
+        batch = Batch("p", "q", self._batches, tuple(ranges))
+        return self._work.run(frame(self._spark, records, headers), batch)
+
+    def table(self) -> DataFrame:
+        """The table."""
+        return self._table.load(self._path)
+
+    def rows(self) -> dict[int, tuple[Any, ...]]:
+        """The table's rows by id; of rows that are marked as deleted, none."""
+        found = self.table()
+        if names.TOMBSTONE in found.columns:
+            gone = found.where(names.TOMBSTONE)
+            assert all(row.note is None and row.price is None for row in gone.collect())
+            found = found.where(~f.col(names.TOMBSTONE))
+        assert names.CHANGE not in found.columns
+        listed = found.select("id", "price", f.unix_micros("at").alias("at"), "note").collect()
+        assert len({row.id for row in listed}) == len(listed)
+        return {row.id: (row.price, row["at"], row.note) for row in listed}
+
+
+def pipelines_of(heading: str) -> list[dict[str, Any]]:
+    """The examples of a section of docs/PIPELINES.md."""
+    text = (Path(__file__).parents[1] / "docs" / "PIPELINES.md").read_text(encoding="utf-8")
+    section = text.partition(f"\n### {heading}\n")[2].partition("\n## ")[0]
+    return [tomllib.loads(one) for one in re.findall(r"```toml\n(.*?)```", section, re.DOTALL)]
+
+
+def frame(spark: SparkSession, records: dict[Place, Record], headers: Any = None) -> DataFrame:
+    """Records as the connector gives them; the later an offset, the later its time."""
+    data = [
+        (*record, "shop", *place, EPOCH + datetime.timedelta(days=1, seconds=place[1]), 0, headers)
+        for place, record in records.items()
+    ]
+    return spark.createDataFrame(data, CONNECTOR)
+
+
+def placed(records: Iterable[Record], first: int = 0, partition: int = 0) -> dict[Place, Record]:
+    """Records at offsets of a partition."""
+    return {(partition, first + at): one for at, one in enumerate(records)}
+
+
+def row_of(number: int, cents: int | None, note: str | None) -> dict[str, Any]:
+    """A row as it is in JSON."""
+    price = None
+    if cents is not None:
+        price = b64encode(cents.to_bytes(8, "big", signed=True)).decode()
+    return {"id": number, "price": price, "at": START_US + number, "note": note}
+
+
+def stored(row: dict[str, Any], cents: int | None) -> tuple[Any, ...]:
+    """The same row as the table has it."""
+    price = None if cents is None else Decimal(cents).scaleb(-2)
+    return price, row["at"], row["note"]
+
+
+class Shop:
+    """The source's table, changed by chance; each change gives its records."""
+
+    def __init__(self, source: SourceTable, seed: int) -> None:
+        self._source = source
+        self._chance = random.Random(seed)
+        self._now: dict[int, tuple[dict[str, Any], int | None]] = {}
+
+    def rows(self) -> dict[int, tuple[Any, ...]]:
+        """The rows by id, as the table should have them."""
+        return {number: stored(*one) for number, one in self._now.items()}
+
+    def _new(self, number: int) -> dict[str, Any]:
+        cents = self._chance.choice([None, self._chance.randrange(-(10**9), 10**9)])
+        row = row_of(number, cents, self._chance.choice([None, "", "é", "x" * 50]))
+        self._now[number] = row, cents
+        return row
+
+    def snapshot(self) -> Iterator[Record]:
+        """Rows that were there before."""
+        for number in range(5):
+            yield self._source.create(self._new(number), "r")
+
+    def change(self) -> Iterator[Record]:
+        """One change."""
+        number = self._chance.randrange(12)
+        kind = self._chance.choices(["write", "delete", "key", "message"], [6, 3, 2, 1])[0]
+        if kind == "message":
+            yield self._source.message("Ymfy")
+        elif number not in self._now:
+            yield self._source.create(self._new(number))
+        elif kind == "delete":
+            yield from self._source.delete(self._now.pop(number)[0])
+        elif kind == "key" and (free := sorted(set(range(12)) - set(self._now))):
+            before, cents = self._now.pop(number)
+            after = before | {"id": self._chance.choice(free)}
+            self._now[after["id"]] = after, cents
+            yield from self._source.update_key(before, after)
+        else:
+            yield self._source.update(self._new(number))
+
+    def truncate(self) -> Iterator[Record]:
+        """All rows are gone."""
+        self._now.clear()
+        yield self._source.truncate()
+
+    def batches(self) -> Iterator[list[Record]]:
+        """The records of batches: a truncate at an end, in the middle, alone, and twice."""
+        yield [*self.snapshot(), *self._changes(10)]
+        yield self._changes(15)
+        yield [*self._changes(4), *self.truncate(), *self._changes(8)]
+        yield [*self._changes(8), *self.truncate()]
+        yield self._changes(8)
+        yield [*self.truncate()]
+        yield [*self._changes(6), *self.truncate(), *self._changes(1), *self.truncate()]
+        yield self._changes(10)
+
+    def _changes(self, count: int) -> list[Record]:
+        return [one for _ in range(count) for one in self.change()]
+
+
+@pytest.mark.parametrize(
+    ("form", "has_schema", "deletes"),
+    [("delta", True, "remove"), ("delta", False, "mark"), ("iceberg", True, "remove")],
+)
+def test_the_table_equals_the_source(
+    form: str, has_schema: bool, deletes: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """After the snapshot, changes of rows and keys, and truncates; also if a batch runs again."""
+    bare = {} if has_schema else {"decimals": "base64", "timestamps": "microseconds"}
+    work = Work(spark, tmp_path, form, decode=bare, sink={"deletes": deletes})
+    shop = Shop(SourceTable("orders", COLUMNS, has_schema=has_schema), seed=len(form))
+    first = 0
+    for number, records in enumerate(shop.batches()):
+        batch = placed(records, first)
+        first += len(batch)
+        counts = work.batch(batch)
+        assert (counts.records, counts.dead_letters) == (len(batch), 0)
+        assert work.rows() == shop.rows()
+        if number in (2, 3):
+            work.batch(batch, again=True)
+            assert work.rows() == shop.rows()
+    assert work.dead.errors == {}
+
+
+def test_a_tombstone_that_compaction_has_left(spark: SparkSession, tmp_path: Path) -> None:
+    """It deletes by itself: the delete before it is gone."""
+    source = SourceTable("orders", COLUMNS)
+    work = Work(spark, tmp_path, "delta")
+    one, two = row_of(1, 5, "x"), row_of(2, 6, "y")
+    work.batch(placed([source.create(one), source.create(two)]))
+    work.batch({(0, 7): source.tombstone(one)})
+    assert work.rows() == {2: stored(two, 6)}
+
+
+def test_a_truncate_and_other_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    """In its own partition offsets decide, in others the time, as for any record of upserts."""
+    source = SourceTable("orders", COLUMNS)
+    work = Work(spark, tmp_path, "delta")
+    old = {(1, 3): source.create(row_of(1, 1, "old")), (0, 9): source.create(row_of(2, 2, "old"))}
+    new = {(1, 12): source.create(row_of(3, 3, "new")), (0, 11): source.create(row_of(4, 4, "new"))}
+    work.batch(old | new)
+    # Offsets are times, too: the truncate is later than what is old.
+    work.batch({(0, 10): source.truncate(), (1, 13): source.create(row_of(5, 5, "new"))})
+    assert sorted(work.rows()) == [3, 4, 5]
+    work.batch({(0, 20): source.truncate(), (1, 19): source.create(row_of(6, 6, "old"))})
+    assert work.rows() == {}
+
+
+def test_odd_records_are_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
+    """They have their places and reasons, stop nothing, and change no row."""
+    source = SourceTable("orders", COLUMNS)
+    one = row_of(1, 5, "x")
+    key, good = source.create(one)
+    flat = b'{"id":1,"note":"flat"}'
+    records: list[Record] = [
+        (key, good),
+        (key, flat),
+        source.update(one | {"note": PLACEHOLDER}),
+        (b'{"other":1}', None),
+        (b'{"id":1}', b'{"op":"c","after":{"id":9,"note":"\\ud800"}}'),
+        source.create(one | {"at": 2**62}),
+        (b"{}", b'{"ts_ms":1}'),
+    ]
+    work = Work(spark, tmp_path, "delta")
+    for again in (False, True):
+        counts = work.batch(placed(records), again=again)
+        assert (counts.records, counts.dead_letters) == (7, 5)
+        assert work.rows() == {1: stored(one, 5)}
+    assert {place[1]: error[:36] for place, error in work.dead.errors.items()} == {
+        1: "value: it is no envelope of Debezium",
+        2: "value: column note is unchanged, and",
+        3: "value: column id has no value, and i",
+        4: "value: 'utf-8' codec can't encode ch",
+        5: "value: column at: time 4611686018427",
+    }
+
+
+def test_a_transform_that_loses_the_key(spark: SparkSession, tmp_path: Path) -> None:
+    """Its rows are dead letters, those of truncates aren't."""
+    source = SourceTable("orders", COLUMNS)
+    sql = "SELECT * EXCEPT (id), IF(id = 2, NULL, id) AS id FROM rows"
+    work = Work(spark, tmp_path, "delta", transform=[{"sql": sql}])
+    one, two = row_of(1, 5, "x"), row_of(2, 6, "y")
+    work.batch(placed([source.create(row_of(3, 1, "z")), source.truncate()]))
+    work.batch(placed([source.create(one), source.create(two)], 2))
+    assert work.rows() == {1: stored(one, 5)}
+    assert list(work.dead.errors) == [(0, 3)]
+
+
+def test_the_rows_of_a_job_of_ones_own(spark: SparkSession) -> None:
+    """``decode`` gives the rows with the change; a record's own columns are as they were."""
+    source = SourceTable("orders", COLUMNS)
+    records = placed([source.create(row_of(1, 5, "x")), *source.delete(row_of(1, 5, "x"))])
+    settings = Decode("debezium", key="text", options={"schema": DDL})
+    found = decode(frame(spark, records), settings).orderBy("_offset").collect()
+    assert [row[names.CHANGE].op for row in found] == ["c", "d", "d"]
+    assert [row[names.TOMBSTONE] for row in found] == [False, True, True]
+    assert [row[names.ROW].id for row in found] == [1, 1, 1]
+    assert [row[names.VALUE] for row in found] == [value for _, value in records.values()]
+
+
+def test_an_outbox(spark: SparkSession, tmp_path: Path) -> None:
+    """The two pipelines of docs/PIPELINES.md: a message once, though its row is deleted soon."""
+    columns = dict.fromkeys(("id", "aggregatetype", "aggregateid", "type", "payload"), TEXT)
+    source = SourceTable("outbox", columns)
+    order = {"id": "m1", "aggregatetype": "order", "aggregateid": "7", "type": "created"}
+    order |= {"payload": '{"id": 7, "total": 9.90}'}
+    other = order | {"id": "m2", "aggregatetype": "customer"}
+    routed, rows = pipelines_of("Outbox")
+    work = Work(spark, tmp_path / "rows", "delta", **rows)
+    records = [source.create(order), *source.delete(order), source.create(other)]
+    work.batch(placed([*records, source.create(order)]))
+    assert work.dead.errors == {}
+    [row] = work.table().collect()
+    assert (row.id, row.type, row.payload.asDict()) == (
+        "m1",
+        "created",
+        {"id": 7, "total": Decimal("9.90")},
+    )
+    work = Work(spark, tmp_path / "routed", "delta", **routed)
+    twice = placed([(b"7", b'{"id": 7, "total": 9.90}'), (b"7", b'{"id": 7, "total": 9.90}')])
+    work.batch(twice, headers=[("id", b"m1")])
+    assert [(row.message, row.total) for row in work.table().collect()] == [("m1", Decimal("9.90"))]
