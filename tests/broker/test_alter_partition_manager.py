@@ -124,9 +124,12 @@ async def test_an_unknown_outcome_is_settled_by_the_log(
     tmp_path: Path,
     nursery: trio.Nursery,
     autojump_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
     outcome: str,
 ) -> None:
-    """The follower counts for the high watermark meanwhile, and is in sync in the end, once."""
+    """The follower counts for the high watermark meanwhile, and is in sync in the end, once. One
+    line tells of several failures in a row.
+    """
     cluster = Cluster(tmp_path, [ROW._replace(isr=(1, 2))])
     cluster.fails = [outcome] * 3
     nursery.start_soon(cluster.updates.run)
@@ -140,6 +143,7 @@ async def test_an_unknown_outcome_is_settled_by_the_log(
     await pass_s(4)
     assert cluster.isr() == partition.in_sync == (1, 2, 3)
     assert len(cluster.commits) == 1
+    assert sum("isn't known" in line for line in caplog.messages) == 1
 
 
 async def test_a_proposal_that_vanished_counts_no_more_when_it_is_not_wanted_any_more(

@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -233,3 +234,14 @@ def test_a_directory_that_cannot_be_read(tmp_path, dump, monkeypatch):
     code, lines, said = dump(tmp_path / "secret", tmp_path)
     assert (code, said) == (1, f"kwire: cannot read {tmp_path / 'secret'}: Permission denied\n")
     assert f"Dumping {tmp_path / 'meta.properties'}" in lines
+
+
+def test_a_producer_whose_last_batch_is_at_offset_0(dump, tmp_path):
+    """It has a last batch; one with offset -1 has none."""
+    rows = b"".join(struct.pack(">qhiqiqiq", 1, 0, 0, last, 0, 0, 0, -1) for last in (0, -1))
+    counted = struct.pack(">i", 2) + rows
+    path = tmp_path / f"{1:020d}.snapshot"
+    path.write_bytes(struct.pack(">hI", 1, crc32c(counted)) + counted)
+    code, lines, _ = dump(path)
+    assert code == 0
+    assert ["firstSequence: 0" in line for line in lines[1:]] == [True, False]

@@ -94,6 +94,19 @@ def test_data_in_between_does_not_hide_them(peer):
     assert sum(costs) > MOST_SILENT_BYTES // 2
 
 
+def test_the_end_of_a_connection_is_seen(peer):
+    """As of any socket: what arrived before is read first, then there are 0 bytes."""
+    view = memoryview(bytearray(1 << 16))
+    peer.tls.write(b"last")
+    peer.flush()
+    peer.sock.close()
+    assert peer.server.recv_into(view) == len(b"last")
+    while peer.server.has_pending:
+        with suppress(BlockingIOError):
+            peer.server.recv_into(view)
+    assert peer.server.recv_into(view) == 0
+
+
 def test_some_new_keys_do_no_harm(peer):
     """What follows them arrives, and data isn't counted as overhead."""
     view = memoryview(bytearray(1 << 16))

@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 
+from kwire.broker.replica_sessions import MOST_OF_A_BROKER
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.fetch import FetchResponse
 from tests.handlers.followers import BROKER_EPOCH, NOW_MS, VERSION, at, leading, offsets
@@ -262,6 +263,19 @@ async def test_sessions_are_bounded(tmp_path: Path) -> None:
         await follower.fetch(at(0))
         assert follower.session_id
         assert len(sessions) == len(leader.partition().replica_waiters) == 1
+
+
+async def test_the_oldest_session_of_a_broker_makes_room(tmp_path: Path) -> None:
+    """Its fetcher has begun anew since, so nobody uses that one."""
+    async with leading(tmp_path) as leader:
+        ids = []
+        for _ in range(MOST_OF_A_BROKER + 1):
+            follower = await leader.follower()
+            follower.session_epoch = 0
+            await follower.fetch(at(0))
+            ids.append(follower.session_id)
+        kept = [one in leader.broker.replica_sessions for one in ids]
+        assert kept == [False] + [True] * MOST_OF_A_BROKER
 
 
 async def test_a_follower_that_catches_up_is_in_sync_soon(tmp_path: Path) -> None:
