@@ -9,7 +9,7 @@ import trio
 
 from kwire.errors import ErrorCode
 from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import Change, Unfinished, at_once_or_later, happens
+from kwire.handlers.waiting import Change, Unfinished, at_once_or_later, happens, later
 from kwire.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -17,7 +17,8 @@ from kwire.protocol.messages.sasl_authenticate import (
 from kwire.security.sasl import LoginRefused
 
 UNITS = 20
-BYTES_PER_UNIT = 50
+BYTES_PER_UNIT = 14
+"""The cost of the longest messages, those with a token of OAUTHBEARER."""
 
 
 def handle(
@@ -34,7 +35,8 @@ async def _handle(
     if login is None or not login.is_begun:
         text = "SaslAuthenticate request received after successful authentication"
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=text)
-    context.work.spend(UNITS + len(request.auth_bytes) // BYTES_PER_UNIT)
+    if context.work.spend(UNITS + len(request.auth_bytes) // BYTES_PER_UNIT):
+        await later(context.work.next_slice)
     now_s = trio.current_time()
     try:
         answer, session_ms = login.step(request.auth_bytes, broker.clock.now_ms(), now_s)

@@ -14,6 +14,7 @@ Source: DelegationTokenControlManager, TokenInformation of Kafka; KIP-48, KIP-37
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
@@ -26,6 +27,7 @@ from kwire.metadata.scram import (
     salted,
     stored_credential,
 )
+from kwire.protocol.wire import problem_of_string
 
 MOST_TOKENS = 10_000
 MOST_PER_REQUESTER = 1_000
@@ -157,7 +159,7 @@ def new_token(
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION, f"a token has at most {MOST_RENEWERS} renewers"
         )
-    if any(len(name) > MOST_NAME_CHARACTERS for _, name in (owner, *names)):
+    if any(len(name) > MOST_NAME_CHARACTERS for _, name in (owner, requester, *names)):
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "the name of a principal is too long")
     life_ms = min(lifetimes.max_ms, asked_ms) if asked_ms > 0 else lifetimes.max_ms
     max_ms = _sum(now_ms, life_ms)
@@ -256,10 +258,16 @@ def token_to_json(token: DelegationToken | None) -> list[Any] | None:
 
 
 def token_from_json(token_id: str, token: list[Any] | None) -> TokenChanged:
-    """A change as ``kwire.metadata.changes.to_json`` writes it."""
+    """A change as ``kwire.metadata.changes.to_json`` writes it.
+
+    A token with a principal that no message can carry counts as removed. Earlier brokers took such
+    names from tokens of an identity provider; then nobody could be told of any token beside it.
+    """
     if token is None:
         return TokenChanged(token_id, None)
     owner, requester, renewers, issued_ms, expires_ms, max_ms, digest, credentials = token
+    if any(map(problem_of_string, (*owner, *requester, *chain.from_iterable(renewers)))):
+        return TokenChanged(token_id, None)
     return TokenChanged(
         token_id,
         DelegationToken(

@@ -97,6 +97,20 @@ def append_string_length(out: bytearray, length: int) -> None:
     append_unsigned_varint(out, length)
 
 
+def problem_of_string(text: str) -> str | None:
+    """Why no message can carry a string, as the end of a sentence about it; None if one can.
+
+    For strings that come from elsewhere than a message, and are to be told in messages.
+    """
+    try:
+        size_bytes = len(text.encode())
+    except UnicodeEncodeError:
+        return "isn't text: it holds half of a surrogate pair"
+    if size_bytes > MAX_STRING_BYTES:
+        return f"has {size_bytes} bytes, and may have {MAX_STRING_BYTES}"
+    return None
+
+
 def append_records(
     out: bytearray, slices: list[tuple[int, FileSlice]], records: Records, compact: bool
 ) -> None:

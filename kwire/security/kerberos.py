@@ -125,7 +125,11 @@ class KerberosExchange:
     def _end(self, choice: bytes) -> None:
         if len(choice) < len(NO_LAYER) or choice[0] != NO_LAYER[0]:
             raise LoginRefused("the client asks for a security layer of Kerberos", TOLD)
-        name = self._names.name_of(str(self._context.initiator_name))
+        try:
+            principal = str(self._context.initiator_name)
+        except UnicodeDecodeError:
+            raise LoginRefused("the name in the ticket isn't UTF-8", TOLD) from None
+        name = self._names.name_of(principal)
         self.identity = Identity(Principal(USER, name))
 
 

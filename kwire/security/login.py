@@ -16,8 +16,9 @@ import math
 from collections.abc import Mapping
 
 from kwire.protocol.frame import API_VERSIONS_KEY
+from kwire.protocol.wire import problem_of_string
 from kwire.security.principal import ANONYMOUS, Principal
-from kwire.security.sasl import Exchange, Identity, LoginRefused, NewExchange, printable
+from kwire.security.sasl import REFUSED, Exchange, Identity, LoginRefused, NewExchange, printable
 
 SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY = 17, 36
 _KEYS = frozenset({API_VERSIONS_KEY, SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY})
@@ -124,6 +125,11 @@ class Login:
         if self.is_open and identity.principal != self.principal:
             name = printable(identity.principal.name)
             raise self.fail(f"it logs in again as another user, {name}")
+        problem = problem_of_string(identity.principal.name)
+        if problem is not None:
+            # The client has proved the name, so the answer may say what is wrong with it.
+            reason = f"the name {printable(identity.principal.name)} {problem}"
+            raise self.fail(reason, f"Authentication failed: the name of the user {problem}")
         session_ms = self._max_session_ms[self._mechanism] or math.inf
         if identity.expires_ms is not None:
             session_ms = min(session_ms, max(identity.expires_ms - now_ms, 1))
@@ -134,10 +140,10 @@ class Login:
         self.is_open = self.has_news = True
         return 0 if math.isinf(session_ms) else int(session_ms)
 
-    def fail(self, reason: str) -> LoginRefused:
+    def fail(self, reason: str, told: str = REFUSED) -> LoginRefused:
         """Record that the login has failed. Returns the error for the caller to raise."""
         self._note_failure(reason)
-        return LoginRefused(reason)
+        return LoginRefused(reason, told)
 
     def _note_failure(self, reason: str) -> None:
         self.failure = reason

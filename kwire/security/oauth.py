@@ -27,10 +27,15 @@ ALGORITHMS = (
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
 TOLD = "Authentication failed: the token is not valid"
-MOST_TOKEN_CHARACTERS = 64 * 1024
+MOST_TOKEN_CHARACTERS = 16 * 1024
+"""The longest token. PyJWT looks at each character in Python: so many take 1 ms before anybody has
+logged in. The tokens of identity providers have 1 to 4 KB, those with many groups 8."""
+
 MOST_MESSAGE_BYTES = MOST_TOKEN_CHARACTERS + 16 * 1024
 """The largest message. Anybody may send one before the login, and a long one takes time to
 parse."""
+
+TOLD_TOO_LONG = f"Authentication failed: a token has at most {MOST_TOKEN_CHARACTERS} characters"
 
 MOST_PAIRS = 100
 _MESSAGE = re.compile(rb"n,(?:a=([^,\x01]*))?,\x01(.*)\x01\x01", re.DOTALL)
@@ -50,6 +55,13 @@ class TokenRules(NamedTuple):
     skew_s: int = 30
 
 
+class _TooLong(LoginRefused):
+    """The message is too long to be looked at. The client is told so: it can't prove anything."""
+
+    def __init__(self, what: str, size: int, most: int) -> None:
+        super().__init__(f"{what} has {size} characters, too long: at most {most}", TOLD_TOO_LONG)
+
+
 class OauthExchange:
     """One login with a token."""
 
@@ -67,6 +79,9 @@ class OauthExchange:
             raise self._failure
         try:
             self.identity = self._identity(message, now_ms)
+        except _TooLong as refused:
+            self._failure = refused
+            return b'{"status":"invalid_token"}'
         except LoginRefused as refused:
             self._failure = LoginRefused(str(refused), TOLD)
             return b'{"status":"invalid_token"}'
@@ -83,13 +98,18 @@ class OauthExchange:
 
 def _parts(message: bytes) -> tuple[str, str]:
     """The authorization id and the token in a client's first message; LoginRefused."""
-    found = _MESSAGE.fullmatch(message) if len(message) <= MOST_MESSAGE_BYTES else None
+    if len(message) > MOST_MESSAGE_BYTES:
+        raise _TooLong("the OAUTHBEARER message", len(message), MOST_MESSAGE_BYTES)
+    found = _MESSAGE.fullmatch(message)
     if found is None:
-        raise LoginRefused("the OAUTHBEARER message is malformed or too long")
+        raise LoginRefused("the OAUTHBEARER message is malformed")
     for pair in found[2].split(b"\x01", MOST_PAIRS):
         bearer = _BEARER.fullmatch(pair)
-        if bearer is not None and len(bearer[1]) <= MOST_TOKEN_CHARACTERS:
-            return (found[1] or b"").decode("utf-8", "replace"), bearer[1].decode()
+        if bearer is None:
+            continue
+        if len(bearer[1]) > MOST_TOKEN_CHARACTERS:
+            raise _TooLong("the token", len(bearer[1]), MOST_TOKEN_CHARACTERS)
+        return (found[1] or b"").decode("utf-8", "replace"), bearer[1].decode()
     raise LoginRefused("the OAUTHBEARER message has no bearer token")
 
 

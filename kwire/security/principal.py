@@ -1,5 +1,10 @@
 """A principal: the identity of a client, written as ``User:alice``.
 
+Names come from tokens, certificates and tickets, which can carry more than Kafka's messages can. So
+who has proved a name is refused if no message could carry it
+(``kwire.protocol.wire.problem_of_string``): it would be in the metadata, and no broker could tell
+it to anybody.
+
 Source: org.apache.kafka.common.security.auth.KafkaPrincipal, SecurityUtils.parseKafkaPrincipal.
 """
 

@@ -16,8 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kwire.config.listener_settings import ListenerSettings
+from kwire.protocol.wire import problem_of_string
 from kwire.security.mapping_rules import MappingRules, distinguished_name
 from kwire.security.principal import ANONYMOUS, USER, Principal
+from kwire.security.sasl import printable
 from kwire.security.stores import OWN_KEY, key_and_chain, trusted_certificates, unusable
 
 _CLIENT_AUTH = {
@@ -34,7 +36,7 @@ _SUITES_1_3 = {
 
 
 class NoPrincipal(Exception):
-    """No mapping rule gives a user name for a client's certificate."""
+    """A client's certificate gives no user name; the text is the reason, for the log."""
 
 
 class Tls:
@@ -50,7 +52,10 @@ class Tls:
 
     def principal(self, tls: ssl.SSLObject) -> Principal:
         """The principal in a client's certificate; NoPrincipal."""
-        certificate = tls.getpeercert()
+        try:
+            certificate = tls.getpeercert()
+        except (ssl.SSLError, UnicodeDecodeError):
+            raise NoPrincipal("the name in its certificate isn't text") from None
         if not certificate:
             return ANONYMOUS
         subject: tuple[tuple[tuple[str, str], ...], ...] = certificate["subject"]  # type: ignore[assignment]
@@ -58,6 +63,9 @@ class Tls:
         user = self._rules.name_of(name)
         if user is None:
             raise NoPrincipal(f"no rule of ssl.principal.mapping.rules matches {name!r}")
+        problem = problem_of_string(user)
+        if problem is not None:
+            raise NoPrincipal(f"the name {printable(user)} {problem}")
         return Principal(USER, user)
 
 

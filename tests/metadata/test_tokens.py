@@ -47,6 +47,16 @@ def _code(wanted):
     return pytest.raises(KafkaError, check=lambda error: error.code == wanted)
 
 
+@pytest.mark.parametrize("name", ["al\ud800ice", "a" * 32_768])
+@pytest.mark.parametrize("who", ["owner", "requester", "renewers"])
+def test_a_stored_name_that_no_message_can_carry_takes_its_token_with_it(name, who):
+    """The other tokens are described as ever."""
+    odd = ("User", name)
+    wrong = _whole("odd")._replace(**{who: (BOB, odd) if who == "renewers" else odd})
+    stored = to_json([TokenChanged("odd", wrong), TokenChanged("good", _whole("good"))])
+    assert from_json(stored) == [TokenChanged("odd", None), TokenChanged("good", _whole("good"))]
+
+
 def test_a_token_outlives_the_text_of_the_store():
     """Made, renewed, removed; a snapshot and the difference of two images have it too."""
     empty = apply(MetadataImage(), initial_features(), 1)

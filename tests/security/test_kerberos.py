@@ -92,6 +92,17 @@ def test_a_principal_without_a_local_name_is_refused():
     assert "no rule of sasl.kerberos" in _refused(exchange, b"ticket", b"+\x01\0\0\0")
 
 
+def test_a_ticket_with_a_name_that_is_not_utf8_is_refused():
+    """The library decodes it when it is read."""
+
+    class Undecodable:
+        def __str__(self):
+            return b"al\xffice@R".decode()
+
+    exchange = _exchange(principal=Undecodable())
+    assert "isn't UTF-8" in _refused(exchange, b"ticket", b"+\x01\0\0\0")
+
+
 def _error(given):
     given = {"listeners": "SASL_SSL://:0", "sasl.enabled.mechanisms": "GSSAPI", **given}
     given |= {"ssl.keystore.key": "x", "ssl.keystore.certificate.chain": "x"}

@@ -81,6 +81,41 @@ def test_who_logs_in_again_stays_the_same():
         login.begin("OTHER", 6)
 
 
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("a" * 32_767, None),
+        ("a" * 32_768, "has 32768 bytes, and may have 32767"),
+        ("\N{EURO SIGN}" * 10_923, "has 32769 bytes, and may have 32767"),
+        ("al\ud800ice", "isn't text: it holds half of a surrogate pair"),
+    ],
+)
+def test_a_name_that_no_message_can_carry_is_refused_by_every_mechanism(name, problem):
+    """The client has proved it, so the answer says what is wrong; the log can be written."""
+    login = Login({"PLAIN": lambda: _Named(name)}, {"PLAIN": 0})
+    login.begin("PLAIN", 0)
+    if problem is None:
+        login.step(b"", 0, 0)
+        assert login.is_open
+        return
+    with pytest.raises(LoginRefused) as caught:
+        login.step(b"", 0, 0)
+    assert caught.value.told == f"Authentication failed: the name of the user {problem}"
+    assert not login.is_open
+    assert problem in login.failure
+    login.failure.encode()
+
+
+class _Named:
+    """Logs in this name."""
+
+    def __init__(self, name):
+        self.identity = Identity(Principal("User", name))
+
+    def step(self, message, now_ms):
+        return message
+
+
 def test_a_failure_is_noted_for_the_log():
     """Of an exchange, and of a mechanism that isn't enabled."""
     login = _login()

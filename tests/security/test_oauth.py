@@ -16,7 +16,8 @@ from kwire.config.settings import ConfigError
 from kwire.metadata.image import MetadataImage
 from kwire.security.jwks import Jwks, KeysUnreadable, read_keys
 from kwire.security.listeners import ListenerSecurity
-from kwire.security.oauth import OauthExchange, TokenRules, signed, unsecured
+from kwire.security.login import Login
+from kwire.security.oauth import MOST_TOKEN_CHARACTERS, OauthExchange, TokenRules, signed, unsecured
 from kwire.security.principal import Principal
 from kwire.security.sasl import Identity, LoginRefused
 from tests.support.certificates import Authority
@@ -133,7 +134,6 @@ def test_signatures_that_are_refused(keys):
     [
         *(b"", b"n,,\x01auth=Bearer x", b"n,,\x01auth=Basic x\x01\x01"),
         *(b"y,,\x01auth=Bearer x\x01\x01", b"n,,\x01" + b"a\x01" * 200 + b"auth=Bearer x\x01\x01"),
-        b"n,,\x01auth=Bearer x\x01" + b"a" * 131_072 + b"\x01\x01",
     ],
 )
 def test_messages_that_are_malformed(message):
@@ -143,8 +143,37 @@ def test_messages_that_are_malformed(message):
 
 def test_a_long_message_is_refused_unread():
     """Half a megabyte of separators would take 40 ms of everybody's time."""
-    reason = _refused(OauthExchange(unsecured, RULES), b"n,,\x01" + bytes([1]) * 500_000)
-    assert "too long" in reason
+    exchange = OauthExchange(unsecured, RULES)
+    exchange.step(b"n,,\x01" + bytes([1]) * 500_000, NOW_S * 1000)
+    with pytest.raises(LoginRefused, match="too long"):
+        exchange.step(b"\x01", NOW_S * 1000)
+
+
+def test_a_token_above_the_limit_is_refused_with_the_limit():
+    """PyJWT would look at each of its characters before anybody has logged in."""
+    looked_at = []
+    exchange = OauthExchange(looked_at.append, RULES)
+    longest = _message("a" * MOST_TOKEN_CHARACTERS)
+    with pytest.raises(AttributeError):  # from the claims of a token that was looked at
+        exchange.step(longest, NOW_S * 1000)
+    assert len(looked_at.pop()) == MOST_TOKEN_CHARACTERS == 16_384
+    assert exchange.step(_message("a" * 16_385), NOW_S * 1000) == b'{"status":"invalid_token"}'
+    with pytest.raises(LoginRefused) as caught:
+        exchange.step(b"\x01", NOW_S * 1000)
+    assert caught.value.told == "Authentication failed: a token has at most 16384 characters"
+    assert "has 16385 characters" in str(caught.value)
+    assert looked_at == []
+
+
+def test_a_subject_that_no_message_can_carry_does_not_log_in():
+    """It would be in the metadata, and each answer that names it would fail."""
+    login = Login({"OAUTHBEARER": lambda: OauthExchange(unsecured, TokenRules())}, {})
+    login.begin("OAUTHBEARER", 0)
+    message = _message(_unsigned({"sub": "al\ud800ice", "exp": NOW_S + 1}))
+    with pytest.raises(LoginRefused, match="half of a surrogate pair") as caught:
+        login.step(message, NOW_S * 1000, 0)
+    assert "half of a surrogate pair" in caught.value.told
+    assert not login.is_open
 
 
 def test_another_authorization_id_is_refused():

@@ -6,7 +6,8 @@ import pytest
 
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
-from kwire.security.tls import Tls, openssl_name, server_context
+from kwire.security.principal import Principal
+from kwire.security.tls import NoPrincipal, Tls, openssl_name, server_context
 from tests.support.certificates import Authority
 
 CA = Authority()
@@ -125,3 +126,30 @@ def test_versions_and_cipher_suites():
         "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
     ):
         assert openssl_name(java) in known
+
+
+class _Shown:
+    """A connection whose client has shown a certificate with this name."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def getpeercert(self):
+        return {"subject": [[("organizationalUnitName", self._name())]]}
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        (lambda: "a" * 32_768, "has 32771 bytes, and may have 32767"),
+        (lambda: "al\ud800ice", "half of a surrogate pair"),
+        (b"al\xffice".decode, "isn't text"),
+    ],
+)
+def test_a_name_that_no_message_can_carry_is_no_principal(name, problem):
+    """The last one, OpenSSL gives to Python, which can't decode it."""
+    tls = Tls(_settings(INLINE))
+    assert tls.principal(_Shown(lambda: "alice")) == Principal("User", "OU=alice")
+    with pytest.raises(NoPrincipal, match=problem) as caught:
+        tls.principal(_Shown(name))
+    str(caught.value).encode()

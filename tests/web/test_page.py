@@ -160,6 +160,7 @@ async def test_a_pipeline_is_shown_with_its_group(tmp_path: Path) -> None:
             '{"kwire.pipeline": {}, "records": NaN, "files": -1, "last_error_at_ms": 1e300}',
             '{"kwire.pipeline":' + "[" * 3000,
             '{"kwire.pipeline": "x"',
+            r'{"kwire.pipeline": "x\ud800", "state": "\ud800", "reasons": {"\udc00": 1}}',
         ):
             await client.commit("odd", "orders", 0, metadata=odd)
             await html(http, "/group?id=odd")
