@@ -49,11 +49,11 @@ def checkpoint(
     def known() -> Mapping[TopicPartition, int]:
         return {**data.high_watermarks, **high_watermarks()}
 
+    is_saved = True
     try:
         if flush and RECOVERY_POINTS in names:
             for opened in here().values():
-                opened.flush_rolled()
-                opened.leader_epochs.save()
+                is_saved = _save(opened) and is_saved
         for name in names:
             data.write_checkpoint(name, partial(offsets_of, name, here, known))
     except KafkaError:
@@ -61,6 +61,21 @@ def checkpoint(
     except OSError as error:
         data.health.refused(f"cannot write the checkpoints in {data.path}", error)
         return False
+    return is_saved
+
+
+def _save(opened: PartitionLog) -> bool:
+    """Flush the rolled segments and the leader epochs of a log; False if its files are missing.
+
+    OSError, KafkaError. A log that another thread deletes meanwhile has lost nothing.
+    """
+    try:
+        opened.flush_rolled()
+        opened.leader_epochs.save()
+    except FileNotFoundError as error:
+        if not opened.is_abandoned:
+            opened.health.refused(f"cannot save the leader epochs of {opened.name}", error)
+            return False
     return True
 
 

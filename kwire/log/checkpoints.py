@@ -5,7 +5,8 @@ its fields separated by blanks. An entry is ``topic partition offset`` in a data
 checkpoints and ``epoch start_offset`` in a partition's ``leader-epoch-checkpoint``.
 
 Rules: a checkpoint is only a hint, or kwire can rebuild it from the log. A checkpoint that can't be
-read therefore counts as empty, and a warning says so.
+read therefore counts as empty, and a warning says so, and what follows from it. Each line ends with
+a line feed: a last line without one may have lost digits.
 """
 
 import logging
@@ -27,6 +28,14 @@ DELETIONS = "kwire-deletions"
 
 _VERSION = "0"
 
+_CONSEQUENCES = {
+    RECOVERY_POINTS: "after a crash whole logs are checked; nothing is to be done",
+    LOG_START_OFFSETS: "records that were deleted may be back; DeleteRecords removes them",
+    HIGH_WATERMARKS: "other replicas or the logs tell high watermarks; nothing is to be done",
+    DELETIONS: "logs that were to be deleted are put aside; kwire strays remove removes them",
+}
+"""What follows for an operator if a file is broken; any other is made anew from the batches."""
+
 
 def read_lines(path: Path, disk: Disk) -> list[list[str]]:
     """The fields of every entry of a checkpoint; empty if the file is missing or broken."""
@@ -35,10 +44,17 @@ def read_lines(path: Path, disk: Disk) -> list[list[str]]:
         return []
     lines = text.splitlines()
     entries = [line.split() for line in lines[2:]]
-    if len(lines) < 2 or lines[0] != _VERSION or lines[1] != str(len(entries)):
-        log.warning("%s is broken and ignored", path)
+    is_whole = text.endswith("\n") and len(lines) >= 2
+    if not is_whole or lines[0] != _VERSION or lines[1] != str(len(entries)):
+        tell_broken(path)
         return []
     return entries
+
+
+def tell_broken(path: Path) -> None:
+    """Write one line about a checkpoint that can't be read: the file, and what is to be done."""
+    follows = _CONSEQUENCES.get(path.name, "it is made anew from the log; nothing is to be done")
+    log.warning("%s is broken and ignored: %s", path, follows)
 
 
 def write_lines(path: Path, entries: Iterable[Iterable[object]], disk: Disk) -> None:
@@ -60,7 +76,7 @@ def read_offsets(path: Path, disk: Disk) -> dict[TopicPartition, int]:
             for topic, partition, offset in read_lines(path, disk)
         }
     except ValueError:
-        log.warning("%s is broken and ignored", path)
+        tell_broken(path)
         return {}
 
 

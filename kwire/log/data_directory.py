@@ -96,6 +96,7 @@ class DataDirectory:
         self.arriving: dict[TopicPartition, PartitionLog] = {}
         self.unfinished: dict[TopicPartition, Path] = {}
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
+        self._unsure: set[str] = set()  # files that count as empty and may be broken
         # The event loop and threads write checkpoints. Without a lock an older one could win.
         self._checkpointing = threading.Lock()
         self._disk = disk
@@ -135,7 +136,7 @@ class DataDirectory:
     @cached_property
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks that an earlier process left; read once, when they are needed."""
-        return read_offsets(self.path / HIGH_WATERMARKS, self._disk)
+        return dict(self._known(HIGH_WATERMARKS))
 
     def _open(self) -> None:
         made = [above for above in (self.path, *self.path.parents) if not above.exists()]
@@ -149,12 +150,16 @@ class DataDirectory:
                 f"the data directory {self.path} is in use by another process; "
                 "stop that process, or choose another directory with --data-dir DIR (log.dirs)"
             ) from error
-        self.meta = read_meta_properties(self.path, self._disk)
+        try:
+            self.meta = read_meta_properties(self.path, self._disk)
+        except ValueError as error:
+            raise ValueError(
+                f"{self.path / META_FILE} is broken ({error}): put its copy back, or remove it, "
+                "and the next start writes a new one for this node.id"
+            ) from error
         self.marks = StopMarks(self.path, self._disk)
-        self.recovery_points = read_offsets(self.path / RECOVERY_POINTS, self._disk)
-        self.log_start_offsets = read_offsets(self.path / LOG_START_OFFSETS, self._disk)
-        self._checkpoints[RECOVERY_POINTS] = self.recovery_points
-        self._checkpoints[LOG_START_OFFSETS] = self.log_start_offsets
+        self.recovery_points = self._known(RECOVERY_POINTS)
+        self.log_start_offsets = self._known(LOG_START_OFFSETS)
 
     def check_identity(self, node_id: int, cluster_id: str) -> None:
         """Check that the directory belongs to this broker or to none; LogDirectoryError."""
@@ -264,19 +269,22 @@ class DataDirectory:
                 if key in known:
                     self._write_checkpoint(name, {k: v for k, v in known.items() if k != key})
 
-    def _known(self, name: str) -> Offsets:
+    def _known(self, name: str) -> dict[TopicPartition, int]:
         """The content of a checkpoint, read once; OSError."""
         known = self._checkpoints.get(name)
         if known is None:
             known = self._checkpoints[name] = read_offsets(self.path / name, self._disk)
+            if not known:
+                self._unsure.add(name)
         return known
 
     def _write_checkpoint(self, name: str, offsets: Offsets) -> None:
-        if self._checkpoints.get(name) == offsets:
+        if self._checkpoints.get(name) == offsets and name not in self._unsure:
             return
         self._checkpoints.pop(name, None)
         write_offsets(self.path / name, offsets, self._disk)
         self._checkpoints[name] = dict(offsets)
+        self._unsure.discard(name)
 
     def close(self, *, clean: bool, broker_epoch: int = NO_EPOCH) -> None:
         """Release the directory; ``clean`` means that every log in it is flushed and closed."""

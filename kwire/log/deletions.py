@@ -20,7 +20,13 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kwire.log.checkpoints import DELETIONS, TopicPartition, read_lines, write_lines
+from kwire.log.checkpoints import (
+    DELETIONS,
+    TopicPartition,
+    read_lines,
+    tell_broken,
+    write_lines,
+)
 from kwire.log.data_directory import DataDirectory
 from kwire.log.disk import Disk
 from kwire.log.loading import DELETE_SUFFIX
@@ -123,7 +129,7 @@ def _noted(data: DataDirectory, disk: Disk) -> set[tuple[bytes, int]] | None:
         noted = {(uuid_from_str(topic_id), int(partition)) for topic_id, partition in entries}
         return {one for one in noted if one[0] != NO_TOPIC_ID}
     except ValueError:
-        log.warning("%s is broken and ignored", data.path / DELETIONS)
+        tell_broken(data.path / DELETIONS)
         return set()
     except OSError as error:
         data.health.refused(f"cannot read {data.path / DELETIONS}", error)

@@ -74,7 +74,7 @@ class DirectoryHealth:
         self.tell: Callable[[], None] | None = None
         self.lacks_room = False
         self._refused = False
-        self._missing: set[str] = set()
+        self._missing: set[tuple[str, object]] = set()
 
     @property
     def is_full(self) -> bool:
@@ -146,8 +146,9 @@ class DirectoryHealth:
         self._refused = False
 
     def _note_missing(self, what: str, error: OSError) -> None:
-        if what not in self._missing and len(self._missing) < MAX_TOLD:
-            self._missing.add(what)
+        told = what, error.filename  # another file of the same operation is another loss
+        if told not in self._missing and len(self._missing) < MAX_TOLD:
+            self._missing.add(told)
             log.error("%s: %s", what, error)
 
     def _note_shortage(self, what: str, error: OSError) -> None:

@@ -12,6 +12,8 @@ Rules:
   with the batches after the last entry of the offset index, which nearly always contain that
   timestamp. If they don't, ``times_are_sure`` stays False, and ``LogSegment.newest_timestamp``
   reads further when it is called.
+- A transaction index is read whole. Readers would else skip records that were committed, or get
+  records that were aborted.
 
 Apache Kafka trusts every index file that exists, even an empty one (LogSegment.sanityCheck).
 """
@@ -43,6 +45,8 @@ def index_problem(segment: LogSegment, next_base_offset: int | None) -> str:
         return f"an entry is for offset {last_entry}, the segment ends before {end_offset}"
     if offsets.entries and not segment.base_offset <= first_offset <= _last_offset(segment):
         return "the last entry of the offset index points between two batches"
+    if not segment.transaction_index.is_sound(segment.base_offset, end_offset):
+        return "the transaction index has entries that can't be"
     if newest > times.last[0]:
         return "the time index ends before the newest record"
     newest_at = segment.base_offset + times.last[1]

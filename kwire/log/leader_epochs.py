@@ -14,15 +14,12 @@ Rules:
 Source: LeaderEpochFileCache of Kafka, KIP-101.
 """
 
-import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from kwire.log.checkpoints import read_lines, text_of, write_lines
+from kwire.log.checkpoints import read_lines, tell_broken, text_of, write_lines
 from kwire.log.disk import Disk
-
-log = logging.getLogger(__name__)
 
 FILE_NAME = "leader-epoch-checkpoint"
 UNDEFINED = -1
@@ -46,7 +43,7 @@ class LeaderEpochs:
         try:
             epochs.entries = [(int(e), int(start)) for e, start in read_lines(epochs._path, disk)]
         except ValueError:
-            log.warning("%s is broken and ignored", epochs._path)
+            tell_broken(epochs._path)
         epochs._written = epochs.entries
         return epochs
 

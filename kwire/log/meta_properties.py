@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kwire.config.properties import parse_properties
 from kwire.log.disk import Disk
-from kwire.protocol.types import uuid_to_str
+from kwire.protocol.types import uuid_from_str, uuid_to_str
 
 FILE_NAME = "meta.properties"
 
@@ -40,8 +40,10 @@ def read_meta_properties(directory: Path, disk: Disk) -> MetaProperties | None:
     if found.get("version") != "1":
         raise ValueError(f"version {found.get('version')} is not 1")
     try:
-        node_id = int(found["node.id"])
-        return MetaProperties(found["cluster.id"], node_id, found.get("directory.id", ""))
+        directory_id = found.get("directory.id", "")
+        if directory_id:
+            uuid_from_str(directory_id)  # ValueError for one that was cut
+        return MetaProperties(found["cluster.id"], int(found["node.id"]), directory_id)
     except KeyError as error:
         raise ValueError(f"{error.args[0]} is missing") from error
 

@@ -14,13 +14,17 @@ FILE_NAME = "partition.metadata"
 
 def read_topic_id(directory: Path, disk: Disk) -> bytes | None:
     """The topic id, 16 bytes; None if the file is missing; ValueError if it is broken."""
-    text = disk.read_text(directory / FILE_NAME)
-    if text is None:
-        return None
-    fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
-    if fields.get("version") != "0":
-        raise ValueError(f"{directory / FILE_NAME} has version {fields.get('version')}")
-    return uuid_from_str(fields.get("topic_id", ""))
+    path = directory / FILE_NAME
+    try:
+        text = disk.read_text(path)
+        if text is None:
+            return None
+        fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+        if fields.get("version") != "0":
+            raise ValueError(f"it has version {fields.get('version')}")
+        return uuid_from_str(fields.get("topic_id", ""))
+    except ValueError as error:
+        raise ValueError(f"{path} is broken: {error}") from error
 
 
 def holds_another_log(directory: Path, topic_id: bytes, disk: Disk) -> bool:

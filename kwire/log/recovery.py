@@ -123,8 +123,20 @@ def open_log(
 
 
 def _identify(directory: Path, names: Sequence[str], topic_id: bytes | None, disk: Disk) -> bytes:
-    """The topic id that a log's directory has, or gets; it has files of these names."""
-    found_id = read_topic_id(directory, disk) if names else None
+    """The topic id that a log's directory has, or gets; it has files of these names.
+
+    A broken ``partition.metadata`` counts as missing: the topic of the directory's name gets the
+    records, which are worth more than the file. Apache Kafka takes the data directory offline.
+    """
+    found_id = None
+    try:
+        found_id = read_topic_id(directory, disk) if names else None
+    except ValueError as error:
+        log.warning(
+            "%s: the topic of this name keeps the records, and its id is written again; nothing is "
+            "to be done, unless the topic was deleted and made anew meanwhile",
+            error,
+        )
     if found_id is None and topic_id is not None:
         write_topic_id(directory, topic_id, disk)
         if names:
@@ -212,8 +224,8 @@ def _load_segments(
     for index, (segment, next_offset) in enumerate(zip(opened.segments, next_offsets, strict=True)):
         suspect = not clean and (next_offset is None or next_offset > recovery_point)
         sound = segment.load()
-        if sound and not suspect:
-            problem = index_problem(segment, next_offset)
+        if not suspect:
+            problem = index_problem(segment, next_offset) if sound else "one is missing or broken"
             if problem:
                 name = segment.path(LOG_SUFFIX).name
                 log.warning("%s: rebuilding the indexes of %s: %s", opened.name, name, problem)

@@ -45,6 +45,22 @@ class TransactionIndex:
         """The path of the index's file."""
         return self.directory / self.name
 
+    def is_sound(self, base_offset: int, end_offset: int) -> bool:
+        """Whether the file can be right: whole entries of transactions that end between these
+        offsets, in order, each with a record before its marker. A missing file is sound; OSError.
+        """
+        data = self._disk.read_bytes(self.path)
+        if not data:
+            return True
+        if len(data) % _ENTRY.size:
+            return False
+        previous = base_offset - 1
+        for version, _, first_offset, last_offset, _ in _ENTRY.iter_unpack(data):
+            if version != 0 or not max(previous, first_offset) < last_offset < end_offset:
+                return False
+            previous = last_offset
+        return True
+
     def entries(self) -> list[AbortedTransaction]:
         """Every entry; an incomplete last one is left out."""
         if self._entries is None:

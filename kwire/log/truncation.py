@@ -23,7 +23,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kwire.errors import KafkaError
+from kwire.errors import ErrorCode, KafkaError
 from kwire.log.checkpointed import note_cuts
 from kwire.log.data_directory import DataDirectory
 from kwire.log.directory_health import LEAST_ROOM_BYTES
@@ -107,7 +107,7 @@ def truncate_log(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady
         else:
             _truncate(log, offset, disk, steady_ms)
     except OSError as error:
-        raise log.health.fail(f"cannot cut the end of {log.name}", error) from error
+        raise _failure(log, f"cannot cut the end of {log.name}", error) from error
 
 
 def start_at(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:
@@ -115,7 +115,14 @@ def start_at(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms:
     try:
         _start_at(log, offset, now_ms, disk, steady_ms)
     except OSError as error:
-        raise log.health.fail(f"cannot begin {log.name} anew", error) from error
+        raise _failure(log, f"cannot begin {log.name} anew", error) from error
+
+
+def _failure(log: PartitionLog, what: str, error: OSError) -> KafkaError:
+    """The error after which a log's directory is offline, unless the log is deleted meanwhile."""
+    if log.is_abandoned and isinstance(error, FileNotFoundError):
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.name} is deleted")
+    return log.health.fail(what, error)
 
 
 def _truncate(log: PartitionLog, offset: int, disk: Disk, steady_ms: int) -> None:

@@ -1,5 +1,7 @@
 """Checkpoints that wait for the disk while logs are cut, or made anew, in other threads."""
 
+import shutil
+
 import pytest
 
 from kwire.log.log_config import LogConfig
@@ -53,6 +55,17 @@ class Checkpoints:
         assert self.manager.checkpoint(self.served.copy)
         assert not due
 
+    def slow_save(self, log, meanwhile):
+        """Call ``meanwhile`` when the file of the log's epochs is about to be written."""
+        replace_file, due = self.tools.disk.replace_file, [meanwhile]
+
+        def slow(path, content, *, durable=True):
+            if path.parent == log.directory and due:
+                due.pop()()
+            replace_file(path, content, durable=durable)
+
+        self.patch.setattr(self.tools.disk, "replace_file", slow)
+
     def high_watermarks_after_a_crash(self):
         """What the next process knows of both partitions."""
         self.manager.close(self.tools.now_ms, clean=False)
@@ -92,3 +105,40 @@ def test_a_topic_made_anew_meanwhile_has_no_high_watermark_of_the_old_one(checkp
 
     checkpoints.write(make_anew)
     assert checkpoints.high_watermarks_after_a_crash() == [0, 1]
+
+
+def test_a_log_deleted_meanwhile_disturbs_no_checkpoint(checkpoints, caplog):
+    """Its epochs need no file any more; those of the others are written, and nothing is told."""
+    manager, now_ms = checkpoints.manager, checkpoints.tools.now_ms
+    doomed = manager.get_or_create("a", 0, NEW_ID, LogConfig(), now_ms)
+    for log in (doomed, checkpoints.log):
+        log.leader_epochs.assign(7, log.log_end_offset)
+    checkpoints.slow_save(doomed, lambda: manager.delete("a", 0, now_ms))
+    assert manager.checkpoint(checkpoints.served.copy)
+    assert checkpoints.log.leader_epochs.is_saved
+    assert checkpoints.high_watermarks_after_a_crash() == [20, 1]
+    assert "cannot" not in caplog.text
+
+
+def test_a_log_deleted_while_it_is_cut_takes_no_directory_offline(checkpoints):
+    """Its files are missing for a good reason."""
+    manager, now_ms = checkpoints.manager, checkpoints.tools.now_ms
+    doomed = manager.get_or_create("a", 0, NEW_ID, LogConfig(), now_ms)
+    checkpoints.append(doomed, 5)
+    checkpoints.slow_save(doomed, lambda: manager.delete("a", 0, now_ms))
+    errors = truncate_logs(manager, [Cut(doomed, 2), Cut(checkpoints.log, 5)], 0, 0)
+    assert [error is not None for error in errors] == [True, False]
+    assert not manager.failures
+
+
+def test_missing_files_of_a_log_are_told_and_disturb_no_other_log(checkpoints, caplog):
+    """Each log's own, also after those of another log."""
+    manager, now_ms = checkpoints.manager, checkpoints.tools.now_ms
+    for name in ("a", "b"):
+        lost = manager.get_or_create(name, 0, NEW_ID, LogConfig(), now_ms)
+        lost.leader_epochs.assign(7, 0)
+        shutil.rmtree(lost.directory)
+        for _ in range(2):
+            assert not manager.checkpoint(checkpoints.served.copy)
+        assert caplog.text.count(f"cannot save the leader epochs of {name}-0") == 1
+    assert checkpoints.high_watermarks_after_a_crash() == [20, 1]
