@@ -34,6 +34,8 @@ POM = Path(__file__).parent / "java" / "pom.xml"
 STREAMS_POM = Path(__file__).parent / "java" / "streams.xml"
 STREAMS_TESTS_POM = Path(__file__).parent / "java" / "streams_tests.xml"
 CONNECT_POM = Path(__file__).parent / "java" / "connect.xml"
+DEBEZIUM_LIBS = HOME / "debezium"
+DEBEZIUM_POM = Path(__file__).parent / "java" / "debezium.xml"
 TOOL_TIMEOUT_S = 120
 
 _QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m", "-XX:+UseSerialGC")
@@ -97,6 +99,12 @@ def streams_tests_libs() -> Path:
 def connect_libs() -> Path:
     """The directory of Kafka Connect's jars with its file connectors; as ``libs``."""
     return _fetched(CONNECT_POM, CONNECT_LIBS, "connect-complete")
+
+
+@cache
+def debezium_libs() -> Path:
+    """The directory of Debezium's connector for PostgreSQL; as ``libs``."""
+    return _fetched(DEBEZIUM_POM, DEBEZIUM_LIBS, "debezium-complete")
 
 
 def _fetched(pom: Path, directory: Path, mark: str) -> Path:
