@@ -1,4 +1,11 @@
-"""DescribeProducers: the producers that a partition knows, and their open transactions."""
+"""DescribeProducers: the producers that a partition knows, and their open transactions.
+
+Behavior: each replica answers, because an administrator may want to compare them
+(``kafka-transactions --broker-id``). All other APIs that read one partition ask for its leader,
+apart from Fetch (``kwire.handlers.nearest_replica``).
+
+Source: ReplicaManager.activeProducerState of Kafka.
+"""
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
@@ -56,7 +63,10 @@ async def _partition(topic: str, index: int, context: RequestContext) -> Partiti
         await later(work.next_slice)
     try:
         check_topic_name(topic)
-        producers = context.broker.partition(topic, index).log.producers.producers
+        broker = context.broker
+        replica = broker.replica(topic, index) or broker.partition(topic, index)
+        replica.log.health.check()
+        producers = replica.log.producers.producers
     except KafkaError as error:
         code, message = error.code, error.message or None
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

@@ -9,6 +9,12 @@ import trio
 
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.errors import ErrorCode
+from kwire.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    TopicRequest,
+)
 from kwire.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -16,6 +22,7 @@ from kwire.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from kwire.record.records import ProducerState, Record, build_batch
 from kwire.testing.waiting import until
 from tests.broker.following import batch_at
 from tests.handlers.followers import BROKER_EPOCH, TOPIC, Leader, at, leading, offsets
@@ -181,3 +188,27 @@ async def test_a_fetch_waits_at_a_follower(tmp_path: Path) -> None:
         await until(lambda: len(told) == 2)
         assert told[1] is not None
         assert told[1].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_follower_tells_its_producers(tmp_path: Path) -> None:
+    """As each replica of Kafka does; a broker without a replica doesn't."""
+    async with followed(tmp_path) as (broker, partition, consumer):
+        written = [Record(3, 0, None, b"v")]
+        producer = ProducerState(7, 2, 0)
+        partition.append(
+            build_batch(
+                written, base_offset=3, producer=producer, transactional=True, leader_epoch=1
+            ),
+            0,
+        )
+        request = DescribeProducersRequest(topics=[TopicRequest(name=TOPIC, partition_indexes=[0])])
+
+        async def ask() -> PartitionResponse:
+            answer = await consumer.raw.request(request, 0, DescribeProducersResponse)
+            return answer.topics[0].partitions[0]
+
+        [told] = (await ask()).active_producers
+        assert (told.producer_id, told.producer_epoch) == (7, 2)
+        assert (told.last_sequence, told.current_txn_start_offset) == (0, 3)
+        await broker.change(replicas=(2, 3), isr=(2, 3))
+        assert (await ask()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
