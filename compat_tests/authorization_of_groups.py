@@ -16,6 +16,7 @@ from compat_tests.authorization_cases import (
     W,
     X,
 )
+from compat_tests.kafka_version import VERSION
 from kwire.metadata.acls import AclOperation
 from kwire.protocol.messages import add_offsets_to_txn as add_offsets
 from kwire.protocol.messages import add_partitions_to_txn as add_partitions
@@ -146,11 +147,16 @@ def _mark(m: Things) -> write_txn_markers.WriteTxnMarkersRequest:
 
 def _commit_in(m: Things) -> txn_offset_commit.TxnOffsetCommitRequest:
     one = txn_offset_commit.TxnOffsetCommitRequestPartition(committed_metadata="")
-    topic = txn_offset_commit.TxnOffsetCommitRequestTopic(name=m.topic, partitions=[one])
+    topic = txn_offset_commit.TxnOffsetCommitRequestTopic(
+        name=m.topic, topic_id=m.topic_id, partitions=[one]
+    )
     return txn_offset_commit.TxnOffsetCommitRequest(
         transactional_id=m.transactional_id, group_id=m.group, producer_id=1, topics=[topic]
     )
 
+
+TOPIC_IDS_IN_TRANSACTIONS = () if VERSION == "4.3.1" else (6,)
+"""The version of TxnOffsetCommit that Apache Kafka has since 4.4."""
 
 CASES = (
     Case("JoinGroup", _join, 9, ((G, R),), NO_GROUP, NO_GROUP),
@@ -220,6 +226,12 @@ CASES = (
     Case("TxnOffsetCommit", _commit_in, 3, ((X, W), (G, R), (T, R)), NO_ID, NO_ID),
     Case("its group", _commit_in, 3, ((G, R), (T, R)), NO_GROUP, NO_GROUP, ((X, W),)),
     Case("its topics", _commit_in, 3, ((T, R),), NO_TOPIC, NO_TOPIC, ((X, W), (G, R))),
+    *(
+        Case(
+            "its topics by id", _commit_in, version, ((T, R),), NO_TOPIC, NO_TOPIC, ((X, W), (G, R))
+        )
+        for version in TOPIC_IDS_IN_TRANSACTIONS
+    ),
     Case(
         "DescribeTransactions",
         lambda m: describe_transactions.DescribeTransactionsRequest(

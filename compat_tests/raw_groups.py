@@ -118,7 +118,9 @@ class Group:
         [error] = {ErrorCode(answer.error_code).name for answer in topic.partitions}
         return error
 
-    def commit_in_transaction(self, member_id: str, epoch: int, *partitions: int) -> str:
+    def commit_in_transaction(
+        self, member_id: str, epoch: int, *partitions: int, version: int = 5
+    ) -> str:
         """The same as part of a transaction, which is aborted by the next one."""
         name = f"{self.group}-transactions"
         coordinator = FindCoordinatorRequest(key_type=1, coordinator_keys=[name])
@@ -140,6 +142,7 @@ class Group:
             topics=[
                 TxnOffsetCommitRequestTopic(
                     name=self.topic,
+                    topic_id=self.topic_id,
                     partitions=[
                         TxnOffsetCommitRequestPartition(
                             partition_index=partition, committed_offset=0, committed_metadata=""
@@ -149,7 +152,7 @@ class Group:
                 )
             ],
         )
-        [topic] = self.client.ask(request, 5).topics
+        [topic] = self.client.ask(request, version).topics
         [error] = {ErrorCode(answer.error_code).name for answer in topic.partitions}
         return error
 

@@ -5,11 +5,13 @@ tests run against both.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from kafka import KafkaAdminClient
 
 from compat_tests.conftest import Names
+from compat_tests.kafka_version import VERSION
 from compat_tests.raw_client import RawClient
 from compat_tests.raw_groups import (
     PARTITIONS,
@@ -35,6 +37,10 @@ from tests.support.topics import create_topics
 
 GROUP_RESOURCE = 32
 SET = 0
+
+HAS_TOPIC_IDS_IN_TRANSACTIONS = pytest.mark.skipif(
+    VERSION == "4.3.1", reason="TxnOffsetCommit version 6 is in Apache Kafka since 4.4"
+)
 
 
 @pytest.fixture
@@ -197,19 +203,53 @@ def test_commits_are_fenced_by_epochs(group: Group) -> None:
     assert group.commit(first, 3, kept, version=8) == "UNSUPPORTED_VERSION"
 
 
-def test_commits_in_transactions_are_fenced_by_epochs(group: Group) -> None:
-    """By the same rules, in the words of an older protocol."""
+@pytest.mark.parametrize(
+    ("version", "stale"),
+    [
+        (5, "ILLEGAL_GENERATION"),
+        pytest.param(6, "STALE_MEMBER_EPOCH", marks=HAS_TOPIC_IDS_IN_TRANSACTIONS),
+    ],
+)
+def test_commits_in_transactions_are_fenced_by_epochs(
+    group: Group, version: int, stale: str
+) -> None:
+    """By the same rules, before version 6 in the words of an older protocol."""
     first, second = new_id(), new_id()
     group.join(first)
     group.join(second)
     members: dict[str, tuple[int, Owned]] = {first: (2, [0, 1, 2, 3]), second: (2, [])}
     group.settle(members)
     kept, moved = members[first][1][0], members[second][1][0]
-    assert group.commit_in_transaction(first, 3, kept) == "NONE"
-    assert group.commit_in_transaction(first, 2, kept) == "NONE"
-    assert group.commit_in_transaction(first, 2, kept, moved) == "ILLEGAL_GENERATION"
-    assert group.commit_in_transaction(first, 4, kept) == "ILLEGAL_GENERATION"
-    assert group.commit_in_transaction(new_id(), 3, kept) == "UNKNOWN_MEMBER_ID"
+    commit = partial(group.commit_in_transaction, version=version)
+    assert commit(first, 3, kept) == "NONE"
+    assert commit(first, 2, kept) == "NONE"
+    assert commit(first, 2, kept, moved) == stale
+    assert commit(first, 4, kept) == stale
+    assert commit(new_id(), 3, kept) == "UNKNOWN_MEMBER_ID"
+
+
+@pytest.mark.parametrize(
+    ("version", "no_topic", "no_group"),
+    [
+        (5, "UNKNOWN_TOPIC_OR_PARTITION", "ILLEGAL_GENERATION"),
+        pytest.param(
+            6, "UNKNOWN_TOPIC_ID", "GROUP_ID_NOT_FOUND", marks=HAS_TOPIC_IDS_IN_TRANSACTIONS
+        ),
+    ],
+)
+def test_commits_in_transactions_of_what_is_not_there(
+    group: Group, names: Names, version: int, no_topic: str, no_group: str
+) -> None:
+    """From version 6 on, topics have ids, and a missing group is said to be missing."""
+    member = new_id()
+    _, epoch, _ = group.join(member)
+    commit = partial(group.commit_in_transaction, version=version)
+    assert commit(member, epoch, PARTITIONS) == "UNKNOWN_TOPIC_OR_PARTITION"
+    nobody = Group(group.client, names.group(), group.topic)
+    missing = nobody.commit_in_transaction(new_id(), 3, 0, version=version)
+    assert missing == no_group
+    group.topic, group.topic_id = "nothing", bytes(range(16))
+    assert commit(member, epoch, 0) == no_topic
 
 
 def test_fetches_are_fenced_by_epochs(group: Group) -> None:

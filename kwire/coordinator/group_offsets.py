@@ -24,8 +24,8 @@ from kwire.errors import ErrorCode, KafkaError
 GROUPS_PER_STEP = 25
 """How many groups are checked at a time."""
 
-GROUP_ID_NOT_FOUND_SINCE = 9
-"""The first version of OffsetCommit with this error."""
+GROUP_ID_NOT_FOUND_SINCE = {False: 9, True: 6}
+"""The first version with this error, of OffsetCommit and of the TxnOffsetCommit of transactions."""
 
 
 class GroupOffsets:
@@ -38,8 +38,8 @@ class GroupOffsets:
     def check_commit(self, group_id: str, committer: Committer, now_ms: int) -> None:
         """Raise KafkaError unless a client may commit offsets.
 
-        GROUP_ID_NOT_FOUND for a generation of an unknown group (ILLEGAL_GENERATION if the API or
-        its version doesn't have that error), and the errors of the group's ``check_commit``.
+        GROUP_ID_NOT_FOUND for a generation of an unknown group (ILLEGAL_GENERATION if the API's
+        version doesn't have that error), and the errors of the group's ``check_commit``.
         """
         group = self._registry.groups.get(group_id)
         if group is not None:
@@ -47,11 +47,9 @@ class GroupOffsets:
         elif committer.generation >= 0:
             if self._store.has(group_id):
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-            is_old = committer.api_version < GROUP_ID_NOT_FOUND_SINCE
+            is_old = committer.api_version < GROUP_ID_NOT_FOUND_SINCE[committer.is_transactional]
             raise KafkaError(
-                ErrorCode.ILLEGAL_GENERATION
-                if committer.is_transactional or is_old
-                else ErrorCode.GROUP_ID_NOT_FOUND
+                ErrorCode.ILLEGAL_GENERATION if is_old else ErrorCode.GROUP_ID_NOT_FOUND
             )
         elif not self._store.has(group_id):
             self._registry.check_room(len(self._store))

@@ -1,7 +1,9 @@
 """ApiVersions: the APIs, versions and features of this broker.
 
 Behavior: this is the first request of every client. A request of an unknown version is answered in
-version 0 (``of_unknown_version``). The features are those that kwire supports.
+version 0 (``of_unknown_version``). The features are those that kwire supports. From version 5 on, a
+client may say which broker of which cluster it means to ask; another one answers
+REBOOTSTRAP_REQUIRED, after which the client begins again with its bootstrap servers (KIP-1242).
 """
 
 import re
@@ -22,6 +24,7 @@ from kwire.protocol.messages.api_versions import (
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
 _LEVEL_ZERO_SINCE = 4
+_NO_NODE = -1
 
 TELEMETRY_KEYS = (71, 72)
 """Clients push metrics only to a broker that shows them, on its HTTP port."""
@@ -33,6 +36,8 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     """Answer with all APIs and features."""
     if context.api_version >= _SOFTWARE_SINCE and not _software_is_valid(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if wrong := _wrong_broker(request, context.broker):
+        return ApiVersionsResponse(error_code=wrong)
     software = context.connection.software
     if software is not None:
         software.name, software.version = (
@@ -59,6 +64,16 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
             for name, level in context.broker.image.features.items()
         ],
     )
+
+
+def _wrong_broker(request: ApiVersionsRequest, broker: Broker) -> ErrorCode:
+    """NONE if the client asks this broker, or doesn't say which it asks."""
+    cluster_id, node_id = request.cluster_id, request.node_id
+    if (cluster_id is None) != (node_id == _NO_NODE):
+        return ErrorCode.INVALID_REQUEST
+    if cluster_id is None or (cluster_id == broker.cluster_id and node_id == broker.node_id):
+        return ErrorCode.NONE
+    return ErrorCode.REBOOTSTRAP_REQUIRED
 
 
 def takes_telemetry(broker: Broker) -> bool:

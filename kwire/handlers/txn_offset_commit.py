@@ -3,8 +3,9 @@
 Behavior: the offsets are pending until the transaction ends. From version 5 on, this request also
 adds the group to the transaction; before that, the client must have added it (KIP-890). From
 version 3 on, a member of the group names itself, and gets the errors of OffsetCommit (KIP-447),
-except that a stale epoch is ILLEGAL_GENERATION. Versions before 2 have no
-COORDINATOR_LOAD_IN_PROGRESS. Offsets of more than ``PIECE`` partitions are written in pieces.
+except that a stale epoch is ILLEGAL_GENERATION before version 6. From version 6 on, the request
+names topics by id (KIP-1319). Versions before 2 have no COORDINATOR_LOAD_IN_PROGRESS. Offsets of
+more than ``PIECE`` partitions are written in pieces.
 """
 
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -32,6 +34,7 @@ from kwire.record.records import ProducerState
 ABORTABLE_SINCE = 4
 ADDS_SINCE = 5
 LOADING_SINCE = 2
+TOPIC_IDS_SINCE = 6
 
 UNITS = 4
 UNITS_PER_OFFSET = 12
@@ -60,8 +63,12 @@ async def _handle(
         for partition in topic.partitions:
             if answers and work.spend(UNITS):
                 await later(work.next_slice)
-            answers.append(_check(topic.name, partition, context, accepted))
-        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+            answers.append(_check(topic, partition, context, accepted))
+        topics.append(
+            TxnOffsetCommitResponseTopic(
+                name=topic.name, topic_id=topic.topic_id, partitions=answers
+            )
+        )
     free_in_slices(accepted, work)
     for piece in pieces(accepted):
         if len(piece) > 1 and work.spend(UNITS_PER_OFFSET * len(piece)):
@@ -78,7 +85,7 @@ async def _handle(
 
 
 def _check(
-    topic: str,
+    topic: TxnOffsetCommitRequestTopic,
     partition: TxnOffsetCommitRequestPartition,
     context: RequestContext,
     accepted: Accepted,
@@ -86,8 +93,15 @@ def _check(
     """The answer for a partition; an offset in a known partition is added to ``accepted``."""
     broker = context.broker
     answer = TxnOffsetCommitResponsePartition(partition_index=partition.partition_index)
-    found = broker.image.topics_by_name.get(topic)
-    if found is None or not 0 <= partition.partition_index < len(found.partitions):
+    if context.api_version >= TOPIC_IDS_SINCE:
+        found, missing = broker.image.topics_by_id.get(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        found = broker.image.topics_by_name.get(topic.name)
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if found is None:
+        answer.error_code = missing
+        return answer
+    if not 0 <= partition.partition_index < len(found.partitions):
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return answer
     value = OffsetCommitValue(
@@ -97,7 +111,7 @@ def _check(
         commit_timestamp=broker.now_ms(),
         topic_id=found.topic_id,
     )
-    accepted.append((answer, topic, value))
+    accepted.append((answer, found.name, value))
     return answer
 
 
@@ -154,6 +168,6 @@ def _support(version: int) -> Support:
 def _code_for_client(error: KafkaError, version: int) -> ErrorCode:
     if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if error.code is ErrorCode.STALE_MEMBER_EPOCH:
+    if error.code is ErrorCode.STALE_MEMBER_EPOCH and version < TOPIC_IDS_SINCE:
         return ErrorCode.ILLEGAL_GENERATION
     return error.code

@@ -39,6 +39,7 @@ from kwire.protocol.messages.txn_offset_commit import (
 )
 
 COMMIT_BY_ID_SINCE = 10
+TXN_COMMIT_BY_ID_SINCE = 6
 FETCH_BY_ID_SINCE = 10
 FETCH_GROUPS_SINCE = 8
 FETCH_ERROR_SINCE = 2
@@ -92,7 +93,9 @@ async def txn_offset_commit(
 
         return [
             TxnOffsetCommitResponseTopic(
-                name=topic.name, partitions=await rights.make_each(partition, topic.partitions)
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=await rights.make_each(partition, topic.partitions),
             )
             for topic in topics
         ]
@@ -103,7 +106,8 @@ async def txn_offset_commit(
     ):
         if not rights.may(operation, kind, name):
             return TxnOffsetCommitResponse(topics=await refuse(request.topics, FAILED[kind]))
-    kept, others = await split_topics(request.topics, AclOperation.READ, rights)
+    by_id = rights.context.api_version >= TXN_COMMIT_BY_ID_SINCE
+    kept, others = await split_topics(request.topics, AclOperation.READ, rights, by_id=by_id)
     request.topics = kept
     if not kept:
         response = TxnOffsetCommitResponse()
