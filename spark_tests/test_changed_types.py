@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -169,13 +168,6 @@ def types_of(kind: str) -> dict[str, str]:
     }
 
 
-def table_of(kind: str, path: Path, spark: SparkSession) -> pa.Table:
-    """The table as a reader without Spark has it; none reads a widened one of Delta yet."""
-    if kind != WIDE:
-        return read(kind, path)
-    return spark.read.format("delta").load(str(path)).toArrow()
-
-
 @pytest.mark.both_lanes
 @pytest.mark.parametrize("kind", [*KINDS, *([WIDE] if STOCK else [])])
 def test_columns_that_change_their_types(kind: str, spark: SparkSession, tmp_path: Path) -> None:
@@ -191,7 +183,7 @@ def test_columns_that_change_their_types(kind: str, spark: SparkSession, tmp_pat
     for offset, error in errors.items():
         assert error.startswith(f"value: column c{offset // 3} is "), error
         assert "and the table's " in error
-    table = table_of(kind, tmp_path / "t", spark)
+    table = read(kind, tmp_path / "t")
     assert table.num_rows == 1 + rows
     found = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
     types = {one.name: one.dataType.simpleString() for one in found if one.name[1:].isdigit()}
@@ -200,7 +192,7 @@ def test_columns_that_change_their_types(kind: str, spark: SparkSession, tmp_pat
     assert run(spark, sink, after, alone(), TWO) == (rows, errors)
     three = batch(2, 0, 1, partitions=1)
     assert run(spark, sink, before, [first], three) == (1, {})
-    table = table_of(kind, tmp_path / "t", spark)
+    table = read(kind, tmp_path / "t")
     assert table.num_rows == 2 + rows
     numbers = sorted(one for one in table["c0"].to_pylist() if one is not None)
     assert numbers == ([1, 1, 2, 1099511627776] if wider(kind, CHANGES[0]) else [1, 1, 2])
@@ -232,7 +224,7 @@ def test_columns_of_any_name(kind: str, spark: SparkSession, tmp_path: Path) -> 
         assert (rows, list(errors)) == (1, [1])
         assert errors[1].startswith("value: column Date Time is bigint in the record")
         del values[2]
-    table = table_of(kind, tmp_path / "t", spark)
+    table = read(kind, tmp_path / "t")
     own = {*names.METADATA, PARTITION_COLUMN}
     found = [
         {name: one for name, one in without_nulls(with_maps(row)).items() if name not in own}

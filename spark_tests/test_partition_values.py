@@ -68,7 +68,7 @@ def kept_and_dead(
     kind: str, spark: SparkSession, found: dict[str, Any], directory: Path
 ) -> tuple[dict[int, Any], dict[int, str]]:
     """The values by number, and the errors of dead letters by number."""
-    rows = rows_in(kind, spark, found)
+    rows = rows_in(kind, found)
     assert len({row["n"] for row in rows}) == len(rows)
     dead = spark.read.parquet(str(directory / "dead")).collect()
     errors = {json.loads(row["value"])["n"]: row["error"] for row in dead}
@@ -126,7 +126,7 @@ def test_a_tombstone_that_is_left_out_has_no_value(
     found["transform"] = [{"sql": "SELECT n, coalesce(c, '') AS c FROM rows"}]
     produce_values(broker, topic, b'{"n": 1, "c": "a"}', None)
     assert run(spark, found).dead_letters == 0
-    assert [row["c"] for row in rows_in("delta-rs", spark, found)] == ["a"]
+    assert [row["c"] for row in rows_in("delta-rs", found)] == ["a"]
     produce_values(broker, topic, b'{"n": 2}')
     with pytest.raises(
         RuntimeError, match=r"column C is an empty text, .* a transform has dropped"

@@ -40,9 +40,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 def places(path: Path) -> list[tuple[int, int]]:
     """Partition and offset of every row, read without Spark."""
-    from deltalake import DeltaTable
-
-    rows = DeltaTable(path).to_pyarrow_table(columns=["_partition", "_offset"]).to_pylist()
+    rows = read("delta", path).to_pylist()
     return sorted((row["_partition"], row["_offset"]) for row in rows)
 
 

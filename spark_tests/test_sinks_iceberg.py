@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from kwire.spark.comparison import claims_of
@@ -14,6 +13,7 @@ from kwire.spark.sink import Sink
 from kwire.spark.sinks.iceberg import IcebergSink
 from kwire.spark.sinks.iceberg_py import PyIcebergSink
 from spark_tests.jvm import jvm_of, session_in_jvm
+from spark_tests.readers import read
 from spark_tests.sink_rows import SOURCE, batch, expected, numbers, rows_of, settings
 
 STOCK = os.environ.get("KWIRE_SPARK_LANE") == "stock"
@@ -146,7 +146,7 @@ def test_without_java(spark: SparkSession, tmp_path: Path) -> None:
     write(sink, spark, three, one)
     claims = claims_of(sink.held(spark))
     assert [(list(one.covered), one.repeats) for one in claims.values()] == [([(0, 33)], 0)] * 2
-    rows = load_catalog(**catalog).load_table("sales.orders").scan().to_arrow().to_pylist()
+    rows = read("pyiceberg", tmp_path).to_pylist()
     assert sum(row["city"] == "Bonn" for row in rows) == 20
 
 

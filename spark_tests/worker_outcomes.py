@@ -43,7 +43,7 @@ def given(format_: str, **options: Any) -> Any:
 
 def from_registry(server: SchemaRegistry, format_: str, *topics: str, **options: Any) -> Any:
     """A plan of the subjects' newest schemas, asked for anew."""
-    settings = Decode(format_, registry=server.url, options={"refresh_s": 1e-9, **options})
+    settings = Decode(format_, registry=server.url, options=options)
     return registry_plan(options_of(settings), topics or ("orders",))
 
 

@@ -13,6 +13,7 @@ ACTIONS = {
     "check": "kwire.spark.commands.check",
     "run": "kwire.spark.commands.run",
     "status": "kwire.spark.commands.status",
+    "schema": "kwire.spark.commands.schema",
     "submit-args": "kwire.spark.commands.submit_args",
     "verify": "kwire.spark.verify",
     "replay": "kwire.spark.replay",

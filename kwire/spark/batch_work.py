@@ -28,6 +28,7 @@ from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.columns import column, columns
 from kwire.spark.decode.known import is_tombstone
 from kwire.spark.odd_records import exact
+from kwire.spark.schema_history import SchemaHistory
 from kwire.spark.settings import PipelineSettings, Transform, WrongSetting
 from kwire.spark.sink import FitsTable, InSteps, Sink
 from kwire.spark.sinks.table_types import Misfit, reasons, with_types
@@ -78,12 +79,14 @@ class BatchWork:
         dead_letters: DeadLetterSink | None,
         splits: Splits | None = None,
         begun: Begun | None = None,
+        history: SchemaHistory | None = None,
     ) -> None:
         self._settings = settings
         self._sink = sink
         self._dead_letters = dead_letters
         self._splits = splits
         self._begun = begun
+        self._history = history
         self._fitting: StructType | None = None
         self._tombstones = way_of(settings.sink)
         self._steps = [_step(one) for one in settings.transforms]
@@ -131,6 +134,8 @@ class BatchWork:
             decode = self._without(misfits, source, decode)
             read, good = Observation(), Observation()
             rows = with_types(rows_of(decode), misfits)
+        if self._history is not None:
+            self._history.note(rows.schema.jsonValue(), batch)
         if isinstance(self._sink, InSteps) and is_in_steps:
             ready = self._sink.prepared(rows, batch).observe(good, _count("rows"))
             self._sink.write_prepared(ready, batch)

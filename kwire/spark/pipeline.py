@@ -10,6 +10,7 @@ The checkpoint's directory has these files; the modules in parentheses write the
 - ``spark-0``, Spark's own checkpoint; ``spark-1`` and so on after a topic was created again;
 - ``topics.json`` (``incarnations``);
 - ``status.json`` (``progress``);
+- ``schemas.jsonl`` (``schema_history``);
 - ``driver``, which is locked while a driver runs (``alone``);
 - with dead letters ``split.json`` or ``decode.json`` (``split``).
 """
@@ -19,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,8 @@ from kwire.spark.batch_work import BatchWork, DeadLetterSink
 from kwire.spark.broker_view import UNREACHABLE, BrokerView
 from kwire.spark.checkpoint import Checkpoint, Offsets, as_json, offsets_of
 from kwire.spark.dead_letters import open_dead_letters
+from kwire.spark.decode.options import options_of
+from kwire.spark.decode.plans import schema_ids
 from kwire.spark.guard import CreatedAgain, Guard
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.lost import LostTable
@@ -34,6 +38,7 @@ from kwire.spark.pipeline_file import pipeline_of, read_pipeline
 from kwire.spark.progress import ENDED, STOPPED, Progress, Status, fingerprint
 from kwire.spark.query import PipelineQuery, told
 from kwire.spark.retries import Retries
+from kwire.spark.schema_history import SchemaHistory
 from kwire.spark.session import open_session
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import Sink
@@ -151,7 +156,10 @@ class _Run:
         sink.open(spark)
         splits = Splits(storage) if may_change(settings) else None
         begun = Begun(storage, settings.decode) if needs_begun(settings) else None
-        self._work = BatchWork(settings, sink, _dead_letters(settings, spark), splits, begun)
+        ids = partial(schema_ids, options_of(settings.decode))
+        history = SchemaHistory(storage, ids)
+        dead_letters = _dead_letters(settings, spark)
+        self._work = BatchWork(settings, sink, dead_letters, splits, begun, history)
         self._max_offsets = 0
         self._next_look_s = self._next_renewal_s = 0.0
         self._next_count_s = time.monotonic() + COUNT_S

@@ -21,7 +21,7 @@ from kwire.spark.registry.client import (
     RegistryRefuses,
     RegistrySettings,
 )
-from kwire.spark.registry.subjects import Subjects
+from kwire.spark.registry.subjects import AWAY_S, Subjects
 from kwire.spark.settings import Decode, WrongSetting
 from kwire.testing.registry import SchemaRegistry
 from tests.support.certificates import Authority
@@ -289,14 +289,24 @@ class Scripted:
         self.asked: list[object] = []
         self.known = {1: RegisteredSchema(1, "AVRO", RECORD)}
         self.away = False
+        self.newest_number = 1
+        self.gone: list[int] = []
 
     def by_id(self, number: int) -> RegisteredSchema:
         """A schema that is known."""
         return self._answer(number)
 
     def newest(self, subject: str) -> RegisteredSchema:
-        """The schema 1."""
-        return self._answer(1)
+        """The schema 1, or what a test says."""
+        return self._answer(self.newest_number)
+
+    def versions(self, subject: str) -> list[int]:
+        """Those of the schemas that are known, and of those that are gone a moment later."""
+        return sorted([*(one.version for one in self.known.values()), *self.gone])
+
+    def version(self, subject: str, version: int) -> RegisteredSchema:
+        """The schema with this number."""
+        return self._answer(version)
 
     def _answer(self, number: int) -> RegisteredSchema:
         self.asked.append(number)
@@ -340,6 +350,39 @@ def test_a_registry_that_is_away_is_asked_once_in_a_while() -> None:
     assert registry.asked == [1]
     registry.away, now_s = False, RECHECK_S
     assert cache.schema(1)[0].id == 1
+
+
+def test_a_subject_has_its_older_versions() -> None:
+    """Newest first, each fetched once; a version that is deleted meanwhile is left out."""
+    registry = Scripted()
+    for number in (1, 2, 3):
+        registry.known[number] = RegisteredSchema(number, "AVRO", RECORD, version=number)
+    registry.newest_number = 3
+    subjects = Subjects(registry)
+    assert [one.schema.version for one in subjects.newest("s", 0).versions] == [3, 2, 1]
+    registry.known[4] = RegisteredSchema(4, "AVRO", RECORD, version=4)
+    registry.newest_number = 4
+    registry.asked.clear()
+    assert [one.schema.version for one in subjects.newest("s", 0).versions] == [4, 3, 2, 1]
+    assert registry.asked == [4]
+    del registry.known[2]
+    registry.gone = [2]
+    assert [one.schema.version for one in Subjects(registry).newest("s", 0).older] == [3, 1]
+
+
+def test_a_registry_that_is_away_delays_no_batch() -> None:
+    """It is asked before each batch, but not again for a while after it didn't answer."""
+    registry, now_s = Scripted(), 0.0
+    subjects = Subjects(registry, lambda: now_s)
+    first = subjects.newest("s", 0)
+    registry.away = True
+    for moment_s in (1.0, 2.0, AWAY_S):
+        now_s = moment_s
+        assert subjects.newest("s", 0) is first
+    assert len(registry.asked) == 2
+    registry.away, now_s = False, 1.0 + AWAY_S
+    subjects.newest("s", 0)
+    assert len(registry.asked) == 3
 
 
 def test_the_newest_schema_is_renewed_and_survives_the_registry() -> None:

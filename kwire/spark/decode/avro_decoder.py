@@ -5,24 +5,32 @@ Rules:
 - The writer's schema is found by its id; without a registry, the reader's schema is used.
 - Bytes left over are an error: they mean that the value was written with another schema.
 - A writer's schema is checked like the reader's (``avro_schema``), before a value is read with it.
+- A value of an older version with other columns or types than the newest one is read once more, by
+  its own version (``versions``). A number that is another one as float or double is an error.
+- A value of a version that wasn't known when the batch began, and that has other columns, is worth
+  a retry: they would be lost.
 """
 
 import io
 import json
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from kwire.spark.decode.avro_defaults import parsed
 from kwire.spark.decode.avro_schema import WrongSchema, as_record, load
+from kwire.spark.decode.avro_types import row_type
 from kwire.spark.decode.avro_values import has_choices, row_converter
 from kwire.spark.decode.decoding import Row
-from kwire.spark.decode.undecodable import NotYet, Undecodable
+from kwire.spark.decode.undecodable import NOT_KNOWN, NotYet, Undecodable
+from kwire.spark.decode.versions import filled, has_more
 from kwire.spark.decode.wire_format import HEADER_BYTES, schema_id
 from kwire.spark.registry.cache import cache_of
 from kwire.spark.registry.client import AVRO, RegistryError, RegistrySettings
 
 ANY_TOPIC = ""
+_FLOAT = struct.Struct("f")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,10 @@ class AvroPlan:
     row_type: str
     readers: tuple[tuple[str, str], ...]
     registry: RegistrySettings | None
+    older: tuple[tuple[str, int, str, str], ...] = ()
+    """Topic, id, schema and ``versions.How`` (JSON) of versions that differ from the newest one."""
+    known: frozenset[int] = frozenset()
+    """The ids of all versions whose columns are in ``row_type``."""
 
     def decoder(self) -> "AvroDecoder":
         """Make the decoder."""
@@ -61,19 +73,35 @@ class AvroDecoder:
         self._readers = {topic: _Reader(text) for topic, text in plan.readers}
         self._cache = None if plan.registry is None else cache_of(plan.registry)
         self._writers: dict[tuple[int, bool], Any] = {}
+        self._type = json.loads(plan.row_type)
+        self._known = plan.known
+        self._older = {
+            (topic, number): (_Reader(text), json.loads(how))
+            for topic, number, text, how in plan.older
+        }
 
     def row(self, topic: str, value: bytes) -> Row:
         """The columns of a value; any exception: it can't be decoded."""
         reader = self._readers.get(topic) or self._readers.get(ANY_TOPIC)
         if reader is None:
             raise NotYet(f"topic {topic} has no subject")
-        stream = io.BytesIO(value)
         if self._cache is None:
-            writer = reader.schema
-        else:
-            key = (schema_id(value), reader.is_wrapped)
-            writer = self._writers.get(key) or self._writer(*key)
-            stream.seek(HEADER_BYTES)
+            return self._read_as(reader, reader.schema, value, 0)
+        number = schema_id(value)
+        key = (number, reader.is_wrapped)
+        writer = self._writers.get(key) or self._writer(*key)
+        row = self._read_as(reader, writer, value, HEADER_BYTES)
+        older = self._older.get((topic, number)) or self._older.get((ANY_TOPIC, number))
+        if older is None:
+            return row
+        by_itself, how = older
+        own = self._read_as(by_itself, by_itself.schema, value, HEADER_BYTES)
+        whole: Row = filled(row, own, how, _is_exact)
+        return whole
+
+    def _read_as(self, reader: _Reader, writer: Any, value: bytes, position: int) -> Row:
+        stream = io.BytesIO(value)
+        stream.seek(position)
         try:
             found = self._read(
                 stream, writer, reader.schema, return_named_type=reader.names_choices
@@ -86,6 +114,12 @@ class AvroDecoder:
         row: Row = reader.convert(found)
         return row
 
+    def _has_more(self, writer: Any) -> bool:
+        """Whether a schema is one of the readers' records with columns that they lack."""
+        name = writer.get("name") if isinstance(writer, dict) else None
+        is_same = any(one.schema["name"] == name for one in self._readers.values())
+        return is_same and has_more(row_type(writer), self._type)
+
     def _writer(self, number: int, is_wrapped: bool) -> Any:
         assert self._cache is not None
         try:
@@ -96,11 +130,21 @@ class AvroDecoder:
             raise Undecodable(f"schema id {number} is of type {schema.type}, not {AVRO}")
         try:
             whole = load(schema.text, [one.text for one in used.values()])
+            is_more = number not in self._known and self._has_more(whole)
         except WrongSchema as error:
             raise Undecodable(f"schema id {number}: {error}") from error
+        if is_more:
+            raise NotYet(NOT_KNOWN.format(number))
         writer = parsed(as_record(whole) if is_wrapped else whole, with_defaults=False)
         self._writers[number, is_wrapped] = writer
         return writer
+
+
+def _is_exact(new: Any, old: Any, of: str) -> bool:
+    """Whether a number is the same after Avro's promotion; other types are resolved exactly."""
+    if type(old) is not int or type(new) is not float:
+        return True
+    return bool(new == old) and (of != "float" or _FLOAT.unpack(_FLOAT.pack(new))[0] == old)
 
 
 def _same(value: Any) -> Any:

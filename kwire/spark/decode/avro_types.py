@@ -112,7 +112,10 @@ def branches_of(union: list[Schema], names: Names) -> list[Branch]:
 
 
 def row_type(schema: Schema) -> dict[str, Any]:
-    """The struct of a value's columns; a value that is no record has the one column ``value``."""
+    """The struct of a value's columns; a value that is no record has the one column ``value``.
+
+    Beside what Spark's types have, a field has ``aliases``, and the struct of a union ``union``.
+    """
     of = _Mapping(Names(schema)).type(as_record(schema))
     assert isinstance(of, dict)
     return of
@@ -134,7 +137,7 @@ class _Mapping:
         if len(branches) == 1:
             return self.type(branches[0].schema), nullable
         members = [field(one.column, self.type(one.schema)) for one in branches]
-        return struct(members), nullable
+        return struct(members) | {"union": True}, nullable
 
     def type(self, schema: Schema) -> SparkType:
         """The type of a schema that is no union."""
@@ -156,7 +159,8 @@ class _Mapping:
     def _fields(self, schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for one in schema["fields"]:
             of, nullable = self.column(one["type"])
-            yield field(one["name"], of, nullable=nullable)
+            found = field(one["name"], of, nullable=nullable)
+            yield found | {"aliases": one["aliases"]} if one.get("aliases") else found
 
 
 def _scalar(schema: Schema, kind: str) -> SparkType:

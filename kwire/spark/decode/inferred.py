@@ -94,7 +94,7 @@ def inferred_struct(records: "DataFrame", options: Options) -> dict[str, Any]:
     path = options["inferred_schema"]
     kept = _kept_in(path)
     now_s = time.monotonic()
-    if kept.struct is not None and now_s - kept.sampled_s < options["refresh_s"]:
+    if kept.struct is not None and now_s - kept.sampled_s < options.refresh_s:
         return kept.struct
     directory, _, name = path.rpartition("/")
     files = storage_at(directory or ".", records.sparkSession)

@@ -56,7 +56,6 @@ FORMATS: dict[str, dict[str, type]] = {
 WITH_REGISTRY = ("json", "avro", "protobuf")
 _DEFAULTS: dict[str, Any] = {
     "sample": 1000,
-    "refresh_s": 10.0,
     "registry_timeout_s": 5.0,
     "registry_client": (),
     "subject": "{topic}-value",
@@ -67,6 +66,7 @@ _DEFAULTS: dict[str, Any] = {
     "placeholder": PLACEHOLDER,
 }
 _ONE_OF = {"decimals": DECIMALS, "timestamps": tuple(UNITS_NS)}
+_REFRESH_S = 10.0
 _MAX_SAMPLE = 100_000
 
 
@@ -81,6 +81,11 @@ class Options:
 
     def __getitem__(self, name: str) -> Any:
         return dict(self.given).get(name, _DEFAULTS.get(name, ""))
+
+    @property
+    def refresh_s(self) -> float:
+        """How old what is known of schemas may be; a registry is asked before each batch."""
+        return float(dict(self.given).get("refresh_s", 0.0 if self.registry else _REFRESH_S))
 
     def has(self, name: str) -> bool:
         """Whether the option is given."""

@@ -1,18 +1,20 @@
 """The columns or the plan that a format needs to decode, from its options or from the registry.
 
-The reader's schema is the newest one in the registry. The columns of several topics are merged: a
-column that only some topics have is null for the others. Of two names that a table takes for the
-same one, the first is kept, and a record's own column (``_topic``) before a value's.
+The reader's schema is the newest one in the registry that can become columns. Those that only older
+versions have come after its own (``versions``). The columns of several topics are merged: a column
+that only some topics have is null for the others. Of two names that a table takes for the same one,
+the first is kept, and a record's own column (``_topic``) before a value's.
 
 A topic without a subject has no reader's schema, so its records become dead letters that are worth
 a retry. It is an error only if no topic has a subject.
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kwire.spark.decode.avro_decoder import ANY_TOPIC, AvroPlan
 from kwire.spark.decode.avro_defaults import check_defaults, parsed
@@ -30,10 +32,13 @@ from kwire.spark.decode.protobuf_decoder import ProtobufPlan, ProtobufReader
 from kwire.spark.decode.protobuf_types import row_type as protobuf_row_type
 from kwire.spark.decode.same_names import names_apart
 from kwire.spark.decode.spark_types import SchemaConflict, merged
+from kwire.spark.decode.versions import how_to_fill, with_removed
 from kwire.spark.registry.client import AVRO, JSON, PROTOBUF, NoSuchSchema
-from kwire.spark.registry.subjects import Newest, subjects_of
+from kwire.spark.registry.subjects import Newest, Version, subjects_of
 from kwire.spark.rows import METADATA
 from kwire.spark.settings import WrongSetting
+
+logger = logging.getLogger(__name__)
 
 REGISTRY_TYPES = {"avro": AVRO, "json": JSON, "protobuf": PROTOBUF}
 
@@ -150,23 +155,35 @@ def _for_file(options: Options, make: Callable[[], Any]) -> Any:
 
 
 def registry_struct(options: Options, topics: Sequence[str]) -> Struct:
-    """The columns of JSON values by the newest JSON Schemas of the topics' subjects."""
+    """The columns of JSON values by the JSON Schemas of the topics' subjects."""
     found = _newest(options, topics)
-    return _merged(options, [(one, _json_struct(newest)) for one, newest in found])
+    return _merged(options, [(one, _json_columns(newest, options)) for one, newest in found])
 
 
 def registry_plan(options: Options, topics: Sequence[str]) -> Plan:
-    """The plan for Avro or Protobuf by the newest schemas of the topics' subjects."""
+    """The plan for Avro or Protobuf by the schemas of the topics' subjects."""
     found = _newest(options, topics)
-    if options.format == "avro":
-        avro = [(topic, *_avro_reader(newest)) for topic, newest in found]
-        of = _merged(options, [(topic, of) for topic, _, of in avro])
-        readers = tuple((topic, reader) for topic, reader, _ in avro)
-        return AvroPlan(plan_type(of), readers, options.registry)
-    messages = [(topic, *_protobuf_reader(newest, options)) for topic, newest in found]
-    of = _merged(options, [(topic, of) for topic, _, of in messages])
-    shipped = tuple((topic, reader) for topic, reader, _ in messages)
-    return ProtobufPlan(plan_type(of), shipped, options.registry)
+    make: Any = _avro_readers if options.format == "avro" else _protobuf_readers
+    each = [(topic, make(newest, options)) for topic, newest in found]
+    of = _merged(options, [(topic, one.columns) for topic, one in each])
+    plan: Any = AvroPlan if options.format == "avro" else ProtobufPlan
+    found_plan: Plan = plan(
+        plan_type(of),
+        tuple((topic, one.reader) for topic, one in each),
+        options.registry,
+        tuple((topic, *older) for topic, one in each for older in one.older),
+        frozenset(number for _, one in each for number in one.known),
+    )
+    return found_plan
+
+
+def schema_ids(options: Options, topics: Iterable[str]) -> dict[str, int]:
+    """The id of the newest schema of each topic, as it is known; none without a registry."""
+    if options.registry is None:
+        return {}
+    subjects = subjects_of(options.registry)
+    found = {topic: subjects.known(options.subject(topic)) for topic in topics}
+    return {topic: one.schema.id for topic, one in found.items() if one is not None}
 
 
 def _newest(options: Options, topics: Sequence[str]) -> list[tuple[str, Newest]]:
@@ -177,17 +194,10 @@ def _newest(options: Options, topics: Sequence[str]) -> list[tuple[str, Newest]]
     missing: NoSuchSchema | None = None
     for topic in topics if "{topic}" in options["subject"] else [ANY_TOPIC]:
         try:
-            newest = subjects.newest(options.subject(topic), options["refresh_s"])
+            newest = subjects.newest(options.subject(topic), options.refresh_s)
         except NoSuchSchema as error:
             missing = error
             continue
-        wanted = REGISTRY_TYPES[options.format]
-        if newest.schema.type != wanted:
-            raise WrongSetting(
-                "decode.format",
-                options.format,
-                f"subject {options.subject(topic)} has a schema of type {newest.schema.type}",
-            )
         found.append((topic, newest))
     if missing is not None and not found:
         raise missing
@@ -207,32 +217,104 @@ def _merged(options: Options, found: Iterable[tuple[str, Struct]]) -> Struct:
     return _as_struct(names_apart(whole, METADATA))
 
 
-@lru_cache(maxsize=256)
-def _json_struct(newest: Newest) -> Struct:
-    with _Named(newest):
-        return json_row_type(newest.schema.text, dict(newest.used))
+class Readers(NamedTuple):
+    """What a subject's versions are read with: for Avro a text, for Protobuf a ProtobufReader."""
+
+    reader: Any
+    columns: Struct
+    older: tuple[tuple[int, Any, str], ...]
+    """Id, reader and ``versions.How`` (JSON) of versions that differ from the newest one."""
+    known: tuple[int, ...]
+
+
+@lru_cache(maxsize=64)
+def _json_columns(newest: Newest, options: Options) -> Struct:
+    return _readers(newest, options, lambda one: (None, _json_struct(one))).columns
+
+
+@lru_cache(maxsize=64)
+def _avro_readers(newest: Newest, options: Options) -> Readers:
+    return _readers(newest, options, _avro_reader)
+
+
+@lru_cache(maxsize=64)
+def _protobuf_readers(newest: Newest, options: Options) -> Readers:
+    message = options["message"]
+
+    def read(version: Version) -> tuple[ProtobufReader, Struct]:
+        nonlocal message
+        reader, of = _protobuf_reader(version, options, message)
+        message = message or reader.message
+        return reader, of
+
+    return _readers(newest, options, read)
+
+
+def _readers(
+    newest: Newest, options: Options, read: "Callable[[Version], tuple[Any, Struct]]"
+) -> Readers:
+    """The readers of a subject's versions, those left out that can't become columns.
+
+    A newest version that can't must not stop a pipeline: its records are dead letters. WrongSetting
+    if no version can.
+    """
+    found: list[tuple[Version, Any, Struct]] = []
+    failure: WrongSetting | None = None
+    for version in newest.versions:
+        try:
+            _check_type(version, options)
+            found.append((version, *read(version)))
+        except WrongSetting as error:
+            failure = failure or error
+    if failure is not None:
+        if not found:
+            raise failure
+        logger.warning("a version of the subject is left out: %s", failure)
+    [(_, first, new), *others] = found
+    columns = new
+    for _, _, of in others:
+        columns = _as_struct(with_removed(columns, of))
+    hows = ((one, reader, how_to_fill(new, of, columns)) for one, reader, of in others)
+    older = [
+        (one.schema.id, reader, json.dumps(how)) for one, reader, how in hows if how is not None
+    ]
+    return Readers(first, columns, tuple(older), tuple(one.schema.id for one, _, _ in found))
+
+
+def _check_type(version: Version, options: Options) -> None:
+    if version.schema.type != REGISTRY_TYPES[options.format]:
+        text = f"schema id {version.schema.id} of its subject is of type {version.schema.type}"
+        raise WrongSetting("decode.format", options.format, text)
 
 
 @lru_cache(maxsize=256)
-def _avro_reader(newest: Newest) -> tuple[str, Struct]:
-    with _Named(newest):
-        whole = load(newest.schema.text, [text for _, text in newest.used])
+def _json_struct(version: Version) -> Struct:
+    with _Named(version):
+        return json_row_type(version.schema.text, dict(version.used))
+
+
+@lru_cache(maxsize=256)
+def _avro_reader(version: Version) -> tuple[str, Struct]:
+    with _Named(version):
+        whole = load(version.schema.text, [text for _, text in version.used])
         return _checked_by_fastavro(whole), avro_row_type(whole)
 
 
 @lru_cache(maxsize=256)
-def _protobuf_reader(newest: Newest, options: Options) -> tuple[ProtobufReader, Struct]:
-    with _Named(newest):
-        compiled = compile_text(newest.schema.text, newest.used)
-        reader = ProtobufReader(compiled, options["message"] or first_message(compiled))
+def _protobuf_reader(
+    version: Version, options: Options, message: str
+) -> tuple[ProtobufReader, Struct]:
+    with _Named(version):
+        compiled = compile_text(version.schema.text, version.used)
+        reader = ProtobufReader(compiled, message or first_message(compiled))
         return reader, protobuf_row_type(_descriptor(options, reader))
 
 
 class _Named:
     """Adds the name of a wrong schema of the registry to its error."""
 
-    def __init__(self, newest: Newest) -> None:
-        self._schema = newest.schema
+    def __init__(self, version: Version) -> None:
+        self._schema = version.schema
 
     def __enter__(self) -> None:
         pass

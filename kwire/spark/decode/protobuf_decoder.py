@@ -6,18 +6,25 @@ Rules:
   fields that this schema lacks are skipped, as Protobuf's rules for schema evolution say.
 - With a registry, the decoder asks for the writer's schema by its id, but only to learn the name of
   the message.
+- A message of an older version with other columns or types than the newest one is read once more,
+  by its own version (``versions``). A value that isn't the same by both is an error.
+- A message of a version that wasn't known when the batch began, and that has other fields, is worth
+  a retry: they would be lost. Only fields of the message itself are looked at for that.
 - A message with another name than the configured one is an error. So is a message without its
   required fields.
 - Protobuf's parser limits the depth of nesting to 100, and lengths to the bytes of the value.
 """
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from kwire.spark.decode.decoding import Row
 from kwire.spark.decode.proto_text import message_name
 from kwire.spark.decode.protobuf_values import row_converter
-from kwire.spark.decode.undecodable import NotYet, Undecodable
+from kwire.spark.decode.undecodable import NOT_KNOWN, NotYet, Undecodable
+from kwire.spark.decode.versions import filled
 from kwire.spark.decode.wire_format import message_indexes, schema_id
 from kwire.spark.registry.cache import cache_of
 from kwire.spark.registry.client import PROTOBUF, RegistryError, RegistrySettings
@@ -50,23 +57,65 @@ class ProtobufPlan:
     row_type: str
     readers: tuple[tuple[str, ProtobufReader], ...]
     registry: RegistrySettings | None
+    older: tuple[tuple[str, int, ProtobufReader, str], ...] = ()
+    """Topic, id, reader and ``versions.How`` (JSON) of versions that differ from the newest one."""
+    known: frozenset[int] = frozenset()
+    """The ids of all versions whose columns are in ``row_type``."""
 
     def decoder(self) -> "ProtobufDecoder":
         """Make the decoder."""
         return ProtobufDecoder(self)
 
 
+class _Reader:
+    """A message's class and its converter."""
+
+    def __init__(self, reader: ProtobufReader) -> None:
+        from google.protobuf import message_factory
+
+        descriptor = reader.descriptor()
+        self.wanted = reader.message
+        self.row: Callable[[Any], Row] = row_converter(descriptor)
+        self._kind = message_factory.GetMessageClass(descriptor)
+
+    def parsed(self, value: bytes) -> Any:
+        """The message; Undecodable."""
+        message = self._kind()
+        try:
+            message.ParseFromString(value)
+        except Exception as error:
+            raise Undecodable(f"it is no message {self.wanted}") from error
+        if not message.IsInitialized():
+            missing = ", ".join(message.FindInitializationErrors())
+            raise Undecodable(f"{self.wanted} lacks what it requires: {missing}")
+        return message
+
+
+def _is_same(new: Any, old: Any, of: str) -> bool:
+    """Whether both values mean the same; one may be text, the other its bytes."""
+    if new == old:
+        return True
+    if isinstance(new, str) and isinstance(old, bytes):
+        return new.encode() == old
+    return isinstance(new, bytes) and isinstance(old, str) and new == old.encode()
+
+
+def _has_unknown_fields(message: Any) -> bool:
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    return len(UnknownFieldSet(message)) > 0
+
+
 class ProtobufDecoder:
     """Decodes Protobuf values to rows by the rules of this module."""
 
     def __init__(self, plan: ProtobufPlan) -> None:
-        from google.protobuf import message_factory
-
-        self._readers = {}
-        for topic, reader in plan.readers:
-            descriptor = reader.descriptor()
-            kind = message_factory.GetMessageClass(descriptor)
-            self._readers[topic] = (reader.message, kind, row_converter(descriptor))
+        self._readers = {topic: _Reader(reader) for topic, reader in plan.readers}
+        self._older = {
+            (topic, number): (_Reader(reader), json.loads(how))
+            for topic, number, reader, how in plan.older
+        }
+        self._known = plan.known
         self._cache = None if plan.registry is None else cache_of(plan.registry)
         self._names: dict[tuple[int, tuple[int, ...]], str] = {}
 
@@ -75,24 +124,24 @@ class ProtobufDecoder:
         reader = self._readers.get(topic) or self._readers.get(ANY_TOPIC)
         if reader is None:
             raise NotYet(f"topic {topic} has no subject")
-        wanted, kind, convert = reader
-        if self._cache is not None:
-            number = schema_id(value)
-            indexes, position = message_indexes(value)
-            name = self._names.get((number, indexes)) or self._name(number, indexes)
-            if name != wanted:
-                raise Undecodable(f"it is a message {name}, not {wanted}")
-            value = value[position:]
-        message = kind()
-        try:
-            message.ParseFromString(value)
-        except Exception as error:
-            raise Undecodable(f"it is no message {wanted}") from error
-        if not message.IsInitialized():
-            missing = ", ".join(message.FindInitializationErrors())
-            raise Undecodable(f"{wanted} lacks what it requires: {missing}")
-        row: Row = convert(message)
-        return row
+        if self._cache is None:
+            return reader.row(reader.parsed(value))
+        number = schema_id(value)
+        indexes, position = message_indexes(value)
+        name = self._names.get((number, indexes)) or self._name(number, indexes)
+        if name != reader.wanted:
+            raise Undecodable(f"it is a message {name}, not {reader.wanted}")
+        value = value[position:]
+        message = reader.parsed(value)
+        row = reader.row(message)
+        if number not in self._known and _has_unknown_fields(message):
+            raise NotYet(NOT_KNOWN.format(number))
+        older = self._older.get((topic, number)) or self._older.get((ANY_TOPIC, number))
+        if older is None:
+            return row
+        by_itself, how = older
+        whole: Row = filled(row, by_itself.row(by_itself.parsed(value)), how, _is_same)
+        return whole
 
     def _name(self, number: int, indexes: tuple[int, ...]) -> str:
         assert self._cache is not None

@@ -60,7 +60,10 @@ Descriptor = Any
 
 
 def row_type(message: Descriptor) -> dict[str, Any]:
-    """The struct of a message; WrongSchema for one that is recursive or has no field."""
+    """The struct of a message; WrongSchema for one that is recursive or has no field.
+
+    Beside what Spark's types have, a field has Protobuf's ``number`` and ``kind`` (its type).
+    """
     return _Mapping().message(message)
 
 
@@ -92,7 +95,8 @@ class _Mapping:
             self._nodes += 1
             if self._nodes > MAX_NODES:
                 raise WrongSchema(f"it has more than {MAX_NODES} columns")
-            yield field(one.name, self._field(one), nullable=one.has_presence)
+            found = field(one.name, self._field(one), nullable=one.has_presence)
+            yield found | {"number": one.number, "kind": one.type}
 
     def _field(self, one: Any) -> SparkType:
         if is_map(one):

@@ -10,6 +10,12 @@ KEY = "key: "
 TIMESTAMP = "timestamp: "
 RECORD = "record: "
 
+NOT_KNOWN = (
+    "schema id {} has other columns, and is none of the versions that were known when the batch "
+    "began"
+)
+"""Why a value isn't decoded that would lose columns; with the schema's id."""
+
 MAX_CHARS = 500
 """Longer texts are cut: an error may quote a value."""
 
