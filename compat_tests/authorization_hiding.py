@@ -21,14 +21,17 @@ from compat_tests.authorization_of_topics import produce_request
 from kwire.errors import ErrorCode
 from kwire.metadata.acls import AclOperation, PatternType, Permission
 from kwire.protocol.messages import (
+    alter_partition_reassignments,
     create_topics,
     delete_topics,
     describe_cluster,
     describe_groups,
     describe_topic_partitions,
+    describe_user_scram_credentials,
     init_producer_id,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     list_transactions,
     metadata,
     offset_commit,
@@ -251,7 +254,63 @@ def a_prefix(admin: Admin, client: Client, tries: int) -> None:
     _soon(look, {FAILED}, tries)
 
 
+def every_move_that_is_refused(admin: Admin, client: Client, tries: int) -> None:
+    """Each partition has the error of the request: Java's Admin looks for it there."""
+    names = [admin.things().topic, admin.things().missing]
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    moves = [alter_partition_reassignments.ReassignablePartition(partition_index=i) for i in (3, 0)]
+    asked = alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+        topics=[
+            alter_partition_reassignments.ReassignableTopic(name=name, partitions=moves)
+            for name in names
+        ]
+    )
+
+    def look() -> Any:
+        answer = client.ask(asked, 0)
+        return answer.error_code, [
+            (topic.name, [(one.partition_index, one.error_code) for one in topic.partitions])
+            for topic in answer.responses
+        ]
+
+    _soon(look, (code, [(name, [(3, code), (0, code)]) for name in names]), tries)
+
+
+def every_move_that_is_not_shown(admin: Admin, client: Client, tries: int) -> None:
+    """The answer names the partitions of the request, without a replica."""
+    name, code = admin.things().topic, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    topics = [
+        list_partition_reassignments.ListPartitionReassignmentsTopics(
+            name=name, partition_indexes=[1, 0]
+        )
+    ]
+    asked = list_partition_reassignments.ListPartitionReassignmentsRequest(topics=topics)
+
+    def look() -> Any:
+        answer = client.ask(asked, 0)
+        return answer.error_code, [
+            (topic.name, [(one.partition_index, one.replicas) for one in topic.partitions])
+            for topic in answer.topics
+        ]
+
+    _soon(look, (code, [(name, [(1, []), (0, [])])]), tries)
+
+
+def every_user_that_is_not_shown(admin: Admin, client: Client, tries: int) -> None:
+    """There is an error for each, but no name, as Kafka's class of the request makes them."""
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    names = [describe_user_scram_credentials.UserName(name=name) for name in ("alice", "bob")]
+    asked = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=names)
+
+    def look() -> Any:
+        answer = client.ask(asked, 0)
+        return answer.error_code, [(one.user, one.error_code) for one in answer.results]
+
+    _soon(look, (code, [("", code), ("", code)]), tries)
+
+
 CHECKS = (
+    *(every_move_that_is_refused, every_move_that_is_not_shown, every_user_that_is_not_shown),
     *(all_topics, pages, cluster_operations, groups, all_offsets, transactions),
     *(configs_of_a_new_topic, a_name_behind_an_id, a_name_that_nobody_has),
     *(records_of_a_transaction_without_its_id, a_prefix),

@@ -11,6 +11,7 @@ Behavior:
 
 from collections.abc import Sequence
 
+from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.metadata_commits import Price, commit_in_slices
@@ -29,6 +30,9 @@ from kwire.protocol.messages.alter_partition_reassignments import (
 
 UNITS = 3
 UNITS_PER_MOVE = 20
+REFUSAL_BYTES = 50
+"""The bytes of a refused partition in the answer."""
+
 MOST_REPLICAS = 1000
 """The most replicas of a partition. No cluster has so many brokers, so a longer list is wrong."""
 
@@ -50,17 +54,43 @@ async def handle(
     try:
         await commit_in_slices(context, moves.decide)
     except KafkaError as error:
-        return AlterPartitionReassignmentsResponse(
-            error_code=error.code,
-            error_message=error.message or None,
-            allow_replication_factor_change=allowed,
-        )
+        return await refused(request, error, context.work)
     results = await moves.results(context.work)
     free_in_slices(moves.outcomes, context.work)
     free_in_slices(wanted, context.work)
     return AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=allowed, responses=results
     )
+
+
+async def refused(
+    request: AlterPartitionReassignmentsRequest, error: KafkaError, work: Work
+) -> AlterPartitionReassignmentsResponse:
+    """The same error for the whole request and for every partition that it names.
+
+    Java's Admin takes the error from the partitions, and fails if one of them is missing.
+    """
+    message = error.message or None
+    response = AlterPartitionReassignmentsResponse(
+        error_code=error.code,
+        error_message=message,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+    )
+    for topic in request.topics:
+        told = ReassignableTopicResponse(name=topic.name)
+        response.responses.append(told)
+        for piece in pieces(topic.partitions):
+            if work.spend(UNITS * (1 + len(piece))):
+                await work.next_slice()
+            told.partitions += [
+                ReassignablePartitionResponse(
+                    partition_index=one.partition_index,
+                    error_code=error.code,
+                    error_message=message,
+                )
+                for one in piece
+            ]
+    return response
 
 
 class _Moves:

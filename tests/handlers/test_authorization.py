@@ -23,7 +23,11 @@ from compat_tests.authorization_cases import (
     codes,
 )
 from compat_tests.authorization_hiding import CHECKS
+from kwire.errors import ErrorCode
 from kwire.handlers import APIS, OWN_APIS
+from kwire.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+)
 from kwire.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from kwire.protocol.messages.push_telemetry import PushTelemetryRequest
 from kwire.testing.kafka import Kafka
@@ -99,6 +103,18 @@ def test_who_may_do_nothing_may_ask_for_subscriptions(admin):
         assert not told.error_code
         told = client.ask(PushTelemetryRequest(client_instance_id=told.client_instance_id), 0)
         assert not set(codes(told)) & AUTHORIZATION
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize("users", [None, []])
+def test_who_may_not_ask_for_all_users_of_scram_is_told_so(admin, users):
+    """Kafka 4.4.0 never answers a null list without the right: a client waits for its timeout."""
+    client = Client(admin, admin.bootstrap)
+    try:
+        told = client.ask(DescribeUserScramCredentialsRequest(users=users), 0)
+        assert told.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert told.results == []
     finally:
         client.close()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kwire.errors import ErrorCode
+from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import BrokerChanged, BrokerRegistered, PartitionsChanged
 from kwire.metadata.image import BrokerImage
 from kwire.protocol.messages.alter_partition_reassignments import (
@@ -35,6 +35,7 @@ from kwire.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
+from tests.support.sieve import refuse_commits
 
 OTHERS = (2, 3)
 ENDPOINTS = (("PLAINTEXT", "127.0.0.1", 1),)
@@ -182,3 +183,24 @@ async def test_a_broker_leaves_when_it_is_stopped(admin):
     back = BrokerImage(3, None, ENDPOINTS, "y", epoch=2)
     await admin.broker.commit(lambda image: [BrokerRegistered(back)])
     assert admin.broker.offline_replicas(admin.broker.image.topics_by_name["t"], 0) == []
+
+
+async def test_a_move_that_is_not_committed_is_every_partitions_error(admin):
+    """Java's Admin looks for the error of the request at each partition, and fails without it."""
+    full = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
+    refuse_commits(admin.broker.commits.store, full)
+    partitions = [
+        ReassignablePartition(partition_index=index, replicas=[3, 2, 1]) for index in (0, 7)
+    ]
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name="t", partitions=partitions)],
+        allow_replication_factor_change=False,
+    )
+    answer = await admin.ask(request, 1, AlterPartitionReassignmentsResponse)
+    assert (answer.error_code, answer.error_message) == (full.code, "no space")
+    assert not answer.allow_replication_factor_change
+    [told] = answer.responses
+    assert [(one.partition_index, one.error_code) for one in told.partitions] == [
+        (0, full.code),
+        (7, full.code),
+    ]
