@@ -2,7 +2,12 @@
 
 Rules:
 
-- There are at most ``kwire.http.max.connections``. Beyond that a new connection is closed at once.
+- There are at most ``kwire.http.max.connections``. For a new one beyond that, a connection of the
+  address that has most of them is closed: the oldest one on which no request is being answered, or
+  else the oldest. So nobody can keep out the probes of ``/healthz``, not even from their own
+  address: a probe is answered long before its connection is the oldest. (A reserve for probes
+  doesn't help, because what a connection is for is known only after its request.) Addresses with
+  one connection each keep it while they are answered; only then is a new connection refused.
 - A client has ``IDLE_S`` for the head of its request, and ``SEND_S`` to read a piece of an answer.
   A connection lasts ``LIFE_S`` at most; browsers and Prometheus then connect again.
 - A head has at most ``HEAD_BYTES``.
@@ -15,11 +20,13 @@ this module accepts connections and gives hypercorn their streams.
 
 import logging
 import socket
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
+from hypercorn.events import Event, Updated
 from hypercorn.protocol import ProtocolWrapper
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.tcp_server import TCPServer
@@ -43,13 +50,21 @@ HEAD_BYTES = 16 * 1024
 class _Stream:
     """A connection for hypercorn, which ends if its client doesn't read."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.SocketStream, host: str) -> None:
+        self.host = host
+        self.is_idle = True
+        """Whether no request is being answered."""
         self.socket = stream.socket
         self.receive_some = stream.receive_some
         self.send_eof = stream.send_eof
         self.aclose = stream.aclose
         self.life = trio.CancelScope()
         self._send_all = stream.send_all
+
+    def end(self) -> None:
+        """Close the connection now, though hypercorn can't be cancelled in a send."""
+        self.life.cancel()
+        self.socket.close()
 
     async def send_all(self, data: bytes) -> None:
         """Send bytes. If the client doesn't read them in time, the connection ends."""
@@ -73,6 +88,13 @@ class _Http1(H11Protocol):
 
 class _Server(TCPServer):
     """One connection of hypercorn's that speaks HTTP/1.1 only."""
+
+    async def protocol_send(self, event: Event) -> None:
+        """Carry out what the protocol wants; it says here when a request begins and ends."""
+        if isinstance(event, Updated):
+            stream: _Stream = self.stream  # type: ignore[assignment]
+            stream.is_idle = event.idle
+        await super().protocol_send(event)
 
     async def _read_data(self) -> None:
         """Read requests until the client has left or its time is over."""
@@ -100,7 +122,7 @@ class Connections:
         self._max_connections = max_connections
         self._config = _config()
         self._context = WorkerContext(None)
-        self._streams: set[_Stream] = set()
+        self._streams: dict[_Stream, None] = {}  # the oldest one first
         self._all_gone = trio.Event()
 
     async def serve(self, stop: trio.Event) -> None:
@@ -117,19 +139,23 @@ class Connections:
             await self._context.terminated.set()  # ends the connections that are idle
             with trio.move_on_after(STOP_S):
                 await self._all_gone.wait()
-            for stream in list(self._streams):  # because hypercorn can't be cancelled in a send
-                stream.socket.close()
+            for stream in list(self._streams):
+                stream.end()
             handlers.cancel_scope.cancel()
 
     async def _accept(self, listener: trio.SocketListener, handlers: trio.Nursery) -> None:
         await trio.serve_listeners(self._handle, [listener], handler_nursery=handlers)
 
     async def _handle(self, accepted: trio.SocketStream) -> None:
-        stream = _Stream(accepted)
-        if len(self._streams) >= self._max_connections:
+        try:
+            host = str(accepted.socket.getpeername()[0])
+        except OSError:  # the client has left
+            host = ""
+        stream = _Stream(accepted, host)
+        if len(self._streams) >= self._max_connections and not self._make_room():
             await stream.aclose()
             return
-        self._streams.add(stream)
+        self._streams[stream] = None
         try:
             stream.life.deadline = trio.current_time() + LIFE_S
             state = ConnectionState({})
@@ -140,10 +166,24 @@ class Connections:
         except* Exception as bug:
             log.error("bug in an HTTP connection", exc_info=bug)
         finally:
-            self._streams.discard(stream)
+            self._streams.pop(stream, None)
             if not self._streams:
                 self._all_gone.set()
             stream.socket.close()
+
+    def _make_room(self) -> bool:
+        """End a connection of an address that has most of them; False if none may end."""
+        counts = Counter(stream.host for stream in self._streams)
+        most = max(counts.values())
+        crowded = [stream for stream in self._streams if counts[stream.host] == most]
+        ended = next((stream for stream in crowded if stream.is_idle), None)
+        if ended is None and most > 1:
+            ended = crowded[0]
+        if ended is None:
+            return False
+        del self._streams[ended]
+        ended.end()
+        return True
 
 
 def _config() -> Config:

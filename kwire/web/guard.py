@@ -2,7 +2,8 @@
 
 Rules:
 
-- The Host header must name an IP address, ``localhost``, or one of ``kwire.http.allowed.hosts``.
+- The Host header must name an IP address, ``localhost``, or one of ``kwire.http.allowed.hosts``,
+  with a port or without, and nothing else.
   Otherwise any web page could make a browser read this port under a name of its own (DNS
   rebinding). Any IP address is allowed, because addresses can't be rebound, and because the address
   may be that of the machine around a container.
@@ -14,6 +15,7 @@ Rules:
 """
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from ipaddress import ip_address
 from typing import Any, TypeAlias
@@ -24,6 +26,10 @@ from starlette.responses import PlainTextResponse
 from kwire.web.cross_loop_calls import NotServing
 
 log = logging.getLogger(__name__)
+
+_HOST = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\s:/?#@\[\]\\]+))(?::[0-9]{0,5})?")
+"""RFC 9110, 7.2. What a stranger adds to a host or its port, proxies and browsers may read as part
+of the host."""
 
 MAX_BODY_BYTES = 64 * 1024
 REQUEST_S = 30.0
@@ -97,11 +103,13 @@ class Guard:
     def _refusal(self, scope: Scope) -> App | None:
         """The answer to a request that isn't passed on."""
         headers = dict(scope["headers"])
-        host = _host(headers.get(b"host", b"").decode("latin-1"))
+        header = headers.get(b"host", b"").decode("latin-1")
+        host = _host(header)
+        shown = host or header[:80] or "no host"
         if host != "localhost" and not _is_address(host) and host not in self._allowed:
             return _text(
                 403,
-                f"the Host header names {host or 'no host'!r}, which this port doesn't serve: dial "
+                f"the Host header names {shown!r}, which this port doesn't serve: dial "
                 f"the broker by its address, or add the name to kwire.http.allowed.hosts",
             )
         length = headers.get(b"content-length", b"0")
@@ -111,10 +119,9 @@ class Guard:
 
 
 def _host(header: str) -> str:
-    """The host of ``HOST``, ``HOST:PORT``, or ``[IPv6]:PORT``, in small letters."""
-    if header.startswith("["):
-        return header[1:].partition("]")[0].lower()
-    return header.partition(":")[0].lower()
+    """The host of ``HOST``, ``HOST:PORT``, or ``[IPv6]:PORT``, in small letters; else empty."""
+    found = _HOST.fullmatch(header)
+    return (found[1] or found[2]).lower() if found else ""
 
 
 def _is_address(host: str) -> bool:

@@ -55,7 +55,18 @@ async def kafka_is_served(running: RunningServer) -> bool:
         ("localhost.evil.example", 403),
         ("127.0.0.1.evil.example", 403),
         ("[::1]:9094", 200),
+        ("localhost:", 200),
         ("", 403),
+        ("localhost:9094.evil.example", 403),
+        ("localhost:80@evil.example", 403),
+        ("localhost:80/evil", 403),
+        ("localhost:x", 403),
+        ("127.0.0.1:1:2", 403),
+        ("127.0.0.1:123456", 403),
+        ("[::1].evil.example", 403),
+        ("[::1]x", 403),
+        ("[::1", 403),
+        ("localhost evil", 403),
     ],
 )
 async def test_only_known_hosts_are_served(tmp_path: Path, host: str, status: int) -> None:
@@ -128,16 +139,73 @@ async def test_an_answer_waits_for_the_body_of_its_request(tmp_path: Path) -> No
         await stream.aclose()
 
 
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def is_answered(stream: trio.SocketStream) -> bool:
+    """Whether a probe on a connection is answered with 200."""
+    with trio.fail_after(20):
+        try:
+            await stream.send_all(HEAD)
+            answer = b""
+            while not answer.endswith(b" ms\n"):
+                answer += (received := await stream.receive_some())
+                if not received:
+                    return False
+            return b" 200 " in answer
+        except trio.BrokenResourceError:
+            return False
+
+
 async def test_connections_have_a_limit(tmp_path: Path) -> None:
-    """One more is closed at once; Kafka's port and its descriptors are left alone."""
+    """For one more, the oldest is closed; Kafka's port and its descriptors are left alone."""
     async with http_server(tmp_path, {"kwire.http.max.connections": "3"}) as (running, _):
         held = [await http_stream(running) for _ in range(3)]
         for stream in held:  # an answer shows that the connection counts
-            await stream.send_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert b" 200 " in await stream.receive_some()
-        assert await is_closed(await http_stream(running))
+            assert await is_answered(stream)
+        held.append(await http_stream(running))
+        assert await is_answered(held[3])
+        assert await is_closed(held[0])
+        assert [await is_answered(stream) for stream in held[1:]] == [True] * 3
         assert await kafka_is_served(running)
         for stream in held:
+            await stream.aclose()
+
+
+@pytest.mark.parametrize(
+    "half",
+    [b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx"],
+)
+async def test_probes_get_through_while_one_address_takes_all_connections(
+    tmp_path: Path, half: bytes
+) -> None:
+    """Idle ones, and such as wait for the rest of a request; the probes come from there too."""
+    async with http_server(tmp_path, {"kwire.http.max.connections": "5"}) as (running, _):
+        held = []
+        for _ in range(10):
+            for _ in range(6):
+                held.append(await http_stream(running))
+                with suppress(trio.BrokenResourceError):
+                    await held[-1].send_all(half)
+            probe = await http_stream(running)
+            assert await is_answered(probe)
+            await probe.aclose()
+        for stream in held:
+            await stream.aclose()
+
+
+async def test_connections_of_another_address_stay(tmp_path: Path) -> None:
+    """Those of the address that has most are closed, though others are older and idle."""
+    async with http_server(tmp_path, {"kwire.http.max.connections": "4"}) as (running, _):
+        assert running.server.http is not None
+        address = running.server.http.address
+        others = [await trio.open_tcp_stream(*address, local_address="127.0.0.2")]
+        assert await is_answered(others[0])
+        for _ in range(10):
+            others.append(await http_stream(running))
+            assert await is_answered(others[-1])
+        assert await is_answered(others[0])
+        for stream in others:
             await stream.aclose()
 
 
