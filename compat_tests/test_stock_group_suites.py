@@ -90,6 +90,29 @@ def test_the_topic_of_an_expression_comes_and_goes(bootstrap: str, names: Names)
         assert member.answer.member_epoch == 2
 
 
+def test_topics_of_names_come_before_those_of_a_new_expression(
+    bootstrap: str, names: Names
+) -> None:
+    """In two assignments, which librdkafka's 0045-subscribe_update counts on."""
+    named, matched = names.topic("named"), names.topic("matched")
+    create_topics(bootstrap, named, partitions=2)
+    create_topics(bootstrap, matched, partitions=4)
+    seen: list[list[int]] = []
+    with RawClient(bootstrap) as raw:
+        both = {"subscribed_topic_names": [named], "subscribed_topic_regex": f"{matched}.*"}
+        member = Member(raw, names.group(), **both)
+
+        def has_all() -> bool:
+            if member.answer.assignment is not None:
+                given = member.answer.assignment.topic_partitions
+                seen.append(sorted(len(topic.partitions) for topic in given))
+            assert member.beat() == ErrorCode.NONE
+            return [2, 4] in seen
+
+        wait_until(has_all, timeout_s=30, what="the topics of the expression")
+    assert [2] in seen[: seen.index([2, 4])]
+
+
 def test_an_assignor_of_ones_own_keeps_its_group(bootstrap: str, names: Names) -> None:
     """What it has put into assignments would be lost: the refusal and its text are Kafka's."""
     topic, group = names.topic(), names.group()

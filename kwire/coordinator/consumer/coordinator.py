@@ -42,7 +42,7 @@ from kwire.coordinator.consumer.member import (
     ConsumerMember,
     MemberState,
 )
-from kwire.coordinator.consumer.regexes import RegexMatches, check_regex
+from kwire.coordinator.consumer.regexes import check_regex
 from kwire.coordinator.consumer.replaying import replay_into, take_target_into
 from kwire.coordinator.consumer.timers import Timer
 from kwire.coordinator.effects import Effects, Turn, Waiter
@@ -114,9 +114,7 @@ class ConsumerGroups:
             self._log_member(update, before, member, is_new=is_new)
         if client.visible is not None and about.regex:
             update.set_view(member, client.visible)
-        is_certain = resubscribed and _sees_other_topics(
-            update, self._around.matches, original, before, member
-        )
+        is_certain = resubscribed and _sees_other_topics(original, before, member)
         self.changes.go_on(update, original, is_certain=is_certain)
         member = update.reconcile(member, reported, resubscribed=resubscribed)
         if member != before:
@@ -285,23 +283,15 @@ class ConsumerGroups:
 
 
 def _sees_other_topics(
-    update: GroupUpdate,
-    matches: RegexMatches,
-    original: ConsumerGroup,
-    before: ConsumerMember,
-    member: ConsumerMember,
+    original: ConsumerGroup, before: ConsumerMember, member: ConsumerMember
 ) -> bool:
     """Whether a member's new subscription takes its group to the next epoch.
 
-    A new subscription does, with one exception: an expression that is new to the group and matches
-    the topics that the member had before. Kafka decides before it knows which topics such an
-    expression matches.
+    A new subscription does, apart from an expression that is new to the group: once its topics are
+    known, they do. Kafka decides before it knows them, too.
     """
     regex = member.about.regex
-    if before.about.topics != member.about.topics or not regex or regex in original.regexes:
-        return True
-    update.resolve_regexes(matches, anew=False)
-    return original.topics_of(before) != update.group.topics_of(member)
+    return before.about.topics != member.about.topics or not regex or regex in original.regexes
 
 
 def _time_revocation(update: GroupUpdate, member: ConsumerMember) -> None:

@@ -132,16 +132,20 @@ class GroupUpdate:
     def resolve_regexes(self, matches: RegexMatches, *, anew: bool) -> bool:
         """Match expressions with topics; with ``anew`` also expressions that have a result.
 
-        Returns whether an expression matches other topics than before. Matches that take long are
-        left in ``to_match``. Until then an expression keeps its topics, and a new one has none.
+        Returns whether an expression matches other topics than before. New expressions, and matches
+        that take long, are left in ``to_match``. Until then an expression keeps its topics, and a
+        new one has none: as in Kafka, a member gets the topics of its names before those of its
+        expression, however quickly it is matched.
         """
         used = {member.about.regex for member in self.group.members.values()} - {""}
-        wanted = sorted(used if anew else used - self.group.regexes.keys())
-        if not wanted:
+        new = sorted(used - self.group.regexes.keys())
+        known = sorted(used & self.group.regexes.keys()) if anew else ()
+        if not used:
             return False
-        found, questions = matches.look_up(wanted, self.topics)
+        self.to_match = matches.questions(new, self.topics)
+        found, questions = matches.look_up(known, self.topics)
         if sum(question.cost for question in questions) > QUICK_COST:
-            self.to_match = questions
+            self.to_match = [*self.to_match, *questions]
         elif questions:
             answers = answer(questions)
             matches.remember(answers, matches.version)
@@ -149,14 +153,19 @@ class GroupUpdate:
         return self.take_matches(found)
 
     def take_matches(self, found: Mapping[str, frozenset[str]]) -> bool:
-        """Take the topics that expressions match; return whether they differ from before."""
+        """Take the topics that expressions match; return whether they differ from before.
+
+        An expression to which no member subscribes any more is passed over.
+        """
         changed = False
-        for regex, every in found.items():
-            view = self.group.views.get(regex)
+        used = {member.about.regex for member in self.group.members.values()}
+        for regex in sorted(found.keys() & used):
+            every, view = found[regex], self.group.views.get(regex)
             topics = every if view is None else view.visible(every)
             known = self.group.regexes.get(regex)
-            if known is None or known.topics != topics:
-                changed = True
+            before = frozenset[str]() if known is None else known.topics
+            changed = changed or before != topics
+            if known is None or before != topics:
                 revision = self.topics.revision
                 self._put_regex(regex, ResolvedRegex(topics, revision, self.turn.date_ms))
         return changed
@@ -199,7 +208,7 @@ class GroupUpdate:
         self._write(record).targets[member_id] = partitions
 
     def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """Set the epoch of the target; the time is 0 for a target that wasn't computed here."""
+        """Set the epoch of the target; the time is 0 for one that isn't computed here, or empty."""
         value = TargetAssignmentMetadataValue(
             assignment_epoch=epoch, assignment_timestamp=timestamp_ms
         )
@@ -242,7 +251,8 @@ class GroupUpdate:
             if partitions is not None and partitions != known:
                 record = assignment.records.get(member_id)
                 self.set_target(member_id, partitions, record)
-        self.set_target_epoch(epoch, self.turn.date_ms)
+        # An assignment of nothing delays no other: an expression's topics may be known in a moment.
+        self.set_target_epoch(epoch, self.turn.date_ms if any(assignment.shares.values()) else 0)
         text = f"assigned at epoch {epoch} to {len(assignment.shares)} members, {assignor}"
         self.turn.note(self.group.group_id, text, for_debug=not self.group.members)
 

@@ -111,16 +111,19 @@ class RegexMatches:
         self, regexes: Iterable[str], topics: Topics
     ) -> tuple[dict[str, frozenset[str]], list[Question]]:
         """The known results of expressions, and the questions for the others."""
-        self._follow(topics)
         found, questions = {}, []
-        for regex in regexes:
-            question = self._question(regex)
+        for question in self.questions(regexes, topics):
             if question.names:
                 questions.append(question)
             else:
-                found[regex] = question.known
-                self._remember(regex, question.known)
+                found[question.regex] = question.known
+                self._remember(question.regex, question.known)
         return found, questions
+
+    def questions(self, regexes: Iterable[str], topics: Topics) -> list[Question]:
+        """The questions for expressions; one without names if the result is known."""
+        self._follow(topics)
+        return [self._question(regex) for regex in regexes]
 
     def remember(self, answers: Mapping[str, frozenset[str]], version: int) -> None:
         """Keep the answers to questions of a ``version``."""

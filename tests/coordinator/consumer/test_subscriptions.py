@@ -98,7 +98,10 @@ def test_members_subscribe_by_regular_expression(script):
         topics t-1=2 t-2=2 u=2
         join a regex=t-.*
             a joins
+            assigned at epoch 1 to 1 members, uniform
+            a: epoch 1 has -
             assigned at epoch 2 to 1 members, uniform
+        beat a
             a: epoch 2 has t-1:0,1 t-2:0,1
         join b regex=t-.*
             b joins
@@ -119,8 +122,8 @@ def test_members_subscribe_by_regular_expression(script):
             a: epoch 4 has t-1:0 t-2:0 t-3:0
         beat a regex=u topics=
             a subscribes to /u/
-            assigned at epoch 5 to 2 members, uniform
             a: epoch 4 has -
+            assigned at epoch 5 to 2 members, uniform
         beat a
             a: epoch 5 has u:0,1
         beat b
@@ -142,6 +145,45 @@ def test_members_subscribe_by_regular_expression(script):
             Reconciling epoch 6 target 6
             a epoch 5 STABLE u:0,1 -> u:0
             b epoch 5 UNREVOKED_PARTITIONS - revoking t-1:0,1 t-2:0,1 t-3:0,1 -> u:1
+        """
+    )
+
+
+def test_topics_of_names_come_before_those_of_a_new_expression(new_script):
+    """In two assignments, as in Kafka, also if another group's members have had it matched."""
+    script = new_script(assignment_interval_ms=1000)
+    for _ in range(2):
+        script.run(
+            """
+            topics r-1=1 r-2=1 l=2
+            join a regex=r.* topics=l
+                a joins
+                assigned at epoch 2 to 1 members, uniform
+                a: epoch 2 has l:0,1
+            after 1
+                +1s assigned at epoch 3 to 1 members, uniform
+            beat a
+                a: epoch 3 has l:0,1 r-1:0 r-2:0
+            leave a
+                a is out: it left
+                a: epoch -1
+            delete
+            """
+        )
+
+
+def test_a_member_with_a_new_expression_alone_waits_for_no_interval(new_script):
+    """Nothing was assigned before its topics are known."""
+    new_script(assignment_interval_ms=1000).run(
+        """
+        topics t=2
+        join a regex=t.*
+            a joins
+            assigned at epoch 1 to 1 members, uniform
+            a: epoch 1 has -
+            assigned at epoch 2 to 1 members, uniform
+        beat a
+            a: epoch 2 has t:0,1
         """
     )
 

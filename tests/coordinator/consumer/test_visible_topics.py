@@ -26,6 +26,7 @@ def _resolved(script, regex="o.*"):
 def test_it_gets_what_it_sees(group):
     """Nothing else is in the group's records, so a description doesn't tell it either."""
     group.do_join(["a"], {"regex": "o.*", "sees": "orders"})
+    group.do_beat(["a"], {"sees": "orders"})
     assert _has(group, "a") == {"orders"}
     assert _resolved(group) == {"orders"}
 
