@@ -16,7 +16,7 @@ from kwire.log.validation import FEW_RECORDS, SMALLEST_RECORD_BYTES
 from kwire.protocol.wire import MalformedRequest, read_unsigned_varint
 from kwire.record.batch import ATTRIBUTES_AT, COMPRESSION_MASK, HEADER_BYTES, RecordBatch
 from kwire.record.checksum import crc32c
-from kwire.record.compression import MOST_FROM_A_BYTE, Compression
+from kwire.record.compression import MOST_FROM_A_BYTE, Compression, has_possible_claim
 
 _LAST_CODEC = int(Compression.ZSTD)
 _OTHER_ATTRIBUTES = ~COMPRESSION_MASK
@@ -48,6 +48,10 @@ def is_plain(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
             return False
         room = (size_bytes - HEADER_BYTES) * MOST_FROM_A_BYTE[attributes]
         if count * SMALLEST_RECORD_BYTES > room:
+            return False
+        if attributes and not has_possible_claim(
+            attributes, records[HEADER_BYTES:], count * SMALLEST_RECORD_BYTES
+        ):
             return False
     else:
         longest_ms = max_timestamp - batch.base_timestamp

@@ -4,8 +4,9 @@ Rules:
 
 - The order is Kafka's: framing, base offset, size, checksum, header, records, size once more.
 - A batch is opened, that is, its records are read, if Kafka's semantics need it: for a compacted
-  topic (keys), for another codec, for a limit on old timestamps, and for impossible timestamps in
-  the header. A batch of a few records is opened too, because that costs no more than the append.
+  topic (keys), for another codec, for a limit on old timestamps, for impossible timestamps in the
+  header, and for compressed data whose first or last bytes claim an impossible size. A batch of a
+  few records is opened too, because that costs no more than the append.
   The headers of other batches are trusted as far as they can be true; docs/decisions/0011 says what
   that means for readers.
 - An error of a single record carries the record's index in the batch (KIP-467).
@@ -46,7 +47,7 @@ from kwire.record.batch import (
     set_max_timestamp,
     whole_batch_bytes,
 )
-from kwire.record.compression import MOST_FROM_A_BYTE, Compression
+from kwire.record.compression import MOST_FROM_A_BYTE, Compression, has_possible_claim
 from kwire.record.record_validator import validate_records
 from kwire.record.records import recompress, renumbered
 from kwire.record.streaming_decompressor import BetweenPieces, Limits, do_nothing
@@ -275,6 +276,10 @@ def _has_to_be_opened(batch: RecordBatch, config: LogConfig, now_ms: int) -> boo
     if config.compact or batch.timestamp_type != CREATE_TIME:
         return True
     if config.compression is not None and config.compression != batch.compression:
+        return True
+    if batch.compression and not has_possible_claim(
+        batch.compression, batch.payload, batch.records_count * SMALLEST_RECORD_BYTES
+    ):
         return True
     if config.log_append_time:
         return False

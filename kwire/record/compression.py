@@ -83,6 +83,8 @@ _XERIAL_VERSIONS = b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_HEADER_BYTES = 16
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _LZ4_STEP_BYTES = 4096
+_LZ4_HAS_SIZE = 0x08
+_LZ4_HEADER_BYTES, _LZ4_SIZED_HEADER_BYTES, _LZ4_MOST_HEADER_BYTES = 7, 15, 19
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_MAX_WINDOW_BYTES = 1 << 27  # the window of level 22, and zstd's own default limit
 _ZSTD_BLOCK_HEADER_BYTES = 3
@@ -91,8 +93,10 @@ _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 """What follows the first byte, 0x50 to 0x5f, of a frame without data."""
 
 _ZSTD_SKIPPABLE_HEADER_BYTES = 8
+_ZSTD_MOST_HEADER_BYTES = 18
 _ZSTD_CHECKSUM_BYTES = 4
 _INT32 = Struct(">i")
+_MOST_VARINT_BYTES = 5
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
@@ -149,6 +153,64 @@ def decompressed(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_BYTES) -
         raise InvalidRecords(
             ErrorCode.CORRUPT_MESSAGE, f"the records are not valid {name}: {error}"
         ) from error
+
+
+def has_possible_claim(codec: int, data: memoryview, least_bytes: int) -> bool:
+    """Whether compressed data begins as its codec's does, and claims no impossible size.
+
+    That is, it claims to become at least ``least_bytes`` bytes, and no more than its bytes can
+    become. True for data that claims nothing. This is a look at a few bytes, so it proves nothing.
+    It is also False for some data that is right but rare, like several gzip members: only data that
+    is opened shows that.
+    """
+    try:
+        claimed_bytes = _CLAIMS[codec](data)
+    except Exception:  # each library raises its own exceptions
+        return False
+    if claimed_bytes is None:
+        return True
+    return least_bytes <= claimed_bytes <= len(data) * MOST_FROM_A_BYTE[codec]
+
+
+def _claim_of_gzip(data: memoryview) -> int | None:
+    """The last four bytes of a member are its size."""
+    if data[: len(_GZIP_MAGIC)] != _GZIP_MAGIC:
+        return 0
+    return int.from_bytes(data[-4:], "little")
+
+
+def _claim_of_snappy(data: memoryview) -> int | None:
+    """A raw block begins with its size."""
+    import cramjam
+
+    first = next(_xerial_blocks(data), None)
+    if first is None:
+        return 0
+    claimed_bytes = cramjam.snappy.decompress_raw_len(first[:_MOST_VARINT_BYTES])
+    if claimed_bytes > len(first) * MOST_FROM_A_BYTE[Compression.SNAPPY]:
+        return -1
+    is_alone = len(first) + _XERIAL_HEADER_BYTES + _INT32.size >= len(data)
+    return claimed_bytes if is_alone else None
+
+
+def _claim_of_lz4(data: memoryview) -> int | None:
+    """A frame may say its size; one without blocks has none."""
+    import lz4.frame
+
+    info = lz4.frame.get_frame_info(data[:_LZ4_MOST_HEADER_BYTES])
+    if info["content_size"]:
+        return int(info["content_size"])
+    has_size = data[4] & _LZ4_HAS_SIZE
+    at = _LZ4_SIZED_HEADER_BYTES if has_size else _LZ4_HEADER_BYTES
+    return None if any(data[at : at + 4]) else 0
+
+
+def _claim_of_zstd(data: memoryview) -> int | None:
+    """A frame may say its size."""
+    import zstandard
+
+    claimed_bytes = zstandard.frame_content_size(data[:_ZSTD_MOST_HEADER_BYTES])
+    return None if claimed_bytes < 0 else int(claimed_bytes)
 
 
 def _unknown(codec: int) -> InvalidRecords:
@@ -264,13 +326,14 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> Iterator[bytes]:
     for block in _xerial_blocks(data):
         # A raw block starts with its decompressed size, so the check needs no large buffer.
         size_bytes = cramjam.snappy.decompress_raw_len(block)
-        if size_bytes > left:
-            raise _too_large(max_bytes)
+        # First of all: what can't be is damage, and no matter of limits, beyond which some trust.
         if size_bytes > len(block) * MOST_FROM_A_BYTE[Compression.SNAPPY]:
             raise InvalidRecords(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"a snappy block of {len(block)} bytes cannot hold {size_bytes}",
             )
+        if size_bytes > left:
+            raise _too_large(max_bytes)
         left -= size_bytes
         if not size_bytes:
             yield b""  # so that blocks of nothing count as pieces, too
@@ -383,6 +446,14 @@ _STREAM_COMPRESSORS: dict[int, Callable[[Iterable[Buffer], int], Iterator[bytes]
     Compression.LZ4: _stream_lz4,
     Compression.ZSTD: _stream_zstd,
 }
+
+_CLAIMS: dict[int, Callable[[memoryview], int | None]] = {
+    Compression.GZIP: _claim_of_gzip,
+    Compression.SNAPPY: _claim_of_snappy,
+    Compression.LZ4: _claim_of_lz4,
+    Compression.ZSTD: _claim_of_zstd,
+}
+"""How many bytes the data claims to become; -1 for a size that is impossible, None for no claim."""
 
 _DECOMPRESSORS: dict[int, Callable[[memoryview, int], Iterator[bytes]]] = {
     Compression.NONE: _decompress_none,

@@ -1,8 +1,12 @@
 """What a client may append, and with which error the rest is refused."""
 
+import gzip
+from contextlib import suppress
 from struct import pack_into
 
+import lz4.frame
 import pytest
+import zstandard
 from crc32c import crc32c
 
 from kwire.errors import ErrorCode, KafkaError
@@ -270,11 +274,69 @@ def test_records_that_no_codec_makes_of_so_few_bytes_are_refused(tools, refused)
         most = (len(good) - 61) * MOST_FROM_A_BYTE[codec] // 7
         for count, is_taken in ((most, True), (most + 1, False)):
             batch = patched(patched(good, 57, ">i", count), 23, ">i", count - 1)
-            if is_taken:
+            with refused(ErrorCode.INVALID_RECORD) as caught:
                 log.append(batch, leader_epoch=0, now_ms=tools.now_ms)
-            else:
-                with refused(ErrorCode.INVALID_RECORD):
-                    log.append(batch, leader_epoch=0, now_ms=tools.now_ms)
+            # What could fit is opened, because it claims fewer bytes.
+            assert ("do not fit" in caught.error.message) != is_taken
+
+
+_XERIAL = b"\x82SNAPPY\0\0\0\0\1\0\0\0\1"
+_FOUR_GB = b"\xff\xff\xff\xff\x0f"
+_SIZED_LZ4 = lz4.frame.compress(b"\x0e\0\0\0\1\2v\0" * 9, store_size=True)
+
+
+def _claiming(size_bytes):
+    """An lz4 frame that claims this size, with the one checksum of a header that fits."""
+    for checksum in range(256):
+        frame = _SIZED_LZ4[:6] + size_bytes.to_bytes(8, "little") + bytes([checksum])
+        with suppress(RuntimeError):
+            lz4.frame.get_frame_info(frame + _SIZED_LZ4[15:])
+            return frame + _SIZED_LZ4[15:]
+    raise AssertionError
+
+
+@pytest.mark.parametrize("count", [1, 9, 100])
+@pytest.mark.parametrize(
+    ("codec", "payload"),
+    [
+        (Compression.SNAPPY, _FOUR_GB + bytes(39)),
+        (Compression.SNAPPY, _XERIAL + b"\0\0\0\x18" + _FOUR_GB + bytes(19)),
+        (Compression.SNAPPY, _XERIAL),
+        (Compression.SNAPPY, _XERIAL + b"\0\0\0\1\0"),
+        (Compression.LZ4, _claiming(2**63)),
+        (Compression.LZ4, _claiming(2**64 - 1)),
+        (Compression.LZ4, lz4.frame.compress(b"")),
+        (Compression.LZ4, lz4.frame.compress(b"", store_size=False)),
+        (Compression.GZIP, gzip.compress(b"")),
+        (Compression.ZSTD, zstandard.compress(b"")),
+        (Compression.GZIP, b"nothing that a codec writes" * 3),
+        (Compression.LZ4, b"nothing that a codec writes" * 3),
+        (Compression.ZSTD, b"nothing that a codec writes" * 3),
+    ],
+)
+def test_what_claims_an_impossible_size_is_refused(tools, codec, payload, count):
+    """Stored, no consumer could read it, nor what comes after it. Kafka opens every batch."""
+    log = tools.open()
+    header = bytearray(tools.batch(b"v")[:HEADER_BYTES])
+    data = bytes(header) + payload
+    data = patched(data, 8, ">i", len(data) - 12)
+    for position, layout, value in ((21, ">h", codec), (57, ">i", count), (23, ">i", count - 1)):
+        data = patched(data, position, layout, value)
+    with pytest.raises(KafkaError) as caught:
+        log.append(data, leader_epoch=0, now_ms=tools.now_ms)
+    assert caught.value.code in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD)
+    assert log.log_end_offset == 0
+
+
+def test_what_claims_little_and_is_right_is_taken(tools):
+    """Two members of gzip, of which only the last one says its size at the end."""
+    log = tools.open()
+    records = gzip.decompress(tools.batch(*[b"v"] * 9, compression=Compression.GZIP)[HEADER_BYTES:])
+    payload = gzip.compress(records) + gzip.compress(b"")
+    header = tools.batch(*[b"v"] * 9, compression=Compression.GZIP)[:HEADER_BYTES]
+    data = bytes(header) + payload
+    log.append(patched(data, 8, ">i", len(data) - 12), leader_epoch=0, now_ms=tools.now_ms)
+    assert log.log_end_offset == 9
 
 
 def test_many_headers_are_not_walked_through_on_the_event_loop(tools):

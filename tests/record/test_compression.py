@@ -25,6 +25,7 @@ from kwire.record.compression import (
     compressed,
     decompress,
     decompressed,
+    has_possible_claim,
 )
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
@@ -324,3 +325,22 @@ def test_a_frame_without_data_that_is_cut_short_is_refused(missing: int) -> None
     data = compress(Compression.ZSTD, b"data") + SKIPPABLE[:-missing]
     with pytest.raises(InvalidRecords, match="skippable frame is cut short"):
         decompress(Compression.ZSTD, data)
+
+
+@given(st.sampled_from(CODECS), st.lists(st.binary(max_size=200), max_size=20), st.booleans())
+def test_what_a_codec_writes_claims_nothing_impossible(
+    codec: Compression, parts: list[bytes], in_pieces: bool
+) -> None:
+    """So the batches of well-behaved clients are not opened for their claims."""
+    data = b"".join(parts) * 100
+    written = b"".join(compressed(codec, parts * 100, None)) if in_pieces else compress(codec, data)
+    assert has_possible_claim(codec, memoryview(written), len(data)) or not data
+
+
+def test_a_claim_of_too_little_or_too_much_is_seen() -> None:
+    """Data of one block or frame says what it becomes, unless zstd or lz4 write it in pieces."""
+    for codec in CODECS:
+        written = memoryview(compress(codec, b"0123456789" * 50))
+        assert has_possible_claim(codec, written, 500)
+        assert not has_possible_claim(codec, written, 501)
+        assert not has_possible_claim(codec, memoryview(b""), 7)
