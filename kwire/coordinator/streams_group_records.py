@@ -31,7 +31,9 @@ class LastAssignmentConfig(Nested):
 
 
 class StreamsGroupMetadataValue(Schema, versions=(0, 0), flexible=0):
-    """The group's epoch, and hashes of its topology and its topics' metadata."""
+    """The group's epoch, a hash of its topics' metadata, and the epochs of its topologies: of the
+    one that was checked, and of those whose descriptions were stored or refused.
+    """
 
     epoch: int = int32()
     metadata_hash: int = int64()
@@ -39,6 +41,8 @@ class StreamsGroupMetadataValue(Schema, versions=(0, 0), flexible=0):
     last_assignment_configs: list[LastAssignmentConfig] | None = array(
         LastAssignmentConfig, nullable=True, tag=1
     )
+    stored_description_topology_epoch: int = int32(default=-1, tag=2)
+    failed_description_topology_epoch: int = int32(default=-1, tag=3)
 
 
 class StreamsGroupMemberMetadataKey(Schema, versions=(0, 0), flexible=None):
