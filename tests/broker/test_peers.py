@@ -1,12 +1,15 @@
 """Where a broker reaches the others of its cluster."""
 
+import errno
 from random import Random
 
 import pytest
 
 from kwire.broker.peers import Peers, inter_broker_address
 from kwire.config.broker import BrokerConfig
+from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.image import AMONG_WORKERS, BrokerImage, MetadataImage
+from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
 class Asking:
@@ -31,6 +34,20 @@ class Asking:
 def test_workers_on_every_interface_are_reached_by_loopback(host, dialed):
     """Only workers of this machine register without a host that others reach."""
     assert Peers(Asking(host)).address(2) == (dialed, 9093)
+
+
+async def test_a_broker_that_does_not_answer_is_not_available(nursery):
+    """Whoever asked it gets an error that clients try again after."""
+    asking = Asking("127.0.0.1")
+    asking.background = nursery
+
+    async def refuse(host, port):
+        raise OSError(errno.ECONNREFUSED, "refused")
+
+    peers = Peers(asking, refuse)
+    with pytest.raises(KafkaError, match="broker 2 doesn't answer") as raised:
+        await peers.ask(2, ApiVersionsRequest(), ApiVersionsResponse)
+    assert raised.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("listener", [None, "OUTER"])

@@ -103,6 +103,24 @@ async def test_slices_come_whole_whatever_is_in_memory(
         assert not sending
 
 
+async def test_the_last_part_is_sent_at_once(file: FileSlice) -> None:
+    """What comes before a slice waits in the system for it; what comes last waits for nothing."""
+    flags = []
+
+    class Counted(socket.socket):
+        def send(self, data: Buffer, flag: int = 0) -> int:
+            flags.append(flag)
+            return super().send(data, flag)
+
+    ours, theirs = pair()
+    with theirs, Counted(fileno=ours.detach()) as counted:
+        sending = Outbox(counted, ColdReads(Kind(1)))
+        respond(sending, FileSlice(file.fd, 0, outbox.SMALL_BYTES + 1, file.owner))
+        assert sending.send_nowait()
+        assert flags == [socket.MSG_MORE, 0]
+        await received(sending, theirs, 1)
+
+
 async def test_small_slices_are_sent_in_one_piece(file: FileSlice, content: bytes) -> None:
     """With what is before, between and behind them, by one call."""
     calls = []
