@@ -75,6 +75,11 @@ def test_session_timeouts_outside_of_the_limits_are_refused(script):
             a join: INVALID_SESSION_TIMEOUT
         show
             unknown
+        join a session=1800
+            record generation 0 empty
+            a join: MEMBER_ID_REQUIRED a-1
+        join b session=6
+            b join: MEMBER_ID_REQUIRED b-2
         """
     )
 

@@ -5,6 +5,7 @@ from kwire.coordinator.consumer.heartbeat_interval import (
     SHORTEST_MS,
     BrokerHeartbeats,
     HeartbeatInterval,
+    TokenBucket,
 )
 
 CONFIGURED_MS = 5_000
@@ -20,6 +21,15 @@ def beats_until_configured(
             return count
         now_ms += interval_ms
     raise AssertionError("it never settles")
+
+
+def test_a_bucket_has_so_many_tokens_and_gets_them_back_in_time():
+    """No more at once than the burst, and half a token is none."""
+    bucket = TokenBucket()
+    assert [bucket.take_token(3, 2.0, 0) for _ in range(4)] == [True, True, True, False]
+    assert not bucket.take_token(3, 2.0, 499)
+    assert bucket.take_token(3, 2.0, 500)
+    assert not bucket.take_token(3, 2.0, 500)
 
 
 def test_a_quiet_group_goes_by_its_settings():
