@@ -4,8 +4,9 @@ Rules:
 
 - Start: connect to the store, read or create the cluster's id, open the data directories, listen,
   register. After that it works like any other server.
-- An etcd that isn't there yet is waited for, ``PATIENCE_S``. What waiting can't mend, such as a
-  wrong password, ends the start at once.
+- An etcd that isn't there yet, or that goes away at any moment of the start, is waited for,
+  ``PATIENCE_S`` for each call. What waiting can't mend, such as a wrong password, ends the start at
+  once.
 - Stop: the broker hands over its partitions, and ends its session. Then it stops like any other
   server.
 - A new store gets the metadata that a former single broker has left in the directory.
@@ -40,6 +41,7 @@ from kwire.log.manager import LogManager
 from kwire.log.meta_properties import random_id, read_meta_properties
 from kwire.metadata.changes import Change, ClusterNamed, ConfigChanged, snapshot
 from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
+from kwire.metadata.etcd.gateway import CALL_S
 from kwire.metadata.features import initial_features, own_features
 from kwire.metadata.image import BrokerImage, ConfigResourceType, MetadataImage
 from kwire.metadata.replication_configs import CLUSTER_WIDE
@@ -65,6 +67,7 @@ class ClusterServer(Server):
         self._incarnation = str(UUID(int=self._random.getrandbits(128), version=4))
         self._store_tasks = trio.CancelScope()
         self._store_kept = trio.Event()
+        self._call_s = PATIENCE_S
         try:
             self._store = await self._connect()
             try:
@@ -124,7 +127,12 @@ class ClusterServer(Server):
         address = self.config.metadata_store()
         assert address is not None
         return await open_etcd(
-            self.config, address, self._incarnation, self._random, self._clock.steady_ms, PATIENCE_S
+            self.config,
+            address,
+            self._incarnation,
+            self._random,
+            self._clock.steady_ms,
+            lambda: self._call_s,
         )
 
     async def _name_cluster(self) -> str:
@@ -266,6 +274,7 @@ class ClusterServer(Server):
         path.rename(path.with_name(MOVED))
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
+        self._call_s = CALL_S  # from now on, requests wait for these calls
         async with trio.open_nursery() as nursery:
             if self._open_to_brokers is not None:
                 self.broker.peers = Peers(self.broker, self._open_to_brokers)
@@ -289,9 +298,9 @@ async def open_etcd(
     incarnation: str,
     random: Random,
     steady_ms: Callable[[], int],
-    patience_s: float,
+    call_s: Callable[[], float],
 ) -> "EtcdStore":
-    """The store of one process on etcd, which may take ``patience_s`` to be there.
+    """The store of one process on etcd, which may take ``call_s`` to be there, and to answer.
 
     StoreUnusable, KafkaError.
     """
@@ -314,7 +323,7 @@ async def open_etcd(
         random=random,
         steady_ms=steady_ms,
         keep_every_ms=config.integer("broker.heartbeat.interval.ms"),
-        patience_s=patience_s,
+        call_s=call_s,
     )
 
 

@@ -174,7 +174,7 @@ class Membership:
     async def leave(self, broker: Broker) -> None:
         """Hand over the partitions that this broker leads, and end its session."""
         self._is_leaving = True
-        with trio.move_on_after(LEAVE_S):
+        with trio.move_on_after(LEAVE_S) as leaving:
             node_id, incarnation, _ = self._member
             try:
                 await broker.commit(apart(broker, shut_down, node_id, incarnation))
@@ -182,6 +182,12 @@ class Membership:
                 log.warning("this broker leaves without telling the others: %s", error)
             self.lease.expect_end()
             await self.session.close()
+        if leaving.cancelled_caught:
+            log.warning(
+                "the metadata store has not answered for %g s: this broker leaves without it, and "
+                "the others learn of that when its session ends",
+                LEAVE_S,
+            )
 
     async def _watch(self) -> None:
         async with aclosing(self._store.sessions()) as found:

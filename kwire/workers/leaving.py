@@ -93,7 +93,7 @@ async def leave_store(config: BrokerConfig, random: Random) -> Left:
                 locks.callback(os.close, lock_directory(path))
             parsed = parse_store(address)
             name = str(uuid4())
-            store = await open_etcd(config, parsed, name, random, steady_clock_ms, CALL_S)
+            store = await open_etcd(config, parsed, name, random, steady_clock_ms, lambda: CALL_S)
             try:
                 return await _leave(directory, paths, store, address)
             finally:

@@ -118,7 +118,7 @@ async def open_etcd(
         random=Random(node_id),
         steady_ms=steady_clock_ms,
         keep_every_ms=KEEP_EVERY_MS,
-        patience_s=patience_s,
+        call_s=lambda: patience_s,
     )
 
 

@@ -275,3 +275,16 @@ async def test_a_member_that_hangs_is_left():
         assert answered.body["succeeded"]
         assert answered.is_repeated
         await gateway.close()
+
+
+async def test_what_a_user_may_not_do_is_told_also_after_a_new_token():
+    """etcd's old token and its refusal come one after the other when roles change."""
+    token = _answer(token="t")
+    old = _http("401 Unauthorized", b'{"code": 16, "message": "etcdserver: invalid auth token"}')
+    denied = _http("403 Forbidden", b'{"code": 7, "message": "etcdserver: permission denied"}')
+    async with serving(_giving(token, old, token, denied)) as (server, _):
+        address = EtcdAddress((server.endpoint,), "p", False)
+        gateway = HttpGateway(address, Access("other", "secret"), InOrder())
+        with pytest.raises(StoreUnusable, match="denies the user other"):
+            await gateway.call("kv/txn", {})
+        await gateway.close()

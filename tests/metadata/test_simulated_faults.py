@@ -4,6 +4,7 @@ The etcd is simulated, time is virtual, and chance comes from a seed. Each test 
 scenario of the cluster's design it helps.
 """
 
+import logging
 import zlib
 from contextlib import aclosing
 from random import Random
@@ -314,3 +315,46 @@ async def test_a_snapshot_of_a_newer_kwire_is_not_read(monkeypatch, autojump_clo
         with pytest.raises(StoreUnusable, match="unknown metadata change Newer"):
             await cluster.stores[1].read()
         nursery.cancel_scope.cancel()
+
+
+async def test_a_lease_that_ends_before_it_has_a_key_is_replaced(autojump_clock):
+    """The answer to its grant was long on the way: the session begins with a new lease."""
+    async with trio.open_nursery() as nursery:
+        cluster = Cluster(1, nursery)
+        gateway, forward, paths = cluster.gateways[0], cluster.gateways[0].call, []
+
+        async def late(path, body, within_s):
+            answer = await forward(path, body, within_s)
+            if path == "lease/grant":
+                paths.append(path)
+                await _pass_s(0 if len(paths) > 1 else TTL_MS / 1000 + 1)
+            return answer
+
+        gateway.call = late
+        session = await cluster.begin(1)
+        assert len(paths) == 2
+        assert await cluster.stores[0].commit(0, _ids(1), session.guard) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_call_of_a_start_is_repeated_for_longer_and_says_so(autojump_clock, caplog):
+    """Its answers are those of one call: a commit that is repeated is made once."""
+    caplog.set_level(logging.INFO)
+    async with trio.open_nursery() as nursery:
+        etcd = SimulatedEtcd(Random(1))
+        store = simulated_store(etcd.gateway(), "1:a", Random(1), call_s=lambda: 15.0)
+        nursery.start_soon(etcd.run)
+        nursery.start_soon(store.run)
+        etcd.faults.lost_answers = 1.0
+        nursery.start_soon(_heal_after, etcd, 10)
+        assert await store.commit(0, _ids(1)) == 1
+        assert caplog.text.count("waiting up to 15 s for etcd: no answer from etcd") == 1
+        etcd.faults.is_down = True
+        with pytest.raises(KafkaError, match="no answer"):
+            await store.read()
+        nursery.cancel_scope.cancel()
+
+
+async def _heal_after(etcd, seconds):
+    await _pass_s(seconds)
+    etcd.faults.lost_answers = 0.0

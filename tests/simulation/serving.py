@@ -209,7 +209,14 @@ class SimulatedServer(ClusterServer):
     async def _connect(self) -> EtcdStore:
         writer = f"{self.config.integer('node.id')}:{self._incarnation}"
         every_ms = self.config.integer("broker.heartbeat.interval.ms")
-        return simulated_store(self._gateway, writer, self._random, every_ms, self._clock.steady_ms)
+        return simulated_store(
+            self._gateway,
+            writer,
+            self._random,
+            every_ms,
+            self._clock.steady_ms,
+            lambda: self._call_s,
+        )
 
 
 class PlainServer(SimulatedServer, WithoutSockets):

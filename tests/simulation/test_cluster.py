@@ -5,15 +5,18 @@ from pathlib import Path
 import pytest
 import trio
 
+from kwire.broker.membership import LEAVE_S
 from kwire.client.topics import create_topics, delete_topics
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import FeatureLevelChanged
+from kwire.metadata.etcd.gateway import CALL_S, Answered
+from kwire.metadata.etcd.transactions import Json
 from kwire.metadata.features import CHANGES_VERSION
 from tests.simulation.run import simulate
 from tests.simulation.scenarios import everything, under
 from tests.simulation.virtual_time import pass_s
 from tests.simulation.workloads import IdempotentProducer, read_all
-from tests.simulation.world import KEEP_MS, World
+from tests.simulation.world import KEEP_MS, Node, World
 
 
 def test_a_seed_repeats_its_run(tmp_path: Path) -> None:
@@ -124,6 +127,69 @@ def test_an_outage_refuses_changes_and_nothing_else(tmp_path: Path) -> None:
         world.heal()
         await world.all_ready(20)
         await producer.check()
+
+    simulate(1, tmp_path, scenario)
+
+
+AWAY_S = 10.0
+"""Longer than a call of a broker that serves, and than a session; shorter than a start's call."""
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
+def test_a_start_waits_for_the_store_at_any_of_its_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_clean: bool
+) -> None:
+    """The broker loses the store before one call after the other; its start goes on by itself."""
+
+    async def start_without(world: World, node: Node, call: int) -> bool:
+        """Start a broker that loses the store before this call; whether its start had so many."""
+        node.start()
+        gateway, calls, cut_s = node.gateway, 0, -1.0
+        forward = gateway.call
+
+        async def counted(path: str, body: Json, within_s: float = CALL_S) -> Answered:
+            nonlocal calls, cut_s
+            calls += path != "lease/keepalive"
+            if calls == call and cut_s < 0 and not node.is_ready:
+                cut_s, gateway.is_cut = trio.current_time(), True
+            return await forward(path, body, within_s)
+
+        monkeypatch.setattr(gateway, "call", counted)
+        await world.until(lambda: cut_s >= 0 or node.is_ready, 20, "the call, or the end")
+        if cut_s >= 0:
+            await pass_s(AWAY_S)
+            assert not node.is_ready
+            gateway.is_cut = False
+        await world.until(lambda: node.is_ready, 20, f"it is ready, cut at call {call}")
+        return cut_s >= 0
+
+    async def scenario(world: World) -> None:
+        node, call, had_call = world.nodes[2], 0, True
+        while had_call:
+            call += 1
+            node.stop() if is_clean else node.kill()
+            await world.until(lambda: node.is_down, 20, "it is down")
+            had_call = await start_without(world, node, call)
+            await world.all_ready(20)
+        assert call > 6
+        assert not [note for note in world.notes if "can't start" in note]
+
+    simulate(1, tmp_path, scenario)
+
+
+def test_a_stop_without_the_store_ends_in_time_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others learn of it when its session ends; its next start needs nobody's help."""
+
+    async def scenario(world: World) -> None:
+        node = world.nodes[2]
+        node.leave_the_store()
+        node.stop()
+        await world.until(lambda: node.is_down, LEAVE_S + 1, "it has stopped")
+        assert caplog.text.count("this broker leaves without") == 1
+        node.start()
+        await world.all_ready(20)
 
     simulate(1, tmp_path, scenario)
 

@@ -123,7 +123,7 @@ class SimulatedEtcd:
             case "kv/txn":
                 if self.faults.is_full and any("request_put" in one for one in body["success"]):
                     raise EtcdError(RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded")
-                answer, events = self._keys.transact(body)
+                answer, events = self._keys.transact(body, self._leases)
                 self._publish(events)
             case "lease/grant":
                 self._last_lease += 1
@@ -267,6 +267,7 @@ def simulated_store(
     random: Random,
     keep_every_ms: int = 1000,
     steady_ms: Callable[[], int] | None = None,
+    call_s: Callable[[], float] = lambda: CALL_S,
 ) -> EtcdStore:
     """The store of one broker on a simulated etcd; its steady clock is trio's by default."""
     return EtcdStore(
@@ -277,6 +278,7 @@ def simulated_store(
         steady_ms=steady_ms or (lambda: int(trio.current_time() * 1000)),
         keep_every_ms=keep_every_ms,
         threads=_NoThreads(1),
+        call_s=call_s,
     )
 
 

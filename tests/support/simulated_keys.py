@@ -5,8 +5,10 @@ that kwire uses.
 """
 
 from base64 import b64decode, b64encode
+from collections.abc import Container
 from typing import Any, NamedTuple
 
+from kwire.metadata.etcd.gateway import EtcdError
 from kwire.metadata.etcd.transactions import Json
 
 
@@ -27,9 +29,13 @@ class Keyspace:
         self.items: dict[bytes, Item] = {}
         self.revision = 1
 
-    def transact(self, request: Json) -> tuple[Json, list[Json]]:
-        """Do a transaction; the answer, and the events for watches."""
+    def transact(self, request: Json, leases: Container[str]) -> tuple[Json, list[Json]]:
+        """Do a transaction; the answer, and the events for watches. EtcdError without its lease."""
         is_success = all(self._holds(compare) for compare in request["compare"])
+        for operation in request["success"] if is_success else ():
+            lease = str(operation.get("request_put", {}).get("lease", "0"))
+            if lease != "0" and lease not in leases:
+                raise EtcdError(5, "etcdserver: requested lease not found")
         revision, events, responses = self.revision + 1, list[Json](), list[Json]()
         for operation in request["success" if is_success else "failure"]:
             ((kind, body),) = operation.items()

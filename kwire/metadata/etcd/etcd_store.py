@@ -1,6 +1,7 @@
 """The metadata store on etcd, behind ``kwire.metadata.store.MetadataStore``."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 
 import trio
@@ -11,7 +12,14 @@ from kwire.config.metadata_store import SETTING, EtcdAddress
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change
 from kwire.metadata.etcd.following import Following
-from kwire.metadata.etcd.gateway import CALL_S, Access, EtcdError, Gateway, Unreachable
+from kwire.metadata.etcd.gateway import (
+    CALL_S,
+    Access,
+    EtcdError,
+    Gateway,
+    PatientGateway,
+    Unreachable,
+)
 from kwire.metadata.etcd.images import Images
 from kwire.metadata.etcd.keys import Keys
 from kwire.metadata.etcd.leases import Leases
@@ -36,9 +44,13 @@ class EtcdStore:
         steady_ms: Callable[[], int],
         keep_every_ms: int,
         threads: Kind | None = None,
+        call_s: Callable[[], float] = lambda: CALL_S,
     ) -> None:
-        """``writer`` names this process forever: its node id and its incarnation."""
-        self._gateway = gateway
+        """``writer`` names this process forever: its node id and its incarnation.
+
+        ``call_s`` says how long a call without an answer is repeated.
+        """
+        self._gateway = gateway = PatientGateway(gateway, call_s)
         self._random = random
         self._steady_ms = steady_ms
         keys = Keys(prefix)
@@ -58,9 +70,9 @@ class EtcdStore:
         random: Random,
         steady_ms: Callable[[], int],
         keep_every_ms: int,
-        patience_s: float = CALL_S,
+        call_s: Callable[[], float] = lambda: CALL_S,
     ) -> "EtcdStore":
-        """Connect to a real etcd, which may take ``patience_s`` to be there.
+        """Connect to a real etcd, which may take ``call_s`` to be there, as each call may later.
 
         StoreUnusable, or KafkaError (REQUEST_TIMED_OUT).
         """
@@ -70,7 +82,7 @@ class EtcdStore:
             raise StoreUnusable(f"{SETTING} {needs('cluster', 'h11')}") from error
         gateway = HttpGateway(address, access, random)
         try:
-            await gateway.open(patience_s)
+            await gateway.open(call_s())
         except BaseException:
             await gateway.close()
             raise
@@ -81,11 +93,13 @@ class EtcdStore:
             random=random,
             steady_ms=steady_ms,
             keep_every_ms=keep_every_ms,
+            call_s=call_s,
         )
 
     async def read(self) -> MetadataImage:
         """The newest image."""
-        return await self._images.read()
+        with _refusals("can't read metadata"):
+            return await self._images.read()
 
     async def commit(
         self, expected_revision: int, changes: Sequence[Change], guard: Guard | None = None
@@ -119,7 +133,8 @@ class EtcdStore:
 
     async def begin_session(self, member: Member, ttl_ms: int) -> Session:
         """Begin the session of this process; NodeIdTaken."""
-        return await self._leases.begin(member, ttl_ms)
+        with _refusals("can't begin a session"):
+            return await self._leases.begin(member, ttl_ms)
 
     async def sessions(self) -> AsyncGenerator[Sessions, None]:
         """The sessions now, and again after each change."""
@@ -143,19 +158,18 @@ class EtcdStore:
 
     async def hold_controller(self, session: Session) -> Guard | None:
         """Become the controller; None if another broker is the controller."""
-        return await self._leases.hold_controller(session)
+        with _refusals("can't elect a controller"):
+            return await self._leases.hold_controller(session)
 
     async def end(self, guard: Guard) -> None:
         """End a session or a hold whose process is dead."""
-        await self._leases.end(guard)
+        with _refusals("can't end a session"):
+            await self._leases.end(guard)
 
     async def upkeep(self, image: MetadataImage, guard: Guard) -> None:
         """Write a snapshot and compact etcd when it is time; GuardFailed."""
-        try:
+        with _refusals("can't write a snapshot"):
             await self._images.upkeep(image, guard, self._steady_ms())
-        except EtcdError as error:
-            message = f"etcd can't write a snapshot: {error.message}"
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
 
     async def members(self) -> list[int]:
         """The brokers that have a session now."""
@@ -177,3 +191,13 @@ class EtcdStore:
     async def close(self) -> None:
         """Close the connections."""
         await self._gateway.close()
+
+
+@contextmanager
+def _refusals(what: str) -> Iterator[None]:
+    """Raise KafkaError (KAFKA_STORAGE_ERROR) where etcd refuses a call."""
+    try:
+        yield
+    except EtcdError as error:
+        message = f"etcd {what}: {error.message}"
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error

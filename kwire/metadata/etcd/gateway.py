@@ -8,15 +8,21 @@ Rules:
 ``http_gateway`` calls a real etcd. The tests have an etcd in memory.
 """
 
-from collections.abc import AsyncIterator, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.etcd.transactions import Json
 
+log = logging.getLogger(__name__)
+
 CALL_S = 5.0
 """How long a call is repeated."""
+
+TELL_AFTER_S = 0.5
+"""After which wait for an answer the log says for what a start waits."""
 
 UNAVAILABLE = 14
 """gRPC's code for a cluster without a leader."""
@@ -72,6 +78,44 @@ class Gateway(Protocol):
 
     async def close(self) -> None:
         """Close the connections."""
+
+
+class PatientGateway:
+    """A gateway whose calls are repeated for as long as ``call_s`` says when they begin.
+
+    A process that starts is patient, and says so, because its end would help nobody.
+    """
+
+    def __init__(self, gateway: Gateway, call_s: Callable[[], float]) -> None:
+        self._gateway = gateway
+        self._call_s = call_s
+
+    async def call(self, path: str, body: Json, within_s: float | None = None) -> Answered:
+        """The answer to a call; Unreachable, EtcdError, StoreUnusable."""
+        left_s = self._call_s() if within_s is None else within_s
+        if left_s <= CALL_S:
+            return await self._gateway.call(path, body, left_s)
+        try:
+            return await self._gateway.call(path, body, TELL_AFTER_S)
+        except Unreachable as error:
+            log.info("waiting up to %g s for etcd: %s", left_s, error.message)
+            may_be_done = error.may_be_done
+        try:
+            answer = await self._gateway.call(path, body, left_s - TELL_AFTER_S)
+        except Unreachable as error:
+            error.may_be_done = error.may_be_done or may_be_done
+            raise
+        return answer._replace(is_repeated=answer.is_repeated or may_be_done)
+
+    def stream(
+        self, path: str, messages: Sequence[Json]
+    ) -> AbstractAsyncContextManager[AsyncIterator[Json]]:
+        """The messages of a stream; Unreachable, EtcdError."""
+        return self._gateway.stream(path, messages)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._gateway.close()
 
 
 class Access(NamedTuple):

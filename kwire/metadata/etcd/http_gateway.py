@@ -28,6 +28,7 @@ from kwire.config.metadata_store import SETTING, EtcdAddress
 from kwire.metadata.etcd.advice import advice
 from kwire.metadata.etcd.gateway import (
     CALL_S,
+    TELL_AFTER_S,
     UNAVAILABLE,
     Access,
     Answered,
@@ -46,9 +47,6 @@ log = logging.getLogger(__name__)
 
 PAUSE_S = 0.1
 """The mean pause after every endpoint has failed."""
-
-TELL_AFTER_S = 0.5
-"""After which wait for the first answer the log says for what the start waits."""
 
 SILENT_S, LOOK_EVERY_S = 0.25, 0.1
 """When a silent endpoint is first asked for the leader's term, and how often it is asked again."""
@@ -232,10 +230,8 @@ class HttpGateway:
         if self._access.username is not None and self._token is None:
             await self._authenticate()
         try:
-            return await self._post(path, content)
+            return await self._permitted(path, content)
         except EtcdError as error:
-            if error.code == DENIED:
-                raise StoreUnusable(_denied(self._access.username)) from error
             if not any(text in error.message for text in _OLD_TOKEN):
                 raise
             if self._access.username is None:
@@ -244,7 +240,16 @@ class HttpGateway:
                     f"{SETTING}.password"
                 ) from error
         await self._authenticate()
-        return await self._post(path, content)
+        return await self._permitted(path, content)
+
+    async def _permitted(self, path: str, content: bytes) -> Json:
+        """The answer to a call; StoreUnusable if the user may not make it, EtcdError."""
+        try:
+            return await self._post(path, content)
+        except EtcdError as error:
+            if error.code == DENIED:
+                raise StoreUnusable(_denied(self._access.username)) from error
+            raise
 
     async def _authenticate(self) -> None:
         access = self._access

@@ -67,17 +67,23 @@ class Leases:
         self._begun = trio.Event()
 
     async def begin(self, member: Member, ttl_ms: int) -> Session:
-        """Begin this process's session; NodeIdTaken."""
-        kept_ms = self._steady_ms()
-        body = {"TTL": str(-(-ttl_ms // 1000))}
-        granted = (await self._gateway.call("lease/grant", body)).body
-        lease = str(granted["ID"])
-        try:
-            guard = await self._put(member, lease)
-        except BaseException:
-            with trio.move_on_after(1, shield=True):
-                await self.revoke(lease)
-            raise
+        """Begin this process's session; NodeIdTaken.
+
+        A lease may end before it has the key, while etcd doesn't answer. Then there is a new one.
+        """
+        guard = None
+        while guard is None:
+            kept_ms = self._steady_ms()
+            body = {"TTL": str(-(-ttl_ms // 1000))}
+            granted = (await self._gateway.call("lease/grant", body)).body
+            lease = str(granted["ID"])
+            try:
+                guard = await self._put(member, lease)
+            except BaseException as error:
+                with trio.move_on_after(1, shield=True):
+                    await self.revoke(lease)
+                if not isinstance(error, EtcdError) or error.code != _NO_SUCH_LEASE:
+                    raise
         self._own = EtcdSession(self, guard, lease, int(granted["TTL"]) * 1000, kept_ms)
         self._begun.set()
         return self._own
