@@ -280,8 +280,8 @@ async def test_a_member_that_hangs_is_left():
 async def test_what_a_user_may_not_do_is_told_also_after_a_new_token():
     """etcd's old token and its refusal come one after the other when roles change."""
     token = _answer(token="t")
-    old = _http("401 Unauthorized", b'{"code": 16, "message": "etcdserver: invalid auth token"}')
-    denied = _http("403 Forbidden", b'{"code": 7, "message": "etcdserver: permission denied"}')
+    old = _http("401 Unauthorized", b'{"error": "invalid auth token", "code": 16}')
+    denied = _http("403 Forbidden", b'{"error": "permission denied", "code": 7}')
     async with serving(_giving(token, old, token, denied)) as (server, _):
         address = EtcdAddress((server.endpoint,), "p", False)
         gateway = HttpGateway(address, Access("other", "secret"), InOrder())
