@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset
 import pytest
 import trio
 from confluent_kafka import Consumer, TopicPartition
@@ -26,6 +25,7 @@ from kwire.testing.process import BrokerProcess
 from spark_tests.commands import Commands
 from spark_tests.pipelines import produce_values, settings_of
 from spark_tests.processes import toml
+from spark_tests.readers import read
 from spark_tests.rows import TIMEOUT_S
 from spark_tests.segment_files import write
 from tests.support.topics import create_topics
@@ -138,7 +138,7 @@ def test_no_record_stops_a_pipeline(
     )
 
     def rows() -> dict[int, Any]:
-        table = pyarrow.dataset.dataset(tmp_path / "table", format="parquet").to_table()
+        table = read("parquet", tmp_path / "table")
         micros = table["_timestamp"].cast("int64").to_pylist()
         assert table["n"].to_pylist() == table["_offset"].to_pylist()
         return dict(zip(table["n"].to_pylist(), micros, strict=True))
@@ -159,9 +159,7 @@ def test_no_record_stops_a_pipeline(
         *("replay", "--dead-letters", "--error", "timestamp:", "--execute")
     )
     commands("run", "--quiet")
-    assert len(pyarrow.dataset.dataset(tmp_path / "table").to_table()) == len(expected) + 1 + len(
-        REFUSED
-    )
+    assert len(read("parquet", tmp_path / "table")) == len(expected) + 1 + len(REFUSED)
 
 
 @pytest.mark.both_lanes

@@ -24,6 +24,7 @@ from kwire.spark.sinks.table_rows import session_settings
 from kwire.spark.upkeep import Cutoff, Upkeep, upkeep_of
 from kwire.spark.verify import told, verify, wrong
 from spark_tests.far_times import as_earlier
+from spark_tests.readers import read
 from spark_tests.rows import produce
 from spark_tests.sink_rows import SOURCE, START_S, batch, rows_of, settings
 
@@ -155,13 +156,6 @@ def files_of(spark: SparkSession, top: Path, first: int, end: int, **columns: st
     rows_of(spark, one, **columns).select("n", *columns).toPandas().to_parquet(path)
 
 
-def read(top: Path) -> Any:
-    """All rows, by a plain reader."""
-    import pyarrow.dataset as ds
-
-    return ds.dataset(top / "topic=orders", partitioning=None).to_table()
-
-
 def test_parquet_files(spark: SparkSession, tmp_path: Path) -> None:
     """Merged with a column that only some have; replayed under the same names."""
     import pyarrow.parquet as pq
@@ -180,7 +174,7 @@ def test_parquet_files(spark: SparkSession, tmp_path: Path) -> None:
     rows = rows_of(spark, batch(0, 0, 40, partitions=1), city="'Köln'")
     upkeep.replay(spark, rows, ranges)
     assert sorted(tmp_path.glob("topic=orders/partition=0/*")) == names
-    found = read(tmp_path).to_pylist()
+    found = read("parquet", tmp_path / "topic=orders").to_pylist()
     assert sorted(row["n"] for row in found) == list(range(40))
     assert {row["city"] for row in found} == {"Köln", "Bonn"}
 
