@@ -266,7 +266,7 @@ def test_odd_records_are_dead_letters(spark: SparkSession, tmp_path: Path) -> No
     records: list[Record] = [
         (key, good),
         (key, flat),
-        source.update(one | {"note": PLACEHOLDER}),
+        source.create(one | {"note": PLACEHOLDER}),
         (b'{"other":1}', None),
         (b'{"id":1}', b'{"op":"c","after":{"id":9,"note":"\\ud800"}}'),
         source.create(one | {"at": 2**62}),
@@ -279,11 +279,61 @@ def test_odd_records_are_dead_letters(spark: SparkSession, tmp_path: Path) -> No
         assert work.rows() == {1: stored(one, 5)}
     assert {place[1]: error[:36] for place, error in work.dead.errors.items()} == {
         1: "value: it is no envelope of Debezium",
-        2: "value: column note is unchanged, and",
+        2: "value: column note has a value that ",
         3: "value: column id has no value, and i",
         4: "value: 'utf-8' codec can't encode ch",
         5: "value: column at: time 4611686018427",
     }
+
+
+@pytest.mark.parametrize(
+    ("form", "deletes"), [("delta", "remove"), ("delta", "mark"), ("iceberg", "remove")]
+)
+def test_values_that_events_lack(
+    form: str, deletes: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """They are those of the batch's records before, or of the table; else dead letters."""
+    source = SourceTable("orders", COLUMNS)
+    work = Work(spark, tmp_path, form, sink={"deletes": deletes})
+    large = {number: row_of(number, 1, f"large {number}") for number in range(1, 6)}
+
+    def without_note(number: int, cents: int) -> Record:
+        return source.update(row_of(number, cents, PLACEHOLDER))
+
+    # The first batch has no table yet: only what is in the batch is known.
+    first = [source.create(large[1]), without_note(1, 2), without_note(1, 3), without_note(9, 1)]
+    first += [source.create(large[2]), source.create(large[3]), source.create(large[4])]
+    work.batch(placed(first))
+    assert work.rows() == {1: stored(large[1], 3)} | {
+        number: stored(large[number], 1) for number in (2, 3, 4)
+    }
+    assert list(work.dead.errors) == [(0, 3)]
+    second = [without_note(1, 4), without_note(2, 5), source.update(row_of(2, 6, None))]
+    second += [without_note(2, 7), *source.delete(large[3]), without_note(3, 8), without_note(9, 2)]
+    for again in (False, True):
+        work.batch(placed(second, 10), again=again)
+        rows = {1: stored(large[1], 4), 2: stored(row_of(2, 7, None), 7)}
+        assert work.rows() == rows | {4: stored(large[4], 1)}
+        # A connector that goes on after a failure may write an update again, after the delete.
+        assert sorted(work.dead.errors) == [(0, 3), (0, 16), (0, 17)]
+    work.batch(placed([source.create(large[5]), without_note(3, 9), without_note(4, 9)], 20))
+    assert work.rows()[4] == stored(large[4], 9)
+    assert sorted(work.dead.errors)[3:] == [(0, 21)]
+    assert work.dead.errors[0, 21] == (
+        "value: column note is unchanged, and nothing has its value: "
+        "the source's table needs REPLICA IDENTITY FULL"
+    )
+
+
+def test_values_that_a_transform_would_need(spark: SparkSession, tmp_path: Path) -> None:
+    """With transforms, what an event lacks makes it a dead letter, and the row stays."""
+    source = SourceTable("orders", COLUMNS)
+    sql = "SELECT * EXCEPT (note), upper(note) AS note FROM rows"
+    work = Work(spark, tmp_path, "delta", transform=[{"sql": sql}])
+    one = row_of(1, 5, "X")
+    work.batch(placed([source.create(one), source.update(row_of(1, 6, PLACEHOLDER))]))
+    assert work.rows() == {1: stored(one, 5)}
+    assert list(work.dead.errors) == [(0, 1)]
 
 
 def test_a_transform_that_loses_the_key(spark: SparkSession, tmp_path: Path) -> None:

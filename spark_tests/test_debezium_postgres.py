@@ -62,10 +62,16 @@ BEGIN; INSERT INTO orders (id) VALUES (50); DELETE FROM orders WHERE id = 50; CO
 BEGIN; INSERT INTO orders (id) VALUES (51); ROLLBACK;
 """
 LARGE = """
-ALTER TABLE orders REPLICA IDENTITY FULL;
 INSERT INTO orders (id, note) SELECT 60, string_agg(md5(i::text), '')
     FROM generate_series(1, 900) i;
 UPDATE orders SET price = 1 WHERE id = 60;
+INSERT INTO orders (id, note) SELECT 61, note FROM orders WHERE id = 60;
+"""
+STILL_LARGE = """
+UPDATE orders SET price = 2 WHERE id IN (60, 61);
+ALTER TABLE orders REPLICA IDENTITY FULL;
+UPDATE orders SET price = 3 WHERE id = 60;
+UPDATE orders SET id = 62 WHERE id = 61;
 """
 MORE = """
 DELETE FROM orders WHERE id IN (9, 10);
@@ -170,13 +176,13 @@ def test_a_table_equals_that_of_postgresql(
                 shop.wait_for(20)
                 run(spark, shop.settings)
                 assert rows_of(spark, shop.table) == shop.source_rows()
-                shop.change(CHANGES)
+                shop.change(CHANGES + LARGE)
                 run(spark, shop.settings)
                 assert rows_of(spark, shop.table) == shop.source_rows()
-                shop.change(LARGE)
+                shop.change("UPDATE orders SET price = 1 WHERE id = 61")
             database("UPDATE orders SET note = 'while no connector runs' WHERE id = 9")
             with shop.connector():
-                shop.change(MORE)
+                shop.change(MORE + STILL_LARGE)
                 run(spark, shop.settings)
                 assert rows_of(spark, shop.table) == shop.source_rows()
                 shop.change(TRUNCATED)

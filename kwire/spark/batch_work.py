@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kwire.spark import partition_values
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch, OffsetRange
+from kwire.spark.changes import lacks_values, unchanged_of, why_lacking
 from kwire.spark.columns import column, columns
 from kwire.spark.decode.known import is_tombstone
 from kwire.spark.odd_records import exact
 from kwire.spark.schema_history import SchemaHistory
 from kwire.spark.settings import PipelineSettings, Transform, WrongSetting
-from kwire.spark.sink import FitsTable, InSteps, Sink
+from kwire.spark.sink import FitsTable, InSteps, KeepsValues, Sink
 from kwire.spark.sinks.table_types import Misfit, reasons, with_types
 from kwire.spark.split import Begun, Splits, runs_by_reason, with_dead
 from kwire.spark.tombstones import SKIP, error_by, treated, way_of
@@ -96,17 +97,30 @@ class BatchWork:
         if self._begun is not None:
             begun = _of_exact(self._begun.decoder(records, batch))
             decode = checked(self._settings, records, begun)
-            return self._write(records, "value", decode, batch)
-        topics = sorted({one.topic for one in batch.ranges})
-        decode = decoder_of(self._settings, records, topics)
-        if self._splits is None:
+        else:
+            topics = sorted({one.topic for one in batch.ranges})
+            decode = decoder_of(self._settings, records, topics)
+        has_changes = self._settings.decode.format == "debezium"
+        if self._splits is None and not has_changes:
             return self._write(records, "value", decode, batch)
         kept = decode(records, True).persist()
         try:
-            decided = self._splits.decided(kept, batch)
+            decided = self._with_values(kept) if has_changes else kept
+            if self._splits is not None:
+                decided = self._splits.decided(kept, batch)
             return self._write(decided, names.VALUE, lambda rows, _: rows, batch)
         finally:
             kept.unpersist()
+
+    def _with_values(self, decoded: "DataFrame") -> "DataFrame":
+        """Decoded rows; those that lack values which the sink doesn't have either have an error."""
+        rows = good_rows(decoded)
+        if not unchanged_of(rows):
+            return decoded
+        lacking = rows.where(lacks_values())
+        if isinstance(self._sink, KeepsValues) and not self._steps:
+            lacking = self._sink.lacking(rows)
+        return with_dead(decoded, runs_by_reason(lacking, why_lacking()))
 
     def _write(self, source: "DataFrame", value: str, decode: "Decoding", batch: Batch) -> Counts:
         """Write the decoded rows of ``source``, then its dead letters, with reasons of errors.

@@ -1,21 +1,27 @@
-"""What events of Debezium do to a table of upserts, beside the rows of their keys: truncates.
+"""What events of Debezium do to a table of upserts beside other rows: truncates, lacking values.
 
 A truncate is a tombstone of every key of its topic: it deletes the rows whose records are older. A
 record is older by the rule of ``sinks.upsert``: in the same partition by its offset, in another one
 by its timestamp. So in a topic of one partition a truncate is exact. In one of several partitions
 nobody knows the order of two records within a millisecond, and Debezium itself promises none.
 
+An update may lack the values of columns that it leaves as they were (``unchanged``). They are those
+of the key's record before it in the batch, or of its row in the table. If neither has them, the
+record is a dead letter; so it is in a pipeline with transforms, which would need the values.
+
 Rows whose column ``CHANGE`` names no change of a table, such as a heartbeat's, are left out. Rows
 of other formats don't have the column, and stay as they are.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kwire.spark.decode.debezium import CREATE, DELETE, READ, TRUNCATE, UPDATE
-from kwire.spark.rows import CHANGE, OFFSET, PARTITION, TIMESTAMP, TOPIC
+from kwire.spark.decode.undecodable import VALUE
+from kwire.spark.rows import CHANGE, OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, TOPIC
+from kwire.spark.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -74,3 +80,62 @@ def is_truncated(truncates: Iterable[Truncate]) -> "Column":
         return (f.col(TOPIC) == one.topic) & is_older
 
     return reduce(or_, map(by, truncates), f.lit(False))
+
+
+def unchanged_of(rows: "DataFrame") -> list[str]:
+    """The columns whose values some of the rows, which have CHANGE, lack."""
+    from pyspark.sql import functions as f
+
+    found = rows.select(f.explode(f"{CHANGE}.unchanged")).distinct().collect()
+    return sorted(name for (name,) in found)
+
+
+def lacks_values() -> "Column":
+    """Whether a row lacks values of columns that are unchanged."""
+    from pyspark.sql import functions as f
+
+    return f.size(f"{CHANGE}.unchanged") > 0
+
+
+def why_lacking() -> "Column":
+    """The error of a record whose values nobody has."""
+    from pyspark.sql import functions as f
+
+    rest = (
+        " is unchanged, and nothing has its value: the source's table needs REPLICA IDENTITY FULL"
+    )
+    return f.concat(f.lit(f"{VALUE}column "), f.col(f"{CHANGE}.unchanged")[0], f.lit(rest))
+
+
+def completed(rows: "DataFrame", keys: Sequence[str], unchanged: Sequence[str]) -> "DataFrame":
+    """The rows with the values that records of their keys before them have.
+
+    ``unchanged`` names the columns to look at; what is still missing stays in the rows' own. Then
+    CHANGE says whether a delete was before the row, so that the table doesn't have the value.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    before = Window.partitionBy(*map(quoted, keys), TOPIC, PARTITION).orderBy(OFFSET)
+    lacking = f.col(f"{CHANGE}.unchanged")
+    lasts = []
+    for at, name in enumerate(unchanged):
+        kept = f.struct(f.col(quoted(name)).alias("value"), f.col(TOMBSTONE).alias("is_gone"))
+        has_value = ~f.array_contains(lacking, name)
+        last = f.last(f.when(has_value, kept), ignorenulls=True).over(before)
+        lasts.append(last.alias(f"last{at}"))
+    # In the column that no value can have the name of.
+    rows = rows.withColumn(CHANGE, f.struct(f"{CHANGE}.op", f"{CHANGE}.unchanged", *lasts))
+    still, is_gone = f.array().cast("array<string>"), f.lit(False)
+    found = {}
+    for at, name in enumerate(unchanged):
+        last = f.col(f"{CHANGE}.last{at}")
+        lacks = f.array_contains(lacking, name)
+        after_delete = lacks & f.coalesce(last.is_gone, f.lit(False))
+        is_missing = lacks & (after_delete | last.isNull())
+        still = f.concat(still, f.when(is_missing, f.array(f.lit(name))).otherwise(f.array()))
+        is_gone = is_gone | after_delete
+        found[name] = f.when(~is_missing, last.value)
+    op = f.col(f"{CHANGE}.op").alias("op")
+    found[CHANGE] = f.struct(op, still.alias("unchanged"), is_gone.alias("is_after_delete"))
+    return rows.withColumns(found)

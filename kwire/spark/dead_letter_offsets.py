@@ -22,7 +22,6 @@ from kwire.spark.rows import OFFSET, PARTITION, TOPIC
 from kwire.spark.settings import DeadLetters, PipelineSettings
 
 if TYPE_CHECKING:
-    from pyspark.errors import AnalysisException
     from pyspark.sql import DataFrame, SparkSession
 
     from kwire.client.cluster import Cluster
@@ -48,14 +47,6 @@ def dead_letter_offsets(
         for place, offsets in _retried(settings, given, topics).items():
             found[place] = union([found.get(place, OffsetRuns()), offsets])[0]
     return found
-
-
-def is_missing(error: "AnalysisException") -> bool:
-    """Whether Spark says that a table or path isn't there."""
-    condition = error.getCondition() or ""
-    return any(one in condition for one in ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND")) or (
-        "is not a Delta table" in str(error)
-    )
 
 
 def _newest(rows: "DataFrame", topics: Incarnations) -> dict[Partition, OffsetRuns]:
@@ -85,6 +76,8 @@ def _of_pipeline(rows: "DataFrame", name: str) -> "DataFrame":
 def _of_table(spark: "SparkSession", given: DeadLetters) -> "DataFrame":
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as f
+
+    from kwire.spark.sinks.table_rows import is_missing
 
     try:
         # Files of earlier versions lack the topic's id.

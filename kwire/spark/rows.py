@@ -46,7 +46,8 @@ REASON = "unreadable"
 """string: why a record can't be read, beside the connector's columns, where one has it"""
 
 CHANGE = "_debezium"
-"""struct<op: string>: which change of a table an event of Debezium is; of that format only"""
+"""struct<op: string, unchanged: array<string>>: what an event of Debezium changes, and the
+columns whose values it lacks, because they stay as they were; of that format only"""
 
 METADATA = (TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY, HEADERS, TOMBSTONE, CHANGE)
 """What rows keep beside the value's columns until the sink drops what isn't asked for."""

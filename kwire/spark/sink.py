@@ -101,6 +101,14 @@ class KeepsNewest(Protocol):
 
 
 @runtime_checkable
+class KeepsValues(Protocol):
+    """A sink whose rows keep the values that a record lacks, because they are unchanged."""
+
+    def lacking(self, rows: "DataFrame") -> "DataFrame":
+        """The rows that lack values which no row of the sink has either; they have CHANGE."""
+
+
+@runtime_checkable
 class CommitsOffsets(Protocol):
     """A sink whose transactions commit, with the rows, up to which offset they have them."""
 

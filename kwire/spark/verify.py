@@ -35,13 +35,14 @@ from kwire.spark.comparison import (
 )
 from kwire.spark.comparison_by_key import compare_keys, held_keys, places_of
 from kwire.spark.comparison_by_transaction import NOTE, compare_committed
-from kwire.spark.dead_letter_offsets import dead_letter_offsets, is_missing
+from kwire.spark.dead_letter_offsets import dead_letter_offsets
 from kwire.spark.expired import Expired
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.key_outcomes import bounds_of
 from kwire.spark.reporting import Report, silent
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import CommitsOffsets, Held, KeepsNewest, Sink
+from kwire.spark.sinks.table_rows import is_missing
 from kwire.spark.spark_log import log_of
 from kwire.spark.storage import Storage, storage_at
 from kwire.spark.tombstones import SKIP, way_of

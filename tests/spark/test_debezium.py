@@ -53,11 +53,12 @@ def outcomes(plan: DebeziumPlan, records: list[Record]) -> list[Any]:
     found: list[Any] = []
     for key, value in records:
         try:
-            op, row = decoder.change(key, value)
+            op, row, unchanged = decoder.change(key, value)
         except Exception as error:  # as the workers do
             found.append(line_of(error))
-        else:
-            found.append((op, row and {name: v for name, v in row.items() if v is not None}))
+            continue
+        kept = row and {name: one for name, one in row.items() if one is not None}
+        found.append((op, kept, *unchanged))
     return found
 
 
@@ -166,7 +167,7 @@ def test_what_is_odd_is_named(place: int) -> None:
 
 
 def test_a_value_that_the_event_lacks() -> None:
-    """It is taken from ``before`` if that has it; the placeholder never becomes a value."""
+    """It is taken from ``before`` if that has it, or named; the placeholder never is a value."""
     columns = {"id": schema("int32"), "body": TEXT, "raw": schema("bytes")}
     table = SourceTable("t", columns)
     raw = b64encode(PLACEHOLDER.encode()).decode()
@@ -177,17 +178,18 @@ def test_a_value_that_the_event_lacks() -> None:
     records = [
         table.update(new, old),
         table.update(new, only_key),
-        table.update(new),
+        table.update({**new, "body": "new"}),
+        table.create(new),
         table.create(new, "r"),  # a snapshot reads every value: it is one
         (b"{}", json.dumps({"op": "d", "before": {"id": 1, "body": PLACEHOLDER}}).encode()),
     ]
-    unchanged = "value: column body is unchanged, and the event doesn't have its value"
     found = outcomes(plan, records)
     assert found[0] == ("u", {"id": 1, "body": "long", "raw": b"\0\1"})
-    assert found[1].startswith(unchanged)
-    assert found[2].startswith(unchanged)
-    assert found[3] == ("r", {"id": 1, "body": PLACEHOLDER, "raw": PLACEHOLDER.encode()})
-    assert found[4] == ("d", {"id": 1})
+    assert found[1] == ("u", {"id": 1}, "body", "raw")
+    assert found[2] == ("u", {"id": 1, "body": "new"}, "raw")
+    assert found[3].startswith("value: column body has a value that the event lacks")
+    assert found[4] == ("r", {"id": 1, "body": PLACEHOLDER, "raw": PLACEHOLDER.encode()})
+    assert found[5] == ("d", {"id": 1})
 
 
 @pytest.mark.parametrize(
@@ -202,8 +204,9 @@ def test_a_value_that_the_event_lacks() -> None:
 )
 def test_placeholders_of_other_types(type_: str, value: Any) -> None:
     """Arrays, hstore and bytes have forms of their own; so has a text of the user's."""
-    assert "is unchanged" in read(None, type_, value)
-    assert read(None, "STRING", "gone", placeholder="gone").startswith("value: column v is unch")
+    lacking = "value: column v has a value that the event lacks"
+    assert read(None, type_, value).startswith(lacking)
+    assert read(None, "STRING", "gone", placeholder="gone").startswith(lacking)
 
 
 MICRO = 1_769_864_645_123_456

@@ -25,16 +25,17 @@ Rules:
   so it deletes by itself.
 - PostgreSQL doesn't log a large value that an update leaves as it was, so Debezium writes a
   placeholder. The value is taken from ``before`` if that has it (REPLICA IDENTITY FULL). Otherwise
-  the record is a dead letter: nobody may take the placeholder for the value.
+  the column is null, and named in ``unchanged``: ``kwire.spark.changes`` says what becomes of it.
+  In an insert it has no earlier value, so there the record is a dead letter.
 - What isn't an envelope, such as a row that a transform of Connect has flattened, is a dead letter.
 """
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from kwire.spark import rows
@@ -64,8 +65,13 @@ _TRANSACTION = {"status", "id", "event_count", "data_collections"}
 _HEARTBEAT = {"ts_ms"}
 _DDL = {"source", "ddl"}
 
-Change = tuple[str | None, Row | None]
-"""The ``op`` and the row; see the module's table."""
+
+class Change(NamedTuple):
+    """The ``op`` and the row, see the module's table; the columns that the event lacks."""
+
+    op: str | None = None
+    row: Row | None = None
+    unchanged: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,47 +104,51 @@ class DebeziumDecoder:
     def change(self, key: bytes | str | None, value: bytes | None) -> Change:
         """What a record changes; any exception: it can't be decoded."""
         if value is None:
-            return (None, None) if key is None else (DELETE, self._row_of_key(key))
+            return Change() if key is None else Change(DELETE, self._row_of_key(key))
         envelope, schemas = _opened(value)
         if "op" not in envelope and _is_of_no_table(envelope):
-            return None, None
+            return Change()
         op = envelope.get("op")
         if op in _WITH_ROW:
-            return op, self._row_after(envelope, _of_rows(schemas))
+            return self._row_after(envelope, _of_rows(schemas))
         if op == DELETE:
-            return op, self._row_before(envelope, _of_rows(schemas), key)
+            return Change(op, self._row_before(envelope, _of_rows(schemas), key))
         if op in (TRUNCATE, MESSAGE):
-            return op, None
+            return Change(op)
         if op is None:
             raise Undecodable("it is no envelope of Debezium: it has no op")
         raise Undecodable(f"op is {as_text(op)[:40]}, which is none of Debezium's")
 
-    def _row_after(self, envelope: dict[str, Any], schemas: dict[str, Schema] | None) -> Row:
-        after = envelope.get("after")
+    def _row_after(self, envelope: dict[str, Any], schemas: dict[str, Schema] | None) -> Change:
+        op, after = envelope["op"], envelope.get("after")
         if not isinstance(after, dict):
-            raise Undecodable(f"it has no row: op is {envelope['op']}, and after is no object")
-        if envelope["op"] != READ:
-            after = self._completed(after, envelope.get("before"))
+            raise Undecodable(f"it has no row: op is {op}, and after is no object")
         for name in self._required:
             if after.get(name) is None:
                 raise Undecodable(f"required column {name} has no value")
-        return columns_of(after, self._of, schemas, self._how)
+        unchanged: list[str] = []
+        if op != READ:
+            after, unchanged = self._completed(after, envelope.get("before"))
+        if unchanged and op == CREATE:
+            raise Undecodable(
+                f"column {unchanged[0]} has a value that the event lacks: the source's table needs "
+                "REPLICA IDENTITY FULL"
+            )
+        return Change(op, columns_of(after, self._of, schemas, self._how), unchanged)
 
-    def _completed(self, after: dict[str, Any], before: Any) -> dict[str, Any]:
-        """The row, with what ``before`` has in the place of placeholders; Undecodable."""
-        found = after
+    def _completed(self, after: dict[str, Any], before: Any) -> tuple[dict[str, Any], list[str]]:
+        """The row with what ``before`` has in the place of placeholders, and what isn't there."""
+        found, unchanged = after, []
         for one in self._of["fields"]:
             name = one["name"]
             if not self._is_missing(after.get(name)):
                 continue
             old = before.get(name) if isinstance(before, dict) else None
             if old is None or self._is_missing(old):
-                raise Undecodable(
-                    f"column {name} is unchanged, and the event doesn't have its value: the table "
-                    "needs REPLICA IDENTITY FULL"
-                )
+                old = None
+                unchanged.append(name)
             found = {**found, name: old}
-        return found
+        return found, unchanged
 
     def _row_before(
         self,
@@ -237,10 +247,11 @@ def _is_supported(of: Any) -> bool:
 
 def decode_changes(records: "DataFrame", plan: DebeziumPlan) -> "DataFrame":
     """Add row and change to records that have the columns of ``rows`` without them."""
-    from pyspark.sql.types import StringType, StructField, StructType
+    from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
     of = StructType.fromJson(json.loads(plan.row_type))
-    change = StructType([StructField("op", StringType())])
+    unchanged = StructField("unchanged", ArrayType(StringType()))
+    change = StructType([StructField("op", StringType()), unchanged])
     schema = StructType(
         [*records.schema.fields, StructField(rows.ROW, of), StructField(rows.CHANGE, change)]
     )
@@ -274,26 +285,29 @@ def _changed(batch: "pa.RecordBatch", decoder: DebeziumDecoder, plan: DebeziumPl
     tombstones: list[bool] = batch.column(names.index(rows.TOMBSTONE)).to_pylist()
     found: list[Change] = []
     for place, (key, value) in enumerate(zip(*given.values(), strict=True)):
-        change: Change = (None, None)
+        change = Change()
         if errors[place] is None:
             try:
                 change = decoder.change(key, value)
             except Exception as error:  # whatever garbage may raise
                 errors[place] = line_of(error)
         found.append(change)
-    row, unfit = to_arrow([one for _, one in found], arrow_type_of_text(plan.row_type))
+    row, unfit = to_arrow([one.row for one in found], arrow_type_of_text(plan.row_type))
     for place, reason in unfit.items():
         errors[place] = line_of(reason)
-    ops = [None if error else op for (op, _), error in zip(found, errors, strict=True)]
+    found = [Change() if error else one for one, error in zip(found, errors, strict=True)]
     deletes = [
-        before or op in (DELETE, TRUNCATE) for before, op in zip(tombstones, ops, strict=True)
+        before or one.op in (DELETE, TRUNCATE)
+        for before, one in zip(tombstones, found, strict=True)
     ]
     made = {
         rows.ERROR: pa.array(errors, pa.string()),
         rows.TOMBSTONE: pa.array(deletes, pa.bool_()),
     }
     columns = [made.get(name, batch.column(place)) for place, name in enumerate(names)]
-    change_column = pa.StructArray.from_arrays([pa.array(ops, pa.string())], ["op"])
+    ops = pa.array([one.op for one in found], pa.string())
+    unchanged = pa.array([list(one.unchanged) for one in found], pa.list_(pa.string()))
+    change_column = pa.StructArray.from_arrays([ops, unchanged], ["op", "unchanged"])
     return pa.RecordBatch.from_arrays(
         [*columns, row, change_column], names=[*names, rows.ROW, rows.CHANGE]
     )

@@ -25,6 +25,7 @@ from kwire.spark.sink import Held, OffsetsUnknown
 from kwire.spark.sql import quoted
 
 if TYPE_CHECKING:
+    from pyspark.errors import AnalysisException
     from pyspark.sql import DataFrame, SparkSession
 
 PLACE = (TOPIC, PARTITION, OFFSET)
@@ -108,6 +109,14 @@ def has_class(spark: "SparkSession", name: str) -> bool:
     """Whether Spark's Java has a class."""
     loader = spark._jvm.org.apache.spark.util.Utils
     return bool(loader.classIsLoadable(name))
+
+
+def is_missing(error: "AnalysisException") -> bool:
+    """Whether Spark says that a table or path isn't there."""
+    condition = error.getCondition() or ""
+    return any(one in condition for one in ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND")) or (
+        "is not a Delta table" in str(error)
+    )
 
 
 def held_in(table: "DataFrame") -> Iterator[Held]:

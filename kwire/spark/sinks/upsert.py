@@ -38,7 +38,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch
-from kwire.spark.changes import Truncate, is_of_a_row, is_truncated, truncates_of
+from kwire.spark.changes import (
+    Truncate,
+    completed,
+    is_of_a_row,
+    is_truncated,
+    lacks_values,
+    truncates_of,
+    unchanged_of,
+)
 from kwire.spark.column_names import (
     DELTA,
     DELTA_MAPPED,
@@ -77,13 +85,14 @@ from kwire.spark.sinks.iceberg_table import (
 from kwire.spark.sinks.table_rows import (
     check_choice,
     check_options,
+    is_missing,
     need_path,
     session_settings,
     table_columns,
     with_incarnation,
 )
 from kwire.spark.sinks.table_types import Misfit
-from kwire.spark.sql import listed, quoted
+from kwire.spark.sql import listed, literal, quoted
 from kwire.spark.tombstones import DEAD_LETTER
 
 if TYPE_CHECKING:
@@ -165,11 +174,40 @@ class UpsertSink:
         try:
             truncates = truncates_of(kept)
             changed = kept.where(is_of_a_row() & ~is_truncated(truncates))
-            self._write(changed, batch, truncates)
+            unchanged = unchanged_of(changed)
+            if unchanged:
+                changed = completed(changed, self.keys, unchanged)
+            self._write(changed, batch, truncates, unchanged)
         finally:
             kept.unpersist()
 
-    def _write(self, rows: "DataFrame", batch: Batch, truncates: Sequence[Truncate]) -> None:
+    def lacking(self, rows: "DataFrame") -> "DataFrame":
+        """As ``KeepsValues.lacking``."""
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import functions as f
+
+        rows = rows.where(is_of_a_row())
+        lacking = completed(rows, self.keys, unchanged_of(rows)).where(lacks_values())
+        try:
+            table = self.table(rows.sparkSession)
+        except AnalysisException as error:
+            if not is_missing(error):
+                raise
+            return lacking
+        if TOMBSTONE in table.columns:
+            table = table.where(~f.col(TOMBSTONE))
+        there = table.select(*map(quoted, self.keys))
+        is_after_delete = f.col(f"{CHANGE}.is_after_delete")
+        rest = lacking.where(~is_after_delete).join(there, list(self.keys), "left_anti")
+        return lacking.where(is_after_delete).unionByName(rest)
+
+    def _write(
+        self,
+        rows: "DataFrame",
+        batch: Batch,
+        truncates: Sequence[Truncate],
+        unchanged: Sequence[str] = (),
+    ) -> None:
         missing = [one for one in (*ORDER, *self.keys) if one not in rows.columns]
         if missing:
             raise WrongSetting("sink.key", list(self.keys), f"rows have no {', '.join(missing)}")
@@ -183,7 +221,7 @@ class UpsertSink:
         newest = newest_of_keys(rows, keys)
         wanted = table_columns(newest, self._settings, batch.ranges, None, kept)
         numbers = {one.topic: one.incarnation for one in batch.ranges}
-        merge = partial(self._merge, truncates=truncates, numbers=numbers)
+        merge = partial(self._merge, truncates=truncates, numbers=numbers, unchanged=unchanged)
         if self._is_delta:
             self._merge_delta(newest.sparkSession, wanted, newest, batch, merge)
         else:
@@ -252,6 +290,8 @@ class UpsertSink:
         columns = schema
         if TOMBSTONE not in schema.names:
             columns = StructType(schema.fields).add(TOMBSTONE, BooleanType())
+        if CHANGE in newest.columns:
+            columns = StructType(columns.fields).add(newest.schema[CHANGE])
         if self._shown is not None:
             self._shown.unpersist()
         spark = newest.sparkSession
@@ -283,6 +323,7 @@ class UpsertSink:
         *,
         truncates: Sequence[Truncate],
         numbers: Mapping[str, int],
+        unchanged: Sequence[str],
     ) -> str:
         """The statement that merges the view into the table."""
         partition = PARTITION if self._is_delta else PARTITION_COLUMN
@@ -291,9 +332,19 @@ class UpsertSink:
             f"t.{one} = s.{one}" for one in map(quoted, map(self._rule.stored, self.keys))
         )
         names, values = listed(columns), listed(columns, "s.")
-        pairs = ", ".join(f"t.{one} = s.{one}" for one in map(quoted, columns))
+        keeps = {self._rule.stored(one): literal(one) for one in unchanged}
+
+        def new(name: str) -> str:
+            if name not in keeps:
+                return f"s.{quoted(name)}"
+            is_kept = f"array_contains(s.{CHANGE}.unchanged, {keeps[name]})"
+            return f"IF({is_kept}, t.{quoted(name)}, s.{quoted(name)})"
+
+        pairs = ", ".join(f"t.{quoted(one)} = {new(one)}" for one in columns)
         deletes = f"WHEN MATCHED AND s.{TOMBSTONE} AND ({newer}) THEN DELETE"
         inserted = "" if self.marks_deleted else f" AND NOT s.{TOMBSTONE}"
+        if unchanged:  # what has no row was found before: only another program can have removed it
+            inserted += f" AND size(s.{CHANGE}.unchanged) = 0"
         return "\n".join(
             [
                 f"MERGE INTO {target} t USING {_VIEW} s ON {on}",
