@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +19,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch
-from kwire.spark.batch_work import BatchWork
+from kwire.spark.batch_work import BatchWork, good_rows
 from kwire.spark.column_names import DELTA, ICEBERG, PARTITION_COLUMN
+from kwire.spark.decode import decoder
 from kwire.spark.settings import Decode, PipelineSettings, Transform
 from kwire.spark.sinks import make_sink
 from kwire.spark.sinks.delta import WIDENING
+from kwire.spark.sinks.delta_rs import DeltaRsSink
+from kwire.spark.sinks.misfits import fitting, with_types
+from kwire.spark.sinks.table_types import additions, compared, never
 from kwire.spark.sql import quoted
 from spark_tests.decoding import records_of
 from spark_tests.readers import read
@@ -149,7 +154,7 @@ def wider(kind: str, change: Change) -> str:
     return change.delta if kind == WIDE else change.iceberg if "iceberg" in kind else ""
 
 
-def fitting(kind: str) -> set[int]:
+def offsets_of_rows(kind: str) -> set[int]:
     """The offsets of the records that are rows."""
     found = set()
     for number, change in enumerate(CHANGES):
@@ -179,7 +184,7 @@ def test_columns_that_change_their_types(kind: str, spark: SparkSession, tmp_pat
     )
     assert run(spark, sink, before, [first], ONE) == (1, {})
     rows, errors = run(spark, sink, after, alone(), TWO)
-    assert set(range(len(alone()))) - set(errors) == fitting(kind)
+    assert set(range(len(alone()))) - set(errors) == offsets_of_rows(kind)
     for offset, error in errors.items():
         assert error.startswith(f"value: column c{offset // 3} is "), error
         assert "and the table's " in error
@@ -265,6 +270,148 @@ def test_a_record_of_several_rows_is_one_dead_letter(spark: SparkSession, tmp_pa
     rows, errors = run(spark, sink, "c bigint, d bigint", values, TWO, **parts)
     assert (rows, list(errors)) == (1, [1])
     assert read("delta-rs", tmp_path / "t").num_rows == 4
+
+
+@pytest.mark.skipif(not STOCK, reason="this lane has no jar for Delta")
+def test_a_change_that_delta_refuses_stops_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """What needs it are dead letters with the table's answer; the other columns get wider."""
+    sink = settings_of(WIDE, tmp_path / "t")
+    assert run(spark, sink, "c int, d int", [b'{"c": 1, "d": 1}'], ONE) == (1, {})
+    name = f"delta.{quoted(str(tmp_path / 't'))}"
+    spark.sql(f"ALTER TABLE {name} ADD CONSTRAINT positive CHECK (c > 0)")
+    values = [b'{"c": 2, "d": 1099511627776}', b'{"c": 1099511627776, "d": 2}']
+    rows, errors = run(spark, sink, "c bigint, d bigint", values, TWO)
+    assert (rows, list(errors)) == (1, [1])
+    assert "the table's int can't hold its value; it refuses a change: [DELTA_" in errors[1]
+    table = read(WIDE, tmp_path / "t")
+    assert sorted(table["c"].to_pylist()) == [1, 2]
+    assert sorted(table["d"].to_pylist()) == [1, 1099511627776]
+
+
+@pytest.mark.skipif(not STOCK, reason="this lane has no jar for Iceberg")
+def test_a_column_that_iceberg_refuses_stops_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Records with a value for it are dead letters, the others rows."""
+    sink = settings_of("iceberg", tmp_path / "t")
+    assert run(spark, sink, "c int", [b'{"c": 1}'], ONE) == (1, {})
+    odd = "SELECT *, IF(c > 2, parse_json('{}'), NULL) AS v, c + 1 AS d FROM rows"
+    parts = {"transforms": (Transform(sql=odd),)}
+    rows, errors = run(spark, sink, "c int", [b'{"c": 2}', b'{"c": 3}'], TWO, **parts)
+    assert (rows, list(errors)) == (1, [1])
+    assert errors[1].startswith("value: column v is variant in the record, and the table has no")
+    table = read("iceberg", tmp_path / "t")
+    assert "v" not in table.column_names
+    assert sorted(table["c"].to_pylist()) == [1, 2]
+    assert 3 in table["d"].to_pylist()
+
+
+@pytest.mark.both_lanes
+def test_what_a_table_refuses_at_any_depth(spark: SparkSession) -> None:
+    """Such a field is left out; a record with a value for it is a dead letter."""
+    inner = "struct<a: int>"
+    table = spark.createDataFrame([], f"s {inner}, l array<{inner}>, m map<string, {inner}>")
+    more = inner.replace("int", "int, b: int")
+    schema = f"s {more}, l array<{more}>, m map<string, {more}>, t int"
+    values = [
+        *(b'{"s": {"a": 1, "b": 2}}', b'{"l": [{"a": 1, "b": 2}]}', b'{"m": {"k": {"b": 2}}}'),
+        *(b'{"t": 1}', b'{"s": {"a": 1}, "l": [{"a": 1}], "m": {"k": {"a": 1}}}', b"{}"),
+    ]
+    decode = decoder(spark.range(0), Decode(options={"schema": schema}))
+    rows = decode(records_of(spark, values), True)
+    paths = ("`s`.`b`", "`l`.element.`b`", "`m`.value.`b`", "`t`")
+    refused = dict.fromkeys(paths, "no")
+    columns = good_rows(rows).select("s", "l", "m", "t").schema
+    assert {one for one, _ in additions(table.schema, columns)} == set(paths)
+    changes, misfits = compared(table.schema, columns, DELTA, never, refused)
+    assert not changes
+    checked = fitting(lambda given, _: given, misfits)(rows, True)
+    found = {row["_offset"]: row["_error"] for row in checked.collect()}
+    assert [number for number, error in sorted(found.items()) if error is None] == [4, 5]
+    assert all(found[one].endswith("; it refuses a change: no") for one in range(4))
+    left = with_types(good_rows(checked), misfits).select("s", "l", "m")
+    assert "b:" not in left.schema.simpleString()
+    assert [row["s"]["a"] for row in left.collect() if row["s"] is not None] == [1]
+
+
+@pytest.mark.both_lanes
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_that_differ_by_case_are_one_column(
+    kind: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Their types are compared, at every depth, and the table keeps its own spelling."""
+    sink = settings_of(kind, tmp_path / "t")
+    inner = "struct<a: int>"
+    before = f"id int, s {inner}, l array<{inner}>, m map<string, {inner}>"
+    first = b'{"id": 1, "s": {"a": 1}, "l": [{"a": 1}], "m": {"k": {"a": 1}}}'
+    assert run(spark, sink, before, [first], ONE) == (1, {})
+    inner = "struct<b: int, A: string>"
+    after = f"ID string, S {inner}, L array<{inner}>, M map<string, {inner}>"
+    values = [
+        b'{"S": {"b": 2}, "L": [{"b": 2}], "M": {"k": {"b": 2}}}',
+        b'{"ID": "x"}',
+        b'{"L": [{"A": "x"}]}',
+    ]
+    rows, errors = run(spark, sink, after, values, TWO)
+    assert (rows, sorted(errors)) == (1, [1, 2])
+    assert errors[1].startswith("value: column ID is string in the record, and the table's int")
+    table = read(kind, tmp_path / "t")
+    assert [one for one in table.column_names if one[0] != "_"] == ["id", "s", "l", "m"]
+    [second] = [one for one in table.to_pylist() if one["id"] is None]
+    two = {"a": None, "b": 2}
+    assert (second["s"], second["l"], with_maps(second)["m"]) == (two, [two], {"k": two})
+
+
+def test_a_number_that_a_double_changes_is_a_dead_letter(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """2^63 - 1 among them, which Spark takes for the same as a double's 2^63; back as well."""
+    sink = settings_of("delta-rs", tmp_path / "t")
+    run(spark, sink, "c double, d bigint", [b'{"c": 1.5, "d": 1}'], ONE)
+    numbers = (2**53, 2**53 + 1, 2**63 - 1, -(2**63), 2**62)
+    values = [b'{"c": %d}' % one for one in numbers]
+    values += [b'{"d": %s}' % one for one in (b"9223372036854775808.0", b"-9223372036854775808.0")]
+    rows, errors = run(spark, sink, "c bigint, d double", values, TWO)
+    assert (rows, sorted(errors)) == (4, [1, 2, 5])
+    found = read("delta-rs", tmp_path / "t").to_pydict()
+    assert set(found["c"]) - {None} == {1.5, 2.0**53, 2.0**62, -(2.0**63)}
+    assert set(found["d"]) - {None} == {1, -(2**63)}
+
+
+def test_a_lasting_difference_of_types_costs_no_second_reading(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The table is asked for the first batch, and each batch's records are read once."""
+    sink = settings_of("delta-rs", tmp_path / "t")
+    run(spark, sink, "c int", [b'{"c": 1}'], ONE)
+    settings = PipelineSettings(
+        "p", SOURCE, sink, "/checkpoint", decode=Decode(options={"schema": "c bigint"})
+    )
+    made, asked = Asked(sink, SOURCE, "p"), tmp_path / "readings"
+    work = BatchWork(settings, made, Dead())
+    for number in (1, 2, 3):
+        records = records_of(spark, [b'{"c": 2}']).coalesce(1)
+        counted = records.mapInArrow(partial(noted, file=asked), records.schema)
+        one = batch(number, number, number + 1, partitions=1)
+        assert work.run(counted, one).dead_letters == 0
+    assert asked.read_text() == 3 * "x"
+    assert made.count == 1
+
+
+class Asked(DeltaRsSink):
+    """A sink that counts how often its table is asked for types."""
+
+    count = 0
+
+    def fit(self, spark: SparkSession, schema: Any) -> Any:
+        """As the sink does."""
+        self.count += 1
+        return super().fit(spark, schema)
+
+
+def noted(batches: Any, file: Path) -> Any:
+    """The same records; the file gets a character for each task that reads them."""
+    with file.open("a") as out:
+        out.write("x")
+    yield from batches
 
 
 def test_the_documentation_has_each_cell() -> None:

@@ -16,7 +16,7 @@ from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.decode import decode
 from kwire.spark.decode.settled import decode_settled, settled
 from kwire.spark.settings import Decode
-from kwire.spark.split import Begun, Splits
+from kwire.spark.split import Splits
 from kwire.spark.storage import storage_at
 from kwire.testing.registry import SchemaRegistry
 from kwire.testing.waiting import wait_until
@@ -157,23 +157,6 @@ def test_the_split_of_a_batch_is_decided_once(spark: SparkSession, tmp_path: Pat
     assert splits.decided(loose, following).where("_error IS NULL").count() == 4
     with pytest.raises(PySparkException, match="it has to be read again"):
         splits.decided(strict, following).collect()
-
-
-def test_a_dead_letter_stays_one_when_its_batch_runs_again_with_another_schema(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """A table that took the batch without it doesn't take it again; new errors are dead too."""
-    records = records_of(spark, [b'{"n": 1}', b"{}", b'{"n": "x"}', b'{"n": 2}'])
-    batch = Batch("p", "query", 3, (OffsetRange("orders", 0, 0, 4),))
-    storage = storage_at(str(tmp_path))
-    strict, loose = (Decode(options={"schema": one}) for one in ("n STRING NOT NULL", "n INT"))
-    for settings, good in ((strict, [0, 2, 3]), (loose, [0, 3]), (loose, [0, 3])):
-        rows = Begun(storage, settings).decoder(records, batch)(records, True).collect()
-        assert sorted(row["_offset"] for row in rows if row["_error"] is None) == good
-        assert all((row["_row"] is None) == (row["_error"] is not None) for row in rows)
-    following = Batch("p", "query", 4, batch.ranges)
-    following_rows = Begun(storage, loose).decoder(records, following)(records, True)
-    assert following_rows.where("_error IS NULL").count() == 3
 
 
 @pytest.mark.both_lanes

@@ -6,18 +6,22 @@ Rules:
   Only a batch with dead letters is read a second time.
 - If an error of decoding may go away later, records are split into rows and dead letters only once
   (``split``). The decoded records are cached meanwhile.
+- What else makes records dead letters is decided and kept before the sink writes (``decided``). A
+  batch that runs again, and of which the sink has rows, keeps to that.
 - Spark reports the counts of the first action on the rows. A transform may run an action of its own
   that reads only some rows (``isEmpty``, ``head``). So with transforms, counts are used only if
   they cover all offsets of the batch. Otherwise, and if the offsets have gaps, the batch is read
   once more to be counted, because dead letters would be lost with wrong counts.
+- With transforms, a batch of a table with partitions, and one whose columns have other types than
+  the table's, is read once more before: to find the records whose rows the table can't keep.
 - Rows are durable in the sink, then dead letters, then the batch counts as written.
 - Only Spark's own expressions process the records, unless the format or a user's transform needs
   Python.
 """
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,31 +29,34 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kwire.spark import partition_values
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch, OffsetRange
+from kwire.spark.batch_counts import (
+    Counts,
+    bytes_of,
+    count_again,
+    count_of,
+    counts_of,
+    reasons_of,
+    skipped_of,
+)
 from kwire.spark.changes import lacks_values, unchanged_of, why_lacking
 from kwire.spark.columns import column, columns
-from kwire.spark.decode.known import is_tombstone
+from kwire.spark.decided import Begun, Decided
+from kwire.spark.decode.settled import decoder_settled, settled
 from kwire.spark.odd_records import exact
 from kwire.spark.schema_history import SchemaHistory
-from kwire.spark.settings import PipelineSettings, Transform, WrongSetting
-from kwire.spark.sink import FitsTable, InSteps, KeepsValues, Sink
-from kwire.spark.sinks.table_types import Misfit, reasons, with_types
-from kwire.spark.split import Begun, Splits, runs_by_reason, with_dead
-from kwire.spark.tombstones import SKIP, error_by, treated, way_of
+from kwire.spark.settings import PipelineSettings, Source, Transform, WrongSetting
+from kwire.spark.sink import CommitsOffsets, FitsTable, InSteps, KeepsValues, KnowsBatches, Sink
+from kwire.spark.sinks.misfits import Misfit, reasons, with_types
+from kwire.spark.sinks.remembered import Remembered
+from kwire.spark.split import Runs, Splits, runs_by_reason
+from kwire.spark.tombstones import SKIP, treated, way_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Observation, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from kwire.spark.decode.decoding import Decoding
 
 VIEW = "rows"
-COUNTS_TIMEOUT_S = 10.0
-"""How long Spark may take to report the counts after the sink has written."""
-
-MOST_REASONS = 50
-OTHER_REASONS = "others"
-_REASON_CHARS = 120
-_VALUES = "[0-9]+|'[^']*'|\"[^\"]*\""
 
 
 class DeadLetterSink(Protocol):
@@ -57,17 +64,6 @@ class DeadLetterSink(Protocol):
 
     def write(self, dead: "DataFrame", batch: Batch) -> None:
         """Write a batch's dead letters; decoded rows with an error. It may run again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """The counts of a batch: its records, its dead letters, and the bytes of values."""
-
-    records: int
-    dead_letters: int
-    value_bytes: int
-    reasons: Mapping[str, int] = field(default_factory=dict)
-    """How many dead letters have each reason, where dead letters are kept (``reasons_of``)."""
 
 
 class BatchWork:
@@ -88,41 +84,98 @@ class BatchWork:
         self._splits = splits
         self._begun = begun
         self._history = history
-        self._fitting: StructType | None = None
+        self._table = Remembered(sink) if isinstance(sink, FitsTable) else None
+        self._has_changes = settings.decode.format == "debezium"
         self._tombstones = way_of(settings.sink)
         self._steps = [_step(one) for one in settings.transforms]
 
     def run(self, records: "DataFrame", batch: Batch) -> Counts:
         """Write a batch; when it returns, rows and dead letters are durable."""
-        if self._begun is not None:
-            begun = _of_exact(self._begun.decoder(records, batch))
-            decode = checked(self._settings, records, begun)
+        from kwire.spark.decode import decoder
+
+        topics = topics_of(self._settings.source, (one.topic for one in batch.ranges))
+        before = self._decided_before(records.sparkSession, batch)
+        way = None if before is None else before.way
+        if way is None and self._splits is not None:
+            decode = _of_exact(decoder(records, self._settings.decode, topics))
+            kept = decode(records, True).persist()
+            try:
+                source = self._splits.decided(kept, batch)
+                return self._run(source, names.VALUE, lambda rows, _: rows, batch, None, before)
+            finally:
+                kept.unpersist()
+        if way is None and self._begun is not None:
+            # As it comes back from the file, so that the same is decided then.
+            way = json.loads(json.dumps(settled(records, self._settings.decode, topics)))
+        if way is None:
+            decode = decoder(records, self._settings.decode, topics)
         else:
-            topics = sorted({one.topic for one in batch.ranges})
-            decode = decoder_of(self._settings, records, topics)
-        has_changes = self._settings.decode.format == "debezium"
-        if self._splits is None and not has_changes:
-            return self._write(records, "value", decode, batch)
+            decode = decoder_settled(way)
+        decode = _of_exact(decode)
+        if not self._has_changes:
+            return self._run(records, "value", decode, batch, way, before)
         kept = decode(records, True).persist()
         try:
-            decided = self._with_values(kept) if has_changes else kept
-            if self._splits is not None:
-                decided = self._splits.decided(kept, batch)
-            return self._write(decided, names.VALUE, lambda rows, _: rows, batch)
+            return self._run(kept, names.VALUE, lambda rows, _: rows, batch, way, before)
         finally:
             kept.unpersist()
 
-    def _with_values(self, decoded: "DataFrame") -> "DataFrame":
-        """Decoded rows; those that lack values which the sink doesn't have either have an error."""
+    def _decided_before(self, spark: "SparkSession", batch: Batch) -> Decided | None:
+        """What was decided of a batch of which the sink has rows; None if it is decided anew."""
+        decided = None if self._begun is None else self._begun.of(batch)
+        if decided is None or not isinstance(self._sink, KnowsBatches):
+            return None
+        return decided if self._sink.has(spark, batch) else None
+
+    def _run(
+        self,
+        source: "DataFrame",
+        value: str,
+        decode: "Decoding",
+        batch: Batch,
+        way: dict[str, Any] | None,
+        before: Decided | None,
+    ) -> Counts:
+        """Write a batch, or what may be missing of one whose rows the sink has."""
+        if before is not None:
+            return self._write_again(source, before.checked(decode), batch, before.tombstones)
+        decided = replace(decided_now(self._settings, source, decode), way=way)
+        if self._has_changes:
+            dead = self._without_values(decided.checked(decode)(source, True))
+            decided = replace(decided, dead=decided.dead | dead)
+        return self._write(source, value, decode, batch, decided)
+
+    def _without_values(self, decoded: "DataFrame") -> dict[str, Runs]:
+        """The records that lack values which the sink doesn't have either, by reason."""
         rows = good_rows(decoded)
         if not unchanged_of(rows):
-            return decoded
+            return {}
         lacking = rows.where(lacks_values())
         if isinstance(self._sink, KeepsValues) and not self._steps:
             lacking = self._sink.lacking(rows)
-        return with_dead(decoded, runs_by_reason(lacking, why_lacking()))
+        return runs_by_reason(lacking, why_lacking())
 
-    def _write(self, source: "DataFrame", value: str, decode: "Decoding", batch: Batch) -> Counts:
+    def _write_again(
+        self, source: "DataFrame", decode: "Decoding", batch: Batch, tombstones: str
+    ) -> Counts:
+        """Write what may be missing of a batch that the sink has: its dead letters.
+
+        A topic may have only some of its partitions.
+        """
+        if isinstance(self._sink, CommitsOffsets):
+            rows = good_rows(treated(decode(source, False), tombstones))
+            self._sink.write(self._transformed(rows), batch)
+        counts = count_again(decode(source, False), tombstones)
+        return self._with_dead_letters(counts, source, decode, batch, tombstones)
+
+    def _write(
+        self,
+        source: "DataFrame",
+        value: str,
+        decode: "Decoding",
+        batch: Batch,
+        decided: Decided,
+    ) -> Counts:
         """Write the decoded rows of ``source``, then its dead letters, with reasons of errors.
 
         Records and their values' bytes are counted before they are decoded, good rows after it.
@@ -130,83 +183,89 @@ class BatchWork:
         from the source, or as it is about to be written.
         """
         from pyspark.sql import Observation
-        from pyspark.sql import functions as f
 
         read, good = Observation(), Observation()
 
         def rows_of(decode: "Decoding") -> "DataFrame":
-            skipped = _skipped(source, self._tombstones == SKIP)
-            counted = source.observe(read, _count("records"), _value_bytes(value), skipped)
+            skipped = skipped_of(source, self._tombstones == SKIP)
+            counted = source.observe(read, count_of("records"), bytes_of(value), skipped)
             rows = good_rows(treated(decode(counted, False), self._tombstones))
             if is_in_steps:
                 return rows
-            return self._transformed(rows.observe(good, _count("rows")))
+            return self._transformed(rows.observe(good, count_of("rows")))
 
         is_in_steps = isinstance(self._sink, InSteps) and not self._steps
-        rows = rows_of(decode)
-        if misfits := self._misfits(rows):
-            decode = self._without(misfits, source, decode)
+        rows = rows_of(decided.checked(decode))
+        misfits = self._misfits(rows)
+        if misfits:
+            decided = self._with_misfits(misfits, source, decode, decided)
             read, good = Observation(), Observation()
-            rows = with_types(rows_of(decode), misfits)
+            rows = with_types(rows_of(decided.checked(decode)), misfits)
         if self._history is not None:
             self._history.note(rows.schema.jsonValue(), batch)
+        if self._begun is not None:
+            self._begun.keep(batch, decided)
+        decode = decided.checked(decode)
         if isinstance(self._sink, InSteps) and is_in_steps:
-            ready = self._sink.prepared(rows, batch).observe(good, _count("rows"))
+            ready = self._sink.prepared(rows, batch).observe(good, count_of("rows"))
             self._sink.write_prepared(ready, batch)
         else:
             self._sink.write(rows, batch)
         counts = counts_of(read, good)
         if counts is None or (self._steps and counts.records != sum(map(_size, batch.ranges))):
             counts = count_again(decode(source, False), self._tombstones)
-        if counts.dead_letters and self._dead_letters is not None:
-            dead = treated(decode(source, True), self._tombstones)
-            dead = dead.where(f.col(names.ERROR).isNotNull()).persist()
-            try:
-                self._dead_letters.write(dead, batch)
-                counts = replace(counts, reasons=reasons_of(dead))
-            finally:
-                dead.unpersist()
-        return counts
+        return self._with_dead_letters(counts, source, decode, batch, self._tombstones)
+
+    def _with_dead_letters(
+        self,
+        counts: Counts,
+        source: "DataFrame",
+        decode: "Decoding",
+        batch: Batch,
+        tombstones: str,
+    ) -> Counts:
+        """Write the dead letters that were counted; the counts with their reasons."""
+        from pyspark.sql import functions as f
+
+        if not counts.dead_letters or self._dead_letters is None:
+            return counts
+        dead = treated(decode(source, True), tombstones)
+        dead = dead.where(f.col(names.ERROR).isNotNull()).persist()
+        try:
+            self._dead_letters.write(dead, batch)
+            return replace(counts, reasons=reasons_of(dead))
+        finally:
+            dead.unpersist()
 
     def _misfits(self, rows: "DataFrame") -> list[Misfit]:
-        """The columns that have other types than the sink's table keeps.
-
-        The table is asked again when the rows have other columns or types than the last ones.
-        """
-        if not isinstance(self._sink, FitsTable):
+        """The columns that have other types than the sink's table keeps."""
+        if self._table is None:
             return []
-        schema = rows.schema
-        if schema == self._fitting:
-            return []
-        found = self._sink.fit(rows.sparkSession, schema)
-        self._fitting = None if found else schema
-        return found
+        return self._table.misfits(rows.sparkSession, rows.schema)
 
-    def _without(
-        self, misfits: list[Misfit], source: "DataFrame", decode: "Decoding"
-    ) -> "Decoding":
-        """The same decoding, with an error for each record whose row doesn't fit the table.
+    def _with_misfits(
+        self, misfits: list[Misfit], source: "DataFrame", decode: "Decoding", decided: Decided
+    ) -> Decided:
+        """What is decided, with the records whose rows don't fit the table.
 
         RuntimeError if a transform has dropped which record a row is of.
         """
+        if not self._steps:
+            return replace(decided, misfits=tuple(misfits))
         reason = reasons(misfits)
         if reason is None:
-            return decode
-        good = good_rows(treated(decode(source, False), self._tombstones))
+            return decided
+        good = good_rows(treated(decided.checked(decode)(source, False), self._tombstones))
         rows = self._transformed(good)
         if not {names.TOPIC, names.PARTITION, names.OFFSET} <= set(rows.columns):
             told = ", ".join(f"{one.name} is {one.has.simpleString()}" for one in misfits)
             raise RuntimeError(
-                f"{told}, and the table has another type: the transform has dropped the columns "
-                f"{names.TOPIC}, {names.PARTITION}, {names.OFFSET}, so the records can't become "
-                "dead letters; keep these columns, or convert the others"
+                f"{told}, and the table has another type, or no such column: the transform has "
+                f"dropped the columns {names.TOPIC}, {names.PARTITION}, {names.OFFSET}, so the "
+                "records can't become dead letters; keep these columns, or convert the others"
             )
         dead = runs_by_reason(rows.where(reason.isNotNull()), reason)
-
-        def decoded(given: "DataFrame", has_reasons: bool) -> "DataFrame":
-            return with_dead(decode(given, has_reasons), dead)
-
-        return decoded
+        return replace(decided, dead=decided.dead | dead)
 
     def _transformed(self, rows: "DataFrame") -> "DataFrame":
         for step in self._steps:
@@ -223,25 +282,33 @@ def _of_exact(decode: "Decoding") -> "Decoding":
     return decoded
 
 
+def topics_of(source: Source, read: Iterable[str]) -> list[str]:
+    """All topics that decide about columns: the pipeline's, and those that were read.
+
+    So the columns don't depend on the topics whose records happen to be in a batch.
+    """
+    return [*source.topics, *sorted(set(read).difference(source.topics))]
+
+
 def decoder_of(
     settings: PipelineSettings, records: "DataFrame", topics: Sequence[str]
 ) -> "Decoding":
     """How a pipeline decodes records: those whose rows its table can't keep have an error too."""
     from kwire.spark.decode import decoder
 
-    return checked(settings, records, _of_exact(decoder(records, settings.decode, topics)))
+    decode = _of_exact(decoder(records, settings.decode, topics))
+    return decided_now(settings, records, decode).checked(decode)
 
 
-def checked(settings: PipelineSettings, records: "DataFrame", decode: "Decoding") -> "Decoding":
-    """The same decoding, with an error for values that no partition or key can have."""
-    limits = (partition_values.columns_of(settings.sink), partition_values.keys_of_rows(settings))
-    if not any(limits):
-        return decode
-    if not settings.transforms:
-        return partition_values.checked(decode, settings)
-    good = good_rows(treated(decode(records, False), way_of(settings.sink)))
+def decided_now(settings: PipelineSettings, records: "DataFrame", decode: "Decoding") -> Decided:
+    """What the settings make dead letters: values that no partition or key can have."""
+    found = Decided(way_of(settings.sink))
+    limits = partition_values.part_of(settings)
+    if limits is None or not settings.transforms:
+        return replace(found, sink=limits)
+    good = good_rows(treated(decode(records, False), found.tombstones))
     rows = transformed(good, settings.transforms)
-    return partition_values.checked_after(decode, rows, settings)
+    return replace(found, dead=partition_values.unfit_records(rows, limits))
 
 
 def good_rows(decoded: "DataFrame") -> "DataFrame":
@@ -287,76 +354,6 @@ def function_of(text: str) -> "Callable[[DataFrame], DataFrame]":
     except (ImportError, AttributeError) as error:
         raise WrongSetting("transform.function", text, f"a function to import: {error}") from error
     return found
-
-
-@lru_cache(maxsize=4)
-def _count(name: str) -> "Column":
-    from pyspark.sql import functions as f
-
-    return f.count(f.lit(1)).alias(name)
-
-
-@lru_cache(maxsize=2)
-def _value_bytes(value: str) -> "Column":
-    from pyspark.sql import functions as f
-
-    return f.coalesce(f.sum(f.octet_length(value)), f.lit(0)).alias("value_bytes")
-
-
-def _skipped(source: "DataFrame", skips: bool) -> "Column":
-    from pyspark.sql import functions as f
-
-    return f.count_if(is_tombstone(source.columns) & f.lit(skips)).alias("skipped")
-
-
-def counts_of(read: "Observation", good: "Observation") -> Counts | None:
-    """The counts; None if the sink's action hasn't reported them in time, or has read no rows.
-
-    An action that needs no rows skips the counting and reports zeros. With these counts, dead
-    letters would be lost.
-    """
-    deadline_s = time.monotonic() + COUNTS_TIMEOUT_S
-    inner: Any = (read._jo, good._jo)
-    while not all(one.future().isCompleted() for one in inner):
-        if time.monotonic() > deadline_s:
-            return None
-        time.sleep(0.005)
-    # ``Observation.get`` takes twenty calls into the JVM: it asks until there is no next one.
-    found, rows = (one.getAsJava() for one in inner)
-    records = int(found["records"])
-    if not records:
-        return None
-    dead_letters = records - int(found["skipped"]) - int(rows["rows"])
-    return Counts(records, dead_letters, int(found["value_bytes"]))
-
-
-def count_again(decoded: "DataFrame", tombstones: str) -> Counts:
-    """The same counts in a pass of their own."""
-    from pyspark.sql import functions as f
-
-    value_bytes = f.coalesce(f.sum(f.length(names.VALUE)), f.lit(0))
-    dead_letters = f.count(error_by(tombstones))
-    [row] = decoded.agg(f.count(f.lit(1)), dead_letters, value_bytes).collect()
-    return Counts(*row)
-
-
-def reasons_of(dead: "DataFrame") -> dict[str, int]:
-    """How many dead letters have each reason: the most frequent ones, and the rest together.
-
-    A reason is the begin of an error, without the numbers and the quoted values in it: it has to be
-    the same for many records.
-    """
-    from pyspark.sql import functions as f
-
-    short = f.substring(names.ERROR, 1, _REASON_CHARS)
-    reason = f.regexp_replace(short, _VALUES, "…").alias("reason")
-    # One task counts them, without a shuffle: they are cached.
-    counted = dead.select(reason).coalesce(1).groupBy("reason").count()
-    found = counted.orderBy(f.desc("count"), "reason").collect()
-    reasons = {str(row["reason"]): int(row["count"]) for row in found[:MOST_REASONS]}
-    if rest := sum(int(row["count"]) for row in found[MOST_REASONS:]):
-        reasons[OTHER_REASONS] = rest
-    return reasons
 
 
 def check_transforms(transforms: Iterable[Transform], spark: "SparkSession | None" = None) -> None:

@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kwire.spark.decode.same_names import keys_of
+from kwire.spark.decode.same_names import ByName, keys_of
 from kwire.spark.decode.spark_types import SparkType, field, kind_of, struct
 from kwire.spark.rows import METADATA
 from kwire.spark.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 _ENCODED = re.compile("(?:%[0-9a-fA-F]{2})+")
 _LIKE_ENCODED = re.compile("%(?=[0-9a-fA-F]{2})")
@@ -134,17 +135,41 @@ def _decoded(found: "re.Match[str]") -> str:
 
 def stored_rows(rows: "DataFrame", rule: NameRule) -> "DataFrame":
     """The rows with the names that a table keeps; those of the record stay."""
+    return _with_names(rows, rule.stored_type(rows.schema.jsonValue(), is_nested=False))
+
+
+def spelled_rows(rows: "DataFrame", table: "StructType") -> "DataFrame":
+    """The rows with the table's own spelling of its columns, for writers that tell case apart."""
+    return _with_names(rows, _spelled(rows.schema.jsonValue(), table.jsonValue()))
+
+
+def _spelled(of: SparkType, table: SparkType) -> SparkType:
+    if isinstance(of, str) or isinstance(table, str) or kind_of(of) != kind_of(table):
+        return of
+    if kind_of(of) == "struct":
+        known = ByName((one["name"], one) for one in table["fields"])
+        fields = []
+        for one in of["fields"]:
+            there = known.get(one["name"]) or one
+            kind = _spelled(one["type"], there["type"])
+            fields.append(field(there["name"], kind, nullable=one["nullable"]))
+        return struct(fields)
+    inner = [one for one in ("elementType", "keyType", "valueType") if one in of]
+    return of | {one: _spelled(of[one], table[one]) for one in inner}
+
+
+def _with_names(rows: "DataFrame", wanted: Any) -> "DataFrame":
+    """The rows with the names of a type that is theirs but for names."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
     given: dict[str, Any] = rows.schema.jsonValue()
-    wanted: Any = rule.stored_type(given, is_nested=False)
     if _names_in(wanted) == _names_in(given):
         return rows
     found = []
     for one, to in zip(given["fields"], StructType.fromJson(wanted).fields, strict=True):
         column = f.col(quoted(one["name"]))
-        is_renamed = _names_in(one["type"]) != _names_in(rule.stored_type(one["type"]))
+        is_renamed = _names_in(one["type"]) != _names_in(to.dataType.jsonValue())
         # A struct is cast by the places of its fields, whatever their names are.
         found.append((column.cast(to.dataType) if is_renamed else column).alias(to.name))
     return rows.select(*found)

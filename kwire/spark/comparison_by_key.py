@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from kwire.spark import rows as names
 from kwire.spark.batch import OffsetRange
-from kwire.spark.batch_work import good_rows, transformed
+from kwire.spark.batch_work import good_rows, topics_of, transformed
 from kwire.spark.changes import is_of_a_row, is_truncated, truncates_of
 from kwire.spark.column_names import INCARNATION
 from kwire.spark.comparison import MOST_EXAMPLES, Compared, Partition, claims_of
@@ -173,7 +173,7 @@ def _records(
         on = reduce(and_, (records[one] == gone[one] for one in ("topic", "partition")))
         is_in = (records["offset"] >= gone["_first"]) & (records["offset"] < gone["_end"])
         records = records.join(f.broadcast(gone), on & is_in, "left_anti")
-    topics = sorted({topic for topic, _ in bounds})
+    topics = topics_of(settings.source, (topic for topic, _ in bounds))
     return decoder(records, settings.decode, topics), records
 
 

@@ -35,7 +35,7 @@ from kwire.spark.decode.same_names import keys_of
 from kwire.spark.decode.undecodable import VALUE
 from kwire.spark.rows import KEY, METADATA, OFFSET, PARTITION, TOPIC
 from kwire.spark.settings import PipelineSettings, SinkSettings, WrongSetting
-from kwire.spark.split import runs_by_reason, with_dead
+from kwire.spark.split import Runs, runs_by_reason
 from kwire.spark.sql import quoted
 from kwire.spark.tombstones import DEAD_LETTER
 
@@ -63,17 +63,25 @@ def columns_of(sink: SinkSettings) -> Sequence[str]:
     return found
 
 
-def keys_of_rows(settings: PipelineSettings) -> Sequence[str]:
+def part_of(settings: PipelineSettings) -> SinkSettings | None:
+    """What this module needs to know of a table; None if the table keeps every value."""
+    given, is_debezium = settings.sink.options, settings.decode.format == "debezium"
+    null_keys = given.get("null_keys", DEAD_LETTER if is_debezium else "stop")
+    needed = ("partition_by", "format", "key")
+    kept = {name: value for name, value in given.items() if name in needed}
+    found = SinkSettings(settings.sink.kind, options={**kept, "null_keys": null_keys})
+    return found if columns_of(found) or keys_of_rows(found) else None
+
+
+def keys_of_rows(part: SinkSettings) -> Sequence[str]:
     """The columns without whose values a record is a dead letter."""
-    options = settings.sink.options
-    default = DEAD_LETTER if settings.decode.format == "debezium" else "stop"
-    if settings.sink.kind != "upsert" or options.get("null_keys", default) != DEAD_LETTER:
+    if part.kind != "upsert" or part.options["null_keys"] != DEAD_LETTER:
         return ()
-    found: Sequence[str] = options.get("key", [KEY])
+    found: Sequence[str] = part.options.get("key", [KEY])
     return found
 
 
-def checked(decode: "Decoding", settings: PipelineSettings) -> "Decoding":
+def checked(decode: "Decoding", part: SinkSettings) -> "Decoding":
     """The same decoding; a record with a value that the table can't keep has an error."""
     from pyspark.sql import functions as f
 
@@ -86,7 +94,7 @@ def checked(decode: "Decoding", settings: PipelineSettings) -> "Decoding":
             *((one, own[one.name]) for one in found.schema if one.name in own),
             *((one, row[one.name]) for one in value),
         ]
-        reason = _reason(columns, settings)
+        reason = _reason(columns, part)
         if reason is None:
             return found
         kept = {names.ROW: f.when(reason.isNull(), row)}
@@ -95,58 +103,52 @@ def checked(decode: "Decoding", settings: PipelineSettings) -> "Decoding":
     return decoded
 
 
-def checked_after(decode: "Decoding", rows: "DataFrame", settings: PipelineSettings) -> "Decoding":
-    """The same; ``rows`` are the rows of the batch after the transforms.
+def unfit_records(rows: "DataFrame", part: SinkSettings) -> dict[str, Runs]:
+    """The records whose rows, after the transforms, a table can't keep; by reason.
 
     RuntimeError if a transform has dropped the place of such a row's record.
     """
     from pyspark.sql import functions as f
 
-    reason = _reason([(one, f.col(quoted(one.name))) for one in rows.schema], settings)
+    reason = _reason([(one, f.col(quoted(one.name))) for one in rows.schema], part)
     if reason is None:
-        return decode
+        return {}
     unfit = rows.where(reason.isNotNull())
     if not {TOPIC, PARTITION, OFFSET} <= set(rows.columns):
         if found := unfit.select(reason).take(1):
             dropped = f"{TOPIC}, {PARTITION} or {OFFSET}"
             raise RuntimeError(f"{found[0][0]}, and a transform has dropped {dropped}")
-        return decode
-    dead = runs_by_reason(unfit, reason)
-
-    def decoded(given: "DataFrame", has_reasons: bool) -> "DataFrame":
-        return with_dead(decode(given, has_reasons), dead)
-
-    return decoded
+        return {}
+    return runs_by_reason(unfit, reason)
 
 
-def _reason(columns: "Sequence[tuple[Any, Column]]", settings: PipelineSettings) -> "Column | None":
+def _reason(columns: "Sequence[tuple[Any, Column]]", part: SinkSettings) -> "Column | None":
     """The first reason why the table can't keep a row, null if it can; None if it always can."""
     from pyspark.sql import functions as f
 
     found = None
-    for is_unfit, why in _conditions(columns, settings):
+    for is_unfit, why in _conditions(columns, part):
         text = f.lit(f"{VALUE}column {why}")
         found = f.when(is_unfit, text) if found is None else found.when(is_unfit, text)
     return found
 
 
 def _conditions(
-    columns: "Sequence[tuple[Any, Column]]", settings: PipelineSettings
+    columns: "Sequence[tuple[Any, Column]]", part: SinkSettings
 ) -> "Iterator[tuple[Column, str]]":
     """Conditions on rows that the table can't keep, and what to tell of them."""
     from pyspark.sql import functions as f
 
-    sink = settings.sink
     by_name = {field.name: column for field, column in columns}
     has_key = is_of_a_row() if names.CHANGE in by_name else f.lit(True)
-    for name in keys_of_rows(settings):
+    for name in keys_of_rows(part):
         if name in by_name:
             yield has_key & by_name[name].isNull(), f"{name} has no value, and it is in the key"
-    wanted = [(one, keys_of(one)) for one in columns_of(sink)]
+    wanted = [(one, keys_of(one)) for one in columns_of(part)]
     for field, column in columns:
         for name, keys in wanted:
             if keys & keys_of(field.name):
-                for is_unfit, why in _unfit(name, column, field.dataType, sink):
+                for is_unfit, why in _unfit(name, column, field.dataType, part):
                     yield is_unfit, f"{name} {why}"
 
 

@@ -12,7 +12,7 @@ The checkpoint's directory has these files; the modules in parentheses write the
 - ``status.json`` (``progress``);
 - ``schemas.jsonl`` (``schema_history``);
 - ``driver``, which is locked while a driver runs (``alone``);
-- with dead letters ``split.json`` or ``decode.json`` (``split``).
+- with dead letters ``decode.json`` (``decided``), with a registry ``split.json`` (``split``).
 """
 
 import re
@@ -29,6 +29,7 @@ from kwire.spark.batch_work import BatchWork, DeadLetterSink
 from kwire.spark.broker_view import UNREACHABLE, BrokerView
 from kwire.spark.checkpoint import Checkpoint, Offsets, as_json, offsets_of
 from kwire.spark.dead_letters import open_dead_letters
+from kwire.spark.decided import Begun, needs_begun
 from kwire.spark.decode.options import options_of
 from kwire.spark.decode.plans import schema_ids
 from kwire.spark.guard import CreatedAgain, Guard
@@ -44,7 +45,7 @@ from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import Sink
 from kwire.spark.sinks import make_sink
 from kwire.spark.source import current_max_offsets
-from kwire.spark.split import Begun, Splits, may_change, needs_begun
+from kwire.spark.split import Splits, may_change
 from kwire.spark.storage import Storage, storage_at
 from kwire.spark.table_files import table_files
 
@@ -155,7 +156,7 @@ class _Run:
         self._guard = Guard(view, self._topics, table, progress)
         sink.open(spark)
         splits = Splits(storage) if may_change(settings) else None
-        begun = Begun(storage, settings.decode) if needs_begun(settings) else None
+        begun = Begun(storage) if needs_begun(settings) else None
         ids = partial(schema_ids, options_of(settings.decode))
         history = SchemaHistory(storage, ids)
         dead_letters = _dead_letters(settings, spark)

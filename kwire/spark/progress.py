@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from kwire import __version__
-from kwire.spark.batch_work import MOST_REASONS, OTHER_REASONS, Counts
+from kwire.spark.batch_counts import MOST_REASONS, OTHER_REASONS, Counts
 from kwire.spark.checkpoint import Offsets
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.storage import Storage

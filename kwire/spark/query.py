@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch, OffsetRange
-from kwire.spark.batch_work import BatchWork, Counts
+from kwire.spark.batch_counts import Counts
+from kwire.spark.batch_work import BatchWork
 from kwire.spark.checkpoint import Checkpoint
 from kwire.spark.guard import Guard
 from kwire.spark.masking import masked

@@ -29,7 +29,7 @@ from kwire.client.offsets import all_or_raise, ends_of, list_offsets, starts_of
 from kwire.spark import replay_dead_letters
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch, OffsetRange
-from kwire.spark.batch_work import BatchWork, decoder_of
+from kwire.spark.batch_work import BatchWork, decoder_of, topics_of
 from kwire.spark.broker_offsets import ask_broker, broker_offsets
 from kwire.spark.broker_view import BrokerView
 from kwire.spark.commands.work_bar import WorkBar
@@ -227,7 +227,7 @@ def undecodable(
     """The records that can't be decoded now; ValueError if only the registry was away."""
     from pyspark.sql import functions as f
 
-    topics = sorted({one.topic for one in ranges})
+    topics = topics_of(settings.source, (one.topic for one in ranges))
 
     def places(records: "DataFrame") -> dict[Partition, OffsetRuns]:
         decoded = decoder_of(settings, records, topics)(records, True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from kwire.spark.sinks.table_types import Misfit
+    from kwire.spark.sinks.misfits import Misfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,18 @@ class FitsTable(Protocol):
     """A sink whose table keeps the types of its columns, whatever types later rows have."""
 
     def fit(self, spark: "SparkSession", schema: "StructType") -> "list[Misfit]":
-        """Widen the table where its format can; the columns of rows that have to be converted.
+        """Widen the table where its format can, and add columns; those that have to be converted.
 
         The pipeline converts them. A value that the table's type can't hold is a dead letter.
         """
+
+
+@runtime_checkable
+class KnowsBatches(Protocol):
+    """A sink that takes a batch once: what it has written of it stays as it is."""
+
+    def has(self, spark: "SparkSession", batch: Batch) -> bool:
+        """Whether an earlier attempt has written rows of a batch; all of them, or some."""
 
 
 @runtime_checkable

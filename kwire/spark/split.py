@@ -11,15 +11,7 @@ Rules:
 - A record that was good and can't be decoded now fails the batch, until the registry is back.
 - Only the split of the newest batch is kept, because Spark runs no other batch again.
 
-For other formats only the schema decides. When a batch runs again, the schema may have changed: the
-user has corrected it after a failure, or the registry has a newer one. A table that has taken the
-batch without a record doesn't take the batch again. So the record has to become a dead letter, even
-if the new schema can decode it. Files don't need this, because they are replaced as a whole.
-
-- How a batch is decoded is written to ``decode.json`` before anything else of it (``Begun``).
-- If the batch runs again with another schema, the records are decoded with both. A record that
-  either one can't decode is a dead letter; the others get the new schema's columns. So if a batch
-  fails because of its schema, another schema can help.
+For other formats only the schema and the settings decide: ``decided`` keeps these.
 """
 
 import json
@@ -28,85 +20,26 @@ from typing import TYPE_CHECKING, Any
 
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch
-from kwire.spark.decode.undecodable import REGISTRY, VALUE
+from kwire.spark.decode.undecodable import REGISTRY
 from kwire.spark.offset_runs import OffsetRuns
-from kwire.spark.settings import Decode, PipelineSettings
-from kwire.spark.sinks import FILE_KINDS
+from kwire.spark.settings import PipelineSettings
 from kwire.spark.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from kwire.spark.decode.decoding import Decoding
-
 FILE = "split.json"
-BEGUN_FILE = "decode.json"
 
 Runs = list[tuple[str, int, int, int]]
 """Topic, partition, first offset and the offset after the last one."""
 
 _RUN_COLUMNS = f"{names.TOPIC} string, {names.PARTITION} int, _first long, _end long, _why string"
-_BY_OLD_SCHEMA = f"{VALUE}it couldn't be decoded when its batch was first read, by another schema"
 _PASSED = f"{REGISTRY}it wasn't known when the batch was first read"
 
 
 def may_change(settings: PipelineSettings) -> bool:
     """Whether a record of the pipeline may fail at one time and be decoded at another."""
     return bool(settings.decode.registry) and settings.decode.format in ("avro", "protobuf")
-
-
-def needs_begun(settings: PipelineSettings) -> bool:
-    """Whether a record may get lost when a batch runs again with another schema."""
-    return (
-        settings.dead_letters is not None
-        and settings.sink.kind not in FILE_KINDS
-        and not may_change(settings)
-    )
-
-
-class Begun:
-    """How the newest batch is decoded; the file is in ``storage``."""
-
-    def __init__(self, storage: Storage, settings: Decode) -> None:
-        self._storage = storage
-        self._settings = settings
-
-    def decoder(self, records: "DataFrame", batch: Batch) -> "Decoding":
-        """The decoder of a batch, as from ``decode.decoder``.
-
-        A record that couldn't be decoded at the batch's first run is a dead letter.
-        """
-        from pyspark.sql import functions as f
-
-        from kwire.spark.decode.settled import decode_settled, settled
-
-        topics = sorted({one.topic for one in batch.ranges})
-        now = json.loads(json.dumps(settled(records, self._settings, topics)))
-        ways = self._ways(batch)
-        if now not in ways:
-            # The first schema stays: a third one must not hide the records that the first one left
-            # out.
-            self._write(batch, [*ways, now])
-        before = [decode_settled(records, way, has_reasons=False) for way in ways if way != now]
-        dead = [_runs_of(one.where(f.col(names.ERROR).isNotNull())) for one in before]
-
-        def decoded(given: "DataFrame", has_reasons: bool) -> "DataFrame":
-            found = decode_settled(given, now, has_reasons=has_reasons)
-            for runs in dead:
-                found = with_dead(found, {_BY_OLD_SCHEMA: runs})
-            return found
-
-        return decoded
-
-    def _ways(self, batch: Batch) -> list[dict[str, Any]]:
-        content = self._storage.read(BEGUN_FILE)
-        found: dict[str, Any] = json.loads(content) if content else {}
-        same = (found.get("query_id"), found.get("batch_id")) == (batch.query_id, batch.batch_id)
-        return list(found["ways"]) if same else []
-
-    def _write(self, batch: Batch, ways: list[dict[str, Any]]) -> None:
-        row = {"query_id": batch.query_id, "batch_id": batch.batch_id, "ways": ways}
-        self._storage.write(BEGUN_FILE, json.dumps(row).encode())
 
 
 class Splits:

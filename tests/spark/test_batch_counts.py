@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kwire.spark import batch_work
-from kwire.spark.batch_work import Counts
+from kwire.spark import batch_counts
+from kwire.spark.batch_counts import Counts
 
 
 class Told(NamedTuple):
@@ -39,11 +39,11 @@ def told(records: int, good: int, *, is_complete: bool = True) -> tuple[Any, Any
 
 def test_counts_of_no_records_are_not_believed() -> None:
     """An action that has read nothing tells zeros: the dead letters would be lost."""
-    assert batch_work.counts_of(*told(5, 3)) == Counts(5, 1, 50)
-    assert batch_work.counts_of(*told(0, 0)) is None
+    assert batch_counts.counts_of(*told(5, 3)) == Counts(5, 1, 50)
+    assert batch_counts.counts_of(*told(0, 0)) is None
 
 
 def test_counts_that_come_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pipeline counts by itself then, and doesn't wait for ever."""
-    monkeypatch.setattr(batch_work, "COUNTS_TIMEOUT_S", 0)
-    assert batch_work.counts_of(*told(5, 3, is_complete=False)) is None
+    monkeypatch.setattr(batch_counts, "COUNTS_TIMEOUT_S", 0)
+    assert batch_counts.counts_of(*told(5, 3, is_complete=False)) is None

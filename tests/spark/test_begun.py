@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any, cast
 
+from kwire.spark.decided import needs_begun
 from kwire.spark.decode.settled import settled
 from kwire.spark.settings import DeadLetters, Decode, PipelineSettings, SinkSettings, Source
-from kwire.spark.split import needs_begun
 
 JSON = Decode()
 NO_RECORDS = cast(Any, None)
@@ -33,7 +33,7 @@ def test_no_secret_is_kept() -> None:
 
 
 def test_which_pipelines_need_it() -> None:
-    """Those with dead letters into a table, unless the split itself is kept."""
+    """Those with dead letters, unless the sink replaces a batch as a whole."""
     dead = DeadLetters(topic="dead")
 
     def pipeline(kind: str, decode: Decode = JSON, letters: Any = dead) -> PipelineSettings:
@@ -43,5 +43,4 @@ def test_which_pipelines_need_it() -> None:
     assert needs_begun(pipeline("delta"))
     assert not needs_begun(pipeline("delta", letters=None))
     assert not needs_begun(pipeline("parquet"))
-    assert not needs_begun(pipeline("delta", Decode("avro", registry="http://127.0.0.1:1")))
-    assert needs_begun(pipeline("delta", Decode("json", registry="http://127.0.0.1:1")))
+    assert needs_begun(pipeline("topic", Decode("avro", registry="http://127.0.0.1:1")))

@@ -12,7 +12,7 @@ from kwire.spark.decode.ddl import WrongDdl, parse_ddl
 from kwire.spark.decode.inferred import grown, settled
 from kwire.spark.decode.options import options_of
 from kwire.spark.decode.proto_text import message_name
-from kwire.spark.decode.spark_types import SchemaConflict, loosened, merged, text_of
+from kwire.spark.decode.spark_types import has_value, loosened, merged, text_of
 from kwire.spark.decode.undecodable import NotYet, Undecodable, is_worth_a_retry
 from kwire.spark.decode.wire_format import header, message_indexes, schema_id
 from kwire.spark.settings import Decode, WrongSetting
@@ -188,11 +188,26 @@ def test_wrong_json_schemas(schema: Any, why: str) -> None:
 def test_schemas_of_several_topics_are_merged() -> None:
     """By name; numbers become wider; what doesn't meet is named."""
     one, two = parse_ddl("a int not null, s struct<x: int>"), parse_ddl("b string, a bigint")
-    found = merged(one, two)
+    conflicts: dict[tuple[str, ...], str] = {}
+    found = merged(one, two, conflicts)
     assert text_of(found) == "struct<a: bigint, s: struct<x: int>, b: string>"
     assert [field["nullable"] for field in found["fields"]] == [True, True, True]  # type: ignore[index]
-    with pytest.raises(SchemaConflict, match=r"s\.x is int in one schema and string in another"):
-        merged(one, parse_ddl("s struct<x: string>"))
+    assert not conflicts
+    other = parse_ddl("s struct<x: string>, l array<struct<y: int>>, m map<string, int>")
+    kept = merged(
+        other, parse_ddl("s struct<x: int>, l array<struct<y: date>>, m string"), conflicts
+    )
+    assert kept == merged(other, other, {})
+    assert conflicts == {
+        ("s", "x"): "s.x is int, not string",
+        ("l", "[]", "y"): "l[].y is date, not int",
+        ("m",): "m is string, not map<string, int>",
+    }
+    row = {"s": {"x": None}, "l": [{"y": None}, None], "m": [("k", None)]}
+    places = [("s", "x"), ("l", "[]", "y"), ("m", "{}"), ("n",), ("m", "{key}")]
+    assert [has_value(row, one) for one in places] == [False] * 4 + [True]
+    row = {"s": {"x": 0}, "l": [None, {"y": 0}], "m": [("k", None), ("l", 0)], "n": ""}
+    assert all(has_value(row, one) for one in places)
     assert loosened(one)["fields"][0]["nullable"] is True  # type: ignore[index]
 
 

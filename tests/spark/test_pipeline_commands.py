@@ -12,7 +12,7 @@ import pytest
 
 from kwire.cli import main
 from kwire.spark.batch import OffsetRange
-from kwire.spark.batch_work import Counts
+from kwire.spark.batch_counts import Counts
 from kwire.spark.broker_view import BrokerView
 from kwire.spark.guard import CreatedAgain, Guard
 from kwire.spark.incarnations import Incarnations

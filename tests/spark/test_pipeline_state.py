@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import pytest
 
 from kwire.spark.batch import Batch, OffsetRange
-from kwire.spark.batch_work import MOST_REASONS, Counts
+from kwire.spark.batch_counts import MOST_REASONS, Counts
 from kwire.spark.checkpoint import BadCheckpoint, Checkpoint
 from kwire.spark.file_names import FileName, parse
 from kwire.spark.incarnations import Incarnations

@@ -6,6 +6,8 @@ A plan is small and hashable: a worker process makes its decoder once and keeps 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kwire.spark.decode.spark_types import Place
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     """Makes the rows of a batch's records, without the reasons of errors or with them."""
 
 Row = dict[str, Any]
+
+Unfit = tuple[tuple[str, tuple[tuple[Place, str], ...]], ...]
+"""Topics, and the places where their values can't be in a table with those of other topics."""
 
 
 class Decoder(Protocol):
@@ -28,6 +33,10 @@ class Plan(Protocol):
     @property
     def row_type(self) -> str:
         """The struct of the columns: a type of ``spark_types`` as JSON."""
+
+    @property
+    def unfit(self) -> Unfit:
+        """Where values of topics have types that the columns haven't."""
 
     def decoder(self) -> Decoder:
         """Make the decoder; called once in each worker process."""

@@ -5,14 +5,14 @@ they are, without a copy. No exception leaves a batch: each becomes the error of
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark import rows
 from kwire.spark.decode.arrow_rows import arrow_type_of_text, to_arrow
 from kwire.spark.decode.decoding import Decoder, Plan, Row
-from kwire.spark.decode.spark_types import loosened
+from kwire.spark.decode.spark_types import Place, has_value, loosened
 from kwire.spark.decode.undecodable import Undecodable
 
 if TYPE_CHECKING:
@@ -58,21 +58,32 @@ def _decoded(batch: "pa.RecordBatch", decoder: Decoder, plan: Plan) -> "pa.Recor
     values = batch.column(names.index(rows.VALUE)).to_pylist()
     errors: list[str | None] = batch.column(names.index(rows.ERROR)).to_pylist()
     found: list[Row | None] = [None] * len(values)
+    unfit = dict(plan.unfit)
     for place, value in enumerate(values):
         if value is None or errors[place] is not None:
             continue
         try:
-            found[place] = decoder.row(topics[place], value)
+            row = decoder.row(topics[place], value)
+            if unfit:
+                _check_fits(row, unfit.get(topics[place], ()))
+            found[place] = row
         except Exception as error:  # a library may raise anything for garbage
             errors[place] = line_of(error)
-    row, unfit = to_arrow(found, arrow_type_of_text(plan.row_type))
-    for place, reason in unfit.items():
+    column, wrong = to_arrow(found, arrow_type_of_text(plan.row_type))
+    for place, reason in wrong.items():
         errors[place] = line_of(reason)
     columns = [
         pa.array(errors, pa.string()) if name == rows.ERROR else batch.column(place)
         for place, name in enumerate(names)
     ]
-    return pa.RecordBatch.from_arrays([*columns, row], names=[*names, rows.ROW])
+    return pa.RecordBatch.from_arrays([*columns, column], names=[*names, rows.ROW])
+
+
+def _check_fits(row: Row, places: Sequence[tuple[Place, str]]) -> None:
+    """Undecodable for a value of another type than the topics before this one have."""
+    for path, why in places:
+        if has_value(row, path):
+            raise Undecodable(f"column {why} as in topics before it, which share the table")
 
 
 def line_of(error: Exception) -> str:

@@ -2,8 +2,9 @@
 
 The reader's schema is the newest one in the registry that can become columns. Those that only older
 versions have come after its own (``versions``). The columns of several topics are merged: a column
-that only some topics have is null for the others. Of two names that a table takes for the same one,
-the first is kept, and a record's own column (``_topic``) before a value's.
+that only some topics have is null for the others. If no type fits the values of all, the column has
+that of the first topic, and values of another type make dead letters. Of two names that a table
+takes for the same one, the first is kept, and a record's own column (``_topic``) before a value's.
 
 A topic without a subject has no reader's schema, so its records become dead letters that are worth
 a retry. It is an error only if no topic has a subject.
@@ -23,7 +24,7 @@ from kwire.spark.decode.avro_types import row_type as avro_row_type
 from kwire.spark.decode.connect_values import Meanings
 from kwire.spark.decode.ddl import WrongDdl, parse_ddl
 from kwire.spark.decode.debezium import DebeziumPlan
-from kwire.spark.decode.decoding import Plan
+from kwire.spark.decode.decoding import Plan, Unfit
 from kwire.spark.decode.in_python import plan_type
 from kwire.spark.decode.json_schema import row_type as json_row_type
 from kwire.spark.decode.options import Options, file_text
@@ -31,7 +32,7 @@ from kwire.spark.decode.protobuf_compiler import compile_file, compile_text, fir
 from kwire.spark.decode.protobuf_decoder import ProtobufPlan, ProtobufReader
 from kwire.spark.decode.protobuf_types import row_type as protobuf_row_type
 from kwire.spark.decode.same_names import names_apart
-from kwire.spark.decode.spark_types import SchemaConflict, merged
+from kwire.spark.decode.spark_types import Place, merged
 from kwire.spark.decode.versions import how_to_fill, with_removed
 from kwire.spark.registry.client import AVRO, JSON, PROTOBUF, NoSuchSchema
 from kwire.spark.registry.subjects import Newest, Version, subjects_of
@@ -157,7 +158,8 @@ def _for_file(options: Options, make: Callable[[], Any]) -> Any:
 def registry_struct(options: Options, topics: Sequence[str]) -> Struct:
     """The columns of JSON values by the JSON Schemas of the topics' subjects."""
     found = _newest(options, topics)
-    return _merged(options, [(one, _json_columns(newest, options)) for one, newest in found])
+    # A value of JSON says its type itself: what doesn't fit the columns is noticed anyway.
+    return _merged((one, _json_columns(newest, options)) for one, newest in found)[0]
 
 
 def registry_plan(options: Options, topics: Sequence[str]) -> Plan:
@@ -165,7 +167,7 @@ def registry_plan(options: Options, topics: Sequence[str]) -> Plan:
     found = _newest(options, topics)
     make: Any = _avro_readers if options.format == "avro" else _protobuf_readers
     each = [(topic, make(newest, options)) for topic, newest in found]
-    of = _merged(options, [(topic, one.columns) for topic, one in each])
+    of, unfit = _merged((topic, one.columns) for topic, one in each)
     plan: Any = AvroPlan if options.format == "avro" else ProtobufPlan
     found_plan: Plan = plan(
         plan_type(of),
@@ -173,6 +175,7 @@ def registry_plan(options: Options, topics: Sequence[str]) -> Plan:
         options.registry,
         tuple((topic, *older) for topic, one in each for older in one.older),
         frozenset(number for _, one in each for number in one.known),
+        unfit,
     )
     return found_plan
 
@@ -204,17 +207,18 @@ def _newest(options: Options, topics: Sequence[str]) -> list[tuple[str, Newest]]
     return found
 
 
-def _merged(options: Options, found: Iterable[tuple[str, Struct]]) -> Struct:
+def _merged(found: Iterable[tuple[str, Struct]]) -> tuple[Struct, Unfit]:
+    """The columns of all topics, and which values of a topic can't be in them."""
     whole: Struct | None = None
+    unfit = []
     for topic, of in found:
-        try:
-            whole = of if whole is None else _as_struct(merged(whole, of))
-        except SchemaConflict as error:
-            allowed = f"topic {topic} can't be in one table with the others: {error}"
-            raise WrongSetting("decode.subject", options.subject(topic), allowed) from error
+        conflicts: dict[Place, str] = {}
+        whole = of if whole is None else _as_struct(merged(whole, of, conflicts))
+        if conflicts:
+            unfit.append((topic, tuple(conflicts.items())))
     assert whole is not None
     # A new schema in the registry must not stop a pipeline: what a table can't keep is left out.
-    return _as_struct(names_apart(whole, METADATA))
+    return _as_struct(names_apart(whole, METADATA)), tuple(unfit)
 
 
 class Readers(NamedTuple):

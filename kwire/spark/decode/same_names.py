@@ -1,9 +1,11 @@
 """Names that a table takes for the same column, so that only one of them can be in a row."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from kwire.spark.decode.spark_types import SparkType, kind_of
+
+T = TypeVar("T")
 
 
 def keys_of(name: str) -> frozenset[str]:
@@ -42,3 +44,20 @@ def names_apart(of: SparkType, taken: Iterable[str] = ()) -> SparkType:
         return of | {"fields": [one | {"type": names_apart(one["type"])} for one in kept]}
     inner = [one for one in ("elementType", "keyType", "valueType") if one in of]
     return of | {one: names_apart(of[one]) for one in inner}
+
+
+class ByName(Generic[T]):
+    """What is known of columns, found by every name that a table takes for theirs."""
+
+    def __init__(self, columns: Iterable[tuple[str, T]]) -> None:
+        self._exact = dict(columns)
+        self._alike: dict[str, T] = {}
+        for name, one in self._exact.items():
+            for key in keys_of(name):
+                self._alike.setdefault(key, one)
+
+    def get(self, name: str) -> T | None:
+        """That of the column which is spelled so, or else of one with the same name to a table."""
+        if name in self._exact:
+            return self._exact[name]
+        return next((self._alike[key] for key in keys_of(name) if key in self._alike), None)

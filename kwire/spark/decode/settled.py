@@ -17,6 +17,8 @@ from kwire.spark.settings import Decode
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from kwire.spark.decode.decoding import Decoding
+
 _LOOKED_UP = ("schema", "schema_file", "inferred_schema", "subject", "sample", "refresh_s")
 _NOWHERE = RegistrySettings("http://settled")
 
@@ -38,7 +40,7 @@ def struct_of(
 
 
 def settled(records: "DataFrame", settings: Decode, topics: Sequence[str]) -> dict[str, Any]:
-    """The argument for ``decode_settled``; for Avro and Protobuf only without a registry."""
+    """The argument for ``decoder_settled``; for Avro and Protobuf only without a registry."""
     options = options_of(settings)
     kept = {
         name: value
@@ -61,6 +63,11 @@ def settled(records: "DataFrame", settings: Decode, topics: Sequence[str]) -> di
             kept["message"] = reader.message
             found["descriptors"] = b64encode(reader.descriptors).decode()
     return found
+
+
+def decoder_settled(found: dict[str, Any]) -> "Decoding":
+    """The decoding by what ``settled`` has returned."""
+    return lambda given, has_reasons: decode_settled(given, found, has_reasons=has_reasons)
 
 
 def decode_settled(

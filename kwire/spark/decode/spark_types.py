@@ -25,8 +25,10 @@ _WIDER = {
 }
 
 
-class SchemaConflict(ValueError):
-    """Two schemas have types for the same column, and no type can hold the values of both."""
+Place = tuple[str, ...]
+"""A column, or a part of its values: names of fields, ITEMS, KEYS and VALUES."""
+
+ITEMS, KEYS, VALUES = "[]", "{key}", "{}"
 
 
 def field(name: str, of: SparkType, *, nullable: bool = True) -> dict[str, Any]:
@@ -77,45 +79,65 @@ def loosened(of: SparkType) -> SparkType:
     return map_of(loosened(of["keyType"]), loosened(of["valueType"]))
 
 
-def merged(old: SparkType, new: SparkType, path: str = "") -> SparkType:
+def merged(
+    old: SparkType, new: SparkType, conflicts: dict[Place, str], path: Place = ()
+) -> SparkType:
     """A type for the values of both: columns of ``old``, then columns that only ``new`` has.
 
-    A column that one of the two lacks becomes nullable. SchemaConflict if no type fits both.
+    A column that one of the two lacks becomes nullable. Where no type fits both, that of ``old``
+    stays; ``conflicts`` gets the place, and what the types are.
     """
     if old == new:
         return old
     if isinstance(old, dict) and isinstance(new, dict) and kind_of(old) == kind_of(new):
-        return _merged_nested(old, new, path)
+        return _merged_nested(old, new, conflicts, path)
     if isinstance(old, str) and isinstance(new, str):
         wider = _WIDER.get((old, new)) or _WIDER.get((new, old))
         if wider is not None:
             return wider
-    where = path or "the value"
-    raise SchemaConflict(f"{where} is {text_of(old)} in one schema and {text_of(new)} in another")
+    where = ".".join(path).replace(".[]", "[]").replace(".{", "{") or "the value"
+    conflicts[path] = f"{where} is {text_of(new)}, not {text_of(old)}"
+    return old
 
 
-def _merged_nested(old: dict[str, Any], new: dict[str, Any], path: str) -> SparkType:
+def _merged_nested(
+    old: dict[str, Any], new: dict[str, Any], conflicts: dict[Place, str], path: Place
+) -> SparkType:
     if kind_of(old) == "struct":
-        return struct(list(_merged_fields(old, new, path)))
+        return struct(list(_merged_fields(old, new, conflicts, path)))
     if kind_of(old) == "array":
-        item = merged(old["elementType"], new["elementType"], f"{path}[]")
+        item = merged(old["elementType"], new["elementType"], conflicts, (*path, ITEMS))
         return array(item, nullable=old["containsNull"] or new["containsNull"])
-    key = merged(old["keyType"], new["keyType"], f"{path}{{key}}")
-    value = merged(old["valueType"], new["valueType"], f"{path}{{}}")
+    key = merged(old["keyType"], new["keyType"], conflicts, (*path, KEYS))
+    value = merged(old["valueType"], new["valueType"], conflicts, (*path, VALUES))
     return map_of(key, value, nullable=old["valueContainsNull"] or new["valueContainsNull"])
 
 
-def _merged_fields(old: dict[str, Any], new: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
+def _merged_fields(
+    old: dict[str, Any], new: dict[str, Any], conflicts: dict[Place, str], path: Place
+) -> Iterator[dict[str, Any]]:
     others = {one["name"]: one for one in new["fields"]}
     for one in old["fields"]:
         other = others.pop(one["name"], None)
         if other is None:
             yield {**one, "nullable": True}
             continue
-        of = merged(one["type"], other["type"], f"{path}.{one['name']}".lstrip("."))
+        of = merged(one["type"], other["type"], conflicts, (*path, one["name"]))
         yield field(one["name"], of, nullable=one["nullable"] or other["nullable"])
     for other in others.values():
         yield {**other, "nullable": True}
+
+
+def has_value(value: Any, path: Place) -> bool:
+    """Whether there is anything at a place of a decoded value; maps are lists of pairs."""
+    if value is None or not path:
+        return value is not None
+    step, rest = path[0], path[1:]
+    if step == ITEMS:
+        return any(has_value(one, rest) for one in value)
+    if step in (KEYS, VALUES):
+        return any(has_value(one[step == VALUES], rest) for one in value)
+    return has_value(value.get(step), rest)
 
 
 def text_of(of: SparkType) -> str:

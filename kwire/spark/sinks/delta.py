@@ -21,7 +21,8 @@ from kwire.spark.column_names import DELTA, DELTA_MAPPED, NameRule
 from kwire.spark.parquet_times import writer_of
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held
-from kwire.spark.sinks.table_conflicts import retried
+from kwire.spark.sinks.misfits import Misfit
+from kwire.spark.sinks.table_conflicts import altered, retried
 from kwire.spark.sinks.table_rows import (
     check_options,
     has_class,
@@ -29,7 +30,7 @@ from kwire.spark.sinks.table_rows import (
     need_path,
     table_columns,
 )
-from kwire.spark.sinks.table_types import Misfit, compared, delta_widens, never, widen
+from kwire.spark.sinks.table_types import compared, delta_widens, fit_table, never
 from kwire.spark.sql import quoted
 
 if TYPE_CHECKING:
@@ -104,23 +105,35 @@ def fit_delta(
     if not _is_table(spark, path):
         return []
     table = spark.read.format("delta").load(path).schema
-    misfits = compared(table, schema, rule, never)[1]
-    if not misfits:
-        return []
-    has_it = _properties_of(spark, path).get(WIDENING) == "true"
-    if not has_it and settings.options.get("properties", {}).get(WIDENING) != "true":
-        return misfits
-    changes, misfits = compared(table, schema, rule, delta_widens)
+    changes = compared(table, schema, rule, delta_widens)[0]
     name = f"delta.{quoted(path)}"
-    if changes and not has_it:
-        spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{WIDENING}' = 'true')")
-    widen(spark, name, changes)
-    return misfits
+    widens = delta_widens if changes and _may_widen(spark, name, settings) else never
+    return fit_table(spark, name, table, schema, rule, widens)
+
+
+def _may_widen(spark: "SparkSession", name: str, settings: SinkSettings) -> bool:
+    """Whether the table's property lets columns get wider; it is set if the settings say so."""
+    if _properties_of(spark, settings.path).get(WIDENING) == "true":
+        return True
+    if settings.options.get("properties", {}).get(WIDENING) != "true":
+        return False
+    return not altered(spark, f"ALTER TABLE {name} SET TBLPROPERTIES ('{WIDENING}' = 'true')")
 
 
 def _is_table(spark: "SparkSession", path: str) -> bool:
     tables: Any = spark._jvm.io.delta.tables.DeltaTable
     return bool(tables.isDeltaTable(spark._jsparkSession, path))
+
+
+def has_batch(spark: "SparkSession", path: str, batch: Batch) -> bool:
+    """Whether the Delta table at a path has a batch."""
+    if not _is_table(spark, path):
+        return False
+    jvm: Any = spark._jvm
+    logs = jvm.org.apache.spark.sql.delta.DeltaLog
+    newest = logs.forTableWithSnapshot(spark._jsparkSession, path)._2()
+    found = newest.transactions().get(application_of(batch.query_id))
+    return found.isDefined() and int(found.get()) >= batch.batch_id
 
 
 def _properties_of(spark: "SparkSession", path: str) -> dict[str, str]:
@@ -150,6 +163,10 @@ class DeltaSink:
     def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
         """As ``FitsTable.fit``."""
         return fit_delta(spark, self._settings, schema, self._names.rule(spark, schema))
+
+    def has(self, spark: "SparkSession", batch: Batch) -> bool:
+        """As ``KnowsBatches.has``."""
+        return has_batch(spark, self._settings.path, batch)
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Append a batch; nothing happens if the table has it already."""

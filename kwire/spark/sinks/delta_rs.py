@@ -16,12 +16,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch
-from kwire.spark.column_names import DELTA, INCARNATION
+from kwire.spark.column_names import DELTA, INCARNATION, spelled_rows
 from kwire.spark.decode.same_names import keys_of
 from kwire.spark.settings import SinkSettings, Source
 from kwire.spark.sink import Held
 from kwire.spark.sinks.arrow_rows import MAX_ROWS, collect, held_in_arrow
 from kwire.spark.sinks.delta import application_of
+from kwire.spark.sinks.misfits import Misfit
 from kwire.spark.sinks.table_rows import (
     PLACE,
     check_options,
@@ -29,7 +30,7 @@ from kwire.spark.sinks.table_rows import (
     need_path,
     table_columns,
 )
-from kwire.spark.sinks.table_types import Misfit, compared, never
+from kwire.spark.sinks.table_types import compared, never
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,26 +55,26 @@ class DeltaRsSink:
 
     def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
         """As ``FitsTable.fit``; deltalake widens nothing, and would convert without a word."""
-        from pyspark.sql.types import StructType
-
         table = self._table()
-        if table is None:
-            return []
-        found = StructType.fromJson(json.loads(table.schema().to_json()))
-        return compared(found, schema, DELTA, never)[1]
+        return [] if table is None else compared(_columns_of(table), schema, DELTA, never)[1]
+
+    def has(self, spark: "SparkSession", batch: Batch) -> bool:
+        """As ``KnowsBatches.has``."""
+        table = self._table()
+        return table is not None and _has(table, batch)
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Append a batch; nothing happens if the table has it already."""
         from deltalake import CommitProperties, Transaction, write_deltalake
 
-        application = application_of(batch.query_id)
         table = self._table()
+        wanted = table_columns(rows, self._settings, batch.ranges, DELTA)
         if table is not None:
-            done = table.transaction_version(application)
-            if done is not None and done >= batch.batch_id:
+            if _has(table, batch):
                 return
+            wanted = spelled_rows(wanted, _columns_of(table))
         limit = self._settings.options.get("max_rows", MAX_ROWS)
-        found = collect(table_columns(rows, self._settings, batch.ranges, DELTA), limit)
+        found = collect(wanted, limit)
         write_deltalake(
             self._settings.path if table is None else table,
             found,
@@ -82,7 +83,7 @@ class DeltaRsSink:
             partition_by=self._partition_by(found.column_names),
             storage_options=self._storage if table is None else None,
             commit_properties=CommitProperties(
-                app_transactions=[Transaction(application, batch.batch_id)]
+                app_transactions=[Transaction(application_of(batch.query_id), batch.batch_id)]
             ),
         )
 
@@ -114,3 +115,14 @@ class DeltaRsSink:
         check_place(names)
         columns = [one for one in names if one in (*PLACE, INCARNATION)]
         yield from held_in_arrow(table.to_pyarrow_table(columns=columns))
+
+
+def _columns_of(table: Any) -> "StructType":
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(table.schema().to_json()))
+
+
+def _has(table: Any, batch: Batch) -> bool:
+    done = table.transaction_version(application_of(batch.query_id))
+    return done is not None and done >= batch.batch_id

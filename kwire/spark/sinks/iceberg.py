@@ -33,8 +33,8 @@ from kwire.spark.sinks.iceberg_table import (
     fitted,
     named_for_iceberg,
 )
+from kwire.spark.sinks.misfits import Misfit
 from kwire.spark.sinks.table_rows import PLACE, held_in, table_columns
-from kwire.spark.sinks.table_types import Misfit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,6 +60,10 @@ class IcebergSink:
     def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
         """As ``FitsTable.fit``."""
         return self.table.fit(spark, schema)
+
+    def has(self, spark: "SparkSession", batch: Batch) -> bool:
+        """As ``KnowsBatches.has``."""
+        return self.table.has(spark, batch)
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Append a batch; nothing happens if the table has it already."""

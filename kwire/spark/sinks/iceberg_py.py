@@ -16,19 +16,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch
-from kwire.spark.column_names import ICEBERG, INCARNATION, PARTITION_COLUMN
+from kwire.spark.column_names import ICEBERG, INCARNATION, PARTITION_COLUMN, spelled_rows
 from kwire.spark.rows import PARTITION
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held
 from kwire.spark.sinks.arrow_rows import MAX_ROWS, collect, held_in_arrow
 from kwire.spark.sinks.iceberg_table import named_for_iceberg
+from kwire.spark.sinks.misfits import Misfit
 from kwire.spark.sinks.table_rows import (
     PLACE,
     check_options,
     check_place,
     table_columns,
 )
-from kwire.spark.sinks.table_types import Misfit, compared, iceberg_widens
+from kwire.spark.sinks.table_types import compared, iceberg_widens
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,32 +57,39 @@ class PyIcebergSink:
 
     def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
         """As ``FitsTable.fit``; the write itself widens what Iceberg allows."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        catalog = self._catalog()
-        if not catalog.table_exists(self._name):
+        table = self._table()
+        if table is None:
             return []
-        arrow = catalog.load_table(self._name).schema().as_arrow()
-        found = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
-        return compared(found, schema, ICEBERG, iceberg_widens)[1]
+        return compared(_columns_of(table), schema, ICEBERG, iceberg_widens)[1]
+
+    def has(self, spark: "SparkSession", batch: Batch) -> bool:
+        """As ``KnowsBatches.has``."""
+        table = self._table()
+        return table is not None and _has(table, batch)
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Append a batch; nothing happens if the table has it already."""
-        catalog = self._catalog()
-        done = f"kwire.batch.{batch.query_id}"
-        table = catalog.load_table(self._name) if catalog.table_exists(self._name) else None
-        if table is not None and int(table.properties.get(done, -1)) >= batch.batch_id:
-            return
-        limit = self._settings.options.get("max_rows", MAX_ROWS)
+        table = self._table()
         wanted = table_columns(rows, self._settings, batch.ranges, ICEBERG)
-        found = collect(named_for_iceberg(wanted), limit)
+        wanted = named_for_iceberg(wanted)
+        if table is not None:
+            if _has(table, batch):
+                return
+            wanted = spelled_rows(wanted, _columns_of(table))
+        limit = self._settings.options.get("max_rows", MAX_ROWS)
+        found = collect(wanted, limit)
         if table is None:
-            table = catalog.create_table_if_not_exists(self._name, found.schema)
+            table = self._catalog().create_table_if_not_exists(self._name, found.schema)
         with table.transaction() as transaction:
             with transaction.update_schema() as update:
                 update.union_by_name(found.schema)
             transaction.append(found)
-            transaction.set_properties({done: str(batch.batch_id)})
+            transaction.set_properties({_property_of(batch): str(batch.batch_id)})
+
+    def _table(self) -> Any:
+        """The table as it is now; None before the first batch."""
+        catalog = self._catalog()
+        return catalog.load_table(self._name) if catalog.table_exists(self._name) else None
 
     def _catalog(self) -> Any:
         from pyiceberg.catalog import load_catalog
@@ -91,10 +99,9 @@ class PyIcebergSink:
 
     def held(self, spark: "SparkSession") -> Iterator[Held]:
         """The offsets that the table holds; OffsetsUnknown if a transform drops them."""
-        catalog = self._catalog()
-        if not catalog.table_exists(self._name):
+        table = self._table()
+        if table is None:
             return
-        table = catalog.load_table(self._name)
         columns = {PARTITION: PARTITION_COLUMN}
         names = {columns.get(one, one): one for one in PLACE}
         there = table.schema().column_names
@@ -103,3 +110,17 @@ class PyIcebergSink:
             names[INCARNATION] = INCARNATION
         found = table.scan(selected_fields=tuple(names)).to_arrow()
         yield from held_in_arrow(found.rename_columns([names[one] for one in found.column_names]))
+
+
+def _columns_of(table: Any) -> "StructType":
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(table.schema().as_arrow(), prefer_timestamp_ntz=True)
+
+
+def _property_of(batch: Batch) -> str:
+    return f"kwire.batch.{batch.query_id}"
+
+
+def _has(table: Any, batch: Batch) -> bool:
+    return int(table.properties.get(_property_of(batch), -1)) >= batch.batch_id

@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch
 from kwire.spark.column_names import ICEBERG, PARTITION_COLUMN
+from kwire.spark.decode.same_names import ByName
 from kwire.spark.rows import PARTITION
 from kwire.spark.settings import SinkSettings, WrongSetting
+from kwire.spark.sinks.misfits import Misfit
 from kwire.spark.sinks.table_rows import check_options, has_class
-from kwire.spark.sinks.table_types import Misfit, compared, iceberg_widens, widen
+from kwire.spark.sinks.table_types import additions, fit_table, iceberg_widens
 from kwire.spark.sql import columns_text, properties_text, quoted, type_text
 
 if TYPE_CHECKING:
@@ -110,13 +112,12 @@ class IcebergTable:
             spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({', '.join(columns)})")
 
     def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
-        """Widen the table's columns as Iceberg allows it; the columns that rows have otherwise."""
+        """As ``FitsTable.fit``; columns get wider types as Iceberg allows it."""
         self.open(spark)
         if not spark.catalog.tableExists(self.name):
             return []
-        changes, misfits = compared(self.read(spark).schema, schema, ICEBERG, iceberg_widens)
-        widen(spark, self.name, changes)
-        return misfits
+        table = self.read(spark).schema
+        return fit_table(spark, self.name, table, schema, ICEBERG, iceberg_widens)
 
     def _create(self, spark: "SparkSession", schema: "StructType") -> None:
         columns = columns_text(schema.jsonValue())
@@ -157,16 +158,23 @@ class IcebergTable:
             snapshot = None if parent is None else table.snapshot(parent)
         return None
 
+    def has(self, spark: "SparkSession", batch: Batch) -> bool:
+        """Whether the table has a batch, as far as its snapshots tell."""
+        self.open(spark)
+        if not spark.catalog.tableExists(self.name):
+            return False
+        newest = self.newest_batch(spark, batch.query_id)
+        return newest is not None and newest >= batch.batch_id
+
 
 def fitted(rows: "DataFrame", wanted: "StructType") -> "DataFrame":
     """The rows with all columns of a table; missing columns are null."""
     from pyspark.sql import functions as f
 
+    has = _types_of(rows.schema)
     return rows.select(
         *(
-            _fitted(f.col(quoted(one.name)), one.dataType, _type_of(rows.schema, one.name)).alias(
-                one.name
-            )
+            _fitted(f.col(quoted(one.name)), one.dataType, has.get(one.name)).alias(one.name)
             for one in wanted.fields
         )
     )
@@ -196,38 +204,9 @@ def labeled(spark: "SparkSession", batch: Batch) -> Iterator[None]:
             context.remove(name)
 
 
-def additions(
-    table: "StructType", rows: "StructType", prefix: str = ""
-) -> "list[tuple[str, DataType]]":
-    """The columns that rows have and a table lacks; names of nested fields have dots."""
-    found: list[tuple[str, DataType]] = []
-    for field in rows.fields:
-        name = f"{prefix}{quoted(field.name)}"
-        there = _type_of(table, field.name)
-        if there is None:
-            found.append((name, field.dataType))
-        else:
-            found += _additions_within(there, field.dataType, name)
-    return found
-
-
-def _additions_within(
-    table: "DataType", rows: "DataType", name: str
-) -> "list[tuple[str, DataType]]":
-    """The fields that are new in the structs of a column."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(table, StructType) and isinstance(rows, StructType):
-        return additions(table, rows, f"{name}.")
-    if isinstance(table, ArrayType) and isinstance(rows, ArrayType):
-        return _additions_within(table.elementType, rows.elementType, f"{name}.element")
-    if isinstance(table, MapType) and isinstance(rows, MapType):
-        return _additions_within(table.valueType, rows.valueType, f"{name}.value")
-    return []
-
-
-def _type_of(schema: "StructType", name: str) -> "DataType | None":
-    return next((one.dataType for one in schema.fields if one.name == name), None)
+def _types_of(schema: "StructType") -> "ByName[DataType]":
+    """The types of columns; ``id`` and ``ID`` are one, as for the table."""
+    return ByName((one.name, one.dataType) for one in schema.fields)
 
 
 def _fitted(column: Any, wanted: "DataType", has: "DataType | None") -> Any:
@@ -247,9 +226,10 @@ def _fitted(column: Any, wanted: "DataType", has: "DataType | None") -> Any:
         return f.transform_values(column, lambda _, one: _fitted(one, value, mine))
     if not (isinstance(wanted, StructType) and isinstance(has, StructType)):
         return column
+    own = _types_of(has)
     fields = f.struct(
         *(
-            _fitted(column[one.name], one.dataType, _type_of(has, one.name)).alias(one.name)
+            _fitted(column[one.name], one.dataType, own.get(one.name)).alias(one.name)
             for one in wanted.fields
         )
     )

@@ -87,6 +87,14 @@ class TopicSink:
                 f"it {needs('spark', 'confluent-kafka')}; executors need it, too",
             ) from None
 
+    def has(self, spark: "SparkSession", batch: Batch) -> bool:
+        """As ``KnowsBatches.has``: the rows of one source partition are enough."""
+        places = [(one.topic, one.partition) for one in batch.ranges]
+        committed = self.committed(batch.pipeline, batch.query_id, places)
+        return any(
+            committed.get((one.topic, one.partition), one.first) > one.first for one in batch.ranges
+        )
+
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Write a batch; source partitions that have been written already are left out."""
         from kwire.spark.sinks.topic_task import Job, send

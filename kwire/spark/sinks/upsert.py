@@ -73,15 +73,16 @@ from kwire.spark.sinks.delta import (
     DeltaNames,
     application_of,
     fit_delta,
+    has_batch,
     need_delta,
 )
 from kwire.spark.sinks.iceberg_table import (
     IcebergTable,
-    additions,
     fitted,
     labeled,
     named_for_iceberg,
 )
+from kwire.spark.sinks.misfits import Misfit
 from kwire.spark.sinks.table_rows import (
     check_choice,
     check_options,
@@ -91,7 +92,7 @@ from kwire.spark.sinks.table_rows import (
     table_columns,
     with_incarnation,
 )
-from kwire.spark.sinks.table_types import Misfit
+from kwire.spark.sinks.table_types import additions
 from kwire.spark.sql import listed, literal, quoted
 from kwire.spark.tombstones import DEAD_LETTER
 
@@ -165,6 +166,12 @@ class UpsertSink:
         if self._is_delta:
             return fit_delta(spark, self._settings, schema, self._names.rule(spark, schema))
         return self._iceberg.fit(spark, schema)
+
+    def has(self, spark: "SparkSession", batch: Batch) -> bool:
+        """As ``KnowsBatches.has``."""
+        if self._is_delta:
+            return has_batch(spark, self._settings.path, batch)
+        return self._iceberg.has(spark, batch)
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Merge a batch; nothing happens if the table has it already."""

@@ -1,0 +1,71 @@
+"""What becomes of a change of a table that isn't made at once."""
+
+from typing import Any, cast
+
+import pytest
+
+from kwire.spark.sinks.table_conflicts import ATTEMPTS, altered
+
+
+class AnalysisException(Exception):
+    """As Spark calls its answer to a statement that can't be."""
+
+
+class ConcurrentModificationException(Exception):
+    """As Delta calls a conflict."""
+
+
+class ByJava(Exception):
+    """An error that Spark doesn't know, with Java's own behind it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("An error occurred while calling o1.sql.\n: and its stack")
+        self.java_exception = self
+        self._name = name
+
+    def getClass(self) -> "ByJava":
+        """As Java."""
+        return self
+
+    def getName(self) -> str:
+        """As Java."""
+        return self._name
+
+    def getMessage(self) -> str:
+        """As Java."""
+        return "no\n  such  right"
+
+
+class Session:
+    """A session in which each statement has one outcome after the other."""
+
+    def __init__(self, *outcomes: Exception | None) -> None:
+        self.left = list(outcomes)
+
+    def sql(self, statement: str) -> None:
+        """Run a statement."""
+        outcome = self.left.pop(0)
+        if outcome is not None:
+            raise outcome
+
+
+def test_a_conflict_is_tried_again() -> None:
+    """As often as a write of rows is."""
+    session = Session(*[ConcurrentModificationException("later")] * (ATTEMPTS - 1), None)
+    assert altered(cast(Any, session), "ALTER …") == ""
+    assert not session.left
+
+
+def test_a_refusal_is_an_answer() -> None:
+    """In one line, also where only Java knows what it is."""
+    found = altered(cast(Any, Session(AnalysisException("[X] no\nfor good"))), "ALTER …")
+    assert found == "[X] no for good"
+    by_java = ByJava("org.apache.iceberg.exceptions.ForbiddenException")
+    assert altered(cast(Any, Session(by_java)), "ALTER …") == "no such right"
+
+
+def test_what_may_pass_ends_the_run() -> None:
+    """The next one tries again: no record becomes a dead letter because of a broken network."""
+    for error in (ConnectionError("away"), ByJava("java.net.SocketTimeoutException")):
+        with pytest.raises(type(error)):
+            altered(cast(Any, Session(error)), "ALTER …")
