@@ -106,6 +106,7 @@ class Housekeeping:
         await self._bound_producers()
         now_s = trio.current_time()
         self._poller.unauthenticated.end_overdue(now_s)
+        self._poller.arriving.end_overdue(now_s)
         if now_s >= self._sweep_due_s:
             self._sweep_due_s = now_s + SWEEP_INTERVAL_S
             self._sweep(now_s)

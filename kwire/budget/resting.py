@@ -12,20 +12,43 @@ Rules:
 - Connections end until the others fit into the limit, or only one connection is left. The log names
   the setting.
 - Slices of files don't count, because they are not in memory.
-- Large requests that have arrived in part are bounded in the same way, by
-  ``kwire.arriving.max.bytes``: a client may announce a request of 100 MB and never end it. So are
-  large requests that have arrived and wait: for their turn to be decoded, or for a thread that
-  opens their batches.
+- Requests that have arrived in part are bounded in the same way, by ``kwire.arriving.max.bytes``: a
+  client may announce a request of 100 MB and never end it, or have a thousand connections that each
+  announce 1 MB. So are requests that have arrived and wait: for their turn to be decoded, for a
+  thread that opens their batches, or behind a request whose response the client doesn't read.
+  Buffers count as a whole, and only those of more than 16 KiB.
+- A request of which no byte has come for ``HALF_S`` won't be ended any more: its connection ends.
+- If many connections are counted, and too much is held, so many end that there is some room again:
+  to find those that have rested longest takes milliseconds.
 """
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 log = logging.getLogger(__name__)
 
 SETTING = "kwire.resting.max.bytes"
 ARRIVING = "kwire.arriving.max.bytes"
+
+HALF_S = 60.0
+"""Clients give a request up after 30 s (``request.timeout.ms``), and close the connection then."""
+
+MANY = 1000
+ROOM_SHARE = 16
+"""With more than ``MANY`` connections, one part in so many of the limit is made free at once."""
+
+
+class _Held(NamedTuple):
+    """The bytes of a connection, since when it holds any, and when it last had more or less.
+
+    ``is_half`` says that they wait for the rest of a request.
+    """
+
+    size_bytes: int
+    since_s: float
+    changed_s: float
+    is_half: bool
 
 
 class Resting(Protocol):
@@ -48,16 +71,21 @@ class RestingBytes:
         self._what = what
         self.max_bytes: Callable[[], int] = lambda: 1 << 62
         self.held_bytes = 0
-        self._held: dict[Resting, tuple[int, float]] = {}
+        self._held: dict[Resting, _Held] = {}  # the one that changed last is the last one
 
-    def rest(self, connection: Resting, size_bytes: int, now_s: float) -> None:
-        """Count the bytes with which a connection rests now; end others if there are too many."""
-        before = self._held.get(connection)
+    def rest(
+        self, connection: Resting, size_bytes: int, now_s: float, *, is_half: bool = False
+    ) -> None:
+        """Count the bytes with which a connection rests now; end others if there are too many.
+
+        ``is_half`` says that they wait for the rest of a request.
+        """
+        before = self._held.pop(connection, None)
         since_s = now_s
         if before is not None:
-            self.held_bytes -= before[0]
-            since_s = before[1]
-        self._held[connection] = size_bytes, since_s
+            self.held_bytes -= before.size_bytes
+            since_s = before.since_s
+        self._held[connection] = _Held(size_bytes, since_s, now_s, is_half)
         self.held_bytes += size_bytes
         if self.held_bytes > self.max_bytes():
             self._make_room(now_s)
@@ -66,7 +94,20 @@ class RestingBytes:
         """Note that a connection no longer holds bytes at rest."""
         held = self._held.pop(connection, None)
         if held is not None:
-            self.held_bytes -= held[0]
+            self.held_bytes -= held.size_bytes
+
+    def end_overdue(self, now_s: float) -> None:
+        """End the connections on which the rest of a request doesn't come."""
+        overdue = []
+        for connection, held in self._held.items():
+            if now_s - held.changed_s < HALF_S:
+                break
+            if held.is_half:
+                overdue.append(connection)
+        for connection in overdue:
+            log.info("closing the connection from %s: half a request", connection.peer_host)
+            self.forget(connection)
+            connection.abort_nowait()
 
     def share(self, connections: int) -> int:
         """How many bytes each connection may keep so that all fit into the limit."""
@@ -74,23 +115,31 @@ class RestingBytes:
 
     def _make_room(self, now_s: float) -> None:
         most = self.max_bytes()
-        while self.held_bytes > most and len(self._held) > 1:
+        goal = most - most // ROOM_SHARE if len(self._held) > MANY else most
 
-            def cost(connection: Resting) -> float:
-                size_bytes, since_s = self._held[connection]
-                return size_bytes * (now_s - since_s + 1.0)
+        def cost(connection: Resting) -> float:
+            held = self._held[connection]
+            return held.size_bytes * (now_s - held.since_s + 1.0)
 
-            longest = max(self._held, key=cost)
-            size_bytes, since_s = self._held[longest]
+        ended: list[tuple[Resting, _Held]] = []
+        for longest in sorted(self._held, key=cost, reverse=True):
+            if self.held_bytes <= goal or len(self._held) <= 1:
+                break
+            ended.append((longest, self._held[longest]))
             self.forget(longest)
-            log.warning(
-                "closing the connection from %s: %d bytes %s since %.1f s, and all"
-                " connections together hold more than %s=%d",
-                longest.peer_host,
-                size_bytes,
-                self._what,
-                now_s - since_s,
-                self._setting,
-                most,
-            )
-            longest.abort_nowait()
+        if not ended:
+            return
+        first, held = ended[0]
+        log.warning(
+            "closing the connection from %s%s: %d bytes %s since %.1f s, and all"
+            " connections together hold more than %s=%d",
+            first.peer_host,
+            f" and {len(ended) - 1} more" if len(ended) > 1 else "",
+            held.size_bytes,
+            self._what,
+            now_s - held.since_s,
+            self._setting,
+            most,
+        )
+        for connection, _ in ended:
+            connection.abort_nowait()

@@ -101,12 +101,13 @@ class Connection:
             self._end(error)
             return
         if self._poller.gathers and self._outbox and self._serving.waiting is None:
-            self._inbox.leave_scratch()
+            if self._inbox.leave_scratch():
+                self._count_left()
             self._poller.gather(self)
         elif self._serving.waiting is not None or self._outbox or self._inbox.has_frame:
             self._wait()
-        else:
-            self._inbox.leave_scratch()
+        elif self._inbox.leave_scratch():
+            self._count_left()
 
     def send_gathered(self) -> None:
         """Send the responses that were gathered."""
@@ -222,18 +223,26 @@ class Connection:
         units = count // READ_BYTES_PER_UNIT
         self._work.used_units += units
         self._poller.turns.units_left -= units
-        if self._inbox.is_large:
+        if self._inbox.is_counted:
             self._count_arriving()
 
     def _count_arriving(self) -> None:
-        """Count the bytes of a large frame until it is whole; this may end the connection."""
-        arriving = self._poller.arriving
-        if self._inbox.has_frame or self._inbox.is_empty:
-            arriving.forget(self)
-            return
-        arriving.rest(self, self._inbox.size_bytes, self._poller.now_s)
-        if self._sock.fileno() < 0:
+        """Count the bytes of a frame until it is whole; this may end the connection."""
+        if self._inbox.has_frame:
+            self._poller.arriving.forget(self)
+        elif not self._count_left():
             raise ConnectionClosed
+
+    def _count_left(self) -> bool:
+        """Count the bytes that have arrived and are left for later; whether the connection lives
+        on.
+        """
+        arriving, inbox = self._poller.arriving, self._inbox
+        if inbox.is_empty:
+            arriving.forget(self)
+        else:
+            arriving.rest(self, inbox.size_bytes, self._poller.now_s, is_half=not inbox.has_frame)
+        return self._sock.fileno() >= 0
 
     def _serve_frames(self) -> None:
         """Serve whole frames until a request waits or the client doesn't read; send responses."""
@@ -254,7 +263,9 @@ class Connection:
                 return
         if not self._poller.gathers or self._serving.waiting is not None:
             self._outbox.send_nowait()
-        if self._inbox.is_large:
+        if self._inbox.is_counted:
+            if self._inbox.is_empty:
+                self._poller.arriving.forget(self)
             keep_buffer(self._inbox, self._serving.waiting, self._poller)
 
     def _wait(self) -> None:
@@ -266,11 +277,10 @@ class Connection:
             self._scope = trio.CancelScope()
             self._poller.start_task(self._run)
             return
-        self._inbox.leave_scratch()
+        if self._inbox.leave_scratch() and not self._count_left():
+            return
         if self._outbox:
-            self._rest.begin(self, self._outbox, self._work)
-            if self._sock.fileno() >= 0:
-                self._watch.begin(self, sending=True)
+            self._wait_to_send()
             return
         self._watch.begin(self, sending=False)
         if self._rest.is_on:
@@ -287,6 +297,12 @@ class Connection:
             self._poller.deadlines.add(change)
             if self._work.held_bytes:
                 self._rest.begin(self, self._outbox, self._work)
+
+    def _wait_to_send(self) -> None:
+        """Wait until the client reads; this may end the connection."""
+        self._rest.begin(self, self._outbox, self._work)
+        if self._sock.fileno() >= 0:
+            self._watch.begin(self, sending=True)
 
     def _wait_for_replicas(self, acks: Acks) -> None:
         """Wait for the replicas, and serve requests behind the one in hand unless it is large."""
@@ -339,7 +355,7 @@ class Connection:
                 if self._serving.waiting.change is not None:
                     keep_buffer(self._inbox, self._serving.waiting, self._poller)
                     return
-                if self._inbox.is_large:
+                if self._inbox.is_counted:
                     self._poller.arriving.rest(self, self._inbox.size_bytes, self._poller.now_s)
                 await self._serving.finish_in_task()
                 self._poller.arriving.forget(self)

@@ -70,11 +70,17 @@ class BadFrameSize(Exception):
 READ_BYTES = 1 << 20
 """The most bytes of one read, which then takes less than half a millisecond."""
 
-LARGE_BYTES = 1 << 20
-"""A buffer of more bytes counts among those of all connections while a frame arrives."""
+COUNTED_BYTES = 16 << 10
+"""A buffer of more bytes counts among those of all connections while it holds bytes that aren't
+served. Smaller ones are about as large as the rest of what a connection takes."""
 
-MAPPED_BYTES = 4 << 20
-"""Larger buffers grow in place (``kwire.connection.mapped``)."""
+MAPPED_BYTES = 64 << 10
+"""Larger buffers are maps (``kwire.connection.mapped``), which grow in place. Their memory goes
+back to the system at once: the allocator would keep what doubling buffers leave behind, twice as
+much as the buffers themselves."""
+
+FREED_IN_STEPS_BYTES = 4 << 20
+"""Larger buffers take so long to free that a task frees them in steps."""
 
 READ_BYTES_PER_UNIT = 1024
 """How many bytes are read from a socket in one unit of work. The system spends half of that time on
@@ -84,19 +90,19 @@ the pages of a growing buffer."""
 class Inbox:
     """The bytes of one connection, between the smallest and largest size of a frame.
 
-    ``is_large`` says that the connection's buffer has more than ``LARGE_BYTES``.
+    ``is_counted`` says that the connection's buffer has more than ``COUNTED_BYTES``.
     """
 
     __slots__ = (
         *("_end", "_min_bytes", "_own", "_scratch", "_start", "_view"),
-        *("is_large", "max_bytes"),
+        *("is_counted", "max_bytes"),
     )
 
     def __init__(self, scratch: Scratch, min_bytes: int, max_bytes: int) -> None:
         self._scratch = scratch
         self._min_bytes = min_bytes
         self.max_bytes = max_bytes
-        self.is_large = False
+        self.is_counted = False
         self._own = _NOTHING
         self._view = _NOTHING
         self._start = 0
@@ -161,13 +167,14 @@ class Inbox:
         (size,) = _SIZE.unpack_from(self._view, self._start)
         return not self._min_bytes <= size <= self.max_bytes or held >= 4 + size
 
-    def leave_scratch(self, *, views_stay: bool = False) -> None:
+    def leave_scratch(self, *, views_stay: bool = False) -> bool:
         """Copy the remaining bytes out of the scratch buffer, before another connection reads.
 
         With ``views_stay``, frames are still in use: then the connections get a new scratch buffer.
+        Returns ``is_counted``: whether the caller has to count the bytes that are left.
         """
         if self._view is not self._scratch.view:
-            return
+            return self.is_counted
         if self._start != self._end:
             self._move(max(2 * (self._end - self._start), INITIAL_BUFFER_BYTES))
         else:
@@ -175,6 +182,7 @@ class Inbox:
             self._start = self._end = 0
         if views_stay:
             self._scratch.renew()
+        return self.is_counted
 
     def release(self) -> None:
         """Free the buffer if it is empty; views of it stay valid."""
@@ -186,8 +194,8 @@ class Inbox:
         own = self._own
         self._own = self._view = _NOTHING
         self._start = self._end = 0
-        self.is_large = False
-        if len(own) > MAPPED_BYTES:
+        self.is_counted = False
+        if len(own) > FREED_IN_STEPS_BYTES:
             self._scratch.free(own)
 
     def keep(self, most_bytes: int) -> None:
@@ -229,4 +237,4 @@ class Inbox:
             view[:held] = old[self._start : self._end]
         self._own = self._view = view
         self._start, self._end = 0, held
-        self.is_large = len(view) > LARGE_BYTES
+        self.is_counted = len(view) > COUNTED_BYTES

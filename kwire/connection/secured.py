@@ -295,7 +295,7 @@ class SecuredConnection(Connection):
         self._spend(units)
         if count == 0:
             raise ConnectionClosed
-        if self._tls_inbox.is_large:
+        if self._tls_inbox.is_counted:
             self._count_arriving()
 
     def _spend(self, units: int) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kwire.budget.resting import RestingBytes
+from kwire.budget.resting import HALF_S, RestingBytes
 
 
 class Connection:
@@ -72,3 +72,33 @@ def test_bytes_that_were_sent_count_no_more(resting):
     resting.rest(other, 900, 1.0)
     resting.rest(other, 100, 2.0)
     assert resting.held_bytes == 100
+
+
+def test_a_request_whose_rest_does_not_come_ends(resting, caplog):
+    """One of which bytes still come goes on, and so does one that is whole and waits."""
+    silent, slow, whole, fresh = (Connection(resting) for _ in range(4))
+    resting.rest(silent, 10, 0.0, is_half=True)
+    resting.rest(slow, 10, 0.0, is_half=True)
+    resting.rest(whole, 10, 0.0)
+    resting.rest(slow, 20, HALF_S - 1, is_half=True)
+    resting.rest(fresh, 10, HALF_S - 1, is_half=True)
+    resting.end_overdue(HALF_S - 0.5)
+    assert not silent.has_ended
+    resting.end_overdue(HALF_S)
+    assert [one.has_ended for one in (silent, slow, whole, fresh)] == [True, False, False, False]
+    assert resting.held_bytes == 40
+
+
+def test_of_very_many_connections_so_many_end_that_there_is_room_again(resting, caplog):
+    """Or each of them would have all looked through once more; the log gets one line."""
+    resting.max_bytes = lambda: 32_000
+    many = [Connection(resting) for _ in range(2000)]
+    for place, connection in enumerate(many):
+        resting.rest(connection, 16, place / 1000)
+    assert not any(connection.has_ended for connection in many)
+    resting.rest(Connection(resting), 16, 2.0)
+    assert sum(connection.has_ended for connection in many) == 126
+    assert all(connection.has_ended for connection in many[:126])
+    assert resting.held_bytes == 30_000
+    assert caplog.text.count("closing") == 1
+    assert "and 125 more" in caplog.text

@@ -4,10 +4,14 @@ import logging
 import random
 import struct
 import threading
+from contextlib import suppress
 
+import pytest
 import trio
 
+from kwire.budget.resting import HALF_S
 from kwire.budget.work import Work
+from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.fetch import ForgottenTopic
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
@@ -52,6 +56,50 @@ async def test_clients_that_never_end_their_requests_hold_a_bounded_memory(tmp_p
         for client in [*clients, other]:
             await client.aclose()
         await until(lambda: not arriving.held_bytes)
+
+
+WHOLE = bytes(encode_request(MetadataRequest(topics=[]), 9, 1, None))
+
+
+@pytest.mark.parametrize("before", [b"", WHOLE])
+@pytest.mark.parametrize("part_bytes", [20_000, 60_000, 300_000])
+async def test_many_small_halves_hold_a_bounded_memory_too(tmp_path, before, part_bytes):
+    """Whatever is announced, in one read or several, and also behind a whole request."""
+    limit = 1 << 20
+    async with running_server(tmp_path, {"kwire.arriving.max.bytes": str(limit)}) as server:
+        poller = server.server.poller
+        clients = []
+        half = before + struct.pack(">i", 1_000_000) + bytes(part_bytes)
+        for _ in range(100):
+            clients.append(await server.connect())
+            with suppress(trio.BrokenResourceError):
+                await clients[-1].stream.send_all(half)
+        await until(lambda: poller.arriving.held_bytes > limit // 4)
+        await until(lambda: len(poller.connections) < 60)
+        held = sum(connection.held_bytes for connection in poller.connections)
+        assert held == poller.arriving.held_bytes <= limit
+        other = await server.connect()
+        await other.request(MetadataRequest(topics=[]), 9, MetadataResponse)
+        for client in [*clients, other]:
+            await client.aclose()
+        await until(lambda: not poller.arriving.held_bytes)
+
+
+async def test_half_a_request_that_gets_no_rest_ends_its_connection(tmp_path):
+    """Not one that waits for its client's next request, however long."""
+    async with running_server(tmp_path) as server:
+        arriving = server.server.poller.arriving
+        silent, quiet = await server.connect(), await server.connect()
+        await silent.stream.send_all(struct.pack(">i", 1_000_000) + bytes(100_000))
+        await quiet.request(_of_many_elements(), 9, MetadataResponse)
+        await until(lambda: arriving.held_bytes)
+        arriving.end_overdue(trio.current_time())
+        assert arriving.held_bytes
+        arriving.end_overdue(trio.current_time() + HALF_S)
+        assert await silent.is_closed()
+        assert not arriving.held_bytes
+        await quiet.request(MetadataRequest(topics=[]), 9, MetadataResponse)
+        await quiet.aclose()
 
 
 def _of_many_elements():

@@ -81,7 +81,7 @@ class WithoutSockets(Server):
             self.began(self.broker)
             self.broker.begin(background)
             nobody = SimpleNamespace(end_overdue=lambda now_s: None)
-            poller = SimpleNamespace(connections=(), unauthenticated=nobody)
+            poller = SimpleNamespace(connections=(), unauthenticated=nobody, arriving=nobody)
             background.start_soon(Housekeeping(self.broker, poller).run)
             async with trio.open_nursery() as connections:
                 self._connections = connections
