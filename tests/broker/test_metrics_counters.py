@@ -1,6 +1,6 @@
 """However often a bug happens, it takes no memory: an exception keeps its request's objects."""
 
-from kwire.broker.metrics_counters import MOST_BUGS, Bugs
+from kwire.broker.metrics_counters import MOST_BUGS, Bugs, MetricsCounters
 
 
 def test_the_first_bugs_are_kept_and_all_are_counted():
@@ -11,3 +11,14 @@ def test_the_first_bugs_are_kept_and_all_are_counted():
         bugs.append(error)
     assert bugs == errors[:MOST_BUGS]
     assert bugs.seen == 10 * MOST_BUGS
+
+
+def test_requests_of_fast_paths_take_as_long_as_their_pass() -> None:
+    """Each pass counts those that were served in it."""
+    counters = MetricsCounters()
+    for produced, fetched in ((2, 0), (5, 1), (5, 1)):
+        counters.fast[:] = [produced, fetched]
+        counters.end_pass(0.001)
+    for histogram, count in zip(counters.fast_times, counters.fast, strict=True):
+        assert (sum(histogram.counts), histogram.sum_us) == (count, count * 1000)
+    assert sum(counters.passes.counts) == 3

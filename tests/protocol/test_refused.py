@@ -5,6 +5,11 @@ import pytest
 from kwire.errors import ErrorCode
 from kwire.protocol.error_codes import error_codes, refused
 from kwire.protocol.messages import message_classes
+from kwire.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
 from kwire.protocol.messages.end_txn import EndTxnResponse
 from kwire.protocol.messages.offset_commit import (
     OffsetCommitResponse,
@@ -45,6 +50,14 @@ def test_every_group_of_an_offset_fetch_tells_it() -> None:
     topics = [OffsetFetchResponseTopics(name="t", partitions=rows)]
     response = OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=topics)])
     assert set(error_codes(refused(response, CODE))) == {CODE}
+
+
+def test_a_group_that_tells_an_error_tells_nothing_else_of_its_lists() -> None:
+    """Members may be others after a failover."""
+    group = DescribedGroup(group_id="g", members=[DescribedGroupMember(member_id="m")])
+    told = refused(DescribeGroupsResponse(groups=[group]), CODE)
+    assert isinstance(told, DescribeGroupsResponse)
+    assert [(one.group_id, one.error_code, one.members) for one in told.groups] == [("g", CODE, [])]
 
 
 @pytest.mark.parametrize("key", OF_COORDINATORS)
