@@ -16,6 +16,7 @@ from kwire.spark.sinks import make_sink
 from kwire.spark.sinks.table_rows import session_settings
 from kwire.spark.upkeep import upkeep_of
 from kwire.spark.upkeep.delta_rs import OldTimes
+from kwire.spark.upkeep.old_times import any_has_old_times
 from spark_tests.far_times import COLUMNS, EARLIER, TIMES, as_earlier, expected
 from spark_tests.readers import read
 from spark_tests.sink_rows import SOURCE, batch, rows_of, settings
@@ -138,3 +139,13 @@ def test_compact_finds_old_times_in_files(spark: SparkSession, tmp_path: Path) -
     assert first.stat().st_mtime == 1
     assert sorted((tmp_path / "t").rglob("*.parquet")) == [first, last]
     check(pq.read_table(first, partitioning=None))
+
+
+def test_a_column_may_be_called_as_the_old_type(spark: SparkSession, tmp_path: Path) -> None:
+    """Only the type of a column counts."""
+    path = str(tmp_path / "t")
+    spark.sql("SELECT 1 AS `int96 x`, 2 AS `optional int96 y`").write.parquet(path)
+    assert not any_has_old_times(spark, map(str, Path(path).glob("*.parquet")))
+    with session_settings(spark, EARLIER):
+        spark.sql("SELECT timestamp_seconds(1) AS t").write.mode("overwrite").parquet(path)
+    assert any_has_old_times(spark, map(str, Path(path).glob("*.parquet")))

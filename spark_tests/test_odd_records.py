@@ -18,9 +18,11 @@ from kwire.client.producer import produce
 from kwire.record.batch import ATTRIBUTES_AT
 from kwire.record.checksum import crc32c
 from kwire.record.records import BatchBuilder
+from kwire.spark.batch import OffsetRange
 from kwire.spark.decode import decode
+from kwire.spark.odd_records import read_by_client
 from kwire.spark.segments import register
-from kwire.spark.settings import Decode
+from kwire.spark.settings import Decode, Source
 from kwire.testing.process import BrokerProcess
 from spark_tests.commands import Commands
 from spark_tests.pipelines import produce_values, settings_of
@@ -213,3 +215,14 @@ def test_the_segments_have_each_record(spark: SparkSession, tmp_path: Path) -> N
     plain = decode(spark.read.format("kwire").load(str(tmp_path / "t-0")), Decode(format="bytes"))
     errors = plain.where("_error IS NOT NULL").select("_offset").collect()
     assert sorted(row[0] for row in errors) == sorted(expected_errors())
+
+
+def test_a_log_that_ends_too_early_is_an_error(
+    spark: SparkSession, broker: str, new_topic: Callable[..., str]
+) -> None:
+    """A reader of offsets that the broker has lost doesn't wait for them."""
+    topic = new_topic(1)
+    produce_values(broker, topic, b"1", b"2")
+    found = read_by_client(spark, Source(broker, (topic,)), [OffsetRange(topic, 0, 1, 9)])
+    with pytest.raises(Exception, match=f"{topic}-0 ends at offset 2, and was to be read up to 8"):
+        found.collect()

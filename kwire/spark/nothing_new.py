@@ -6,7 +6,8 @@ Rules:
 
 - Nothing is left undone: every doubt means that Spark starts. The last run has ended without an
   error and with the same settings, the checkpoint's newest batch is finished, the cluster has the
-  same topics and partitions, and each ends at the offset that would be read next.
+  same topics and partitions, and each ends at the offset that would be read next. Or no batch was
+  ever begun, and nothing was ever written to the topics.
 - What a run does without Spark is done here: records of retry topics that are due are sent back
   first (and then there is something to read), and the group gets its offsets.
 - The locks of the pipeline are held meanwhile. A second driver is refused, as by a run.
@@ -77,9 +78,10 @@ def _unchanged(settings: PipelineSettings, storage: Storage, note: str) -> Offse
     """The offsets at which all partitions end, and up to which all was read; None otherwise."""
     topics = Incarnations(storage)
     checkpoint = Checkpoint(storage_at(storage.url(topics.directory)))
-    if checkpoint.finished() < 0 or checkpoint.pending() is not None:
+    if checkpoint.pending() is not None:
         return None
-    read = checkpoint.next_offsets()
+    is_begun = checkpoint.finished() >= 0
+    read = checkpoint.next_offsets() if is_begun else {}
     with BrokerView(settings.source, patience_s=0) as view:
         names = list(settings.source.topics)
         if settings.source.pattern:
@@ -87,9 +89,13 @@ def _unchanged(settings: PipelineSettings, storage: Storage, note: str) -> Offse
             names = view.topics_matching(lambda name: pattern.fullmatch(name) is not None)
         found = view.topics(names)
         ids = {name: topic_id for name, (topic_id, _) in found.items()}
+        partitions = {(name, at) for name, (_, count) in found.items() for at in range(count)}
+        if not is_begun:
+            is_there = bool(ids) and ids.keys() == {*names} and not topics.recreated(ids)
+            never_written = view.ends(partitions) == dict.fromkeys(partitions, 0)
+            return {} if is_there and never_written else None
         if ids != {name: topics.ids().get(name) for name, _ in read}:
             return None
-        partitions = {(name, at) for name, (_, count) in found.items() for at in range(count)}
         if partitions != set(read) or view.ends(partitions) != read:
             return None
         view.commit(settings.group or settings.name, read, note)

@@ -28,6 +28,7 @@ import trio
 
 from kwire.client.fetcher import Fetcher
 from kwire.client.leaders import TopicPartition, first_error
+from kwire.client.offsets import ends_of
 from kwire.record.batch import InvalidRecords, RecordBatch
 from kwire.record.records import Record, records
 from kwire.spark.batch import OffsetRange
@@ -143,11 +144,19 @@ async def _read_piece(
         return readable(batch, reasons)
 
     found: list[Record] = []
+    is_committed = source.isolation_level == "read_committed"
     async with open_source(source) as cluster:
+        [log_end] = (await ends_of(cluster, [place], read_committed=is_committed)).values()
+        if log_end < end:
+            # A reader would wait for records that may never come.
+            raise RuntimeError(
+                f"{place.topic}-{place.partition} ends at offset {log_end}, and was to be read up "
+                f"to {end - 1}: the broker has lost records, or the topic was created again"
+            )
         fetcher = Fetcher(
             cluster,
             {place: first},
-            read_committed=source.isolation_level == "read_committed",
+            read_committed=is_committed,
             partition_max_bytes=PIECE_BYTES,
             read=read,
         )

@@ -15,6 +15,7 @@ from typing import Any
 from kwire import __version__
 from kwire.spark.batch_counts import MOST_REASONS, OTHER_REASONS, Counts
 from kwire.spark.checkpoint import Offsets
+from kwire.spark.masking import masked
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.storage import Storage
 from kwire.spark.table_files import TableFiles
@@ -102,9 +103,11 @@ def read_status(storage: Storage) -> Status | None:
 def fingerprint(settings: PipelineSettings) -> str:
     """A text that differs for settings with which a run may do something else, and no secret.
 
-    The trigger doesn't count, the version of kwire does.
+    The trigger doesn't count, nor do secrets, which a hash might give away; the version of kwire
+    does.
     """
-    whole = json.dumps(asdict(replace(settings, trigger="")), sort_keys=True, default=str)
+    shown = masked("", asdict(replace(settings, trigger="")))
+    whole = json.dumps(shown, sort_keys=True, default=str)
     return hashlib.sha256(f"{__version__}\n{whole}".encode()).hexdigest()
 
 
@@ -178,18 +181,22 @@ class Progress:
             status.value_bytes += counts.value_bytes
             status.dead_letters += counts.dead_letters
             status.last_batch_s = seconds
+            reasons: dict[str, int] = {}
             for reason, number in counts.reasons.items():
-                self._count_reason(reason, number)
+                label = self._count_reason(reason, number)
+                reasons[label] = reasons.get(label, 0) + number
             status.rate = self._rate(counts.records)
             if self._metrics is not None:
-                self._metrics.batch(counts, seconds, status.rate)
+                self._metrics.batch(replace(counts, reasons=reasons), seconds, status.rate)
             self._save()
 
-    def _count_reason(self, reason: str, number: int) -> None:
+    def _count_reason(self, reason: str, number: int) -> str:
+        """Count dead letters of a reason; the reason they count for, of which there are few."""
         known = self.status.dead_letters_by_reason
         if reason not in known and len(known) > MOST_REASONS:
             reason = OTHER_REASONS
         known[reason] = known.get(reason, 0) + number
+        return reason
 
     def _rate(self, records: int) -> float:
         """Records a second over ``RATE_S``, or since the start, with those of a batch just done."""

@@ -72,6 +72,21 @@ def test_without_a_new_record_spark_is_not_started(
     assert (after.state, after.records, after.ends) == (ENDED, 3, {"orders-0": 3})
 
 
+def test_a_topic_that_nobody_has_written_to_starts_no_spark_again(
+    settings: PipelineSettings, kafka: Kafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of Spark that found no record has ended, and left no batch; a record is a reason."""
+    kafka.topic("empty", partitions=2)
+    source = replace(settings.source, topics=("empty",))
+    found = replace(settings, source=source, checkpoint="empty-checkpoint")
+    storage_of(found).write("spark-0/metadata", b'{"id": "q"}')
+    Progress(storage_of(found), found.name).set(state=ENDED, settings=fingerprint(found))
+    assert is_nothing_new(found)
+    assert not is_nothing_new(replace(found, source=replace(source, topics=("empty", "missing"))))
+    kafka.produce("empty", [b"1"])
+    assert not is_nothing_new(found)
+
+
 def planned_again(settings: PipelineSettings) -> None:
     """A batch is planned and not finished."""
     (spark_of(settings) / "commits/0").unlink()

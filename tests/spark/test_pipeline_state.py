@@ -3,6 +3,7 @@
 import json
 import socket
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -14,7 +15,8 @@ from kwire.spark.checkpoint import BadCheckpoint, Checkpoint
 from kwire.spark.file_names import FileName, parse
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.lost import DataLost, LostTable, deleted, gone_back, recreated
-from kwire.spark.progress import Progress, read_status
+from kwire.spark.progress import Progress, fingerprint, read_status
+from kwire.spark.settings import PipelineSettings, SinkSettings, Source
 from kwire.spark.sinks.claims import Claims, CoveredBefore, merged, without
 from kwire.spark.storage import LocalStorage, TwoCopies, storage_at
 from kwire.spark.table_files import TableFiles
@@ -262,6 +264,34 @@ def test_reasons_are_bounded(tmp_path: Path) -> None:
     found = progress.status.dead_letters_by_reason
     assert len(found) == MOST_REASONS + 2
     assert sum(found.values()) == 2 * MOST_REASONS
+
+
+def test_labels_of_metrics_are_bounded_too(tmp_path: Path) -> None:
+    """Prometheus keeps each label that there ever was; it gets those of the file."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    progress = Progress(LocalStorage(tmp_path), "shop", address)
+    try:
+        for number in range(2 * MOST_REASONS):
+            progress.batch(number, Counts(1, 1, 1, {f"value: {number}": 1}), 0.1)
+        with urlopen(f"http://{address}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+    finally:
+        progress.close()
+    start = "kwire_pipeline_dead_letters_by_reason_total{"
+    found = [float(one.split()[-1]) for one in lines if one.startswith(start)]
+    assert len(found) == MOST_REASONS + 2
+    assert sum(found) == 2 * MOST_REASONS
+
+
+def test_a_fingerprint_has_no_secret() -> None:
+    """Whoever reads the file can't try passwords; other settings count."""
+    jaas = 'required username="etl" password="%s";'
+    source = Source("127.0.0.1:1", ("t",), client={"sasl.jaas.config": jaas % "one"})
+    first = PipelineSettings("p", source, SinkSettings("parquet", "t"), "c")
+    second = replace(first, source=replace(source, client={"sasl.jaas.config": jaas % "two"}))
+    other = replace(first, source=replace(source, topics=("u",)))
+    assert fingerprint(first) == fingerprint(second) != fingerprint(other)
 
 
 def test_a_note_fits_into_the_metadata_of_an_offset(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ of Spark (``kwire.spark.parquet_times``). Only Spark reads both exactly, so Spar
 such a file again.
 """
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _INT96 = "INT96"
+_COLUMN_OF_INT96 = re.compile(r"^\s*(required|optional|repeated) int96 ", re.MULTILINE)
+"""A line of a schema as Parquet's Java library writes it; a column may have any name."""
 _JULIAN = ("org.apache.spark.legacyINT96", "org.apache.spark.legacyDateTime")
 """Keys in the footer of files with times by the Julian calendar."""
 
@@ -39,7 +42,8 @@ def any_has_old_times(spark: "SparkSession", urls: Iterable[str]) -> bool:
         try:
             found = reader.getFileMetaData()
             keys = found.getKeyValueMetaData()
-            if _INT96 in found.getSchema().toString().upper() or any(map(keys.get, _JULIAN)):
+            schema = str(found.getSchema().toString())
+            if _COLUMN_OF_INT96.search(schema) or any(map(keys.get, _JULIAN)):
                 return True
         finally:
             reader.close()
