@@ -156,7 +156,13 @@ class GroupScript(TickingScript):
         [name] = plain
         client = self.client(name)
         generation = int(given.pop("generation", client.generation))
-        committer = Committer(client.member_id, generation, given.pop("instance", None), 9)
+        committer = Committer(
+            client.member_id,
+            generation,
+            given.pop("instance", None),
+            api_version=9,
+            is_transactional=bool(given.pop("transactional", "")),
+        )
         self.coordinator.committed.check_commit(GROUP, committer, self.now_ms)
         keep_s = int(given.pop("keep", -1))
         expires_ms = -1 if keep_s < 0 else self.now_ms + keep_s * 1000

@@ -261,3 +261,20 @@ def test_each_group_that_is_due_has_a_batch_of_its_own():
     due_ms = coordinator.next_deadline_ms()
     assert due_ms is not None
     assert due_ms < hour_ms
+
+
+def test_an_old_producer_commits_for_a_group_that_has_members(script):
+    """Its client names no member (KIP-447); one that names an instance has to be that."""
+    script.run(
+        """
+        join a version=3
+            record generation 0 empty
+            a join: generation 1 range leader a-1 [a-1]
+        commit - t-0=1
+            - commit: UNKNOWN_MEMBER_ID
+        commit - transactional=yes t-0=2
+            record t-0=2
+        commit - transactional=yes instance=i t-0=3
+            - commit: UNKNOWN_MEMBER_ID
+        """
+    )
