@@ -10,6 +10,8 @@ Rules (docs/decisions/0018-two-clocks.md says which timer uses which clock):
 - ``age_ms`` gives the age of a date that this broker has written. Jumps of the date that this
   process has seen don't count: setting the date ahead by a week makes nothing a week older, and
   setting it back doesn't stop anything from growing older.
+- Both are read by ``clock_gettime``, which freezegun leaves alone when it freezes the time of a
+  test in this process.
 - Waits for a client (sessions, long polls, idle connections) use trio's clock, which stops while
   the machine is suspended, because no client can reach a suspended broker.
 """
@@ -25,7 +27,7 @@ _STEADY = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None)
 
 def wall_clock_ms() -> int:
     """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
+    return time.clock_gettime_ns(time.CLOCK_REALTIME) // 1_000_000
 
 
 def steady_clock_ms() -> int:

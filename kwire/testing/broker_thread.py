@@ -9,6 +9,7 @@ Rules:
 - The thread is a daemon: it never keeps a process from ending.
 """
 
+import select
 import sys
 import threading
 import traceback
@@ -22,6 +23,10 @@ from kwire.server import Server, StartError
 from kwire.testing.broker_log import BrokerLog
 from kwire.testing.process import LOG_TAIL_LINES, BrokerFailed
 
+NO_EPOLL = (
+    "gevent has taken select.epoll away, which the broker's event loop needs: use the fixture "
+    "kafka_process (KafkaProcess), or gevent.monkey.patch_all(select=False, thread=False)"
+)
 STACK_FRAMES = 6
 WORKERS = "_thread_cache.py"
 """A part of the stack of each thread that works for an event loop of trio."""
@@ -70,6 +75,8 @@ class BrokerThread:
 
     def begin(self, timeout_s: float) -> None:
         """Start the thread, and wait until its event loop runs."""
+        if sys.platform == "linux" and not hasattr(select, "epoll"):
+            raise BrokerFailed(NO_EPOLL)
         self._thread.start()
         self._wait(self._has_begun, timeout_s, "event loop of the broker was not there")
 

@@ -8,11 +8,11 @@ Rules:
   because the client under test runs in the same event loop.
 """
 
-import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 from zlib import crc32
@@ -26,6 +26,7 @@ from kwire.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kwire.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -50,6 +51,7 @@ from kwire.protocol.messages.produce import (
 )
 from kwire.record.records import BatchBuilder
 from kwire.testing.asking import Asker, NoAnswer
+from kwire.testing.real_time import real_date_ms
 from kwire.testing.waiting import until, wait_until
 
 TIMEOUT_MS = 10_000
@@ -132,7 +134,7 @@ class Helpers(ABC):
             return
         count = self._partition_counts([topic])[topic]
         builders: dict[int, BatchBuilder] = {}
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = real_date_ms()
         for number, record in enumerate(new):
             index = record.partition
             if index is None:
@@ -174,6 +176,7 @@ class Helpers(ABC):
 
     def wait_for_records(self, topic: str, count: int, timeout_s: float = 10.0) -> list[Record]:
         """Wait until a topic has at least ``count`` records, and return all of them."""
+        __tracebackhide__ = True
         return wait_until(
             lambda: self._records_if(topic, count),
             timeout_s=timeout_s,
@@ -184,6 +187,7 @@ class Helpers(ABC):
         self, topic: str, count: int, timeout_s: float = 10.0
     ) -> list[Record]:
         """Like ``wait_for_records``, in a coroutine of trio or asyncio."""
+        __tracebackhide__ = True
         what = f"{count} records in {topic!r}"
         return await until(lambda: self._records_if(topic, count), timeout_s=timeout_s, what=what)
 
@@ -228,6 +232,7 @@ class Helpers(ABC):
         self, group: str, lag: int = 0, *, topic: str | None = None, timeout_s: float = 10.0
     ) -> None:
         """Wait until a group has committed all but ``lag`` records."""
+        __tracebackhide__ = True
         wait_until(
             lambda: self._lag_is(group, lag, topic),
             timeout_s=timeout_s,
@@ -238,14 +243,24 @@ class Helpers(ABC):
         self, group: str, lag: int = 0, *, topic: str | None = None, timeout_s: float = 10.0
     ) -> None:
         """Like ``wait_for_lag``, in a coroutine of trio or asyncio."""
+        __tracebackhide__ = True
         what = f"group {group!r} to have a lag of {lag}"
         await until(lambda: self._lag_is(group, lag, topic), timeout_s=timeout_s, what=what)
 
     def _lag_is(self, group: str, most: int, topic: str | None) -> "_Lag":
+        why = partial(self._why_no_lag, group, topic)
         try:
-            return _Lag(self._lag(group, topic), most)
-        except KafkaError:
-            return _Lag(None, most)  # perhaps the topic isn't created yet, or offsets aren't loaded
+            return _Lag(self._lag(group, topic), most, why)
+        except KafkaError as error:  # perhaps the topic isn't created yet
+            return _Lag(None, most, why, str(error))
+
+    def _why_no_lag(self, group: str, topic: str | None) -> str:
+        if topic is not None and not self._has(topic):
+            return f"there is no topic {topic!r}"
+        found = self._asker.ask(self.bootstrap, ListGroupsRequest(), 4, ListGroupsResponse)
+        if all(one.group_id != group for one in found.groups):
+            return f"there is no group {group!r}"
+        return f"group {group!r} has committed nothing"
 
     def _committed(self, group: str) -> dict[Partition, int]:
         wanted = OffsetFetchRequestGroup(group_id=group, topics=None)
@@ -322,13 +337,23 @@ class Helpers(ABC):
 
 
 class _Lag(NamedTuple):
-    """A group's lag; true when it is small enough. A timeout shows it as the last value."""
+    """A group's lag; true when it is small enough. A timeout shows it, or why there is none."""
 
     lag: int | None
     most: int
+    why_none: Callable[[], str]
+    error: str = ""
 
     def __bool__(self) -> bool:
         return self.lag is not None and self.lag <= self.most
+
+    def __repr__(self) -> str:
+        if self.lag is not None:
+            return f"a lag of {self.lag}"
+        try:
+            return self.why_none()
+        except (KafkaError, NoAnswer, OSError) as error:
+            return self.error or str(error)
 
 
 def setting(value: object) -> str:

@@ -41,6 +41,7 @@ from kwire.testing.forks import let_go_of
 from kwire.testing.helpers import Helpers, Record, setting
 from kwire.testing.process import BrokerFailed
 from kwire.testing.quick_disk import QuickDisk
+from kwire.testing.real_time import real_clock
 
 __all__ = ["BrokerFailed", "Kafka", "Record"]
 
@@ -183,7 +184,12 @@ class Kafka(Helpers):
         config = config.changed(
             {"log.dirs": str(self.data_dir), "listeners": f"PLAINTEXT://{address}"}
         )
-        server = Server(config, disk=self._disk or QuickDisk(), open_frame=self.faults.open_frame)
+        server = Server(
+            config,
+            disk=self._disk or QuickDisk(),
+            clock=real_clock(),
+            open_frame=self.faults.open_frame,
+        )
         self._serving = None
         self._serving = self._thread.start(server, self._start_timeout_s, old)
         host, port = server.addresses[0]

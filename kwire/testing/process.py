@@ -14,11 +14,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+
+from kwire.clock import steady_clock_ms
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
@@ -132,12 +133,12 @@ class BrokerProcess:
     def _first_line(self, process: subprocess.Popen[bytes]) -> str:
         """The first line that a process prints; BrokerFailed if it takes too long."""
         assert process.stdout is not None
-        deadline = time.monotonic() + self._start_timeout_s
+        deadline_ms = steady_clock_ms() + self._start_timeout_s * 1000
         said = b""
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             while not said.endswith(b"\n"):
-                if not selector.select(max(deadline - time.monotonic(), 0)):
+                if not selector.select(max(deadline_ms - steady_clock_ms(), 0) / 1000):
                     self._end(signal.SIGKILL)
                     tail = "\n".join(self.log().splitlines()[-LOG_TAIL_LINES:])
                     raise BrokerFailed(

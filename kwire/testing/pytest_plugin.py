@@ -5,7 +5,8 @@ The installation of kwire registers it (entry point ``pytest11``). ``-p no:kwire
 Rules:
 
 - Every run of pytest in an environment with kwire loads this module, so it imports nothing but
-  pytest. kwire and trio are imported when the first test uses a fixture.
+  pytest, and freezegun if that is installed. kwire and trio are imported when the first test uses a
+  fixture.
 - The fixtures are plain synchronous ones, whose brokers have threads of their own. So they work in
   tests of pytest-asyncio, pytest-trio and anyio, and with every client.
 - Each worker of pytest-xdist is a process with brokers of its own.
@@ -13,6 +14,8 @@ Rules:
 
 import sys
 from collections.abc import Generator, Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,7 +30,10 @@ SECTION = "Kafka broker"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker, and have freezegun freeze no broker."""
+    if find_spec("freezegun") is not None:
+        # Before test modules are imported: a freeze_time has the list of its own beginning.
+        import_module("freezegun").configure(extend_ignore_list=["kwire", "trio"])
     config.addinivalue_line(
         "markers",
         "kafka(settings={...}): settings of the broker that the fixtures kafka, kafka_session and "

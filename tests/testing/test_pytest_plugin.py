@@ -1,10 +1,13 @@
 """The pytest plugin, in runs of pytest of its own."""
 
 import os
+import select
 import sys
 from pathlib import Path
 
 import pytest
+
+from kwire.testing.kafka import BrokerFailed, Kafka
 
 pytest_plugins = ["pytester"]
 
@@ -223,3 +226,65 @@ def test_a_run_without_the_fixtures_loads_nothing(pytester: pytest.Pytester) -> 
         """
     )
     pytester.runpytest_subprocess(*RUN).assert_outcomes(passed=1)
+
+
+FROZEN = """
+    import asyncio, datetime
+    import pytest, time_machine
+    from freezegun import freeze_time
+
+    YEAR = datetime.datetime(2020, 1, 1)
+
+    def check(kafka):
+        assert datetime.datetime.now().year == 2020
+        kafka.topic("orders", records=["a"])
+        assert kafka.wait_for_records("orders", 1)[0].timestamp / 1000 > 1_700_000_000
+        with pytest.raises(AssertionError, match="there is no group 'nope'"):
+            kafka.wait_for_lag("nope", 0, timeout_s=0.1)
+        with pytest.raises(AssertionError, match="waited 0.1 s"):
+            asyncio.run(kafka.wait_for_records_async("orders", 2, timeout_s=0.1))
+        faults = getattr(kafka, "faults", None)
+        if faults is not None:
+            kafka.restart()
+
+    @freeze_time(YEAR)
+    @pytest.mark.parametrize("name", ["kafka", "kafka_process", "kafka_session"])
+    def test_freezegun(name, request):
+        check(request.getfixturevalue(name))
+
+    @time_machine.travel(YEAR, tick=False)
+    @pytest.mark.parametrize("name", ["kafka", "kafka_process", "kafka_session"])
+    def test_time_machine(name, request):
+        check(request.getfixturevalue(name))
+"""
+
+
+def test_a_frozen_clock_freezes_no_broker_and_no_wait(pytester: pytest.Pytester) -> None:
+    """Whoever freezes the code under test need not know that the broker is in the process."""
+    pytester.makepyfile(FROZEN)
+    pytester.runpytest_subprocess(*RUN, timeout=60).assert_outcomes(passed=6)
+
+
+def test_a_wait_that_fails_shows_the_test_and_no_internals(pytester: pytest.Pytester) -> None:
+    """What was waited for, and what there is instead."""
+    pytester.makepyfile(
+        """
+        def test_waits(kafka):
+            kafka.topic("orders", records=["a"])
+            kafka.wait_for_lag("nope", 0, timeout_s=0.1)
+        """
+    )
+    result = pytester.runpytest_subprocess(*RUN, timeout=60)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*waited 0.1 s for group 'nope' to have a lag of 0; last seen: there is no group 'nope'"]
+    )
+    result.stdout.no_fnmatch_line("*deadline_ms*")
+    result.stdout.no_fnmatch_line("*_Lag(*")
+
+
+def test_a_process_that_gevent_has_patched_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ``select`` has no epoll, and no event loop."""
+    monkeypatch.delattr(select, "epoll")
+    with pytest.raises(BrokerFailed, match=r"gevent has taken select\.epoll away"):
+        Kafka().start()

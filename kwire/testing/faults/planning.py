@@ -17,13 +17,13 @@ Rules:
 """
 
 import threading
-import time
 from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from kwire.clock import steady_clock_ms
 from kwire.connection.routing import Opened, open_frame
 from kwire.errors import ErrorCode
 from kwire.handlers import APIS, Route
@@ -103,10 +103,10 @@ class Fault:
 
     def wait_until_observed(self, times: int = 1, timeout_s: float = 10.0) -> None:
         """Block until the fault has happened so often; NotObserved after ``timeout_s`` seconds."""
-        deadline = time.monotonic() + timeout_s
+        deadline_ms = steady_clock_ms() + timeout_s * 1000
         with self._changed:
             while self.count < times:
-                if not self._changed.wait(deadline - time.monotonic()):
+                if not self._changed.wait((deadline_ms - steady_clock_ms()) / 1000):
                     raise NotObserved(f"waited {timeout_s:g} s for {times} times: {self!r}")
 
     def must_be_observed(self) -> None:
