@@ -44,6 +44,10 @@ WIDE = "delta with widening"
 MIDNIGHT = "2026-01-31T00:00:00Z"
 
 
+UNION = "struct<member_int: int, member_string: string>"
+"""A union of Avro."""
+
+
 class Change(NamedTuple):
     """Types before and after, the values of the second batch, and what the sinks make of it."""
 
@@ -82,6 +86,8 @@ CHANGES = [
     Change("boolean", "int", "true", ("1", "null", "0"), 1),
     Change("date", "timestamp", '"2026-01-31"', (f'"{MIDNIGHT}"', "null", f'"{MIDNIGHT}"'), 1),
     Change("string", "struct<a: int>", '"x"', ('{"a": 1}', "null", '{"a": 2}'), 1),
+    Change("int", UNION, "1", ('{"member_int": 2}', "null", '{"member_string": "x"}'), 2),
+    Change(UNION, "int", '{"member_int": 1}', ("2", "null", "3"), 3),
     Change("array<int>", "array<bigint>", "[1]", ("[2]", "null", "[3, 1099511627776]"), 2)._replace(
         iceberg="array<bigint>", delta="array<bigint>"
     ),

@@ -4,6 +4,8 @@ Rules:
 
 - Numbers of all kinds may become each other, and any simple value becomes text. A value that the
   table's type can't hold exactly is a misfit: its record becomes a dead letter with a reason.
+- A field may become an Avro union of several types, which is a struct, or have been one: the value
+  is that of the member which is there.
 - A column whose type always fits is converted without a look at its values.
 - A misfit has the rows' names at every depth, because rows get the table's names only when they are
   written.
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 WHOLE = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 """The digits of whole numbers."""
+
+_MEMBER = "member_"
+"""How the columns of a union's types begin."""
 
 _EXACT_DIGITS = {"float": 7, "double": 15}
 """The decimal digits of which a number of such a type has every one."""
@@ -153,9 +158,45 @@ def _converted(column: "Column", has: "DataType", wanted: "DataType") -> "Column
     if isinstance(has, MapType) and isinstance(wanted, MapType) and has.keyType == wanted.keyType:
         value, to = has.valueType, wanted.valueType
         return f.transform_values(column, lambda _, one: _converted(one, value, to))
+    if _is_union(has) and not isinstance(wanted, StructType):
+        members: Any = has
+        parts = (_converted(column[one.name], one.dataType, wanted) for one in members.fields)
+        return f.coalesce(*parts)
+    if _is_union(wanted):
+        return _as_member(column, has, wanted)
     if _is_convertible(has, wanted):
         return column.try_cast(wanted)
     return f.lit(None).cast(wanted)
+
+
+def _is_union(of: "DataType") -> bool:
+    """Whether a struct has the types of an Avro union (``avro_types``)."""
+    from pyspark.sql.types import StructType
+
+    return isinstance(of, StructType) and all(name.startswith(_MEMBER) for name in of.names)
+
+
+def _member_for(has: "DataType", union: Any) -> Any:
+    """The field of a union that takes values of a type; None without one."""
+    for takes in (is_same, _always_fits, _is_convertible):
+        for one in union.fields:
+            if takes(has, one.dataType):
+                return one
+    return None
+
+
+def _as_member(column: "Column", has: "DataType", union: Any) -> "Column":
+    from pyspark.sql import functions as f
+
+    member = _member_for(has, union)
+    if member is None:
+        return f.lit(None).cast(union)
+    fields = (
+        _converted(column, has, one.dataType) if one is member else f.lit(None).cast(one.dataType)
+        for one in union.fields
+    )
+    named = (value.alias(name) for name, value in zip(union.names, fields, strict=True))
+    return f.when(column.isNotNull(), f.struct(*named))
 
 
 def _fits(column: "Column", has: "DataType", wanted: "DataType") -> "Column | None":
@@ -171,6 +212,11 @@ def _fits(column: "Column", has: "DataType", wanted: "DataType") -> "Column | No
         return _all_fit(column, has.elementType, wanted.elementType)
     if isinstance(has, MapType) and isinstance(wanted, MapType) and has.keyType == wanted.keyType:
         return _all_fit(f.map_values(column), has.valueType, wanted.valueType)
+    if _is_union(has) and not isinstance(wanted, StructType):
+        return _members_fit(column, has, wanted)
+    if _is_union(wanted):
+        member = _member_for(has, wanted)
+        return column.isNull() if member is None else _fits(column, has, member.dataType)
     if _is_convertible(has, wanted):
         converted = column.try_cast(wanted)
         fits = converted.try_cast(has).eqNullSafe(column)
@@ -191,6 +237,15 @@ def _fields_fit(column: "Column", has: "StructType", wanted: "StructType") -> "C
         if part is not None:
             whole = part if whole is None else whole & part
     return None if whole is None else column.isNull() | whole
+
+
+def _members_fit(column: "Column", union: Any, wanted: "DataType") -> "Column | None":
+    whole = None
+    for one in union.fields:
+        part = _fits(column[one.name], one.dataType, wanted)
+        if part is not None:
+            whole = part if whole is None else whole & part
+    return whole
 
 
 def _has_both(floating: "Column", other: "Column") -> "Column":
