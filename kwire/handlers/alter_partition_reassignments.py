@@ -30,8 +30,8 @@ from kwire.protocol.messages.alter_partition_reassignments import (
 
 UNITS = 3
 UNITS_PER_MOVE = 20
-REFUSAL_BYTES = 50
-"""The bytes of a refused partition in the answer."""
+REFUSAL_BYTES = 20
+"""The bytes of a refused partition in the answer, beside the message."""
 
 MOST_REPLICAS = 1000
 """The most replicas of a partition. No cluster has so many brokers, so a longer list is wrong."""
@@ -82,6 +82,7 @@ async def refused(
         for piece in pieces(topic.partitions):
             if work.spend(UNITS * (1 + len(piece))):
                 await work.next_slice()
+            work.answer((REFUSAL_BYTES + len(message or "")) * len(piece))
             told.partitions += [
                 ReassignablePartitionResponse(
                     partition_index=one.partition_index,

@@ -36,7 +36,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     """Answer with all APIs and features."""
     if context.api_version >= _SOFTWARE_SINCE and not _software_is_valid(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if wrong := _wrong_broker(request, context.broker):
+    if wrong := _wrong_broker(request, context):
         return ApiVersionsResponse(error_code=wrong)
     software = context.connection.software
     if software is not None:
@@ -66,12 +66,18 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     )
 
 
-def _wrong_broker(request: ApiVersionsRequest, broker: Broker) -> ErrorCode:
-    """NONE if the client asks this broker, or doesn't say which it asks."""
+def _wrong_broker(request: ApiVersionsRequest, context: RequestContext) -> ErrorCode:
+    """NONE if the client asks this broker, or doesn't say which it asks. Who hasn't logged in yet
+    isn't told whether it is this one, as in Kafka.
+    """
     cluster_id, node_id = request.cluster_id, request.node_id
     if (cluster_id is None) != (node_id == _NO_NODE):
         return ErrorCode.INVALID_REQUEST
-    if cluster_id is None or (cluster_id == broker.cluster_id and node_id == broker.node_id):
+    login = context.connection.login
+    if cluster_id is None or (login is not None and not login.is_open):
+        return ErrorCode.NONE
+    broker = context.broker
+    if cluster_id == broker.cluster_id and node_id == broker.node_id:
         return ErrorCode.NONE
     return ErrorCode.REBOOTSTRAP_REQUIRED
 

@@ -23,6 +23,16 @@ from kwire.log.disk import Disk
 
 FILE_NAME = "leader-epoch-checkpoint"
 UNDEFINED = -1
+MOST_EPOCH = (1 << 31) - 1
+MOST_OFFSET = (1 << 63) - 1
+
+
+def _checked(entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Epochs as they can be: both numbers rise, and fit into a response; ValueError."""
+    for (epoch, start), (before, start_before) in zip(entries, [(-1, 0), *entries], strict=False):
+        if not (before < epoch <= MOST_EPOCH and start_before <= start <= MOST_OFFSET):
+            raise ValueError(f"epoch {epoch} can't begin at offset {start} after {before}")
+    return entries
 
 
 class LeaderEpochs:
@@ -41,7 +51,8 @@ class LeaderEpochs:
         """The epochs of a log that may have a file; OSError."""
         epochs = cls(directory, disk)
         try:
-            epochs.entries = [(int(e), int(start)) for e, start in read_lines(epochs._path, disk)]
+            entries = [(int(e), int(start)) for e, start in read_lines(epochs._path, disk)]
+            epochs.entries = _checked(entries)
         except ValueError:
             tell_broken(epochs._path)
         epochs._written = epochs.entries

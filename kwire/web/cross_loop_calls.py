@@ -4,12 +4,14 @@ Rules:
 
 - A call is an ``async`` function that runs in the broker's loop, in ``kwire.budget.slices``.
 - One call runs at a time, so that many HTTP clients cost the broker no more than one.
-- A call without a result within ``ANSWER_S`` is given up, on both sides.
+- A call without a result within ``ANSWER_S`` is given up, on both sides. So is one whose client is
+  gone, and only then does the next one begin.
 - The HTTP port calls from the start of the broker to its end. ``Observed`` knows whether the broker
   starts, serves or stops.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -128,12 +130,13 @@ class BrokerCalls:
 
     async def _run(self, call: Callable[[], Awaitable[_T]]) -> _T:
         result: _Result[_T] = _Result()
+        is_wanted = trio.CancelScope()
 
         async def run_call() -> None:
             try:
-                with trio.fail_after(ANSWER_S):
+                with is_wanted, trio.fail_after(ANSWER_S):
                     result.value = await call()
-                result.error = None
+                    result.error = None
             except trio.TooSlowError:
                 result.error = NotServing(f"the broker gave no answer within {ANSWER_S:g} s")
             except Exception as error:
@@ -156,6 +159,12 @@ class BrokerCalls:
         except trio.TooSlowError:
             why = f"the broker's event loop gave no answer within {ANSWER_S:g} s"
             raise NotServing(why) from None
+        except trio.Cancelled:
+            with suppress(trio.RunFinishedError):
+                self._broker_token.run_sync_soon(is_wanted.cancel)
+                with trio.move_on_after(ANSWER_S, shield=True):
+                    await result.is_there.wait()
+            raise
         if result.error is not None:
             raise result.error
         return result.value  # type: ignore[return-value]

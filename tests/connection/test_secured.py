@@ -82,6 +82,24 @@ async def test_a_login_opens_the_connection(running):
     await client.aclose()
 
 
+async def test_who_has_not_logged_in_is_not_told_which_broker_it_asks(running):
+    """As in Kafka: the cluster's id and the node's are compared after the login."""
+    client = await running.connect()
+    wrong = ApiVersionsRequest(
+        client_software_name="c", client_software_version="1", cluster_id="another", node_id=1
+    )
+    assert not (await client.request(wrong, 5, ApiVersionsResponse)).error_code
+    wrong.cluster_id = None
+    told = await client.request(wrong, 5, ApiVersionsResponse)
+    assert told.error_code == ErrorCode.INVALID_REQUEST
+    await _handshake(client)
+    await _authenticate(client, b"\0alice\0hush")
+    wrong.cluster_id = "another"
+    told = await client.request(wrong, 5, ApiVersionsResponse)
+    assert told.error_code == ErrorCode.REBOOTSTRAP_REQUIRED
+    await client.aclose()
+
+
 async def test_nothing_else_is_served_before_it(running, caplog):
     """The connection ends, also in the middle of a login."""
     with caplog.at_level(logging.INFO):

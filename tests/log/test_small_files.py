@@ -138,7 +138,13 @@ def test_epochs_are_kept_in_kafkas_file(tmp_path):
     assert epochs.latest == -1
 
 
-@pytest.mark.parametrize("content", ["", "0\n1\nx y\n", "0\n3\n0 0\n", "0\n1\n0\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "0\n1\nx y\n", "0\n3\n0 0\n", "0\n1\n0\n", "0\n2\n5 7\n3 9\n", "0\n2\n3 7\n5 6\n"),
+        *("0\n1\n2147483648 3\n", "0\n1\n-1 0\n", "0\n1\n0 9223372036854775808\n"),
+    ],
+)
 def test_a_broken_epoch_file_counts_as_empty(tmp_path, caplog, content):
     """The batches know their epochs."""
     (tmp_path / "leader-epoch-checkpoint").write_text(content)

@@ -157,8 +157,9 @@ async def is_answered(stream: trio.SocketStream) -> bool:
             return False
 
 
-async def test_connections_have_a_limit(tmp_path: Path) -> None:
+async def test_connections_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For one more, the oldest is closed; Kafka's port and its descriptors are left alone."""
+    monkeypatch.setattr(connections, "IDLE_S", 600.0)
     async with http_server(tmp_path, {"kwire.http.max.connections": "3"}) as (running, _):
         held = [await http_stream(running) for _ in range(3)]
         for stream in held:  # an answer shows that the connection counts
@@ -194,8 +195,11 @@ async def test_probes_get_through_while_one_address_takes_all_connections(
             await stream.aclose()
 
 
-async def test_connections_of_another_address_stay(tmp_path: Path) -> None:
+async def test_connections_of_another_address_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those of the address that has most are closed, though others are older and idle."""
+    monkeypatch.setattr(connections, "IDLE_S", 600.0)
     async with http_server(tmp_path, {"kwire.http.max.connections": "4"}) as (running, _):
         assert running.server.http is not None
         address = running.server.http.address

@@ -4,14 +4,15 @@ Source: KafkaApis, ControllerApis of Kafka.
 """
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.alter_partition_reassignments import REFUSAL_BYTES as MOVE_REFUSAL_BYTES
 from kwire.handlers.alter_partition_reassignments import refused as no_moves
 from kwire.handlers.alter_user_scram_credentials import BYTES as REFUSAL_BYTES
 from kwire.handlers.alter_user_scram_credentials import refused
 from kwire.handlers.create_delegation_token import owner_of
 from kwire.handlers.create_delegation_token import refused as no_token
+from kwire.handlers.describe_user_scram_credentials import BYTES as SCRAM_BYTES
 from kwire.handlers.guards.authorization import FAILED, UNITS, Authorization
 from kwire.handlers.guards.cluster import needs
+from kwire.handlers.list_partition_reassignments import BYTES as MOVE_BYTES
 from kwire.handlers.slices import pieces
 from kwire.handlers.tokens import may_ask
 from kwire.handlers.waiting import later
@@ -67,7 +68,6 @@ async def alter_partition_reassignments(
         response: AlterPartitionReassignmentsResponse = await rights.serve(request)
         return response
     work, error = rights.context.work, KafkaError(_FAILED, _MESSAGE)
-    work.answer(MOVE_REFUSAL_BYTES * sum(len(topic.partitions) for topic in request.topics))
     return await later(lambda: no_moves(request, error, work))
 
 
@@ -78,6 +78,9 @@ async def list_partition_reassignments(
     if rights.may_on_cluster(AclOperation.DESCRIBE):
         response: ListPartitionReassignmentsResponse = await rights.serve(request)
         return response
+
+    topics = request.topics or ()
+    rights.context.work.answer(sum(MOVE_BYTES * len(topic.partition_indexes) for topic in topics))
 
     def partition(index: int) -> OngoingPartitionReassignment:
         return OngoingPartitionReassignment(partition_index=index)
@@ -90,7 +93,7 @@ async def list_partition_reassignments(
                 name=topic.name,
                 partitions=await rights.make_each(partition, topic.partition_indexes),
             )
-            for topic in request.topics or ()
+            for topic in topics
         ],
     )
 
@@ -106,6 +109,8 @@ async def describe_user_scram_credentials(
     if rights.may_on_cluster(AclOperation.DESCRIBE):
         response: DescribeUserScramCredentialsResponse = await rights.serve(request)
         return response
+
+    rights.context.work.answer(SCRAM_BYTES * len(request.users or ()))
 
     def result(_: UserName) -> DescribeUserScramCredentialsResult:
         return DescribeUserScramCredentialsResult(error_code=_FAILED, error_message=_MESSAGE)
