@@ -151,6 +151,10 @@ ODD: list[tuple[bytes | None, bytes | None, str]] = [
     (b"Struct{id=1}", b'{"op":"d"}', "value: the record's key, which says what it deletes: it is"),
     (b"Struct{id=1}", None, "value: the record's key, which says what it deletes: it is no JSON"),
     (b'{"id":"x"}', None, "value: the record's key, which says what it deletes: column id"),
+    (b"k", b'{"op":"\\ud800"}', "value: op is \\ud800, which is none"),
+    (b"k", b'{"op":"c","after":{"id":"\\ud800"}}', "value: column id: \\ud800 is no int"),
+    (b'{"id":1}', b'{"op":"d","before":{"id":"x"}}', "value: column id: x is no int"),
+    (b"k", b'{"op":"d","before":{"id":1,"name":5,"n":"x"}}', "value: column n: x is no int"),
 ]
 
 
@@ -159,11 +163,34 @@ def test_what_is_odd_is_named(place: int) -> None:
     """It makes no other record wrong, and no exception leaves the worker."""
     key, value, error = ODD[place]
     good = (b'{"id":1}', b'{"op":"c","after":{"id":1}}')
-    plan = plan_of("id INT NOT NULL, name STRING")
+    plan = plan_of("id INT NOT NULL, name STRING, n INT")
     first, found, last = outcomes(plan, [good, (key, value), good])
     assert first == last == ("c", {"id": 1})
     assert isinstance(found, str)
     assert found.startswith(error)
+    assert found.encode()  # a column of texts takes it
+
+
+def test_a_delete_needs_only_its_key() -> None:
+    """What doesn't fit in the columns that aren't in the record's key is null."""
+    before = b'{"op":"d","before":{"id":1,"name":"x","n":"no number"}}'
+    plan = plan_of("id INT NOT NULL, name STRING, n INT NOT NULL")
+    assert outcomes(plan, [(b'{"id":1}', before)]) == [("d", {"id": 1, "name": "x"})]
+
+
+def test_numbers_that_a_double_may_change() -> None:
+    """Zero keeps its sign, and only zero becomes zero."""
+    plan = plan_of("f FLOAT, d DOUBLE")
+    found = outcomes(
+        plan,
+        [
+            (None, b'{"op":"c","after":{"f":-0.0,"d":-0.0}}'),
+            (None, b'{"op":"c","after":{"d":1e-400}}'),
+            (None, b'{"op":"c","after":{"d":1e400}}'),
+        ],
+    )
+    assert str(found[0]) == "('c', {'f': -0.0, 'd': -0.0})"
+    assert found[1:] == [f"value: column d: 1e{one}400 is no double" for one in ("-", "")]
 
 
 def test_a_value_that_the_event_lacks() -> None:
@@ -200,6 +227,7 @@ def test_a_value_that_the_event_lacks() -> None:
         ("ARRAY<STRING>", [str(UUID(bytes=md5(PLACEHOLDER.encode()).digest(), version=3))]),
         ("MAP<STRING, STRING>", {PLACEHOLDER: PLACEHOLDER}),
         ("STRING", PLACEHOLDER.encode().hex()),
+        ("STRING", f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'),
     ],
 )
 def test_placeholders_of_other_types(type_: str, value: Any) -> None:
@@ -207,6 +235,8 @@ def test_placeholders_of_other_types(type_: str, value: Any) -> None:
     lacking = "value: column v has a value that the event lacks"
     assert read(None, type_, value).startswith(lacking)
     assert read(None, "STRING", "gone", placeholder="gone").startswith(lacking)
+    for type_, value in (("BINARY", "AP8="), ("ARRAY<INT>", [0, -1]), ("STRING", "\0\ufffd")):
+        assert read(None, type_, value, placeholder="hex:00ff").startswith(lacking)
 
 
 MICRO = 1_769_864_645_123_456
@@ -273,6 +303,14 @@ MEANT: list[tuple[dict[str, Any], str, Any, Any]] = [
     (schema("int16"), "TINYINT", 128, "value: column v: 128 is no byte"),
     (schema("double"), "DOUBLE", "NaN", "nan"),
     (schema("double"), "DOUBLE", 0.1, 0.1),
+    (schema("double"), "DOUBLE", 5e-324, 5e-324),
+    (schema("float"), "FLOAT", 0.10000000149011612, 0.10000000149011612),
+    (schema("float"), "FLOAT", 0.1, 0.10000000149011612),
+    (schema("int32"), "FLOAT", 16777217, "value: column v: 16777217 is no float"),
+    (schema("double"), "FLOAT", 1e-60, "value: column v: 1e-60 is no float"),
+    (schema("double"), "FLOAT", 0.123456789012, "value: column v: 0.123456789012 is no float"),
+    (decimal(0, 20), "DOUBLE", "IAAAAAAAAQ==", "value: column v: IAAAAAAAAQ== is no double"),
+    (decimal(2, 10), "DECIMAL(10,2)", "", "value: column v: a decimal has no digits"),
     (schema("int64"), "DOUBLE", 2**53 + 1, "value: column v: 9007199254740993 is no double"),
     (schema("float"), "FLOAT", 1e300, "value: column v: 1e+300 is no float"),
     (schema("boolean"), "BOOLEAN", True, True),
@@ -318,6 +356,7 @@ BARE: list[tuple[str, Any, dict[str, str], Any]] = [
     ("STRING", 1.5, {}, "1.5"),
     ("BIGINT", 2**63, {}, "value: column v: 9223372036854775808 is no bigint"),
     ("DOUBLE", "Infinity", {}, float("inf")),
+    ("DECIMAL(10,2)", "", {"decimals": "base64"}, "value: column v: a decimal has no digits"),
 ]  # fmt: skip
 
 
@@ -409,6 +448,7 @@ def test_wrong_settings_are_named() -> None:
         ({"schema": "v VARIANT"}, "column v has a type"),
         ({"schema": "s STRUCT<v: ARRAY<VARIANT>>"}, "column s has a type"),
         ({"schema": "id INT", "decimals": "double"}, "it is one of base64, text"),
+        ({"schema": "id INT", "placeholder": "hex:0g"}, "hexadecimal digits"),
         ({"schema": "id INT", "timestamps": "ms"}, "it is one of milliseconds, micro"),
         ({"schema": "id INT, _debezium INT"}, "column _debezium is the record's own"),
         ({"schema": "id INT", "delimiter": ","}, "format debezium has the options"),

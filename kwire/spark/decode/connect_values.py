@@ -20,7 +20,8 @@ none or another (Json, Uuid, Enum, Year, …)      the JSON value as it is
 Rules:
 
 - A value becomes the column's type only if nothing of it is lost. Else it is Undecodable: digits
-  that a decimal has no place for, nanoseconds in a TIMESTAMP, years beyond 1 to 9999.
+  that a decimal has no place for, nanoseconds in a TIMESTAMP, years beyond 1 to 9999, digits that
+  a FLOAT or DOUBLE would change.
 - Whole numbers take times and days as the numbers that they are, in the source's unit. A STRING
   takes every value: times as ISO 8601, decimals as their digits, objects and arrays as JSON.
 - Numbers with a point or an exponent are never doubles before they are in a column (``Digits``).
@@ -31,9 +32,10 @@ import re
 import struct
 from base64 import b64decode
 from binascii import Error as NoBase64
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from math import isfinite
 from typing import Any, NamedTuple
 
 from kwire.spark.decode.spark_types import SparkType, kind_of, text_of
@@ -260,6 +262,8 @@ def _scale(value: Any) -> int:
 
 
 def _signed(digits: bytes) -> int:
+    if not digits:
+        raise Undecodable("a decimal has no digits")
     return int.from_bytes(digits, "big", signed=True)
 
 
@@ -366,26 +370,23 @@ def _plain(number: Exact) -> str:
 
 
 def _to_float(found: Any, value: Any, of: str) -> float:
-    number = found if isinstance(found, float) else _double(found, value)
-    if number is None:
+    if isinstance(found, float):
+        return found  # what isn't finite
+    exact = None if isinstance(value, str) and found is value else _exact(found)
+    if exact is None:
         raise _unfit(value, of)
+    written = f"{exact.unscaled}e{-exact.scale}"
+    number = float(found.text if isinstance(found, Digits) else written)  # zero has a sign
     if of == "float":
         try:
-            struct.pack("<f", number)
+            [number] = struct.unpack("<f", struct.pack("<f", number))
         except OverflowError as error:
             raise _unfit(value, of) from error
+    # All digits that were written are the number's: 0.1 is, though no double is a tenth.
+    more = len(str(abs(exact.unscaled))) - 1
+    if not isfinite(number) or Decimal(f"{number:.{more}e}") != Decimal(written):
+        raise _unfit(value, of)
     return number
-
-
-def _double(found: Any, value: Any) -> float | None:
-    if isinstance(value, str) and found is value:
-        return None
-    number = _exact(found)
-    if number is None:
-        return None
-    as_double = float(f"{number.unscaled}e{-number.scale}")
-    is_changed = isinstance(found, int) and as_double != found
-    return None if is_changed or as_double in (float("inf"), float("-inf")) else as_double
 
 
 def _to_boolean(found: Any, value: Any, of: str) -> bool:
@@ -475,9 +476,16 @@ def _to_struct(value: Any, of: Any, schema: Schema | None, how: Meanings) -> dic
 
 
 def columns_of(
-    value: dict[str, Any], of: dict[str, Any], schemas: dict[str, Schema] | None, how: Meanings
+    value: dict[str, Any],
+    of: dict[str, Any],
+    schemas: dict[str, Schema] | None,
+    how: Meanings,
+    needed: Container[str] | None = None,
 ) -> dict[str, Any]:
-    """The fields of a struct from those of an object; the error names the field."""
+    """The fields of a struct from those of an object; the error names the field.
+
+    ``needed`` names the fields whose values have to fit, None means all; others are null then.
+    """
     found = {}
     for one in of["fields"]:
         name = one["name"]
@@ -485,7 +493,9 @@ def columns_of(
         try:
             found[name] = converted(value.get(name), one["type"], schema, how)
         except Undecodable as error:
-            raise Undecodable(f"column {name}: {error}") from error
+            if needed is None or name in needed:
+                raise Undecodable(f"column {name}: {error}") from error
+            found[name] = None
     return found
 
 

@@ -9,7 +9,7 @@ which change it is:
 event                 ``op``                           row
 ====================  ===============================  =========================================
 create, update, read  c, u, r                          ``after``
-delete                d; the row is a tombstone        ``before``, without one that of the key
+delete                d; the row is a tombstone        ``before``, without one the record's key
 tombstone             d; the row is a tombstone        the columns of the record's key
 truncate              t; the row is a tombstone        only nulls
 message               m                                only nulls
@@ -27,6 +27,8 @@ Rules:
   placeholder. The value is taken from ``before`` if that has it (REPLICA IDENTITY FULL). Otherwise
   the column is null, and named in ``unchanged``: ``kwire.spark.changes`` says what becomes of it.
   In an insert it has no earlier value, so there the record is a dead letter.
+- A delete needs no more than the row's key: in ``before``, columns that aren't in the record's key
+  are null where their values don't fit. If that key is no JSON object, every value has to fit.
 - What isn't an envelope, such as a row that a transform of Connect has flattened, is a dead letter.
 """
 
@@ -159,7 +161,7 @@ class DebeziumDecoder:
         before = envelope.get("before")
         if isinstance(before, dict):
             kept = {name: one for name, one in before.items() if not self._is_missing(one)}
-            return columns_of(kept, self._of, schemas, self._how)
+            return columns_of(kept, self._of, schemas, self._how, _names_of(key))
         if key is None:
             raise Undecodable("it deletes a row, and has neither before nor a key to find it by")
         return self._row_of_key(key)
@@ -179,16 +181,24 @@ class DebeziumDecoder:
 
 def _forms(placeholder: str) -> list[Any]:
     """How Debezium writes the placeholder in columns of texts, bytes, arrays and hstore."""
-    as_bytes = placeholder.encode()
+    as_bytes = bytes_of_placeholder(placeholder)
+    text = as_bytes.decode(errors="replace")
     base64 = b64encode(as_bytes).decode()
     # Java's nameUUIDFromBytes is version 3 without a name space.
     digest = bytearray(_md5(as_bytes))
     digest[6], digest[8] = digest[6] & 0x0F | 0x30, digest[8] & 0x3F | 0x80
     return [
-        *(placeholder, base64, as_bytes.hex()),
-        *([placeholder], [base64], [str(UUID(bytes=bytes(digest)))], list(as_bytes)),
-        {placeholder: placeholder},
+        *(text, base64, as_bytes.hex()),
+        *([text], [base64], [str(UUID(bytes=bytes(digest)))]),
+        memoryview(as_bytes).cast("b").tolist(),  # Java's bytes have a sign
+        {text: text},
+        json.dumps({text: text}, ensure_ascii=False, separators=(",", ":")),
     ]
+
+
+def bytes_of_placeholder(setting: str) -> bytes:
+    """The bytes of ``unavailable.value.placeholder``; ValueError for ``hex:`` before other text."""
+    return bytes.fromhex(setting[4:]) if setting.startswith("hex:") else setting.encode()
 
 
 def _md5(content: bytes) -> bytes:
@@ -213,6 +223,16 @@ def _opened(value: bytes | str, *, is_key: bool = False) -> tuple[dict[str, Any]
     if not isinstance(found, dict):
         raise Undecodable(f"it is no {'object' if is_key else 'envelope of Debezium'}")
     return found, schemas
+
+
+def _names_of(key: bytes | str | None) -> frozenset[str] | None:
+    """The columns of a record's key; None if it has none, or is no JSON object."""
+    if key is None:
+        return None
+    try:
+        return frozenset(_opened(key, is_key=True)[0])
+    except Undecodable:
+        return None
 
 
 def _of_rows(schemas: dict[str, Schema] | None) -> dict[str, Schema] | None:

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kwire.spark.decode.connect_values import DECIMALS, UNITS_NS
-from kwire.spark.decode.debezium import PLACEHOLDER
+from kwire.spark.decode.debezium import PLACEHOLDER, bytes_of_placeholder
 from kwire.spark.registry.client import CLIENT_OPTIONS, RegistrySettings
 from kwire.spark.settings import Decode, WrongSetting
 
@@ -135,7 +135,17 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
         raise WrongSetting(f"decode.{name}", value, f"it is one of {', '.join(_ONE_OF[name])}")
     if name in ("quote", "escape") and len(value) != 1:
         raise WrongSetting(f"decode.{name}", value, "it is one character")
+    if name == "placeholder":
+        _check_placeholder(value)
     return value
+
+
+def _check_placeholder(value: str) -> None:
+    try:
+        bytes_of_placeholder(value)
+    except ValueError as error:
+        allowed = "it is a text, or hexadecimal digits after hex:"
+        raise WrongSetting("decode.placeholder", value, allowed) from error
 
 
 def _client(value: Any) -> tuple[tuple[str, str], ...]:

@@ -27,9 +27,9 @@ class Undecodable(Exception):
 
     @property
     def text(self) -> str:
-        """The line for the column."""
+        """The line for the column; half a character (``\\ud800``), as JSON may have it, escaped."""
         line = " ".join(str(self).split()) or "it can't be decoded"
-        return (self.kind + line)[:MAX_CHARS]
+        return (self.kind + line).encode("utf-8", "backslashreplace").decode()[:MAX_CHARS]
 
 
 class NotYet(Undecodable):
