@@ -44,8 +44,10 @@ class RawMember:
 
         def is_ready() -> bool:
             found = self.raw.ask(FindCoordinatorRequest(coordinator_keys=[group]), 4)
+            # While it loads its groups, a coordinator answers a heartbeat without an error.
             asked = self.raw.ask(HeartbeatRequest(group_id=group, member_id="nobody"), 4)
-            return not found.coordinators[0].error_code and asked.error_code not in (14, 15, 16)
+            is_loaded = asked.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+            return is_loaded and not found.coordinators[0].error_code
 
         wait_until(is_ready, timeout_s=30, what="the coordinator")
         self.raw.move_to(Home(GROUP, group))  # with what isn't about one group, as ListGroups

@@ -114,7 +114,8 @@ def kafka_python_member(
     """A member with kafka-python.
 
     One that is closed between the answer with its member id and the JoinGroup that has it doesn't
-    leave: the others wait for it until its session ends, so that is short.
+    leave: the others wait for it until its session ends, so that is short. And one that leads its
+    group may share out a topic before it knows its partitions; it asks for them in time.
     """
 
     def run(members: Members, number: int, stop: threading.Event) -> None:
@@ -124,6 +125,7 @@ def kafka_python_member(
             group_id=group,
             auto_offset_reset="earliest",
             session_timeout_ms=10_000,
+            metadata_max_age_ms=5_000,
         )
         while not stop.is_set():
             for messages in consumer.poll(100).values():
