@@ -307,7 +307,7 @@ def _claiming(size_bytes):
         (Compression.LZ4, _claiming(2**64 - 1)),
         (Compression.LZ4, lz4.frame.compress(b"")),
         (Compression.LZ4, lz4.frame.compress(b"", store_size=False)),
-        (Compression.GZIP, gzip.compress(b"")),
+        (Compression.GZIP, gzip.compress(b"", mtime=0)),
         (Compression.ZSTD, zstandard.compress(b"")),
         (Compression.GZIP, b"nothing that a codec writes" * 3),
         (Compression.LZ4, b"nothing that a codec writes" * 3),
