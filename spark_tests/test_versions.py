@@ -24,8 +24,12 @@ from spark_tests.worker_outcomes import from_registry, outcomes
 
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+NANOS = {"type": "long", "logicalType": "timestamp-nanos"}
+LOCAL_MICROS = {"type": "long", "logicalType": "local-timestamp-micros"}
+LOCAL_NANOS = {"type": "long", "logicalType": "local-timestamp-nanos"}
 DATE = {"type": "int", "logicalType": "date"}
 AT = datetime.datetime(2026, 1, 2, 3, 4, 5, 678000, datetime.UTC)
+AT_NS = 1_767_323_045_678_000_000
 NO_HEADER = b"\0"
 """The message index of the first message, as Confluent's wire format has it."""
 
@@ -117,6 +121,34 @@ AVRO = {
         *({"type": "map", "values": one}
           for one in (record("I", a="int", b="int"), record("I", a="int"))),
         {"k": {"a": 1, "b": 2}}, [("k", {"a": 1, "b": 2})]),
+    "nanos to micros": Case(NANOS, MICROS, AT_NS, AT),
+    "nanos to micros, within an array": Case(
+        *({"type": "array", "items": one} for one in (NANOS, MICROS)), [AT_NS], [AT]),
+    "nanos to micros, within a map": Case(
+        *({"type": "map", "values": one} for one in (NANOS, MICROS)), {"k": AT_NS}, [("k", AT)]),
+    "nanos to micros, behind null": Case(["null", NANOS], ["null", MICROS], AT_NS, AT),
+    "nanos to micros, within a union": Case([NANOS, "string"], [MICROS, "string"], AT_NS,
+        {"member_long": AT, "member_string": None}),
+    "nanos into a union": Case(NANOS, [MICROS, "string"], AT_NS, None, "x has another type"),
+    "local nanos to micros": Case(LOCAL_NANOS, LOCAL_MICROS, AT_NS, AT.replace(tzinfo=None)),
+    "nanos to long": Case(NANOS, "long", AT_NS, None, "x has another type in a newer"),
+    "micros to nanos": Case(MICROS, NANOS, AT, AT),
+    "a long within unions": Case(["null", "long"], ["null", "double", "string"], 2**53 + 1, None,
+        "x is 9007199254740993 by its own version of the schema, and {'member_double': 900719925"),
+    "a long of a union that is no double": Case(["long", "string"], ["double", "string"],
+        2**53 + 1, None, "x is {'member_long': 9007199254740993} by"),
+    "a long of a union that is a double": Case(["long", "string"], ["double", "string"], 5,
+        {"member_double": 5.0, "member_string": None}),
+    "an int of a union that is no float": Case(["int", "string"], ["float", "string"],
+        2**24 + 1, None, "x is {'member_int': 16777217} by"),
+    "a removed field in a union": Case(["string", record("I", a="int", b="int")],
+        ["string", record("I", a="int")], {"a": 1, "b": 2},
+        {"member_string": None, "member_I": {"a": 1, "b": 2}}),
+    "a record that becomes a member": Case(record("I", a="int", b="int"),
+        ["string", record("I", a="int")], {"a": 1, "b": 2}, None, "x is {'a': 1, 'b': 2} by its"),
+    "a removed symbol with a default": Case(
+        *({"type": one, "default": "B"} for one in (enum("A", "B"), enum("B") | {"default": "B"})),
+        "A", "B"),
     "a removed field behind null": Case(["null", record("I", a="int", b="int")],
         ["null", record("I", a="int")], {"a": 1, "b": 2}, {"a": 1, "b": 2}),
 }  # fmt: skip
@@ -170,6 +202,51 @@ def test_fields_come_and_go(registry: SchemaRegistry) -> None:
     assert [row["last"] for row in found] == ["e", "e", "m", "e", "l"]
     assert [row["n"] for row in found] == [None, "n", None, None, None]
     assert list(found[0]) == ["id", "last", "n", "gone"]
+
+
+def test_a_name_changes_its_case(registry: SchemaRegistry) -> None:
+    """It is the same column to a table, so the value is there, or the record is a dead letter."""
+    versions: list[Any] = [
+        record(id="int", customerID="int", n=record("I", theKey="int")),
+        record(
+            id="int",
+            customerId={"type": "int", "default": 0},
+            n=record("I", thekey={"type": "int", "default": 0}),
+        ),
+    ]
+    value = {"id": 1, "customerID": 5, "n": {"theKey": 6}}
+    number = registry.register("orders-value", json.dumps(versions[0]))
+    early = from_registry(registry, "avro")
+    last = registry.register("orders-value", json.dumps(versions[1]))
+    found = {"id": 1, "customerId": 5, "n": {"thekey": 6}}
+    assert outcomes(from_registry(registry, "avro"), [encoded(versions[0], value, number)]) == [
+        found
+    ]
+    [error] = outcomes(early, [encoded(versions[1], found, last)])
+    assert error.startswith(f"registry: schema id {last} has other columns")
+    two = record(id="int", ID={"type": ["null", "int"], "default": None})
+    number = registry.register("orders-value", json.dumps(two))
+    registry.register("orders-value", json.dumps(record(id="int")))
+    values = [encoded(two, {"id": 1, "ID": one}, number) for one in (None, 2)]
+    assert outcomes(from_registry(registry, "avro"), values) == [
+        {"id": 1, "customerId": None, "n": None},
+        "value: ID is in no column of the newest version of the schema",
+    ]
+
+
+def test_versions_are_compared_once(registry: SchemaRegistry) -> None:
+    """Not for each batch, however many topics there are; once more if a subject has a new one."""
+    topics = [f"t{number}" for number in range(70)]
+    for topic in topics:
+        for one in ("int", "long"):
+            registry.register(f"{topic}-value", json.dumps(record(id=one)))
+    plan, again = (from_registry(registry, "avro", *topics) for _ in range(2))
+    assert plan == again
+    hows = [[how for *_, how in one.older] for one in (plan, again)]
+    assert len(hows[0]) == len(topics)
+    assert all(one is other for one, other in zip(*hows, strict=True))
+    registry.register("t5-value", json.dumps(record(id="double")))
+    assert len(from_registry(registry, "avro", *topics).older) == len(topics) + 1
 
 
 def test_a_removed_column_with_two_types(registry: SchemaRegistry) -> None:
@@ -261,6 +338,21 @@ PROTOBUF = {
     "removed": ("int32 x = 2;", "int32 y = 3;", b"\x10\x05", 5),
     "removed, zero": ("int32 x = 2;", "int32 y = 3;", b"", 0),
     "another number": ("int32 x = 2;", "int32 x = 3;", b"\x10\x05", "value: x is 5 by its own"),
+    "its name is another field's": ("int32 x = 3; int32 y = 2;", "int32 x = 2;", b"\x18\x05",
+        "value: x is in no column of the newest version"),
+    "its name is another field's, zero": ("int32 x = 3; int32 y = 2;", "int32 x = 2;", b"\x10\x05",
+        5),
+    "its name changes its case": ("string X = 2;", "string x = 3;", b"\x12\x01a",
+        "value: x is a by its own"),
+    "into a oneof": ("int32 x = 2;", "oneof o { int32 x = 2; }", b"\x10\x05", 5),
+    "into a oneof, zero": ("int32 x = 2;", "oneof o { int32 x = 2; }", b"", None),
+    "into a oneof, an enum's zero": ("enum E { A = 0; B = 1; } E x = 2; int32 y = 3;",
+        "enum E { A = 0; B = 1; } oneof o { E x = 2; int32 y = 3; }", b"\x18\x05", None),
+    "into a oneof of which another is there": ("int32 x = 2; int32 y = 3;",
+        "oneof o { int32 x = 2; int32 y = 3; }", b"\x10\x05\x18\x06", "value: x is 5 by its own"),
+    "another joins its oneof": ("oneof o { int32 x = 2; } int32 y = 3;",
+        "oneof o { int32 x = 2; int32 y = 3; }", b"\x10\x05\x18\x06", "value: x is 5 by its own"),
+    "gets presence": ("int32 x = 2;", "optional int32 x = 2;", b"", None),
     "its number is another field's": ("int32 x = 2;", "string y = 2;", b"\x10\x05", 5),
 }  # fmt: skip
 

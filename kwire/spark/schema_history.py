@@ -110,6 +110,8 @@ def _grown(known: SparkType, of: SparkType) -> SparkType:
         return array(_grown(known["elementType"], of["elementType"]))
     if kind_of(of) == "map":
         return map_of(of["keyType"], _grown(known["valueType"], of["valueType"]))
+    if kind_of(of) != "struct":
+        return of
     types = {one["name"]: one["type"] for one in of["fields"]}
     before = {one["name"]: one["type"] for one in known["fields"]}
     kept = {name: _grown(one, types.get(name, one)) for name, one in before.items()}

@@ -98,6 +98,20 @@ class Filling(LocalStorage):
         super().write(name, content)
 
 
+def test_a_type_of_a_user_stays_as_it_is(tmp_path: Path) -> None:
+    """As Spark's vectors are, at any depth; a plain type after it is a change."""
+    vector = {"type": "udt", "class": "VectorUDT", "sqlType": struct([field("size", "integer")])}
+    history = opened(tmp_path)
+    for number, of in enumerate((vector, dict(vector), array(vector), array(vector), "string")):
+        history.note(columns(v=of), batch(number))
+    found = [entry["added"] or entry["changed"] for entry in entries(tmp_path)]
+    assert found == [
+        {"v": vector},
+        {"v": [vector, array(vector)]},
+        {"v": [array(vector), "string"]},
+    ]
+
+
 def test_a_write_that_fails_is_done_with_the_next_try(tmp_path: Path) -> None:
     """The file is replaced as a whole, so it has every entry or all but the last one."""
     storage = Filling(tmp_path)

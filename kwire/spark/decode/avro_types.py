@@ -114,7 +114,8 @@ def branches_of(union: list[Schema], names: Names) -> list[Branch]:
 def row_type(schema: Schema) -> dict[str, Any]:
     """The struct of a value's columns; a value that is no record has the one column ``value``.
 
-    Beside what Spark's types have, a field has ``aliases``, and the struct of a union ``union``.
+    Beside what Spark's types have, a field has ``aliases``, and the struct of a union ``union``;
+    fields, arrays and maps of nanoseconds have the ``unit``.
     """
     of = _Mapping(Names(schema)).type(as_record(schema))
     assert isinstance(of, dict)
@@ -136,7 +137,9 @@ class _Mapping:
             return "string", True
         if len(branches) == 1:
             return self.type(branches[0].schema), nullable
-        members = [field(one.column, self.type(one.schema)) for one in branches]
+        members = [
+            field(one.column, self.type(one.schema)) | self._unit(one.schema) for one in branches
+        ]
         return struct(members) | {"union": True}, nullable
 
     def type(self, schema: Schema) -> SparkType:
@@ -150,16 +153,23 @@ class _Mapping:
             return struct(list(self._fields(schema)))
         if kind == "array":
             of, nullable = self.column(schema["items"])
-            return array(of, nullable=nullable)
+            return array(of, nullable=nullable) | self._unit(schema["items"])
         if kind == "map":
             of, nullable = self.column(schema["values"])
-            return map_of("string", of, nullable=nullable)
+            return map_of("string", of, nullable=nullable) | self._unit(schema["values"])
         return _scalar(schema, kind)
+
+    def _unit(self, schema: Schema) -> dict[str, Any]:
+        """The unit of numbers that fastavro leaves as they were written, see ``versions``."""
+        branches = branches_of(schema, self._names) if isinstance(schema, list) else []
+        schema = branches[0].schema if len(branches) == 1 else schema
+        logical = logical_of(self._names(schema))
+        return {"unit": logical} if logical.endswith("-nanos") else {}
 
     def _fields(self, schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for one in schema["fields"]:
             of, nullable = self.column(one["type"])
-            found = field(one["name"], of, nullable=nullable)
+            found = field(one["name"], of, nullable=nullable) | self._unit(one["type"])
             yield found | {"aliases": one["aliases"]} if one.get("aliases") else found
 
 

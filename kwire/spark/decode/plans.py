@@ -12,7 +12,7 @@ a retry. It is an error only if no topic has a subject.
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -162,9 +162,16 @@ def registry_struct(options: Options, topics: Sequence[str]) -> Struct:
     return _merged((one, _json_columns(newest, options)) for one, newest in found)[0]
 
 
-def registry_plan(options: Options, topics: Sequence[str]) -> Plan:
-    """The plan for Avro or Protobuf by the schemas of the topics' subjects."""
+def registry_plan(
+    options: Options, topics: Sequence[str], last: Mapping[str, int] | None = None
+) -> Plan:
+    """The plan for Avro or Protobuf by the schemas of the topics' subjects.
+
+    ``last`` has the version of each topic after which no other counts (``versions_known``).
+    """
     found = _newest(options, topics)
+    if last is not None:
+        found = [(topic, _until(one, last[topic])) for topic, one in found if topic in last]
     make: Any = _avro_readers if options.format == "avro" else _protobuf_readers
     each = [(topic, make(newest, options)) for topic, newest in found]
     of, unfit = _merged((topic, one.columns) for topic, one in each)
@@ -187,6 +194,23 @@ def schema_ids(options: Options, topics: Iterable[str]) -> dict[str, int]:
     subjects = subjects_of(options.registry)
     found = {topic: subjects.known(options.subject(topic)) for topic in topics}
     return {topic: one.schema.id for topic, one in found.items() if one is not None}
+
+
+def versions_known(options: Options, topics: Iterable[str]) -> dict[str, int]:
+    """The newest version of each topic's subject, as it is known."""
+    assert options.registry is not None
+    subjects = subjects_of(options.registry)
+    named = topics if "{topic}" in options["subject"] else [ANY_TOPIC]
+    found = {topic: subjects.known(options.subject(topic)) for topic in named}
+    return {topic: one.schema.version for topic, one in found.items() if one is not None}
+
+
+def _until(newest: Newest, last: int) -> Newest:
+    """A subject as it was before later versions; as it is if all of the others were deleted."""
+    kept = [one for one in newest.versions if one.schema.version <= last]
+    if len(kept) in (0, len(newest.versions)):
+        return newest
+    return Newest(kept[0].schema, kept[0].used, tuple(kept[1:]))
 
 
 def _newest(options: Options, topics: Sequence[str]) -> list[tuple[str, Newest]]:
@@ -231,17 +255,14 @@ class Readers(NamedTuple):
     known: tuple[int, ...]
 
 
-@lru_cache(maxsize=64)
 def _json_columns(newest: Newest, options: Options) -> Struct:
     return _readers(newest, options, lambda one: (None, _json_struct(one))).columns
 
 
-@lru_cache(maxsize=64)
 def _avro_readers(newest: Newest, options: Options) -> Readers:
     return _readers(newest, options, _avro_reader)
 
 
-@lru_cache(maxsize=64)
 def _protobuf_readers(newest: Newest, options: Options) -> Readers:
     message = options["message"]
 
@@ -260,8 +281,11 @@ def _readers(
     """The readers of a subject's versions, those left out that can't become columns.
 
     A newest version that can't must not stop a pipeline: its records are dead letters. WrongSetting
-    if no version can.
+    if no version can. They are made once for the versions that are known of the subject.
     """
+    if options in newest.made:
+        made: Readers = newest.made[options]
+        return made
     found: list[tuple[Version, Any, Struct]] = []
     failure: WrongSetting | None = None
     for version in newest.versions:
@@ -282,7 +306,9 @@ def _readers(
     older = [
         (one.schema.id, reader, json.dumps(how)) for one, reader, how in hows if how is not None
     ]
-    return Readers(first, columns, tuple(older), tuple(one.schema.id for one, _, _ in found))
+    whole = Readers(first, columns, tuple(older), tuple(one.schema.id for one, _, _ in found))
+    newest.made[options] = whole
+    return whole
 
 
 def _check_type(version: Version, options: Options) -> None:

@@ -62,7 +62,8 @@ Descriptor = Any
 def row_type(message: Descriptor) -> dict[str, Any]:
     """The struct of a message; WrongSchema for one that is recursive or has no field.
 
-    Beside what Spark's types have, a field has Protobuf's ``number`` and ``kind`` (its type).
+    Beside what Spark's types have, a field has Protobuf's ``number`` and ``kind`` (its type), and
+    what ``versions`` says: ``oneof`` and ``unset``.
     """
     return _Mapping().message(message)
 
@@ -70,6 +71,18 @@ def row_type(message: Descriptor) -> dict[str, Any]:
 def is_map(one: Any) -> bool:
     """Whether a field is a map."""
     return one.message_type is not None and bool(one.message_type.GetOptions().map_entry)
+
+
+def _presence(one: Any) -> dict[str, Any]:
+    """When a field has no value, beside null."""
+    if one.containing_oneof is not None:
+        return {"oneof": sorted(other.number for other in one.containing_oneof.fields)}
+    if one.has_presence:
+        return {}
+    if one.type == ENUM and not one.is_repeated:
+        numbers = {value.number: value.name for value in reversed(one.enum_type.values)}
+        return {"unset": numbers.get(0, "0")}
+    return {"unset": ""}
 
 
 class _Mapping:
@@ -96,7 +109,7 @@ class _Mapping:
             if self._nodes > MAX_NODES:
                 raise WrongSchema(f"it has more than {MAX_NODES} columns")
             found = field(one.name, self._field(one), nullable=one.has_presence)
-            yield found | {"number": one.number, "kind": one.type}
+            yield found | {"number": one.number, "kind": one.type} | _presence(one)
 
     def _field(self, one: Any) -> SparkType:
         if is_map(one):

@@ -68,15 +68,36 @@ def kind_of(of: SparkType) -> str:
     return of if isinstance(of, str) else str(of["type"])
 
 
+UNION = "kwire.union"
+"""In the metadata of the fields of a struct that stands for a union."""
+
+
+def marked(of: SparkType) -> SparkType:
+    """As ``loosened``, with the mark of unions, which a DataFrame's schema keeps."""
+    if isinstance(of, str):
+        return of
+    if kind_of(of) == "struct":
+        mark = {"metadata": {UNION: True}} if "union" in of else {}
+        return struct([field(one["name"], marked(one["type"])) | mark for one in of["fields"]])
+    if kind_of(of) == "array":
+        return array(marked(of["elementType"]))
+    return map_of(marked(of["keyType"]), marked(of["valueType"]))
+
+
 def loosened(of: SparkType) -> SparkType:
-    """The same type with every column, item and value nullable, as Spark's parsers return it."""
+    """The same type with every column, item and value nullable, as Spark's parsers return it.
+
+    A user-defined type stays as it is.
+    """
     if isinstance(of, str):
         return of
     if kind_of(of) == "struct":
         return struct([field(one["name"], loosened(one["type"])) for one in of["fields"]])
     if kind_of(of) == "array":
         return array(loosened(of["elementType"]))
-    return map_of(loosened(of["keyType"]), loosened(of["valueType"]))
+    if kind_of(of) == "map":
+        return map_of(loosened(of["keyType"]), loosened(of["valueType"]))
+    return of
 
 
 def merged(
@@ -104,7 +125,8 @@ def _merged_nested(
     old: dict[str, Any], new: dict[str, Any], conflicts: dict[Place, str], path: Place
 ) -> SparkType:
     if kind_of(old) == "struct":
-        return struct(list(_merged_fields(old, new, conflicts, path)))
+        mark = {"union": True} if "union" in old and "union" in new else {}
+        return struct(list(_merged_fields(old, new, conflicts, path))) | mark
     if kind_of(old) == "array":
         item = merged(old["elementType"], new["elementType"], conflicts, (*path, ITEMS))
         return array(item, nullable=old["containsNull"] or new["containsNull"])

@@ -8,9 +8,9 @@ columns.
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from kwire.spark.registry.client import (
     NoSuchSchema,
@@ -43,6 +43,8 @@ class Newest(Version):
     """A subject's newest version, and those before it, newest first."""
 
     older: tuple[Version, ...] = ()
+    made: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What others have made of these versions, kept until there is another one."""
 
     @property
     def versions(self) -> tuple[Version, ...]:
