@@ -274,7 +274,7 @@ class DataDirectory:
         known = self._checkpoints.get(name)
         if known is None:
             known = self._checkpoints[name] = read_offsets(self.path / name, self._disk)
-            if not known:
+            if not known and (self.path / name).exists():
                 self._unsure.add(name)
         return known
 
