@@ -21,7 +21,7 @@ from kwire.spark.registry.client import (
     RegistryRefuses,
     RegistrySettings,
 )
-from kwire.spark.registry.subjects import AWAY_S, Subjects
+from kwire.spark.registry.subjects import AWAY_S, Subjects, Version
 from kwire.spark.settings import Decode, WrongSetting
 from kwire.testing.registry import SchemaRegistry
 from tests.support.certificates import Authority
@@ -368,6 +368,18 @@ def test_a_subject_has_its_older_versions() -> None:
     del registry.known[2]
     registry.gone = [2]
     assert [one.schema.version for one in Subjects(registry).newest("s", 0).older] == [3, 1]
+
+
+def test_versions_that_come_one_by_one_hold_no_others() -> None:
+    """Or each would have all before it within, and twice as much to hash with each version."""
+    registry = Scripted()
+    subjects = Subjects(registry)
+    for number in range(1, 30):
+        registry.known[number] = RegisteredSchema(number, "AVRO", RECORD, version=number)
+        registry.newest_number = number
+        newest = subjects.newest("s", 0)
+    assert [one.schema.version for one in newest.older] == list(range(28, 0, -1))
+    assert {type(one) for one in newest.versions} == {Version}
 
 
 def test_a_registry_that_is_away_delays_no_batch() -> None:
