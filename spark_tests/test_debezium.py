@@ -20,10 +20,10 @@ from pyspark.sql import functions as f
 
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch, OffsetRange
-from kwire.spark.batch_work import BatchWork, Counts
+from kwire.spark.batch_work import BatchWork, Counts, good_rows
 from kwire.spark.decode import decode
 from kwire.spark.pipeline_file import pipeline_of
-from kwire.spark.settings import Decode
+from kwire.spark.settings import Decode, WrongSetting
 from kwire.spark.sinks import make_sink
 from spark_tests.decoding import CONNECTOR
 from tests.support.debezium import PLACEHOLDER, TIME, Record, SourceTable, decimal, schema
@@ -65,7 +65,7 @@ class Work:
         self._spark = spark
         self._table = spark.read.format(form)
         self._path = str(path / form)
-        self._batches = 0
+        self._batches = more.pop("batches", 0)
         settings = pipeline_of(
             {
                 "name": "p",
@@ -81,6 +81,7 @@ class Work:
         sink = make_sink(settings.sink, settings.source, "p")
         sink.check()
         sink.open(spark)
+        self.sink = sink
         self.dead = Dead()
         self._work = BatchWork(settings, sink, self.dead)
 
@@ -320,9 +321,81 @@ def test_values_that_events_lack(
     assert work.rows()[4] == stored(large[4], 9)
     assert sorted(work.dead.errors)[3:] == [(0, 21)]
     assert work.dead.errors[0, 21] == (
-        "value: column note is unchanged, and nothing has its value: "
+        "value: column note is unchanged, and nothing surely has its value: "
         "the source's table needs REPLICA IDENTITY FULL"
     )
+
+
+def test_values_that_nothing_surely_has(spark: SparkSession, tmp_path: Path) -> None:
+    """What a dead letter, a truncate or another partition may have changed isn't taken."""
+    source = SourceTable("orders", COLUMNS)
+    work = Work(spark, tmp_path, "delta")
+    old = {number: row_of(number, 1, f"large {number}") for number in (1, 2)}
+
+    def without_note(number: int) -> Record:
+        return source.update(row_of(number, 7, PLACEHOLDER))
+
+    without_price = source.update(row_of(9, None, "new") | {"price": PLACEHOLDER})
+    work.batch(placed([*map(source.create, old.values()), without_price, without_note(9)]))
+    assert sorted(work.dead.errors) == [(0, 2), (0, 3)]
+    work.batch(placed([(b'{"id":1}', b'{"id":1,"note":"flat"}'), without_note(1)], 10))
+    assert sorted(work.dead.errors)[2:] == [(0, 10), (0, 11)]
+    new = row_of(2, 6, "new")
+    work.batch({(1, 20): source.update(new), (0, 21): without_note(2)})
+    assert sorted(work.dead.errors)[4:] == [(0, 21)]
+    rows = {1: stored(old[1], 1), 2: stored(new, 6)}
+    assert work.rows() == rows
+    ddl = DDL.replace("10,2", "12,2")
+    wider = Work(spark, tmp_path, "delta", decode={"schema": ddl}, batches=3)
+    misfit = source.update(row_of(1, 10**10, "new"))
+    wider.batch(placed([misfit, without_note(1)], 30))
+    assert sorted(wider.dead.errors) == [(0, 30), (0, 31)]
+    assert work.rows() == rows
+    work = Work(spark, tmp_path, "delta", batches=4)
+    work.batch(placed([without_note(1), source.truncate(), without_note(2)], 40))
+    assert sorted(work.dead.errors) == [(0, 40), (0, 42)]
+    assert work.rows() == {}
+
+
+def test_a_value_of_a_column_that_the_table_spells_otherwise(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It is kept; and a row that another program has deleted meanwhile stops the batch."""
+    work = Work(spark, tmp_path, "delta")
+    one = row_of(1, 5, "large")
+    work.batch(placed([SourceTable("orders", COLUMNS).create(one)]))
+    columns = {name.upper() if name == "note" else name: of for name, of in COLUMNS.items()}
+    source = SourceTable("orders", columns)
+    ddl = DDL.replace("note", "NOTE")
+    other = Work(spark, tmp_path, "delta", decode={"schema": ddl}, batches=1)
+    update = source.update({"id": 1, "price": None, "at": START_US, "NOTE": PLACEHOLDER})
+    other.batch({(0, 1): update})
+    assert work.rows() == {1: (None, START_US, "large")}
+    settings = Decode("debezium", options={"schema": ddl})
+    gone = source.update({"id": 2, "price": None, "at": START_US, "NOTE": PLACEHOLDER})
+    rows = good_rows(decode(frame(spark, {(0, 3): gone}), settings))
+    with pytest.raises(Exception, match="another program deleted a row"):
+        other.sink.write(rows, Batch("p", "q", 9, (OffsetRange("shop", 0, 3, 4),)))
+    assert work.rows() == {1: (None, START_US, "large")}
+
+
+@pytest.mark.parametrize("deletes", ["remove", "mark"])
+def test_a_delete_with_the_whole_row(deletes: str, spark: SparkSession, tmp_path: Path) -> None:
+    """It needs no tombstone, and no value but the key's; nothing else is kept of the row."""
+    source = SourceTable("orders", COLUMNS)
+    work = Work(spark, tmp_path, "delta", sink={"deletes": deletes})
+    one = row_of(1, 5, "x")
+    work.batch(placed([source.create(one), source.delete(one | {"at": 2**62}, is_full=True)[0]]))
+    assert (work.rows(), work.dead.errors) == ({}, {})
+
+
+def test_a_transform_that_loses_the_change(spark: SparkSession, tmp_path: Path) -> None:
+    """It is refused: truncates would be lost."""
+    source = SourceTable("orders", COLUMNS)
+    sql = "SELECT * EXCEPT (_debezium) FROM rows"
+    work = Work(spark, tmp_path, "delta", transform=[{"sql": sql}])
+    with pytest.raises(WrongSetting, match="keep the column _debezium"):
+        work.batch(placed([source.create(row_of(1, 5, "x"))]))
 
 
 def test_values_that_a_transform_would_need(spark: SparkSession, tmp_path: Path) -> None:
@@ -373,7 +446,7 @@ def test_an_outbox(spark: SparkSession, tmp_path: Path) -> None:
     work.batch(placed([*records, source.create(order)]))
     assert work.dead.errors == {}
     [row] = work.table().collect()
-    assert (row.id, row.type, row.payload.asDict()) == (
+    assert (row.id, row.type, row.message.asDict()) == (
         "m1",
         "created",
         {"id": 7, "total": Decimal("9.90")},
@@ -381,4 +454,6 @@ def test_an_outbox(spark: SparkSession, tmp_path: Path) -> None:
     work = Work(spark, tmp_path / "routed", "delta", **routed)
     twice = placed([(b"7", b'{"id": 7, "total": 9.90}'), (b"7", b'{"id": 7, "total": 9.90}')])
     work.batch(twice, headers=[("id", b"m1")])
+    work.batch(placed([(b"7", b'{"id": 8}')], 2), headers=[("other", b"m2")])
     assert [(row.message, row.total) for row in work.table().collect()] == [("m1", Decimal("9.90"))]
+    assert list(work.dead.errors) == [(0, 2)]

@@ -48,7 +48,7 @@ from kwire.spark.settings import PipelineSettings, Source, Transform, WrongSetti
 from kwire.spark.sink import CommitsOffsets, FitsTable, InSteps, KeepsValues, KnowsBatches, Sink
 from kwire.spark.sinks.misfits import Misfit, reasons, with_types
 from kwire.spark.sinks.remembered import Remembered
-from kwire.spark.split import Runs, Splits, runs_by_reason
+from kwire.spark.split import Splits, runs_by_reason
 from kwire.spark.tombstones import SKIP, treated, way_of
 
 if TYPE_CHECKING:
@@ -141,19 +141,27 @@ class BatchWork:
             return self._write_again(source, before.checked(decode), batch, before.tombstones)
         decided = replace(decided_now(self._settings, source, decode), way=way)
         if self._has_changes:
-            dead = self._without_values(decided.checked(decode)(source, True))
-            decided = replace(decided, dead=decided.dead | dead)
+            decided = self._without_values(source, decode, decided)
         return self._write(source, value, decode, batch, decided)
 
-    def _without_values(self, decoded: "DataFrame") -> dict[str, Runs]:
-        """The records that lack values which the sink doesn't have either, by reason."""
-        rows = good_rows(decoded)
+    def _without_values(self, source: "DataFrame", decode: "Decoding", decided: Decided) -> Decided:
+        """What is decided, with the records that lack values which nothing surely has.
+
+        Nothing has if the batch has a dead letter: nobody knows which row it would have changed.
+        """
+        from pyspark.sql import functions as f
+
+        rows = good_rows(treated(decided.checked(decode)(source, True), self._tombstones))
         if not unchanged_of(rows):
-            return {}
+            return decided
         lacking = rows.where(lacks_values())
         if isinstance(self._sink, KeepsValues) and not self._steps:
-            lacking = self._sink.lacking(rows)
-        return runs_by_reason(lacking, why_lacking())
+            decided = replace(decided, misfits=tuple(self._misfits(rows)))
+            checked = treated(decided.checked(decode)(source, True), self._tombstones)
+            if checked.where(f.col(names.ERROR).isNotNull()).isEmpty():
+                lacking = self._sink.lacking(rows)
+        dead = runs_by_reason(lacking, why_lacking())
+        return replace(decided, dead=decided.dead | dead)
 
     def _write_again(
         self, source: "DataFrame", decode: "Decoding", batch: Batch, tombstones: str
@@ -270,6 +278,9 @@ class BatchWork:
     def _transformed(self, rows: "DataFrame") -> "DataFrame":
         for step in self._steps:
             rows = step(rows)
+        if self._has_changes and names.CHANGE not in rows.columns:
+            told = f"keep the column {names.CHANGE}: without it, truncates would be lost"
+            raise WrongSetting("transform", rows.columns, told)
         return rows
 
 

@@ -6,8 +6,14 @@ by its timestamp. So in a topic of one partition a truncate is exact. In one of 
 nobody knows the order of two records within a millisecond, and Debezium itself promises none.
 
 An update may lack the values of columns that it leaves as they were (``unchanged``). They are those
-of the key's record before it in the batch, or of its row in the table. If neither has them, the
-record is a dead letter; so it is in a pipeline with transforms, which would need the values.
+of the key's record before it in the batch, or of its row in the table. The record is a dead letter
+if neither has them, and also if it isn't sure that they are the newest:
+
+- The batch has a truncate of the topic, or records of the key in several partitions.
+- The batch has a dead letter, whatever its key: it may be of the same row. Dead letters of earlier
+  batches aren't looked at.
+- An update of the key in the batch is such a dead letter.
+- The pipeline has transforms, which would need the values.
 
 Rows whose column ``CHANGE`` names no change of a table, such as a heartbeat's, are left out. Rows
 of other formats don't have the column, and stay as they are.
@@ -98,12 +104,11 @@ def lacks_values() -> "Column":
 
 
 def why_lacking() -> "Column":
-    """The error of a record whose values nobody has."""
+    """The error of a record whose values nothing surely has."""
     from pyspark.sql import functions as f
 
-    rest = (
-        " is unchanged, and nothing has its value: the source's table needs REPLICA IDENTITY FULL"
-    )
+    rest = " is unchanged, and nothing surely has its value: the source's table needs "
+    rest += "REPLICA IDENTITY FULL"
     return f.concat(f.lit(f"{VALUE}column "), f.col(f"{CHANGE}.unchanged")[0], f.lit(rest))
 
 
@@ -111,14 +116,16 @@ def completed(rows: "DataFrame", keys: Sequence[str], unchanged: Sequence[str]) 
     """The rows with the values that records of their keys before them have.
 
     ``unchanged`` names the columns to look at; what is still missing stays in the rows' own. Then
-    CHANGE says whether a delete was before the row, so that the table doesn't have the value.
+    CHANGE says in ``is_gone`` that the table doesn't have the value: a delete was before the row,
+    or records of the key are in several partitions.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     before = Window.partitionBy(*map(quoted, keys), TOPIC, PARTITION).orderBy(OFFSET)
     lacking = f.col(f"{CHANGE}.unchanged")
-    lasts = []
+    place, whole = f.struct(TOPIC, PARTITION), Window.partitionBy(*map(quoted, keys))
+    lasts = [(f.min(place).over(whole) != f.max(place).over(whole)).alias("is_apart")]
     for at, name in enumerate(unchanged):
         kept = f.struct(f.col(quoted(name)).alias("value"), f.col(TOMBSTONE).alias("is_gone"))
         has_value = ~f.array_contains(lacking, name)
@@ -131,11 +138,11 @@ def completed(rows: "DataFrame", keys: Sequence[str], unchanged: Sequence[str]) 
     for at, name in enumerate(unchanged):
         last = f.col(f"{CHANGE}.last{at}")
         lacks = f.array_contains(lacking, name)
-        after_delete = lacks & f.coalesce(last.is_gone, f.lit(False))
-        is_missing = lacks & (after_delete | last.isNull())
+        is_lost = f.col(f"{CHANGE}.is_apart") | f.coalesce(last.is_gone, f.lit(False))
+        is_missing = lacks & (is_lost | last.isNull())
         still = f.concat(still, f.when(is_missing, f.array(f.lit(name))).otherwise(f.array()))
-        is_gone = is_gone | after_delete
+        is_gone = is_gone | (lacks & is_lost)
         found[name] = f.when(~is_missing, last.value)
     op = f.col(f"{CHANGE}.op").alias("op")
-    found[CHANGE] = f.struct(op, still.alias("unchanged"), is_gone.alias("is_after_delete"))
+    found[CHANGE] = f.struct(op, still.alias("unchanged"), is_gone.alias("is_gone"))
     return rows.withColumns(found)

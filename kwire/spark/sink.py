@@ -113,7 +113,10 @@ class KeepsValues(Protocol):
     """A sink whose rows keep the values that a record lacks, because they are unchanged."""
 
     def lacking(self, rows: "DataFrame") -> "DataFrame":
-        """The rows that lack values which no row of the sink has either; they have CHANGE."""
+        """The rows that lack values which nothing surely has; of all rows of a batch, with CHANGE.
+
+        Neither rows of the batch nor those of the sink.
+        """
 
 
 @runtime_checkable

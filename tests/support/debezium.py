@@ -51,9 +51,10 @@ class SourceTable:
         """The record of an UPDATE; ``before`` only with REPLICA IDENTITY FULL."""
         return self._key_of(after), self._value("u", before=before, after=after)
 
-    def delete(self, row: Row) -> list[Record]:
-        """The records of a DELETE: with REPLICA IDENTITY DEFAULT, only the key has its values."""
-        before = {one: row[one] if one in self._key else None for one in self._columns}
+    def delete(self, row: Row, *, is_full: bool = False) -> list[Record]:
+        """The records of a DELETE: without REPLICA IDENTITY FULL, only the key has its values."""
+        kept = self._columns if is_full else self._key
+        before = {one: row[one] if one in kept else None for one in self._columns}
         return [(self._key_of(row), self._value("d", before=before)), self.tombstone(row)]
 
     def tombstone(self, row: Row) -> Record:

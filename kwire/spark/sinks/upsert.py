@@ -55,6 +55,7 @@ from kwire.spark.column_names import (
     PARTITION_COLUMN,
     stored_rows,
 )
+from kwire.spark.decode.same_names import ByName
 from kwire.spark.parquet_times import set_times, writer_of
 from kwire.spark.rows import (
     CHANGE,
@@ -184,29 +185,53 @@ class UpsertSink:
             unchanged = unchanged_of(changed)
             if unchanged:
                 changed = completed(changed, self.keys, unchanged)
+            if self.marks_deleted:
+                changed = self._without_content(changed)
             self._write(changed, batch, truncates, unchanged)
         finally:
             kept.unpersist()
 
     def lacking(self, rows: "DataFrame") -> "DataFrame":
         """As ``KeepsValues.lacking``."""
+        from pyspark.sql import functions as f
+
+        topics = [one.topic for one in truncates_of(rows)]
+        rows = rows.where(is_of_a_row())
+        found = completed(rows, self.keys, unchanged_of(rows)).where(lacks_values())
+        names = list(map(quoted, self.keys))
+        is_gone = f.col(f"{CHANGE}.is_gone")
+        gone, rest = found.where(is_gone).select(*names), found.where(~is_gone).select(*names)
+        there = self._keys_there(rows.sparkSession)
+        if there is not None:
+            rest = rest.join(there, list(self.keys), "left_anti")
+        lacking = rows.where(lacks_values())
+        is_truncated = f.col(TOPIC).isin(topics)
+        dead = gone.union(rest).union(lacking.where(is_truncated).select(*names))
+        return lacking.join(dead, list(self.keys), "left_semi")
+
+    def _keys_there(self, spark: "SparkSession") -> "DataFrame | None":
+        """The keys that have a row in the table; None without a table."""
         from pyspark.errors import AnalysisException
         from pyspark.sql import functions as f
 
-        rows = rows.where(is_of_a_row())
-        lacking = completed(rows, self.keys, unchanged_of(rows)).where(lacks_values())
         try:
-            table = self.table(rows.sparkSession)
+            table = self.table(spark)
         except AnalysisException as error:
             if not is_missing(error):
                 raise
-            return lacking
+            return None
         if TOMBSTONE in table.columns:
             table = table.where(~f.col(TOMBSTONE))
-        there = table.select(*map(quoted, self.keys))
-        is_after_delete = f.col(f"{CHANGE}.is_after_delete")
-        rest = lacking.where(~is_after_delete).join(there, list(self.keys), "left_anti")
-        return lacking.where(is_after_delete).unionByName(rest)
+        return table.select(*map(quoted, self.keys))
+
+    def _without_content(self, rows: "DataFrame") -> "DataFrame":
+        """The rows, of which deleted ones have only their key and where they come from."""
+        from pyspark.sql import functions as f
+
+        kept = ByName((one, True) for one in (*METADATA, *self.keys))
+        others = [one for one in rows.columns if not kept.get(one)]
+        is_row = ~f.col(TOMBSTONE)
+        return rows.withColumns({one: f.when(is_row, f.col(quoted(one))) for one in others})
 
     def _write(
         self,
@@ -338,20 +363,26 @@ class UpsertSink:
         on = " AND ".join(
             f"t.{one} = s.{one}" for one in map(quoted, map(self._rule.stored, self.keys))
         )
-        names, values = listed(columns), listed(columns, "s.")
-        keeps = {self._rule.stored(one): literal(one) for one in unchanged}
+        keeps = ByName((self._rule.stored(one), literal(one)) for one in unchanged)
 
         def new(name: str) -> str:
-            if name not in keeps:
+            kept = keeps.get(name)
+            if kept is None:
                 return f"s.{quoted(name)}"
-            is_kept = f"array_contains(s.{CHANGE}.unchanged, {keeps[name]})"
+            is_kept = f"array_contains(s.{CHANGE}.unchanged, {kept})"
             return f"IF({is_kept}, t.{quoted(name)}, s.{quoted(name)})"
 
+        def added(name: str) -> str:
+            if not unchanged or name != TOPIC:
+                return f"s.{quoted(name)}"
+            # What had no row before is a dead letter. So it is when the batch runs again.
+            told = literal("another program deleted a row while a batch needed its values")
+            return f"IF(size(s.{CHANGE}.unchanged) > 0, raise_error({told}), s.{TOPIC})"
+
+        names, values = listed(columns), ", ".join(map(added, columns))
         pairs = ", ".join(f"t.{quoted(one)} = {new(one)}" for one in columns)
         deletes = f"WHEN MATCHED AND s.{TOMBSTONE} AND ({newer}) THEN DELETE"
         inserted = "" if self.marks_deleted else f" AND NOT s.{TOMBSTONE}"
-        if unchanged:  # what has no row was found before: only another program can have removed it
-            inserted += f" AND size(s.{CHANGE}.unchanged) = 0"
         return "\n".join(
             [
                 f"MERGE INTO {target} t USING {_VIEW} s ON {on}",
@@ -378,8 +409,9 @@ class UpsertSink:
         )
         if not self.marks_deleted:
             return f"WHEN NOT MATCHED BY SOURCE AND ({older}) THEN DELETE"
-        kept = {*METADATA, partition, INCARNATION, *map(self._rule.stored, self.keys)}
-        nulls = [f"t.{quoted(one)} = NULL" for one in columns if one not in kept]
+        own = (*METADATA, partition, INCARNATION, *map(self._rule.stored, self.keys))
+        kept = ByName((one, True) for one in own)
+        nulls = [f"t.{quoted(one)} = NULL" for one in columns if not kept.get(one)]
         pairs = ", ".join([f"t.{TOMBSTONE} = true", *nulls])
         return f"WHEN NOT MATCHED BY SOURCE AND ({older}) THEN UPDATE SET {pairs}"
 
