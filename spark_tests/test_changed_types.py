@@ -22,6 +22,7 @@ from kwire.spark.batch import Batch
 from kwire.spark.batch_work import BatchWork, good_rows
 from kwire.spark.column_names import DELTA, ICEBERG, PARTITION_COLUMN
 from kwire.spark.decode import decoder
+from kwire.spark.decode.wire_format import HEADER_BYTES
 from kwire.spark.settings import Decode, PipelineSettings, Transform
 from kwire.spark.sinks import make_sink
 from kwire.spark.sinks.delta import WIDENING
@@ -32,6 +33,7 @@ from kwire.spark.sql import quoted
 from spark_tests.decoding import records_of
 from spark_tests.readers import read
 from spark_tests.sink_rows import SOURCE, batch
+from spark_tests.test_decode_poisoned import avro
 from spark_tests.test_far_times import KINDS, given
 from spark_tests.test_names import stored, without_nulls
 
@@ -45,7 +47,8 @@ MIDNIGHT = "2026-01-31T00:00:00Z"
 
 
 UNION = "struct<member_int: int, member_string: string>"
-"""A union of Avro."""
+"""A struct that looks like a union of Avro."""
+LIKE_UNION = "struct<member_id: int, member_name: string>"
 
 
 class Change(NamedTuple):
@@ -86,8 +89,11 @@ CHANGES = [
     Change("boolean", "int", "true", ("1", "null", "0"), 1),
     Change("date", "timestamp", '"2026-01-31"', (f'"{MIDNIGHT}"', "null", f'"{MIDNIGHT}"'), 1),
     Change("string", "struct<a: int>", '"x"', ('{"a": 1}', "null", '{"a": 2}'), 1),
-    Change("int", UNION, "1", ('{"member_int": 2}', "null", '{"member_string": "x"}'), 2),
+    Change("int", UNION, "1", ('{"member_int": 2}', "null", '{"member_string": "x"}'), 1),
     Change(UNION, "int", '{"member_int": 1}', ("2", "null", "3"), 3),
+    Change("string", LIKE_UNION, '"x"',
+        ('{"member_id": 5, "member_name": "Ann"}', "null", '{"member_id": 5}'), 1),
+    Change(LIKE_UNION, "string", '{"member_id": 1}', ('"x"', "null", '"y"'), 1),
     Change("array<int>", "array<bigint>", "[1]", ("[2]", "null", "[3, 1099511627776]"), 2)._replace(
         iceberg="array<bigint>", delta="array<bigint>"
     ),
@@ -128,8 +134,8 @@ def settings_of(kind: str, path: Path) -> Any:
 def run(
     spark: SparkSession, sink: Any, schema: str, values: list[bytes], one: Batch, **parts: Any
 ) -> tuple[int, dict[int, str]]:
-    """A batch of JSON through the whole work on it: how many rows, and the errors by offset."""
-    decode = Decode(format="json", options={"schema": schema})
+    """A batch through the whole work on it: how many rows, and the errors by offset."""
+    decode = Decode(format=parts.pop("format", "json"), options={"schema": schema})
     settings = PipelineSettings("p", SOURCE, sink, "/checkpoint", decode=decode, **parts)
     made = make_sink(sink, SOURCE, "p")
     made.open(spark)
@@ -244,6 +250,32 @@ def test_columns_of_any_name(kind: str, spark: SparkSession, tmp_path: Path) -> 
     rule = ICEBERG if "iceberg" in kind else DELTA
     found.sort(key=lambda row: row["l"][0][rule.stored("Date Time", is_nested=True)])
     assert found == [stored(one, rule) for one in values]
+
+
+@pytest.mark.both_lanes
+@pytest.mark.parametrize("kind", KINDS)
+def test_unions_of_avro(kind: str, spark: SparkSession, tmp_path: Path) -> None:
+    """A field becomes one, or was one: its value is in the table's column where it fits."""
+
+    def rows(path: str, batches: list[tuple[Any, list[Any]]]) -> list[Any]:
+        sink = settings_of(kind, tmp_path / path)
+        for number, (of, values) in enumerate(batches):
+            schema = {"type": "record", "name": "R", "fields": [{"name": "c", "type": of}]}
+            written = [avro(schema, {"c": one}, 0)[HEADER_BYTES:] for one in values]
+            one = batch(number, 0, 10, partitions=1)
+            _, errors = run(spark, sink, json.dumps(schema), written, one, format="avro")
+            assert set(errors) == {at for at, one in enumerate(values) if one == "x"} & set(dead)
+        found: list[Any] = read(kind, tmp_path / path)["c"].to_pylist()
+        return sorted(found, key=str)
+
+    union = ["int", "string"]
+    dead = [1]
+    assert rows("plain", [("int", [1]), (union, [2, "x"]), ("int", [3])]) == [1, 2, 3]
+    dead = []
+    assert rows("union", [(union, [1, "x"]), (union, [2]), ("int", [3]), (union, [4])]) == [
+        *({"member_int": one, "member_string": None} for one in (1, 2, 3, 4)),
+        {"member_int": None, "member_string": "x"},
+    ]
 
 
 def with_maps(row: dict[str, Any]) -> dict[str, Any]:

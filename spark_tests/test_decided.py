@@ -204,6 +204,31 @@ def test_with_a_registry(spark: SparkSession, tmp_path: Path) -> None:
     assert set(tried.letters.errors) == {2, 3}
 
 
+def test_a_new_version_between_two_attempts(spark: SparkSession, tmp_path: Path) -> None:
+    """It counts if the table has nothing of the batch, else those that were known then do."""
+    long, double, boolean = (
+        {"type": "record", "name": "R", "fields": [{"name": "x", "type": one}]}
+        for one in ("long", "double", "boolean")
+    )
+    sink = sink_of("delta-rs", tmp_path)
+    with SchemaRegistry() as registry:
+        registry.store.configure({"compatibility": "NONE"})
+        known = registry.register("orders-value", json.dumps(long))
+        values = [avro(long, {"x": one}, known) for one in (5, 2**53 + 1)]
+        tried = Attempts(spark, tmp_path, [*values, b"garbage"])
+        decode = Decode("avro", registry=registry.url)
+        with pytest.raises(TooManyRows):
+            tried.run(sink_of("delta-rs", tmp_path, max_rows=0), decode, with_registry=True)
+        registry.register("orders-value", json.dumps(double))
+        tried.killed(sink, decode, with_registry=True)
+        assert offsets("delta-rs", tmp_path) == [0]
+        registry.register("orders-value", json.dumps(boolean))
+        tried.run(sink, decode, with_registry=True)
+    assert offsets("delta-rs", tmp_path) == [0]
+    assert set(tried.letters.errors) == {1, 2}
+    assert tried.letters.errors[1].startswith("value: x is 9007199254740993 by its own version")
+
+
 @pytest.mark.both_lanes
 def test_into_a_topic(
     spark: SparkSession, broker: str, new_topic: Callable[..., str], tmp_path: Path

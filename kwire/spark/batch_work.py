@@ -41,6 +41,8 @@ from kwire.spark.batch_counts import (
 from kwire.spark.changes import lacks_values, unchanged_of, why_lacking
 from kwire.spark.columns import column, columns
 from kwire.spark.decided import Begun, Decided
+from kwire.spark.decode.options import options_of
+from kwire.spark.decode.plans import versions_known
 from kwire.spark.decode.settled import decoder_settled, settled
 from kwire.spark.odd_records import exact
 from kwire.spark.schema_history import SchemaHistory
@@ -97,10 +99,14 @@ class BatchWork:
         before = self._decided_before(records.sparkSession, batch)
         way = None if before is None else before.way
         if way is None and self._splits is not None:
-            decode = _of_exact(decoder(records, self._settings.decode, topics))
+            if self._splits.has(batch) and self._has_none(records.sparkSession, batch):
+                self._splits.forget(batch)
+            last = self._splits.versions(batch)
+            decode = _of_exact(decoder(records, self._settings.decode, topics, last))
             kept = decode(records, True).persist()
             try:
-                source = self._splits.decided(kept, batch)
+                known = versions_known(options_of(self._settings.decode), topics)
+                source = self._splits.decided(kept, batch, known)
                 return self._run(source, names.VALUE, lambda rows, _: rows, batch, None, before)
             finally:
                 kept.unpersist()
@@ -119,6 +125,10 @@ class BatchWork:
             return self._run(kept, names.VALUE, lambda rows, _: rows, batch, way, before)
         finally:
             kept.unpersist()
+
+    def _has_none(self, spark: "SparkSession", batch: Batch) -> bool:
+        """Whether nothing of a batch is anywhere."""
+        return isinstance(self._sink, KnowsBatches) and not self._sink.has(spark, batch)
 
     def _decided_before(self, spark: "SparkSession", batch: Batch) -> Decided | None:
         """What was decided of a batch of which the sink has rows; None if it is decided anew."""

@@ -8,6 +8,8 @@ Rules:
 
 - The offsets of a batch's dead letters are written to ``split.json`` beside the checkpoints before
   anything else of the batch is written. Every later reading of the batch uses the same offsets.
+- If the sink has rows of the batch, or can't tell, it is decoded by the versions of then, too. If
+  it has none, nothing of the batch is anywhere, and it is decided anew (as in ``decided``).
 - A record that was good and can't be decoded now fails the batch, until the registry is back.
 - Only the split of the newest batch is kept, because Spark runs no other batch again.
 
@@ -48,28 +50,44 @@ class Splits:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def decided(self, decoded: "DataFrame", batch: Batch) -> "DataFrame":
-        """Decoded rows; those that were dead letters at the first reading have an error."""
+    def decided(
+        self, decoded: "DataFrame", batch: Batch, versions: Mapping[str, int] | None = None
+    ) -> "DataFrame":
+        """Decoded rows; those that were dead letters at the first reading have an error.
+
+        ``versions`` are kept for a later reading: the newest ones that this one knows.
+        """
         from pyspark.sql import functions as f
 
-        runs = self._read(batch)
-        if runs is None:
-            runs = _runs_of(decoded.where(f.col(names.ERROR).isNotNull()))
-            self._write(batch, runs)
+        found = self._read(batch)
+        if found is not None:
+            return _with_errors_of(decoded, [tuple(one) for one in found["dead_letters"]])
+        runs = _runs_of(decoded.where(f.col(names.ERROR).isNotNull()))
+        row = {"query_id": batch.query_id, "batch_id": batch.batch_id, "dead_letters": runs}
+        self._storage.write(FILE, json.dumps(row | {"versions": versions}).encode())
         return _with_errors_of(decoded, runs)
 
-    def _read(self, batch: Batch) -> Runs | None:
+    def versions(self, batch: Batch) -> dict[str, int] | None:
+        """The versions of the first reading of a batch; None if it wasn't read, or nobody knows."""
+        found = self._read(batch)
+        return None if found is None else found.get("versions")
+
+    def has(self, batch: Batch) -> bool:
+        """Whether the split of a batch was decided before."""
+        return self._read(batch) is not None
+
+    def forget(self, batch: Batch) -> None:
+        """Decide anew of a batch of which nothing was written."""
+        assert self._read(batch) is not None
+        self._storage.write(FILE, b"{}")
+
+    def _read(self, batch: Batch) -> dict[str, Any] | None:
         content = self._storage.read(FILE)
         if content is None:
             return None
         found: dict[str, Any] = json.loads(content)
-        if (found["query_id"], found["batch_id"]) != (batch.query_id, batch.batch_id):
-            return None
-        return [tuple(one) for one in found["dead_letters"]]
-
-    def _write(self, batch: Batch, runs: Runs) -> None:
-        row = {"query_id": batch.query_id, "batch_id": batch.batch_id, "dead_letters": runs}
-        self._storage.write(FILE, json.dumps(row).encode())
+        is_of = (found.get("query_id"), found.get("batch_id")) == (batch.query_id, batch.batch_id)
+        return found if is_of else None
 
 
 def _runs_of(dead: "DataFrame") -> Runs:

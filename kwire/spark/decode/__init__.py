@@ -11,7 +11,7 @@ of ``kwire.spark.rows``. No record fails a batch: a record that can't be decoded
 a line in ``_error``, whose kinds ``undecodable`` lists.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.decode.debezium import unsupported
@@ -56,10 +56,16 @@ def decode(records: "DataFrame", settings: Decode, topics: Sequence[str] = ()) -
     return decoder(records, settings, topics)(records, True)
 
 
-def decoder(records: "DataFrame", settings: Decode, topics: Sequence[str] = ()) -> "Decoding":
+def decoder(
+    records: "DataFrame",
+    settings: Decode,
+    topics: Sequence[str] = (),
+    last: Mapping[str, int] | None = None,
+) -> "Decoding":
     """A function that decodes like ``decode``, for records that are decoded twice by one schema.
 
-    The function takes the records, and whether errors have reasons.
+    The function takes the records, and whether errors have reasons. ``last`` is that of
+    ``plans.registry_plan``.
 
     Without reasons, the error of a JSON value only says that the value doesn't fit. To find the
     column that causes it takes expressions for each column, which Spark plans anew for each batch.
@@ -68,7 +74,9 @@ def decoder(records: "DataFrame", settings: Decode, topics: Sequence[str] = ()) 
     plan: Plan | None = None
     of: dict[str, Any] | None = None
     if options.format in ("avro", "protobuf"):
-        plan = given_plan(options) or registry_plan(options, _topics(records, options, topics))
+        plan = given_plan(options)
+        if plan is None:
+            plan = registry_plan(options, _topics(records, options, topics), last)
     else:
         asks = options.registry is not None and given_struct(options) is None
         named = _topics(records, options, topics) if asks else topics

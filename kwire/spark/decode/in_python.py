@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kwire.spark import rows
 from kwire.spark.decode.arrow_rows import arrow_type_of_text, to_arrow
 from kwire.spark.decode.decoding import Decoder, Plan, Row
-from kwire.spark.decode.spark_types import Place, has_value, loosened
+from kwire.spark.decode.spark_types import Place, has_value, marked
 from kwire.spark.decode.undecodable import Undecodable
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def decode_in_python(records: "DataFrame", plan: Plan) -> "DataFrame":
 
 def plan_type(of: dict[str, Any]) -> str:
     """The row type of a plan: every column nullable, since a row's error makes it null."""
-    return json.dumps(loosened(of))
+    return json.dumps(marked(of))
 
 
 @lru_cache(maxsize=8)

@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kwire.spark import rows as names
+from kwire.spark.decode.spark_types import UNION
 from kwire.spark.decode.undecodable import MAX_CHARS, VALUE
 from kwire.spark.sql import quoted
 
@@ -28,8 +29,22 @@ if TYPE_CHECKING:
 WHOLE = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 """The digits of whole numbers."""
 
-_MEMBER = "member_"
-"""How the columns of a union's types begin."""
+_MEMBERS = {
+    "boolean": "boolean",
+    "int": "int",
+    "date": "int",
+    "bigint": "long",
+    "timestamp": "long",
+    "timestamp_ntz": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "bytes",
+    "decimal": "bytes",
+    "array": "array",
+    "map": "map",
+}
+"""The types of Avro that a union's member of a type of Spark is named after."""
 
 _EXACT_DIGITS = {"float": 7, "double": 15}
 """The decimal digits of which a number of such a type has every one."""
@@ -162,7 +177,7 @@ def _converted(column: "Column", has: "DataType", wanted: "DataType") -> "Column
         members: Any = has
         parts = (_converted(column[one.name], one.dataType, wanted) for one in members.fields)
         return f.coalesce(*parts)
-    if _is_union(wanted):
+    if _member_for(has, wanted) is not None:
         return _as_member(column, has, wanted)
     if _is_convertible(has, wanted):
         return column.try_cast(wanted)
@@ -170,27 +185,38 @@ def _converted(column: "Column", has: "DataType", wanted: "DataType") -> "Column
 
 
 def _is_union(of: "DataType") -> bool:
-    """Whether a struct has the types of an Avro union (``avro_types``)."""
+    """Whether a struct of the rows stands for an Avro union: its names don't tell."""
     from pyspark.sql.types import StructType
 
-    return isinstance(of, StructType) and all(name.startswith(_MEMBER) for name in of.names)
+    return isinstance(of, StructType) and all(UNION in one.metadata for one in of.fields)
 
 
-def _member_for(has: "DataType", union: Any) -> Any:
-    """The field of a union that takes values of a type; None without one."""
+def _member_for(has: "DataType", union: "DataType") -> Any:
+    """The field of a table's union that takes values of a type; None without one.
+
+    A table doesn't keep the mark of a union: a member is one that is named after its own type.
+    """
+    from pyspark.sql.types import StructType
+
+    if not isinstance(union, StructType) or isinstance(has, StructType):
+        return None
+    members = [one for one in union.fields if one.name == _member_name(one.dataType)]
     for takes in (is_same, _always_fits, _is_convertible):
-        for one in union.fields:
+        for one in members:
             if takes(has, one.dataType):
                 return one
     return None
+
+
+def _member_name(of: "DataType") -> str:
+    kind = of.typeName() if of.typeName() in ("decimal", "array", "map") else of.simpleString()
+    return f"member_{_MEMBERS.get(kind)}"
 
 
 def _as_member(column: "Column", has: "DataType", union: Any) -> "Column":
     from pyspark.sql import functions as f
 
     member = _member_for(has, union)
-    if member is None:
-        return f.lit(None).cast(union)
     fields = (
         _converted(column, has, one.dataType) if one is member else f.lit(None).cast(one.dataType)
         for one in union.fields
@@ -214,9 +240,9 @@ def _fits(column: "Column", has: "DataType", wanted: "DataType") -> "Column | No
         return _all_fit(f.map_values(column), has.valueType, wanted.valueType)
     if _is_union(has) and not isinstance(wanted, StructType):
         return _members_fit(column, has, wanted)
-    if _is_union(wanted):
-        member = _member_for(has, wanted)
-        return column.isNull() if member is None else _fits(column, has, member.dataType)
+    member = _member_for(has, wanted)
+    if member is not None:
+        return _fits(column, has, member.dataType)
     if _is_convertible(has, wanted):
         converted = column.try_cast(wanted)
         fits = converted.try_cast(has).eqNullSafe(column)
