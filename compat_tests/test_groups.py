@@ -115,18 +115,19 @@ def kafka_python_member(
 
     One that is closed between the answer with its member id and the JoinGroup that has it doesn't
     leave: the others wait for it until its session ends, so that is short. And one that leads its
-    group may share out a topic before it knows its partitions; it asks for them in time.
+    group may share out a topic whose partitions it doesn't know yet, as if it had none, and doesn't
+    always do it again; so it asks for them before it joins.
     """
 
     def run(members: Members, number: int, stop: threading.Event) -> None:
         consumer = KafkaConsumer(
-            topic,
             bootstrap_servers=bootstrap,
             group_id=group,
             auto_offset_reset="earliest",
             session_timeout_ms=10_000,
-            metadata_max_age_ms=5_000,
         )
+        wait_until(lambda: consumer.partitions_for_topic(topic), what=f"partitions of {topic}")
+        consumer.subscribe([topic])
         while not stop.is_set():
             for messages in consumer.poll(100).values():
                 members.values += [message.value for message in messages]
