@@ -5,6 +5,7 @@ Adding a field with a default is the compatible change: old values must stay row
 
 import datetime
 import json
+import uuid
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -107,10 +108,14 @@ def with_field(of: Any, default: Any) -> dict[str, Any]:
 
 
 def old_values(registry: SchemaRegistry, newer: Any, count: int) -> list[Any]:
-    """What becomes of values of the older schema when the newer one is the subject's newest."""
-    number = registry.register("orders-value", json.dumps(EMPTY))
-    registry.register("orders-value", json.dumps(newer))
-    return outcomes(from_registry(registry, "avro"), [header(number) + OLD_VALUE] * count)
+    """What becomes of values of the older schema when the newer one is the subject's newest, of a
+    topic of its own: columns are those of all versions.
+    """
+    topic = f"orders-{uuid.uuid4().hex}"
+    number = registry.register(f"{topic}-value", json.dumps(EMPTY))
+    registry.register(f"{topic}-value", json.dumps(newer))
+    plan = from_registry(registry, "avro", topic)
+    return outcomes(plan, [header(number) + OLD_VALUE] * count, topic)
 
 
 @pytest.mark.parametrize("place", range(len(CASES)))
