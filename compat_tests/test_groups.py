@@ -114,22 +114,20 @@ def kafka_python_member(
     """A member with kafka-python.
 
     One that is closed between the answer with its member id and the JoinGroup that has it doesn't
-    leave: the others wait for it until its session ends, so that is short. And one that leads its
-    group may share out a topic whose partitions it doesn't know yet, as if it had none, and doesn't
-    always do it again; so it asks for them before it joins.
+    leave: the others would wait for it until its session ends. So it leaves when it has joined. And
+    one that leads its group may share out a topic whose partitions it doesn't know yet, as if it
+    had none, and doesn't always do it again; so it asks for them before it joins. A poll that ends
+    while a rebalance goes on may lose its outcome, so polls are long.
     """
 
     def run(members: Members, number: int, stop: threading.Event) -> None:
         consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap,
-            group_id=group,
-            auto_offset_reset="earliest",
-            session_timeout_ms=10_000,
+            bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest"
         )
         wait_until(lambda: consumer.partitions_for_topic(topic), what=f"partitions of {topic}")
         consumer.subscribe([topic])
-        while not stop.is_set():
-            for messages in consumer.poll(100).values():
+        while not (stop.is_set() and consumer.assignment()):
+            for messages in consumer.poll(1000).values():
                 members.values += [message.value for message in messages]
             members.assigned[number] = len(consumer.assignment())
         consumer.close()
