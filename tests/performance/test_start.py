@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench.rows.common import create_topic, next_offset, produce_request
+from kwire.testing.waiting import wait_until
 
 COUNTS = Path(__file__).parent / "start.tsv"
 RENEW = "KWIRE_RENEW_COSTS"
@@ -77,6 +78,8 @@ def counted(tmp_path_factory):
     """What was counted at each of the two times."""
     broker = CountingBroker(tmp_path_factory.mktemp("start") / "data")
     try:
+        # The last module of a start, which may come a moment after the broker has said it is ready.
+        wait_until(lambda: "kwire.cli.gc_tuning" in broker.counts()[0], what="the end of the start")
         counted = {READY: broker.counts()}
         create_topic(broker.bootstrap, "first")
         next_offset(broker.bootstrap, produce_request("first", 1, 100))
