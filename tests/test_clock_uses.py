@@ -72,8 +72,8 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         TRIO,
         "waits of a request for replicas, for a commit, or for a transaction that ends",
         (
-            *("broker/basis", "handlers/delete_records", "handlers/await_elections"),
-            *("handlers/produce", "handlers/settled", "handlers/unacked"),
+            *("broker/basis", "handlers/delete_records", "handlers/lib/await_elections"),
+            *("handlers/produce", "handlers/lib/settled", "handlers/lib/unacked"),
         ),
     ),
     (

@@ -17,7 +17,7 @@ from kwire.connection.connection import Connection
 from kwire.connection.disconnect_reasons import log_disconnect
 from kwire.connection.liveness import is_gone
 from kwire.connection.poller import Poller
-from kwire.handlers.context import ConnectionInfo, Software
+from kwire.handlers.lib.context import ConnectionInfo, Software
 from kwire.metadata.image import ConfigResourceType
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from kwire.connection.poller import Poller
 from kwire.connection.rest import Rest, keep_buffer
 from kwire.connection.serving import Serving
 from kwire.connection.watch import Watch
-from kwire.handlers.context import ConnectionInfo
+from kwire.handlers.lib.context import ConnectionInfo
 from kwire.protocol.frame import MIN_REQUEST_BYTES
 
 if TYPE_CHECKING:

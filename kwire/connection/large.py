@@ -29,8 +29,8 @@ from kwire.budget.work import Work
 from kwire.connection.disconnect_reasons import ConnectionClosed
 from kwire.connection.stopwatch import Stopwatch
 from kwire.handlers import PRODUCE_KEY, PlainAnswer, Route
-from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import Unfinished
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.waiting import Unfinished
 from kwire.protocol.codec import InPieces
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import RequestHeader

@@ -29,8 +29,8 @@ from kwire.broker.quotas import Quotas
 from kwire.budget.work import Work
 from kwire.connection.waiting import Waiting
 from kwire.handlers import PRODUCE_KEY, Route
-from kwire.handlers.context import ConnectionInfo
-from kwire.handlers.waiting import Change
+from kwire.handlers.lib.context import ConnectionInfo
+from kwire.handlers.lib.waiting import Change
 from kwire.metadata.acls import AclOperation
 from kwire.protocol.frame import RequestHeader
 from kwire.quotas.clients import OwnQuotas, RateMeter

@@ -21,18 +21,12 @@ from importlib import import_module
 from kwire.protocol.codec import decoder, encoder
 
 HANDLERS = (
-    *("produce", "plain_produce", "plain_produce_many", "large_batches", "unacked"),
-    "leader_hints",
-    *("fetch", "plain_fetch", "plain_replica_fetch", "replica_fetch", "nearest_replica"),
-    *(
-        "metadata",
-        "advertised_listeners",
-        "await_elections",
-        "list_offsets",
-        "api_versions",
-        "settled",
-    ),
-    *("find_coordinator", "coordinators_elsewhere", "announce_member"),
+    *("produce", "plain_produce", "plain_produce_many"),
+    *("lib.large_batches", "lib.unacked", "lib.leader_hints"),
+    *("fetch", "plain_fetch", "plain_replica_fetch", "replica_fetch", "lib.nearest_replica"),
+    *("metadata", "list_offsets", "api_versions"),
+    *("lib.advertised_listeners", "lib.await_elections", "lib.settled"),
+    *("find_coordinator", "lib.coordinators_elsewhere", "announce_member"),
     *("join_group", "sync_group", "heartbeat", "leave_group", "consumer_group_heartbeat"),
     *("offset_commit", "offset_fetch", "init_producer_id", "add_partitions_to_txn"),
     *("add_offsets_to_txn", "txn_offset_commit", "end_txn", "write_txn_markers"),

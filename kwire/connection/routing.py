@@ -25,7 +25,7 @@ from kwire.budget.kind import Kind
 from kwire.connection.disconnect_reasons import ConnectionClosed
 from kwire.errors import KafkaError
 from kwire.handlers import Route, route, served_api
-from kwire.handlers.context import RequestContext
+from kwire.handlers.lib.context import RequestContext
 from kwire.protocol.frame import (
     API_VERSIONS_KEY,
     RequestHeader,

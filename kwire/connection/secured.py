@@ -30,7 +30,7 @@ from kwire.connection.tls_buffers import TlsInbox, TlsOutbox
 from kwire.connection.tls_socket import TlsSocket
 from kwire.connection.waiting import Waiting
 from kwire.handlers import Route
-from kwire.handlers.context import ConnectionInfo
+from kwire.handlers.lib.context import ConnectionInfo
 from kwire.protocol.frame import MIN_REQUEST_BYTES, RequestHeader
 from kwire.security.listeners import ListenerSecurity
 from kwire.security.login_lines import CERTIFICATE

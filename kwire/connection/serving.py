@@ -22,8 +22,8 @@ from kwire.connection.routing import NotLoaded, unknown_api_versions
 from kwire.connection.stopwatch import Stopwatch
 from kwire.connection.waiting import COME_LATER, FirstUse, Waiting, held
 from kwire.handlers import PRODUCE_KEY, Route
-from kwire.handlers.context import ConnectionInfo, RequestContext
-from kwire.handlers.waiting import Slow, Unfinished
+from kwire.handlers.lib.context import ConnectionInfo, RequestContext
+from kwire.handlers.lib.waiting import Slow, Unfinished
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import TooManyElements
 

@@ -13,7 +13,7 @@ from kwire.broker.acks import Acks
 from kwire.broker.flusher import Demand, Flush, Flusher
 from kwire.budget.kind import Kind
 from kwire.handlers import Route
-from kwire.handlers.waiting import Change, Unfinished, at_once_or_later
+from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later
 from kwire.protocol.frame import RequestHeader
 
 Later: TypeAlias = Unfinished | Coroutine[Any, Any, Any]
@@ -38,7 +38,7 @@ def held(response: Any, flusher: Flusher, before: Iterable[Demand] = ()) -> Any:
     flushes = {one for one in demands if isinstance(one, Flush)}
     if len(flushes) == len(demands):
         return flusher.hold(response, flushes)
-    from kwire.handlers.settled import settled
+    from kwire.handlers.lib.settled import settled
 
     return at_once_or_later(settled(response, demands))
 

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.waiting import Unfinished
+from kwire.handlers.lib.waiting import Unfinished
 from kwire.protocol.codec import Decoder, Encoder, InPieces, decoder, encoder, in_pieces
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import RequestHeader, response_header_version

@@ -6,9 +6,9 @@ version 2, the error is INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED.
 
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.transaction_errors import code_for_client
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.transaction_errors import code_for_client
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.image import OFFSETS_TOPIC
 from kwire.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,

@@ -8,10 +8,10 @@ version 2, the error is INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED.
 
 from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
-from kwire.handlers.transaction_errors import code_for_client
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.transaction_errors import code_for_client
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

@@ -3,9 +3,9 @@
 Behavior: each resource has its own result. A resource that is named twice is refused each time.
 """
 
-from kwire.handlers.context import RequestContext
-from kwire.handlers.key_changes import checked
-from kwire.handlers.resources import alter_all, responses, warn_all
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.key_changes import checked
+from kwire.handlers.lib.resources import alter_all, responses, warn_all
 from kwire.metadata.changes import Change
 from kwire.metadata.config_control import replace_configs, resource_type
 from kwire.metadata.image import MetadataImage

@@ -6,7 +6,7 @@ created in the directory later.
 """
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
+from kwire.handlers.lib.context import RequestContext
 from kwire.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,

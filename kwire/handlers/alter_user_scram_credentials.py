@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.metadata_commits import Price, commit_in_slices
-from kwire.handlers.slices import pieces
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.metadata_commits import Price, commit_in_slices
+from kwire.handlers.lib.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, CREDENTIALS_LEVEL
 from kwire.metadata.image import MetadataImage

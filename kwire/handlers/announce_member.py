@@ -3,8 +3,8 @@
 A group whose coordinator is no longer here is left out: its clients will ask again.
 """
 
-from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.announce_member import AnnounceMemberRequest, AnnounceMemberResponse
 
 UNITS = 10

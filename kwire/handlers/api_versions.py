@@ -11,7 +11,7 @@ import re
 from kwire.broker.broker import Broker
 from kwire.errors import ErrorCode
 from kwire.handlers import advertised_versions
-from kwire.handlers.context import RequestContext
+from kwire.handlers.lib.context import RequestContext
 from kwire.metadata.features import SUPPORTED
 from kwire.protocol.messages.api_versions import (
     ApiVersion,

@@ -17,9 +17,9 @@ from kwire.coordinator.consumer.member import (
 from kwire.coordinator.consumer.topics import Topics
 from kwire.coordinator.group import GroupType
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
-from kwire.handlers.slices import id_units
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
+from kwire.handlers.lib.slices import id_units
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.features import GROUP_VERSION
 from kwire.protocol.messages.consumer_group_describe import (
     Assignment,

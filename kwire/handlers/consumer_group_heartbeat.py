@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from kwire.coordinator.joining import Client, Visible
 from kwire.errors import KafkaError
 from kwire.handlers.consumer_group_describe import check_consumer_protocol
-from kwire.handlers.context import RequestContext
-from kwire.handlers.member_size import check_member_size
-from kwire.handlers.regexes import compile_ahead
-from kwire.handlers.replies import answer
-from kwire.handlers.waiting import Unfinished, at_once_or_later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.member_size import check_member_size
+from kwire.handlers.lib.regexes import compile_ahead
+from kwire.handlers.lib.replies import answer
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

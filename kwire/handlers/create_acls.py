@@ -8,10 +8,10 @@ entry with a number that stands for nothing is INVALID_REQUEST, as in Kafka.
 from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
 from kwire.handlers.describe_acls import check_numbers
-from kwire.handlers.metadata_commits import Price, commit_in_slices
-from kwire.handlers.slices import free_in_slices, pieces
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.metadata_commits import Price, commit_in_slices
+from kwire.handlers.lib.slices import free_in_slices, pieces
 from kwire.metadata.acls import (
     AclBinding,
     check_binding,

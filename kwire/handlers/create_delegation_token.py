@@ -7,8 +7,8 @@ a user, because the principal of a login by token is a user with the owner's nam
 from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.tokens import (
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.tokens import (
     NO_TIME_MS,
     REQUESTER_SINCE,
     TOKENS_PER_UNIT,

@@ -7,9 +7,9 @@ topics whose change is allowed are extended in one commit.
 from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.metadata_commits import Price, commit_in_slices, in_slices
-from kwire.handlers.slices import pieces
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.metadata_commits import Price, commit_in_slices, in_slices
+from kwire.handlers.lib.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import check_partition_total, partitions_in_steps
 from kwire.metadata.image import MetadataImage

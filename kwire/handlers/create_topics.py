@@ -12,9 +12,9 @@ from operator import attrgetter
 from kwire.broker.configs import topic_configs
 from kwire.broker.topic_auto_creation import default_replicas
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.metadata_commits import Price, commit_in_slices, in_slices
-from kwire.handlers.slices import free_in_slices, pieces
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.metadata_commits import Price, commit_in_slices, in_slices
+from kwire.handlers.lib.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import MOST_CONFIGS, check_number
 from kwire.metadata.controller import (

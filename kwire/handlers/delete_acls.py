@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
 from kwire.handlers.create_acls import NO_AUTHORIZER
 from kwire.handlers.describe_acls import acl_filter
-from kwire.handlers.metadata_commits import Price, commit_in_slices
-from kwire.handlers.slices import pieces
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.metadata_commits import Price, commit_in_slices
+from kwire.handlers.lib.slices import pieces
 from kwire.metadata.acls import (
     MOST_PER_REQUEST,
     AclBinding,

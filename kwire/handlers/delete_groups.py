@@ -12,9 +12,9 @@ import trio
 from kwire.broker.groups import LoadedCoordinator
 from kwire.budget.work import ClientGone, Work
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import PIECE, id_units
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import PIECE, id_units
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,

@@ -14,8 +14,8 @@ import trio
 from kwire.broker.partition import Partition
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import pieces
 from kwire.log.checkpoints import LOG_START_OFFSETS
 from kwire.metadata.image import INTERNAL_TOPICS
 from kwire.protocol.messages.delete_records import (

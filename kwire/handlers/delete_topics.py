@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.metadata_commits import Price, commit_in_slices
-from kwire.handlers.slices import pieces
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.metadata_commits import Price, commit_in_slices
+from kwire.handlers.lib.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import delete_topic
 from kwire.metadata.image import MetadataImage, TopicImage

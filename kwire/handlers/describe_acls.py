@@ -5,9 +5,9 @@ Behavior: without an authorizer the response is SECURITY_DISABLED. A filter with
 """
 
 from kwire.errors import ErrorCode
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.acls import AclFilter
 from kwire.protocol.messages.describe_acls import (
     AclDescription,

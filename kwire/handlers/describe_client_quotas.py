@@ -6,9 +6,9 @@ matches every entity.
 """
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.quotas import CLIENT_ID, IP, USER, Filter, canonical
 from kwire.protocol.messages.describe_client_quotas import (
     ComponentData,

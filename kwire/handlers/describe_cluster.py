@@ -5,8 +5,8 @@ type 2 is MISMATCHED_ENDPOINT_TYPE, as with any broker of Kafka.
 """
 
 from kwire.errors import ErrorCode
-from kwire.handlers.advertised_listeners import advertised_brokers
-from kwire.handlers.context import CLUSTER_OPERATIONS, NOT_ASKED, RequestContext
+from kwire.handlers.lib.advertised_listeners import advertised_brokers
+from kwire.handlers.lib.context import CLUSTER_OPERATIONS, NOT_ASKED, RequestContext
 from kwire.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,

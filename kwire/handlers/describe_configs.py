@@ -19,9 +19,9 @@ from kwire.broker.configs import (
 from kwire.broker.loggers import logger_configs
 from kwire.config.documentation import documentation
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import distinct
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import distinct
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.config_checks import SCOPES
 from kwire.metadata.config_control import check_resource
 from kwire.metadata.controller import check_topic_name

@@ -7,10 +7,10 @@ decides which of these tokens the client may see (``kwire.handlers.guards``).
 
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import free_in_slices, pieces
-from kwire.handlers.tokens import REQUESTER_SINCE, may_ask, secret_key
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import free_in_slices, pieces
+from kwire.handlers.lib.tokens import REQUESTER_SINCE, may_ask, secret_key
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.tokens import DelegationToken, Name, secret_of
 from kwire.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,

@@ -8,9 +8,9 @@ description twice.
 from kwire.coordinator.classic_group import ClassicGroup, GroupState
 from kwire.coordinator.group import EMPTY_STATE
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
-from kwire.handlers.slices import id_units
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
+from kwire.handlers.lib.slices import id_units
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,

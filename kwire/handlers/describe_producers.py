@@ -2,15 +2,15 @@
 
 Behavior: each replica answers, because an administrator may want to compare them
 (``kafka-transactions --broker-id``). All other APIs that read one partition ask for its leader,
-apart from Fetch (``kwire.handlers.nearest_replica``).
+apart from Fetch (``kwire.handlers.lib.nearest_replica``).
 
 Source: ReplicaManager.activeProducerState of Kafka.
 """
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.log.producer_entry import ProducerEntry
 from kwire.metadata.controller import check_topic_name
 from kwire.protocol.messages.describe_producers import (

@@ -12,9 +12,9 @@ reach a controller.
 """
 
 from kwire.errors import ErrorCode
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.image import BrokerImage
 from kwire.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,

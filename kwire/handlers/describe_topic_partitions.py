@@ -10,9 +10,9 @@ from heapq import merge
 
 from kwire.broker.broker import Broker
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import TOPIC_OPERATIONS, RequestContext
-from kwire.handlers.slices import in_order, pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import TOPIC_OPERATIONS, RequestContext
+from kwire.handlers.lib.slices import in_order, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.controller import check_topic_name
 from kwire.metadata.image import INTERNAL_TOPICS, TopicImage
 from kwire.protocol.messages.describe_topic_partitions import (

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from kwire.errors import ErrorCode
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import in_order, pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import in_order, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.scram import MECHANISMS, Credentials
 from kwire.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,

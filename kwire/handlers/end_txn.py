@@ -14,9 +14,9 @@ from kwire.coordinator.transaction.state import (
     Transaction,
 )
 from kwire.errors import KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.transaction_errors import code_for_client
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.transaction_errors import code_for_client
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 BUMPS_SINCE = 5

@@ -5,8 +5,8 @@ period removes the token. Connections that have logged in with it stay until the
 """
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.tokens import NO_TIME_MS, change, may_ask
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.tokens import NO_TIME_MS, change, may_ask
 from kwire.metadata.tokens import expiring
 from kwire.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,

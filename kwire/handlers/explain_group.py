@@ -2,7 +2,7 @@
 
 from kwire.coordinator.group import GroupType
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
+from kwire.handlers.lib.context import RequestContext
 from kwire.protocol.messages.explain_group import (
     ExplainGroupRequest,
     ExplainGroupResponse,

@@ -33,12 +33,12 @@ from kwire.broker.fetch_sessions import (
 from kwire.broker.hosted_partitions import Hosted as Readable
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.fetch_news import add_by_topic, remember
-from kwire.handlers.lookups import look_without_waiting
-from kwire.handlers.readable import note_allowed, readable_partition
-from kwire.handlers.slices import PIECE, in_slices, pieces
-from kwire.handlers.waiting import Change, Unfinished, at_once_or_later, happens, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.fetch_news import add_by_topic, remember
+from kwire.handlers.lib.lookups import look_without_waiting
+from kwire.handlers.lib.readable import note_allowed, readable_partition
+from kwire.handlers.lib.slices import PIECE, in_slices, pieces
+from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later, happens, later
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
     AbortedTransaction,
@@ -178,7 +178,7 @@ async def _response(
     told = FetchResponse(session_id=session_id, responses=topics)
     told.throttle_time_ms = wait_ms
     if answer.has_error:
-        from kwire.handlers.leader_hints import hint_consumer
+        from kwire.handlers.lib.leader_hints import hint_consumer
 
         await in_slices(hint_consumer(told, context), context.work)
     return told
@@ -342,7 +342,7 @@ def _read_partition(
     try:
         partition = readable_partition(key, wanted, context)
         if request.rack_id and context.broker.selects_nearest:
-            from kwire.handlers.nearest_replica import nearer
+            from kwire.handlers.lib.nearest_replica import nearer
 
             elsewhere = nearer(partition, wanted.fetch_offset, request, context)
             if elsewhere is not None:

@@ -12,10 +12,10 @@ Behavior:
 from functools import partial
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.advertised_listeners import advertised_address
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import id_units
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.advertised_listeners import advertised_address
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import id_units
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -43,7 +43,7 @@ async def _handle(
     work = context.work
     address = advertised_address(context)
     if context.broker.suspects is not None:
-        from kwire.handlers.await_elections import await_elections
+        from kwire.handlers.lib.await_elections import await_elections
 
         await await_elections(context.broker)
     found: list[Coordinator] = []
@@ -94,7 +94,7 @@ async def _elsewhere(
     key: str, key_type: int, node_id: int, context: RequestContext
 ) -> tuple[str, int]:
     """The address of a coordinator that isn't this broker; KafkaError."""
-    from kwire.handlers.coordinators_elsewhere import address_of, announce
+    from kwire.handlers.lib.coordinators_elsewhere import address_of, announce
 
     address = address_of(node_id, context)
     if key_type == GROUP:

@@ -7,7 +7,7 @@ its HTTP port shows the pushed metrics. Kafka advertises it if it has a plugin f
 
 from kwire.broker.client_metrics import Client
 from kwire.errors import KafkaError
-from kwire.handlers.context import RequestContext
+from kwire.handlers.lib.context import RequestContext
 from kwire.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,

@@ -4,7 +4,7 @@ Behavior: while the coordinator is being loaded, the answer has no error, so tha
 """
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
+from kwire.handlers.lib.context import RequestContext
 from kwire.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 

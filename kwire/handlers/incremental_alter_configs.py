@@ -6,9 +6,9 @@ This API also changes the levels of this broker's loggers (KIP-412).
 
 from kwire.broker.loggers import alter_loggers
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.key_changes import checked
-from kwire.handlers.resources import alter_all, responses, warn_all
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.key_changes import checked
+from kwire.handlers.lib.resources import alter_all, responses, warn_all
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import check_number
 from kwire.metadata.config_control import Alteration, Operation, alter_configs, resource_type

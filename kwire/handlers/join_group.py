@@ -2,11 +2,11 @@
 
 from kwire.coordinator.joining import Client
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.group_steps import coordinator_for_step
-from kwire.handlers.member_size import check_member_size
-from kwire.handlers.replies import answer
-from kwire.handlers.waiting import Unfinished, at_once_or_later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.group_steps import coordinator_for_step
+from kwire.handlers.lib.member_size import check_member_size
+from kwire.handlers.lib.replies import answer
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,

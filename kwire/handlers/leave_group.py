@@ -6,11 +6,11 @@ If many members leave, they leave in pieces of ``PIECE``.
 from collections.abc import Sequence
 
 from kwire.errors import KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.group_steps import coordinator_for_step
-from kwire.handlers.replies import answer
-from kwire.handlers.slices import pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.group_steps import coordinator_for_step
+from kwire.handlers.lib.replies import answer
+from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,

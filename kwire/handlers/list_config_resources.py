@@ -5,9 +5,9 @@ on, no types mean all types.
 """
 
 from kwire.errors import ErrorCode
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import distinct, pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import distinct, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.list_config_resources import (
     ConfigResource,

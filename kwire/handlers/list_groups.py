@@ -9,9 +9,9 @@ from kwire.broker.groups import LoadedCoordinator
 from kwire.budget.work import Work
 from kwire.coordinator.group import GroupType
 from kwire.errors import KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import PIECE, pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import PIECE, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 UNITS = 5

@@ -22,10 +22,10 @@ if there is none.
 
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import PIECE
-from kwire.handlers.time_lookups import find_by_time, find_largest
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import PIECE
+from kwire.handlers.lib.time_lookups import find_by_time, find_largest
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

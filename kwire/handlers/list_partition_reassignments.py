@@ -6,9 +6,9 @@ move are left out.
 
 from collections.abc import Sequence
 
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import distinct, pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import distinct, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.image import TopicImage
 from kwire.metadata.reassignment import is_reassigning
 from kwire.protocol.messages.list_partition_reassignments import (

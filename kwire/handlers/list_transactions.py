@@ -13,10 +13,10 @@ from kwire.coordinator.consumer.regexes import Question, answer
 from kwire.coordinator.transaction.state import Transaction
 from kwire.coordinator.transaction.state import TransactionState as State
 from kwire.errors import KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.regexes import compile_ahead
-from kwire.handlers.slices import distinct, pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.regexes import compile_ahead
+from kwire.handlers.lib.slices import distinct, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,

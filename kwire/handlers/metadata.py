@@ -22,15 +22,15 @@ import trio
 from kwire.broker.broker import Broker
 from kwire.broker.topic_auto_creation import create_missing
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.advertised_listeners import advertised_address, advertised_brokers
-from kwire.handlers.context import (
+from kwire.handlers.lib.advertised_listeners import advertised_address, advertised_brokers
+from kwire.handlers.lib.context import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
     TOPIC_OPERATIONS,
     RequestContext,
 )
-from kwire.handlers.slices import PIECE, pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import PIECE, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.controller import check_partition_total, check_topic_name
 from kwire.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from kwire.protocol.messages.metadata import (
@@ -64,7 +64,7 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
 async def _handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     broker = context.broker
     if broker.suspects is not None:
-        from kwire.handlers.await_elections import await_elections
+        from kwire.handlers.lib.await_elections import await_elections
 
         await await_elections(broker)
     topics = await _topics(request, context)

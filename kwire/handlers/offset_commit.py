@@ -14,9 +14,9 @@ from kwire.coordinator.group import Committer
 from kwire.coordinator.offsets import NO_EXPIRY
 from kwire.coordinator.records import OffsetCommitValue
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import PIECE, pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import PIECE, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -8,9 +8,9 @@ that doesn't exist counts as deleted.
 from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import PIECE, free_in_slices, pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import PIECE, free_in_slices, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,

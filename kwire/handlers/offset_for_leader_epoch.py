@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch: the end of a leader epoch, by which consumers notice a truncated log."""
 
 from kwire.errors import KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

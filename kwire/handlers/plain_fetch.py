@@ -26,9 +26,9 @@ import trio
 from kwire.broker.broker import Broker
 from kwire.broker.partition import Partition
 from kwire.errors import KafkaError
-from kwire.handlers.context import ConnectionInfo
+from kwire.handlers.lib.context import ConnectionInfo
+from kwire.handlers.lib.waiting import Change, Slow, Unfinished, at_once_or_later, happens
 from kwire.handlers.plain_fetch_answer import FetchAnswer
-from kwire.handlers.waiting import Change, Slow, Unfinished, at_once_or_later, happens
 from kwire.log.page_cache import ColdPages
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import RequestHeader

@@ -20,8 +20,8 @@ from struct import error as StructError
 
 from kwire.broker.broker import Broker
 from kwire.broker.partition import UNACKED, Partition
-from kwire.handlers.context import ConnectionInfo
-from kwire.handlers.waiting import Unfinished
+from kwire.handlers.lib.context import ConnectionInfo
+from kwire.handlers.lib.waiting import Unfinished
 from kwire.log.plain_batch import plain_batch
 from kwire.log.prices import AT_ONCE_BYTES
 from kwire.metadata.image import INTERNAL_TOPICS
@@ -124,7 +124,7 @@ def _unacked(
     ``here`` is the partition, the first offset and the topic as it is in the request; ``whose`` are
     the arguments of ``Unacked``.
     """
-    from kwire.handlers.unacked import Unacked
+    from kwire.handlers.lib.unacked import Unacked
 
     partition, first_offset, topic = here
     log = partition.log

@@ -21,9 +21,9 @@ from kwire.broker.broker import Broker
 from kwire.broker.partition import ACKS_ALL, UNACKED, Partition
 from kwire.budget.work import FIRST_UNITS
 from kwire.errors import KafkaError
-from kwire.handlers.context import ConnectionInfo
+from kwire.handlers.lib.context import ConnectionInfo
+from kwire.handlers.lib.waiting import Unfinished
 from kwire.handlers.produce import told_log_start
-from kwire.handlers.waiting import Unfinished
 from kwire.log.plain_batch import plain_batch
 from kwire.log.rolling import note_room_if_any
 from kwire.log.validation import FEW_RECORDS, CheckedBatch
@@ -277,7 +277,7 @@ def answer_many(
     ready = b"".join((begin, count, body, _RESPONSE_END))
     if not batches.unacked:
         return ready
-    from kwire.handlers.unacked import Unacked
+    from kwire.handlers.lib.unacked import Unacked
 
     unacked = Unacked(timeout_ms, header, broker, client)
     for partition, end_offset, place in batches.unacked:

@@ -27,6 +27,7 @@ from kwire.broker.broker import Broker
 from kwire.broker.replica_fetch_connection import Watcher
 from kwire.broker.replica_sessions import NOT_TOLD, ReplicaPosition, ReplicaSession
 from kwire.errors import ErrorCode
+from kwire.handlers.lib.waiting import Change, Unfinished, Wait, at_once_or_later
 from kwire.handlers.plain_replica_answer import HEAD, TOLD, Look, Uncommon
 from kwire.handlers.replica_fetch import (
     MOST_AT_ONCE,
@@ -35,7 +36,6 @@ from kwire.handlers.replica_fetch import (
     Wish,
     when_due,
 )
-from kwire.handlers.waiting import Change, Unfinished, Wait, at_once_or_later
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.messages.fetch import PartitionData

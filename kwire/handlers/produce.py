@@ -33,10 +33,10 @@ from kwire.broker.partition import ACKS_ALL, Partition
 from kwire.broker.verification import Support, Writer, verify
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.opening import full_limits, open_in_thread
-from kwire.handlers.slices import in_slices
-from kwire.handlers.waiting import Unfinished, acknowledged, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.opening import full_limits, open_in_thread
+from kwire.handlers.lib.slices import in_slices
+from kwire.handlers.lib.waiting import Unfinished, acknowledged, at_once_or_later, later
 from kwire.log.partition_log import PartitionLog
 from kwire.log.plain_batch import is_plain
 from kwire.log.prices import AT_ONCE_BYTES
@@ -148,7 +148,7 @@ async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceRe
             request.topic_data, topic, data = [], None, None  # views would keep the frame's buffer
         await appends.wait()
     if appends.refused:
-        from kwire.handlers.leader_hints import hint_producer
+        from kwire.handlers.lib.leader_hints import hint_producer
 
         await in_slices(hint_producer(response, context), work)
     return response
@@ -295,7 +295,7 @@ async def _append(partition: Partition, batch: RecordBatch, appends: _Appends) -
     ):
         await _verify(partition, batch, appends)
     if partition.writing is not None or checked.batch.size_bytes > AT_ONCE_BYTES:
-        from kwire.handlers.large_batches import append_in_turn
+        from kwire.handlers.lib.large_batches import append_in_turn
 
         verify = partial(_verify, partition, batch, appends)
         return await append_in_turn(partition, checked, acks, context, verify)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
 from kwire.handlers.get_telemetry_subscriptions import client_of
-from kwire.handlers.slices import free_in_slices
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import free_in_slices
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from kwire.protocol.otlp import Point, points
 from kwire.protocol.wire import MalformedRequest

@@ -4,8 +4,8 @@ Behavior: the owner and the renewers may do this, if they have not logged in by 
 """
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.tokens import NO_TIME_MS, change, lifetimes, may_ask
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.tokens import NO_TIME_MS, change, lifetimes, may_ask
 from kwire.metadata.tokens import renewed
 from kwire.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,

@@ -34,10 +34,10 @@ from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.replica_sessions import UNKNOWN, ReplicaPosition, ReplicaSession, Tail
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.lookups import look_without_waiting
-from kwire.handlers.slices import PIECE, pieces
-from kwire.handlers.waiting import Change, happens, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.lookups import look_without_waiting
+from kwire.handlers.lib.slices import PIECE, pieces
+from kwire.handlers.lib.waiting import Change, happens, later
 from kwire.log.page_cache import ColdPages
 from kwire.log.partition_log import PartitionLog
 from kwire.protocol.file_slice import FileSlice

@@ -8,8 +8,8 @@ how long the session lasts (KIP-368).
 import trio
 
 from kwire.errors import ErrorCode
-from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import Change, Unfinished, at_once_or_later, happens, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later, happens, later
 from kwire.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,

@@ -10,7 +10,7 @@ Skipped: version 0 is answered, but the messages without headers that follow it 
 import trio
 
 from kwire.errors import ErrorCode
-from kwire.handlers.context import RequestContext
+from kwire.handlers.lib.context import RequestContext
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.security.sasl import LoginRefused
 

@@ -6,11 +6,11 @@ Behavior: from version 5 on, the request has to name the protocol's type and nam
 from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.group_steps import coordinator_for_step
-from kwire.handlers.replies import answer
-from kwire.handlers.slices import PIECE, pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.group_steps import coordinator_for_step
+from kwire.handlers.lib.replies import answer
+from kwire.handlers.lib.slices import PIECE, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kwire.runtime import Reply
 

@@ -18,9 +18,9 @@ from kwire.coordinator.group import Committer
 from kwire.coordinator.records import OffsetCommitValue
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import free_in_slices, pieces
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import free_in_slices, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,

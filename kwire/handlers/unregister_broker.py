@@ -6,7 +6,7 @@ lists of replicas, so another broker with its node id can take its place.
 """
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
+from kwire.handlers.lib.context import RequestContext
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage
 from kwire.metadata.registration import unregister

@@ -5,7 +5,7 @@ version 1 the answer names every feature, unless the request as a whole has an e
 """
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
+from kwire.handlers.lib.context import RequestContext
 from kwire.metadata.features import FeatureUpdate, UpgradeType, update_features
 from kwire.protocol.messages.update_features import (
     FeatureUpdateKey,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from kwire.broker.flusher import Flush
 from kwire.broker.markers import EndMarker, write_marker
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,

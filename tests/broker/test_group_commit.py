@@ -13,7 +13,7 @@ from kwire.broker.flusher import LOGS_AT_ONCE
 from kwire.clock import Clock
 from kwire.connection.waiting import held
 from kwire.errors import ErrorCode
-from kwire.handlers.waiting import at_once_or_later, later
+from kwire.handlers.lib.waiting import at_once_or_later, later
 from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,

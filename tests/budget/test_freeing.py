@@ -102,7 +102,7 @@ def in_slices(monkeypatch):
     monkeypatch.setattr("kwire.budget.work.FIRST_UNITS", FIRST_UNITS // 8)
     monkeypatch.setattr("kwire.budget.work.SLICE_UNITS", SLICE_UNITS // 8)
     monkeypatch.setattr("kwire.protocol.taking_apart.PIECE", 32)
-    monkeypatch.setattr("kwire.handlers.slices.PIECE", 32)
+    monkeypatch.setattr("kwire.handlers.lib.slices.PIECE", 32)
     monkeypatch.setattr("kwire.connection.large.INLINE_ELEMENTS", 50)
     monkeypatch.setattr("kwire.security.authorizer.ANSWERS_PER_CLIENT", ANSWERS_PER_CLIENT // 8)
 
@@ -166,7 +166,7 @@ async def test_a_request_of_too_many_changes_is_refused_in_slices(
     wrong = []
     async with desk(tmp_path, AUTHORIZED) as clients:
         await prepare(clients)
-        monkeypatch.setattr("kwire.handlers.metadata_commits.MOST_CHANGES", 100)
+        monkeypatch.setattr("kwire.handlers.lib.metadata_commits.MOST_CHANGES", 100)
         monkeypatch.setattr("kwire.metadata.controller.MAX_RECORDS_PER_REQUEST", 100)
         for name, request in MANY_CHANGES.items():
             await play(clients, request(MANY), version_of(name))  # what is imported

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from kwire.connection.deadlines import KEPT, Deadlines
-from kwire.handlers.waiting import Change
+from kwire.handlers.lib.waiting import Change
 
 
 class Sleeper:

@@ -13,7 +13,7 @@ import trio
 from kwire.budget.work import DECODED_REQUESTS, PASS_REQUESTS
 from kwire.connection.connection import REQUESTS_PER_TURN, Connection
 from kwire.connection.inbox import SCRATCH_BYTES
-from kwire.handlers.context import ConnectionInfo
+from kwire.handlers.lib.context import ConnectionInfo
 from kwire.log.prices import SLOW_RECORDS
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request

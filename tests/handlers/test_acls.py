@@ -7,8 +7,8 @@ import pytest
 from kwire.config.authorizer import STANDARD_AUTHORIZER
 from kwire.errors import ErrorCode
 from kwire.handlers import APIS, OWN_APIS, plain_produce
-from kwire.handlers.context import ConnectionInfo
 from kwire.handlers.guards import FOR_EVERYBODY, GUARDS
+from kwire.handlers.lib.context import ConnectionInfo
 from kwire.metadata.acls import AclOperation, PatternType, Permission, ResourceType
 from kwire.metadata.changes import FeatureLevelChanged
 from kwire.metadata.features import CHANGES_VERSION

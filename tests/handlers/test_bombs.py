@@ -11,7 +11,7 @@ import zstandard
 
 from kwire.errors import ErrorCode
 from kwire.handlers import produce as produce_handler
-from kwire.handlers.opening import SMALL_LIMITS
+from kwire.handlers.lib.opening import SMALL_LIMITS
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.handlers import lookups
+from kwire.handlers.lib import lookups
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kwire.protocol.messages.list_offsets import (

@@ -3,7 +3,7 @@
 import pytest
 
 from kwire.errors import ErrorCode
-from kwire.handlers.context import CLUSTER_OPERATIONS, NOT_ASKED
+from kwire.handlers.lib.context import CLUSTER_OPERATIONS, NOT_ASKED
 from kwire.metadata.changes import BrokerRegistered
 from kwire.metadata.image import BrokerImage
 from kwire.protocol.messages.describe_cluster import (

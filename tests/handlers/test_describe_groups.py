@@ -1,7 +1,7 @@
 """ListGroups, DescribeGroups and DeleteGroups over a socket."""
 
 from kwire.errors import ErrorCode
-from kwire.handlers.context import GROUP_OPERATIONS, NOT_ASKED
+from kwire.handlers.lib.context import GROUP_OPERATIONS, NOT_ASKED
 from kwire.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kwire.protocol.messages.describe_groups import (
     DescribeGroupsRequest,

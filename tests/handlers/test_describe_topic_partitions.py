@@ -3,7 +3,7 @@
 import pytest
 
 from kwire.errors import ErrorCode
-from kwire.handlers.context import TOPIC_OPERATIONS
+from kwire.handlers.lib.context import TOPIC_OPERATIONS
 from kwire.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

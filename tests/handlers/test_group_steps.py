@@ -5,9 +5,9 @@ import pytest
 from kwire.budget.work import FIRST_UNITS
 from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.classic_member import Member
-from kwire.handlers.context import ConnectionInfo, RequestContext
-from kwire.handlers.group_steps import MEMBERS_PER_UNIT, coordinator_for_step
-from kwire.handlers.waiting import Unfinished, at_once_or_later
+from kwire.handlers.lib.context import ConnectionInfo, RequestContext
+from kwire.handlers.lib.group_steps import MEMBERS_PER_UNIT, coordinator_for_step
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.testing.waiting import until
 from tests.support.in_process import running_server
 from tests.support.work import free_work

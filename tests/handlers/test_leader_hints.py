@@ -4,9 +4,9 @@ import pytest
 
 from kwire.budget.work import SLICE_UNITS, Turns, Work
 from kwire.errors import ErrorCode
-from kwire.handlers.context import ConnectionInfo, RequestContext
-from kwire.handlers.leader_hints import hint_consumer
-from kwire.handlers.slices import PIECE
+from kwire.handlers.lib.context import ConnectionInfo, RequestContext
+from kwire.handlers.lib.leader_hints import hint_consumer
+from kwire.handlers.lib.slices import PIECE
 from kwire.metadata.changes import (
     BrokerRegistered,
     PartitionsChanged,

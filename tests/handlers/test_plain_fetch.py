@@ -5,8 +5,8 @@ from random import Random
 
 from kwire.connection.outbox import Outbox
 from kwire.handlers import plain_fetch, route
-from kwire.handlers.context import ConnectionInfo, RequestContext
-from kwire.handlers.waiting import Slow, Unfinished
+from kwire.handlers.lib.context import ConnectionInfo, RequestContext
+from kwire.handlers.lib.waiting import Slow, Unfinished
 from kwire.log.validation import AppendOrigin
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import decode_request_header, encode_request, skip_header_tags

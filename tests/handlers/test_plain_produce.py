@@ -9,8 +9,8 @@ from crc32c import crc32c
 from kwire.connection.outbox import Outbox
 from kwire.errors import KafkaError
 from kwire.handlers import plain_produce, route
-from kwire.handlers.context import ConnectionInfo, RequestContext
-from kwire.handlers.waiting import Unfinished
+from kwire.handlers.lib.context import ConnectionInfo, RequestContext
+from kwire.handlers.lib.waiting import Unfinished
 from kwire.protocol.frame import decode_request_header, encode_request, skip_header_tags
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.record.records import BatchBuilder, ProducerState

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from kwire.budget.work import FIRST_UNITS, Turns, Work
+from kwire.handlers.lib.waiting import Unfinished
 from kwire.handlers.sasl_authenticate import handle
-from kwire.handlers.waiting import Unfinished
 from kwire.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kwire.security.oauth import MOST_TOKEN_CHARACTERS
 

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import trio
 
-from kwire.handlers.waiting import Change, at_once_or_later, happens, later
+from kwire.handlers.lib.waiting import Change, at_once_or_later, happens, later
 
 
 async def double(number, *waits):

@@ -16,7 +16,7 @@ import trio.testing
 
 from kwire.clock import Clock
 from kwire.connection.connection import Connection
-from kwire.handlers.context import ConnectionInfo
+from kwire.handlers.lib.context import ConnectionInfo
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages import message_classes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kwire.handlers.context import ConnectionInfo
+from kwire.handlers.lib.context import ConnectionInfo
 from kwire.security.principal import ANONYMOUS, Principal, parse_principal
 
 

@@ -33,7 +33,7 @@ from kwire.connection.routing import open_frame, unknown_api_versions
 from kwire.connection.waiting import COME_LATER, Waiting, held
 from kwire.errors import KafkaError
 from kwire.handlers import Route
-from kwire.handlers.context import ConnectionInfo, RequestContext, Software
+from kwire.handlers.lib.context import ConnectionInfo, RequestContext, Software
 from kwire.housekeeping import Housekeeping
 from kwire.log.disk import Disk
 from kwire.metadata.etcd.etcd_store import EtcdStore

@@ -16,9 +16,9 @@ from typing import Any
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers import APIS, OWN_APIS, route
-from kwire.handlers.context import RequestContext
 from kwire.handlers.guards.authorization import Authorization
-from kwire.handlers.waiting import at_once_or_later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.waiting import at_once_or_later
 from kwire.protocol.messages import MODULES, OWN_MODULES
 
 FOR_EVERYBODY = {

@@ -12,10 +12,10 @@ from kwire.handlers.create_delegation_token import refused as no_token
 from kwire.handlers.describe_user_scram_credentials import BYTES as SCRAM_BYTES
 from kwire.handlers.guards.authorization import FAILED, UNITS, Authorization
 from kwire.handlers.guards.cluster import needs
+from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.tokens import may_ask
+from kwire.handlers.lib.waiting import later
 from kwire.handlers.list_partition_reassignments import BYTES as MOVE_BYTES
-from kwire.handlers.slices import pieces
-from kwire.handlers.tokens import may_ask
-from kwire.handlers.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

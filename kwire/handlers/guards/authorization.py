@@ -1,7 +1,7 @@
 """The authorizer's answers for one request: a guard asks here what the client may do.
 
 A guard is a coroutine ``guard(request, rights)`` that returns the response. It begins in the
-connection's own task, so it may wait only as ``kwire.handlers.waiting`` allows.
+connection's own task, so it may wait only as ``kwire.handlers.lib.waiting`` allows.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
@@ -9,9 +9,9 @@ from types import CoroutineType, coroutine
 from typing import Any, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import PIECE, apart, each, free_in_slices, pieces
-from kwire.handlers.waiting import Unfinished, Wait, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import PIECE, apart, each, free_in_slices, pieces
+from kwire.handlers.lib.waiting import Unfinished, Wait, later
 from kwire.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from kwire.protocol.types import ZERO_UUID
 from kwire.security.audit import note_answer

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from kwire.handlers.guards.authorization import FAILED, Authorization, Guard
-from kwire.handlers.slices import pieces
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.alter_configs import (

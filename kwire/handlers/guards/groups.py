@@ -6,10 +6,10 @@ Source: KafkaApis of Kafka.
 from collections.abc import Callable
 from typing import Any
 
-from kwire.handlers.context import NOT_ASKED
 from kwire.handlers.guards.authorization import FAILED, Authorization, Guard
-from kwire.handlers.slices import distinct, pieces
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.context import NOT_ASKED
+from kwire.handlers.lib.slices import distinct, pieces
+from kwire.handlers.lib.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

@@ -11,10 +11,10 @@ Source: KafkaApis.handleTopicMetadataRequest, DescribeTopicPartitionsRequestHand
 
 from typing import Any
 
-from kwire.handlers.context import NOT_ASKED
 from kwire.handlers.guards.authorization import FAILED, Authorization
-from kwire.handlers.slices import distinct, free_in_slices, pieces
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.context import NOT_ASKED
+from kwire.handlers.lib.slices import distinct, free_in_slices, pieces
+from kwire.handlers.lib.waiting import later
 from kwire.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from kwire.metadata.image import INTERNAL_TOPICS
 from kwire.protocol.messages.describe_cluster import (

@@ -7,7 +7,7 @@ from typing import Any
 
 from kwire.errors import ErrorCode
 from kwire.handlers.guards.authorization import FAILED, Authorization, split_topics
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequest,

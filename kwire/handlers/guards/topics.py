@@ -11,8 +11,8 @@ from collections.abc import Container
 from typing import Any
 
 from kwire.handlers.guards.authorization import FAILED, Authorization, refused, split_topics
-from kwire.handlers.slices import distinct, pieces
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.slices import distinct, pieces
+from kwire.handlers.lib.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.create_partitions import (
     CreatePartitionsRequest,

@@ -6,8 +6,8 @@ Source: KafkaApis of Kafka.
 
 from kwire.errors import ErrorCode
 from kwire.handlers.guards.authorization import FAILED, Authorization, split_topics
-from kwire.handlers.slices import pieces
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,

@@ -22,8 +22,8 @@ import trio
 from kwire.connection.disconnect_reasons import ConnectionClosed
 from kwire.errors import ErrorCode
 from kwire.handlers import Route
-from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import Change, Unfinished, at_once_or_later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later
 from kwire.protocol.messages.fetch import FetchRequest, FetchResponse
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kwire.testing.faults.mirror import Wanted, merge, refusal, split

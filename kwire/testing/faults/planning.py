@@ -27,7 +27,7 @@ from kwire.clock import steady_clock_ms
 from kwire.connection.routing import Opened, open_frame
 from kwire.errors import ErrorCode
 from kwire.handlers import APIS, Route
-from kwire.handlers.context import RequestContext
+from kwire.handlers.lib.context import RequestContext
 from kwire.protocol.types import Request
 from kwire.testing.asking import CLIENT_ID
 from kwire.testing.faults.acting import PASSED, Act, Call, cut, fail, in_task, pause

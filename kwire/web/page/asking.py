@@ -9,8 +9,8 @@ from typing import Any
 
 from kwire.budget.work import Work
 from kwire.handlers import route
-from kwire.handlers.context import ConnectionInfo, RequestContext
-from kwire.handlers.waiting import Unfinished
+from kwire.handlers.lib.context import ConnectionInfo, RequestContext
+from kwire.handlers.lib.waiting import Unfinished
 from kwire.protocol.types import Request
 from kwire.security.principal import Principal
 from kwire.web.cross_loop_calls import Observed

@@ -6,8 +6,8 @@ import trio
 
 from kwire.broker.partition import Partition
 from kwire.budget.work import Work
-from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.waiting import later
 from kwire.log.prices import AT_ONCE_BYTES
 from kwire.log.validation import AppendInfo, CheckedBatch, check_segment_size
 from kwire.log.write_ahead import WriteAhead

@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from kwire.errors import ErrorCode
-from kwire.handlers.advertised_listeners import advertised_brokers
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
+from kwire.handlers.lib.advertised_listeners import advertised_brokers
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import pieces
 from kwire.protocol.messages import fetch, produce
 
 PRODUCE_SINCE = 10

@@ -6,7 +6,7 @@ Source: KafkaApis.allowTokenRequests, DelegationTokenManager of Kafka.
 from collections.abc import Callable
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
+from kwire.handlers.lib.context import RequestContext
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage
 from kwire.metadata.tokens import DelegationToken, Lifetimes, Secret, TokenChanged, find

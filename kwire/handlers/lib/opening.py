@@ -13,8 +13,8 @@ from functools import partial
 from typing import TypeVar
 
 from kwire.broker.broker import Broker
-from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.waiting import later
 from kwire.log.log_config import LogConfig
 from kwire.log.validation import limits_of
 from kwire.record.batch import RecordBatch, TooLarge

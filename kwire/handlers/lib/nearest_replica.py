@@ -17,7 +17,7 @@ from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
+from kwire.handlers.lib.context import RequestContext
 from kwire.protocol.messages.fetch import FetchRequest, PartitionData
 
 SINCE = 11

@@ -18,7 +18,7 @@ import trio
 from kwire.broker.basis import Basis
 from kwire.broker.flusher import Demand, Flush
 from kwire.errors import ErrorCode
-from kwire.handlers.waiting import Change, happens, later
+from kwire.handlers.lib.waiting import Change, happens, later
 from kwire.protocol.error_codes import refused
 
 

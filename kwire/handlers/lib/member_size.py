@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import later
 
 _T = TypeVar("_T")
 

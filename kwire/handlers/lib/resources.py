@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers import unfollowed
 from kwire.handlers.api_versions import takes_telemetry
-from kwire.handlers.context import RequestContext
-from kwire.handlers.metadata_commits import Price, commit_in_slices
-from kwire.handlers.slices import free_in_slices, pieces
+from kwire.handlers.lib import unfollowed
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.metadata_commits import Price, commit_in_slices
+from kwire.handlers.lib.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.config_control import resource_type
 from kwire.metadata.image import MetadataImage

@@ -8,8 +8,8 @@ from functools import partial
 
 from kwire.budget.work import Work
 from kwire.coordinator.consumer.regexes import check_regex
-from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.waiting import later
 
 
 async def compile_ahead(regex: str, context: RequestContext) -> None:

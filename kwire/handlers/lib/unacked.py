@@ -20,12 +20,12 @@ from kwire.broker.acks import Acks
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode
-from kwire.handlers.waiting import Unfinished, acknowledged, at_once_or_later
+from kwire.handlers.lib.waiting import Unfinished, acknowledged, at_once_or_later
 from kwire.protocol.frame import RequestHeader
 
 if TYPE_CHECKING:
     from kwire.broker.broker import Broker
-    from kwire.handlers.context import ConnectionInfo
+    from kwire.handlers.lib.context import ConnectionInfo
 
 PRODUCE_KEY = 0
 _ERROR_CODE = Struct(">h")
@@ -78,8 +78,8 @@ class Unacked:
     def _hinted(self, told: bytearray) -> bytes:
         """The response with the new leaders. It is encoded a second time, which happens seldom."""
         from kwire.budget.work import Turns, Work
-        from kwire.handlers.context import RequestContext
-        from kwire.handlers.leader_hints import hint_producer
+        from kwire.handlers.lib.context import RequestContext
+        from kwire.handlers.lib.leader_hints import hint_producer
         from kwire.protocol.codec import decode
         from kwire.protocol.frame import decode_response_header, encode_response
         from kwire.protocol.messages.produce import ProduceResponse

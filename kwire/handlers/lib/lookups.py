@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from kwire.broker.broker import Broker
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.waiting import later
 from kwire.log.page_cache import ColdPages
 
 MANY_TRIES = 200

@@ -5,16 +5,16 @@ Rules:
 - A lookup is done in steps, and each step counts as work of its request. Between two slices, other
   requests have their turn. The lookup ends if its client is gone.
 - A batch of a few records is opened on the event loop, and a larger batch in a thread.
-- A thread reads pages that aren't in memory, as in ``kwire.handlers.lookups``.
+- A thread reads pages that aren't in memory, as in ``kwire.handlers.lib.lookups``.
 """
 
 from contextlib import nullcontext
 from functools import partial
 
 from kwire.broker.partition import Partition
-from kwire.handlers.context import RequestContext
-from kwire.handlers.opening import full_limits, open_in_thread
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.opening import full_limits, open_in_thread
+from kwire.handlers.lib.waiting import later
 from kwire.log.page_cache import ColdPages
 from kwire.log.prices import is_quick_to_open, units_to_open
 from kwire.log.time_search import BatchToOpen, FoundOffset, LargestSearch, TimeSearch

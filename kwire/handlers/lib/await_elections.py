@@ -6,7 +6,7 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.failure_detector import NOTICE_S
-from kwire.handlers.waiting import Change, happens
+from kwire.handlers.lib.waiting import Change, happens
 
 
 async def await_elections(broker: Broker) -> None:

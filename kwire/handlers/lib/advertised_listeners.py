@@ -7,7 +7,7 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from kwire.config.broker import is_every_interface
-from kwire.handlers.context import RequestContext
+from kwire.handlers.lib.context import RequestContext
 
 
 class AdvertisedBroker(NamedTuple):

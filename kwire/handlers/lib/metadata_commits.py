@@ -20,8 +20,8 @@ import trio
 
 from kwire.budget.work import SLICE_UNITS
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import free_in_slices
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import free_in_slices
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage
 from kwire.metadata.placement import Steps

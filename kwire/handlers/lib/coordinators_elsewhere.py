@@ -8,8 +8,8 @@ broker tells the coordinator before it answers.
 import trio
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.advertised_listeners import advertised_brokers
-from kwire.handlers.context import RequestContext
+from kwire.handlers.lib.advertised_listeners import advertised_brokers
+from kwire.handlers.lib.context import RequestContext
 from kwire.protocol.messages.announce_member import (
     AnnounceMemberRequest,
     AnnounceMemberResponse,

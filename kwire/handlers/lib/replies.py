@@ -3,8 +3,8 @@
 from typing import Any
 
 from kwire.errors import KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import Change, happens, later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.waiting import Change, happens, later
 from kwire.runtime import Reply, error_told
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from kwire.broker.fetch_sessions import PartitionKey, WantedPartition
 from kwire.broker.hosted_partitions import Hosted
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import later
 
 READ, TOPIC = 3, 2
 """The operation and the resource of ACLs (``kwire.metadata.acls``), which say who may fetch."""
@@ -36,7 +36,7 @@ def readable_partition(
     except KafkaError as error:
         if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
             raise
-        from kwire.handlers.nearest_replica import followed
+        from kwire.handlers.lib.nearest_replica import followed
 
         partition = followed(broker.topic_by_id(topic_id).name if by_id else name, index, context)
     partition.check_leader_epoch(wanted.current_leader_epoch)

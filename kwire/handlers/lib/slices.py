@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Si
 from typing import TypeVar
 
 from kwire.budget.work import Work
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.waiting import later
 
 PIECE = 100
 

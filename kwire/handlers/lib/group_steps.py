@@ -2,8 +2,8 @@
 
 from kwire.broker.groups import LoadedCoordinator
 from kwire.coordinator.classic_group import ClassicGroup
-from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import later
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.waiting import later
 
 MEMBERS_PER_UNIT = 8
 

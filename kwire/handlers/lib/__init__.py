@@ -1,0 +1,1 @@
+"""What several handlers share and what is no API: a request's surroundings, waiting, look-ups."""
