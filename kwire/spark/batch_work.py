@@ -39,6 +39,7 @@ from kwire.spark.batch_counts import (
     skipped_of,
 )
 from kwire.spark.changes import lacks_values, unchanged_of, why_lacking
+from kwire.spark.column_values import ColumnValues
 from kwire.spark.columns import column, columns
 from kwire.spark.decided import Begun, Decided
 from kwire.spark.decode.options import options_of
@@ -79,6 +80,7 @@ class BatchWork:
         splits: Splits | None = None,
         begun: Begun | None = None,
         history: SchemaHistory | None = None,
+        values: ColumnValues | None = None,
     ) -> None:
         self._settings = settings
         self._sink = sink
@@ -86,6 +88,7 @@ class BatchWork:
         self._splits = splits
         self._begun = begun
         self._history = history
+        self._values = values
         self._table = Remembered(sink) if isinstance(sink, FitsTable) else None
         self._has_changes = settings.decode.format == "debezium"
         self._tombstones = way_of(settings.sink)
@@ -208,6 +211,8 @@ class BatchWork:
             skipped = skipped_of(source, self._tombstones == SKIP)
             counted = source.observe(read, count_of("records"), bytes_of(value), skipped)
             rows = good_rows(treated(decode(counted, False), self._tombstones))
+            if self._values is not None:
+                rows = self._values.observed(rows)
             if is_in_steps:
                 return rows
             return self._transformed(rows.observe(good, count_of("rows")))
@@ -230,6 +235,8 @@ class BatchWork:
         else:
             self._sink.write(rows, batch)
         counts = counts_of(read, good)
+        if self._values is not None:
+            self._values.note()
         if counts is None or (self._steps and counts.records != sum(map(_size, batch.ranges))):
             counts = count_again(decode(source, False), self._tombstones)
         return self._with_dead_letters(counts, source, decode, batch, self._tombstones)

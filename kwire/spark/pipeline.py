@@ -11,6 +11,7 @@ The checkpoint's directory has these files; the modules in parentheses write the
 - ``topics.json`` (``incarnations``);
 - ``status.json`` (``progress``);
 - ``schemas.jsonl`` (``schema_history``);
+- with columns that the settings name ``columns.json`` (``column_values``);
 - ``driver``, which is locked while a driver runs (``alone``);
 - with dead letters ``decode.json`` (``decided``), with a registry ``split.json`` (``split``).
 """
@@ -28,6 +29,7 @@ from kwire.spark.alone import only_driver
 from kwire.spark.batch_work import BatchWork, DeadLetterSink
 from kwire.spark.broker_view import UNREACHABLE, BrokerView
 from kwire.spark.checkpoint import Checkpoint, Offsets, as_json, offsets_of
+from kwire.spark.column_values import ColumnValues, named_columns
 from kwire.spark.dead_letters import open_dead_letters
 from kwire.spark.decided import Begun, needs_begun
 from kwire.spark.decode.options import options_of
@@ -157,10 +159,12 @@ class _Run:
         sink.open(spark)
         splits = Splits(storage) if may_change(settings) else None
         begun = Begun(storage) if needs_begun(settings) else None
-        ids = partial(schema_ids, options_of(settings.decode))
-        history = SchemaHistory(storage, ids)
+        options = options_of(settings.decode)
+        history = SchemaHistory(storage, partial(schema_ids, options))
+        named = named_columns(options)
+        self._values = None if named is None else ColumnValues(storage, named)
         dead_letters = _dead_letters(settings, spark)
-        self._work = BatchWork(settings, sink, dead_letters, splits, begun, history)
+        self._work = BatchWork(settings, sink, dead_letters, splits, begun, history, self._values)
         self._max_offsets = 0
         self._next_look_s = self._next_renewal_s = 0.0
         self._next_count_s = time.monotonic() + COUNT_S
@@ -209,6 +213,8 @@ class _Run:
 
         group = self._settings.group or self._settings.name
         with suppress(Exception):  # Spark may be gone, and the run's own error counts
+            if self._values is not None:
+                self._values.tell()
             self._count_files()
             checkpoint = Checkpoint(storage_at(self._directory(), self._spark))
             commit(self._view, group, checkpoint.next_offsets(), self._progress.note())

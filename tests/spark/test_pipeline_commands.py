@@ -14,6 +14,8 @@ from kwire.cli import main
 from kwire.spark.batch import OffsetRange
 from kwire.spark.batch_counts import Counts
 from kwire.spark.broker_view import BrokerView
+from kwire.spark.column_values import ColumnValues
+from kwire.spark.decode.spark_types import field, struct
 from kwire.spark.guard import CreatedAgain, Guard
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.java import NoJava, java_home
@@ -174,9 +176,12 @@ def test_status_of_a_pipeline_that_runs_elsewhere(
     table = tmp_path / "orders-table/topic=orders/partition=0"
     table.mkdir(parents=True)
     (table / f"{0:020}-{9:020}.parquet").write_bytes(b"small")
+    values = ColumnValues(LocalStorage(tmp_path / "orders-checkpoint"), struct([field("a", "int")]))
+    values.take(9, ["a"], [])
     capsys.readouterr()
     assert pipeline("status", "orders.toml", "--json") == 0
     found = json.loads(capsys.readouterr().out)
+    assert found["columns_without_values"] == {"a": 9}
     assert found["dead_letters_by_reason"] == reasons
     assert (found["files"], found["small_files"], found["table_bytes"]) == (1, 1, 5)
     assert (found["error"], found["last_error"]) == ("", "KafkaError: away")
@@ -184,7 +189,8 @@ def test_status_of_a_pipeline_that_runs_elsewhere(
     assert found["records_per_s"] > 0
     assert pipeline("status", "orders.toml") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[-2:]] == ["5", "2"], "the most frequent first"
+    assert [line.split()[0] for line in lines[-4:-2]] == ["5", "2"], "the most frequent first"
+    assert lines[-1].split() == ["a", "9"]
 
 
 def test_the_arguments_of_spark_submit(

@@ -45,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
         show_json(found)
         return 0
     rows, reasons = found.pop("partitions"), found.pop("dead_letters_by_reason", {})
+    empty = found.pop("columns_without_values")
     show_fields({name: value for name, value in found.items() if value not in ("", None)})
     columns = ["topic", "partition", "next", "committed", "end", "lag"]
     show(rows, {one: one.upper() for one in columns}, as_json=False, nothing="nothing read yet")
@@ -52,6 +53,9 @@ def run(options: argparse.Namespace) -> int:
         ordered = sorted(reasons.items(), key=lambda one: -one[1])
         counts = [{"reason": reason, "number": number} for reason, number in ordered]
         show(counts, {"number": "DEAD LETTERS", "reason": "REASON"}, as_json=False)
+    if empty:
+        counts = [{"column": name, "records": number} for name, number in empty.items()]
+        show(counts, {"column": "COLUMN WITHOUT A VALUE", "records": "RECORDS"}, as_json=False)
     return 0
 
 
@@ -59,18 +63,20 @@ def status_of(settings: PipelineSettings) -> dict[str, Any]:
     """The known status of a pipeline; ClientError or KafkaError if the cluster doesn't answer."""
     from kwire.spark.broker_view import BrokerView
     from kwire.spark.checkpoint import Checkpoint, Offsets
+    from kwire.spark.column_values import empty_columns
     from kwire.spark.incarnations import Incarnations
     from kwire.spark.progress import read_status
     from kwire.spark.storage import storage_at
 
     read: Offsets = {}
+    empty: dict[str, int] = {}
     last, query_id, batch_id, note = None, "", -1, ""
     try:
         storage = storage_at(settings.checkpoint)
     except ValueError as error:
         note = f"{error}: only the cluster's part is shown"
     else:
-        last = read_status(storage)
+        last, empty = read_status(storage), empty_columns(storage)
         directory = storage.url(Incarnations(storage).directory)
         checkpoint = Checkpoint(storage_at(directory))
         read, query_id = checkpoint.next_offsets(), checkpoint.query_id()
@@ -108,7 +114,7 @@ def status_of(settings: PipelineSettings) -> dict[str, Any]:
         found |= {"error": last.error, "last_error": last.last_error}
         found |= {"last_error_at": _time(last.last_error_at_s)}
         found |= {"dead_letters_by_reason": last.dead_letters_by_reason}
-    return found | {"note": note, "partitions": rows}
+    return found | {"columns_without_values": empty, "note": note, "partitions": rows}
 
 
 def _files(settings: PipelineSettings, last: "Status | None") -> dict[str, Any]:
