@@ -7,7 +7,8 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from kwire.cli import COMMANDS, actions_of, make_parser
+from kwire.cli.commands import COMMANDS
+from kwire.cli.parsing import actions_of, make_parser
 
 OF_THE_CLUSTER = {"bootstrap_server", "cluster", "command_config", "timeout"}
 """Options that the tour explains for all commands that have them."""
@@ -21,7 +22,8 @@ def page() -> str:
     _, commands = make_parser(COMMANDS)
     parts = [TOUR.read_text(encoding="utf-8"), "\n## Every command\n"]
     for name in COMMANDS:
-        parts += _command(f"kwire {name}", commands.choices[name], _help_of(commands, name), "###")
+        text = COMMANDS[name].help
+        parts += _command(f"kwire {name}", commands.choices[name], text, "###")
     return "\n".join(parts)
 
 
@@ -33,6 +35,8 @@ def _command(name: str, parser: argparse.ArgumentParser, text: str, mark: str) -
     """The section of a command or an action, and those of its actions."""
     yield f"{mark} `{name}`\n"
     yield f"{parser.description or _sentence(text)}\n"
+    if name.count(" ") == 1:
+        yield "\n".join(["```", *COMMANDS[name.removeprefix("kwire ")].examples, "```"]) + "\n"
     inner = actions_of(parser)
     if not inner:
         arguments = [one for one in parser._actions if not isinstance(one, argparse._HelpAction)]

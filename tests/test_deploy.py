@@ -24,7 +24,7 @@ import yaml
 from confluent_kafka.admin import AdminClient
 
 from kwire import __version__
-from kwire.cli import COMMANDS
+from kwire.cli.commands import COMMANDS
 from kwire.config.broker import BrokerConfig
 from kwire.config.properties import parse_properties
 
@@ -65,7 +65,7 @@ def _parse(command: list[str]) -> None:
     """Check that a command line is one of kwire's."""
     parser = ArgumentParser(prog="kwire", exit_on_error=False)
     commands = parser.add_subparsers()
-    import_module(COMMANDS[command[1]]).add_parser(commands)
+    import_module(COMMANDS[command[1]].module).add_parser(commands)
     parser.parse_args(command[1:])
 
 

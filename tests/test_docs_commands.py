@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kwire.cli import COMMANDS, make_parser
+from kwire.cli.commands import COMMANDS
+from kwire.cli.parsing import make_parser
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -26,7 +26,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Add the command and its options."""
     bench = commands.add_parser(
         "bench",
-        help="measure produce, consume and latency of a cluster",
         description="Measures in a topic of its own, which is deleted afterwards. The client is "
         "one Python process, so a fast broker is not used to its full.",
     )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command, its actions and their options."""
-    cluster = commands.add_parser("cluster", help="show brokers, controller and features")
+    cluster = commands.add_parser("cluster")
     actions = cluster.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text, run in (
         ("brokers", "list the brokers", run_brokers),

@@ -11,7 +11,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Add the command and its options."""
     completion = commands.add_parser(
         "completion",
-        help="print a script for shell completion",
         description='Prints a script that completes commands and options. bash: eval "$(kwire '
         'completion bash)" in ~/.bashrc; zsh: kwire completion zsh > a directory of $fpath/_kwire.',
     )
@@ -27,7 +26,8 @@ def run(options: argparse.Namespace) -> int:
         from kwire.config.extras import needs
 
         return fail(f"shell completion {needs('cli', 'shtab')}")
-    from kwire.cli import COMMANDS, make_parser
+    from kwire.cli.commands import COMMANDS
+    from kwire.cli.parsing import make_parser
 
     parser, _ = make_parser(COMMANDS)
     print(shtab.complete(parser, shell=options.shell))

@@ -16,9 +16,7 @@ ALL_BROKERS = "default"
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command, its actions and their options."""
-    configs = commands.add_parser(
-        "configs", help="show and change configs of topics, brokers, groups"
-    )
+    configs = commands.add_parser("configs")
     actions = configs.add_subparsers(dest="action", required=True, metavar="ACTION")
     describe = actions.add_parser(
         "describe",
@@ -70,7 +68,8 @@ def _resource(options: argparse.Namespace) -> "Resource":
 
 def run_describe(options: argparse.Namespace) -> int:
     """Describe configs; returns the exit code."""
-    from kwire.cli.session import run_on_cluster
+    from kwire.cli.session import CommandError, run_on_cluster
+    from kwire.cli.suggestions import did_you_mean
     from kwire.cli.tables import show
     from kwire.client.configs import DEFAULT_SOURCE, describe_configs
 
@@ -79,6 +78,11 @@ def run_describe(options: argparse.Namespace) -> int:
             await cluster.topics([options.name])
         names = options.configs or None
         found = await describe_configs(cluster, _resource(options), names, with_texts=options.docs)
+        for name in options.configs:
+            if name not in {config.name for config in found}:
+                known = await describe_configs(cluster, _resource(options))
+                guess = did_you_mean(name, [config.name for config in known])
+                raise CommandError(f"{options.type} {options.name} has no config {name}{guess}")
         rows = [
             _row(config)
             for config in found

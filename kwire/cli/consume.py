@@ -15,7 +15,6 @@ Rules:
 
 import argparse
 import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kwire.cli.options import add_cluster_options, count, partition_numbers, positive
@@ -32,7 +31,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Add the command and its options."""
     consume = commands.add_parser(
         "consume",
-        help="print records of topics",
         description="Prints records as they come, until Ctrl-C, --exit or --count.",
     )
     consume.add_argument("topics", metavar="TOPIC", nargs="+")
@@ -81,7 +79,8 @@ def _add_places(consume: argparse.ArgumentParser) -> None:
         "--tail",
         metavar="N",
         type=count,
-        help="the last N records, by their time; with filters the last N that pass",
+        help="the last N records: of each partition the newest, merged by time; with filters the "
+        "last N that pass",
     )
 
 
@@ -118,7 +117,19 @@ def run(options: argparse.Namespace) -> int:
         return wrong(str(error))
     if sys.stdout.isatty() and not options.exit and options.tail is None:
         print("waiting for records; Ctrl-C ends", file=sys.stderr)
-    return run_on_cluster(options, partial(_consume, options=options, start=start, printer=printer))
+
+    async def work(cluster: "Cluster") -> int:
+        import trio
+
+        from kwire.cli.printing import end_without_reader
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end_without_reader)
+            exit_code = await _consume(cluster, options, start, printer)
+            nursery.cancel_scope.cancel()
+        return exit_code
+
+    return run_on_cluster(options, work)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -21,7 +21,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Add the command and its options."""
     doctor = commands.add_parser(
         "doctor",
-        help="check a data directory and the machine, and say what to do",
         description="Looks at data directories, a properties file and the machine: open files, "
         "disk room, clock, ports, certificates, settings without effect, the last shutdown, "
         "strays, damage. It changes nothing. The exit code is 1 if something has to be done.",

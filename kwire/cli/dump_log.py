@@ -21,7 +21,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Add the command and its options."""
     dump = commands.add_parser(
         "dump-log",
-        help="print the content of log files",
         description="Prints segments, indexes, snapshots and checkpoints. The command changes no "
         "file.",
     )

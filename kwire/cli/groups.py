@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command, its actions and their options."""
-    groups = commands.add_parser("groups", help="list, describe, reset, delete, explain groups")
+    groups = commands.add_parser("groups")
     actions = groups.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="list groups")
+    listing = actions.add_parser(
+        "list",
+        help="list groups with their members and their lag",
+        description="Lists groups. The lag is how many records are left in the partitions that "
+        "have a committed offset.",
+    )
     describe = actions.add_parser(
         "describe",
         help="show the state, the members, the offsets and the lag of groups",
@@ -54,19 +59,22 @@ def run_list(options: argparse.Namespace) -> int:
     """List groups; returns the exit code."""
     from kwire.cli.session import run_on_cluster
     from kwire.cli.tables import show
-    from kwire.client.groups import list_groups
+    from kwire.client.group_overview import overview_of_groups
 
     async def work(cluster: "Cluster") -> int:
         rows = [
             {
-                "group": group.group_id,
-                "state": group.group_state or None,
-                "type": group.group_type or None,
-                "protocol": group.protocol_type or None,
+                "group": group.listed.group_id,
+                "state": group.listed.group_state or None,
+                "type": group.listed.group_type or None,
+                "protocol": group.listed.protocol_type or None,
+                "members": group.members,
+                "lag": group.lag,
             }
-            for group in await list_groups(cluster)
+            for group in await overview_of_groups(cluster)
         ]
-        columns = {"group": "GROUP", "state": "STATE", "type": "TYPE", "protocol": "PROTOCOL"}
+        keys = ("group", "state", "type", "protocol", "members", "lag")
+        columns = {key: key.upper() for key in keys}
         show(rows, columns, as_json=options.json, nothing="no groups yet")
         return 0
 

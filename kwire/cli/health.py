@@ -51,7 +51,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Add the command and its options."""
     health = commands.add_parser(
         "health",
-        help="check that brokers, partitions and coordinators serve",
         description="Checks that every registered broker answers and reaches the metadata (in "
         "kwire's clusters: etcd), that every partition has a leader and all its replicas in sync, "
         "and that groups have a coordinator. The exit code is 1 if not, and 3 if that is not known "

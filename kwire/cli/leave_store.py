@@ -13,7 +13,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Add the command and its options."""
     leave = commands.add_parser(
         "leave-store",
-        help="take the metadata of a stopped cluster back from etcd",
         description="Takes the metadata of a stopped cluster from etcd into the data directory of "
         "its broker, which then goes on alone, or with --workers if worker.2, … are in the "
         "directory. All partitions must be here. etcd has to run, and all brokers have to be "

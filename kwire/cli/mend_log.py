@@ -13,7 +13,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Add the command and its options."""
     mend = commands.add_parser(
         "mend-log",
-        help="remove damaged batches from a partition's log",
         description="Removes damaged batches from a partition's log while no broker runs. The "
         "records in them are lost. A copy of each damaged segment is kept in the data directory.",
     )

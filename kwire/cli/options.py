@@ -17,10 +17,10 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-b",
         "--bootstrap-server",
-        metavar="HOST:PORT",
-        help="a broker of the cluster, or several with commas (default: that of --cluster, of "
-        "KWIRE_BOOTSTRAP_SERVER, of KWIRE_CLUSTER, of the profile file, of --command-config, else "
-        "127.0.0.1:9092)",
+        metavar="HOST[:PORT]",
+        help="a broker of the cluster, or several with commas; without a port 9092 (default: that "
+        "of --cluster, of KWIRE_BOOTSTRAP_SERVER, of KWIRE_CLUSTER, of the profile file, of "
+        "--command-config, else 127.0.0.1:9092)",
     )
     group.add_argument("--cluster", metavar="NAME", help="a cluster of the profile file")
     group.add_argument(

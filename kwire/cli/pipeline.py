@@ -25,7 +25,13 @@ ACTIONS = {
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command, its actions and their options."""
-    actions = add_summary(commands).add_subparsers(dest="action", required=True, metavar="ACTION")
+    pipeline = commands.add_parser(
+        "pipeline",
+        description="Reads topics, decodes their records, and writes them into files, tables or "
+        "topics, each record exactly once. A pipeline is a TOML file; `kwire pipeline init` writes "
+        "one to begin with.",
+    )
+    actions = pipeline.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, module_name in ACTIONS.items():
         module = import_module(module_name)
         text = " ".join((module.__doc__ or "").partition("\n\n")[0].split()).rstrip(".")
@@ -37,16 +43,3 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         )
         module.add_arguments(parser)
         parser.set_defaults(run=module.run)
-
-
-def add_summary(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
-) -> argparse.ArgumentParser:
-    """Add the command without its actions, whose modules take long to import."""
-    return commands.add_parser(
-        "pipeline",
-        help="topics into tables and back, exactly once, with PySpark",
-        description="Reads topics, decodes their records, and writes them into files, tables or "
-        "topics, each record exactly once. A pipeline is a TOML file; `kwire pipeline init` writes "
-        "one to begin with.",
-    )

@@ -1,6 +1,7 @@
 """Printing of fetched records: filtered, formatted, counted."""
 
 import argparse
+import select
 import sys
 import threading
 from collections.abc import Sequence
@@ -74,6 +75,20 @@ class Printer:
             if not has_ended.is_set():
                 with trio.CancelScope(shield=True):
                     await trio.to_thread.run_sync(has_ended.wait, LAST_WRITE_S)
+
+
+async def end_without_reader() -> None:
+    """Raise BrokenPipeError once nobody reads standard output any more, as after ``| head``.
+
+    A write would say so as well, but no further record may come. Files always have a reader.
+    """
+    with select.epoll() as watched:
+        try:
+            watched.register(sys.stdout.fileno(), 0)  # 0: only that the other end is closed
+        except OSError:
+            return
+        await trio.lowlevel.wait_readable(watched.fileno())
+    raise BrokenPipeError
 
 
 def _write(content: bytes) -> None:

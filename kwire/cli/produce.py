@@ -8,7 +8,8 @@ Rules:
   typed line is sent at once.
 - A record with a key goes to the partition that Kafka's own producers choose.
 - A batch whose answer is lost is written again, so its records may be there twice.
-- A broker with ``auto.create.topics.enable`` creates a missing topic.
+- Only with ``--create`` is a missing topic created: a mistyped name makes none, whatever
+  ``auto.create.topics.enable`` says.
 - The first error stops the command. It names the line, and how many records were written before.
 """
 
@@ -31,7 +32,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Add the command and its options."""
     produce = commands.add_parser(
         "produce",
-        help="write records from standard input or files",
         description="Writes a record for each line of standard input or of files. Lines end with "
         "LF or CRLF; --format raw keeps every byte.",
     )
@@ -52,6 +52,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--tombstones", action="store_true", help="an empty value is written as null"
     )
     writing = produce.add_argument_group("what is written")
+    writing.add_argument("--create", action="store_true", help="create the topic if there is none")
     writing.add_argument("-k", "--key", metavar="TEXT", help="the key of every record")
     writing.add_argument(
         "-H",
@@ -115,8 +116,9 @@ async def _produce(cluster: "Cluster", options: argparse.Namespace) -> int:
 
 
 async def _partitions(cluster: "Cluster", options: argparse.Namespace) -> list[int]:
-    """The partitions of the topic, which the broker may create now."""
-    from kwire.cli.session import CommandError
+    """The partitions of the topic, which is created if it is missing and the options say so."""
+    from kwire.cli.session import no_topic
+    from kwire.client.topics import create_topics
     from kwire.errors import ErrorCode, KafkaError
 
     name = options.topic
@@ -125,15 +127,12 @@ async def _partitions(cluster: "Cluster", options: argparse.Namespace) -> list[i
     except KafkaError as error:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
-        try:
-            found = await cluster.topics([name], creates=True)
-        except KafkaError as still:
-            if still.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-            raise CommandError(
-                f"topic {name} does not exist, and the broker does not create it: "
-                f"kwire topics create {name}"
-            ) from still
+        if not options.create:
+            raise await no_topic(cluster, name, f"kwire topics create {name} makes one") from error
+        created = (await create_topics(cluster, [name]))[name]
+        if isinstance(created, KafkaError):
+            raise created from error
+        found = await cluster.topics([name], creates=True)  # until it has leaders
         if not options.quiet:
-            print(f"the broker has created topic {name}", file=sys.stderr)
+            print(f"created topic {name}", file=sys.stderr)
     return sorted(row.partition_index for row in found[name].partitions)

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _DEFAULT_CLIENT_ID = "kwire"
+_DEFAULT_PORT = 9092
 _LAST_PORT = 65535
 _KEYS = {"bootstrap-server", "client-id", "command-config"}
 
@@ -143,7 +144,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
-    """Hosts and ports of ``HOST:PORT,HOST:PORT``; ProfileError, also for a URL."""
+    """Hosts and ports of ``HOST:PORT,HOST``, without a port 9092; ProfileError, also for a URL."""
     return [_address(part.strip()) for part in text.split(",")]
 
 
@@ -153,7 +154,11 @@ def _address(text: str) -> tuple[str, int]:
         raise ProfileError(
             f"{text} is a URL: write HOST:PORT without {scheme}://, as in {rest.partition('/')[0]}"
         )
-    host, _, port = text.rpartition(":")
+    is_bare_ipv6 = text.count(":") > 1 and not text.startswith("[")
+    if is_bare_ipv6 or text.endswith("]") or (text and ":" not in text and not text.isdigit()):
+        host, port = text, str(_DEFAULT_PORT)
+    else:
+        host, _, port = text.rpartition(":")
     is_number = port.isascii() and port.isdigit() and len(port) < 6
     if not host or not is_number or not 0 < int(port) <= _LAST_PORT:
         raise ProfileError(f"{text or 'an empty address'} is not HOST:PORT")

@@ -1,9 +1,9 @@
 """Reads partitions from a start to an end offset, and prints their records."""
 
-import heapq
 import sys
-from collections import Counter
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import accumulate
 
 import trio
 
@@ -126,7 +126,11 @@ async def _next(fetcher: Fetcher, stop: Callable[[], Awaitable[None]] | None) ->
 async def print_tail(
     reader: Reader, positions: Mapping[TopicPartition, int], most: int
 ) -> dict[TopicPartition, int]:
-    """Print the last ``most`` records of all partitions, in the order of their timestamps.
+    """Print the last ``most`` records of all partitions: of each its newest, in their order.
+
+    Partitions are merged by time. The time of a record is the latest timestamp of its partition
+    until there, so that timestamps that run backward neither break the order of a partition nor
+    leave out its newest offsets.
 
     Returns the offset of each partition at which reading continues. ``positions`` are the offsets
     at which to begin, ``most`` before the end of each partition. Fewer records than ``most`` may
@@ -134,33 +138,42 @@ async def print_tail(
     or to records that a filter leaves out. Then this reads again, from further and further back.
     """
     ends = await reader.ends(positions)
-    found_in: Counter[TopicPartition] = Counter()
-    kept: list[tuple[int, TopicPartition, int, Record]] = []
-    printer = reader.printer
+    kept: dict[TopicPartition, list[Record]] = {one: [] for one in positions}
+    found_now: dict[TopicPartition, deque[Record]] = {}
 
     async def take(partition: TopicPartition, found: list[Record]) -> int | None:
-        for record in found:
-            if printer.keeps(record):
-                found_in[partition] += 1
-                entry = (record.timestamp, partition, record.offset, record)
-                if len(kept) < most:
-                    heapq.heappush(kept, entry)
-                else:
-                    heapq.heappushpop(kept, entry)
+        found_now[partition].extend(filter(reader.printer.keeps, found))
         return None
 
     starts = await reader.starts(positions)
     step = most
     first, last = dict(positions), ends
     while first and most:
+        found_now = {one: deque(maxlen=most) for one in first}
         await reader.read(first, ends=last, take=take)
+        for one, found in found_now.items():
+            kept[one] = [*found, *kept[one]][-most:]
         step = max(2 * step, LEAST_STEP)
-        short = [one for one in first if found_in[one] < most and first[one] > starts[one]]
+        short = [one for one in first if len(kept[one]) < most and first[one] > starts[one]]
         last = {one: min(first[one], ends[one]) for one in short}
         first = {one: max(starts[one], last[one] - step) for one in short}
-    for _, partition, _, record in sorted(kept):
-        await printer.put(partition, [record])
+    for _, partition, _, record in _merged(kept)[-most:]:
+        await reader.printer.put(partition, [record])
     return ends
+
+
+def _merged(
+    found: Mapping[TopicPartition, list[Record]],
+) -> list[tuple[int, TopicPartition, int, Record]]:
+    """Records with the latest timestamp of their partition until there, sorted by it."""
+    entries = []
+    for partition, records in found.items():
+        latest = accumulate((record.timestamp for record in records), max)
+        entries += [
+            (at, partition, record.offset, record)
+            for at, record in zip(latest, records, strict=True)
+        ]
+    return sorted(entries)
 
 
 def _warn_of_a_gap(partition: TopicPartition, asked: int, start: int) -> None:

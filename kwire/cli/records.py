@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command, its action and its options."""
-    records = commands.add_parser("records", help="delete records of a topic")
+    records = commands.add_parser("records")
     actions = records.add_subparsers(dest="action", required=True, metavar="ACTION")
     delete = actions.add_parser(
         "delete",

@@ -21,7 +21,7 @@ _MOST_PORT, _LAST_PORT = 50_000, 65_535
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command, its action and its options."""
-    secure = commands.add_parser("secure", help="make or renew the files of a secured cluster")
+    secure = commands.add_parser("secure")
     actions = secure.add_subparsers(dest="action", required=True, metavar="ACTION")
     init = actions.add_parser(
         "init",

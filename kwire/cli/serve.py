@@ -40,7 +40,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Add the command and its options."""
     serve = commands.add_parser(
         "serve",
-        help="run a broker until Ctrl-C or SIGTERM",
         description="Runs a broker until Ctrl-C, SIGTERM or SIGHUP. Settings have Kafka's names. "
         "-o overrides the file. Without any settings the broker keeps its data in ./kwire-data "
         "and listens on 127.0.0.1:9092.",

@@ -56,6 +56,7 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
     from kwire.client.leaders import first_error
     from kwire.client.peer import open_tcp
     from kwire.client.settings import ClientSettings
+    from kwire.errors import KafkaError
 
     gc.freeze()
     gc.enable()
@@ -75,7 +76,13 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
 
     async def whole() -> int:
         async with open_cluster(profile.addresses, settings, open_stream) as cluster:
-            return await work(cluster)
+            try:
+                return await work(cluster)
+            except Exception as raised:
+                cause = first_error(raised)
+                if isinstance(cause, KafkaError) and _unknown_topic(cause):
+                    raise await no_topic(cluster, _unknown_topic(cause)) from raised
+                raise
 
     try:
         return trio.run(whole)
@@ -135,11 +142,59 @@ def _said(cause: BaseException, options: argparse.Namespace, *, is_secured: bool
     return None
 
 
+def _unknown_topic(error: "KafkaError") -> str:
+    """The topic that does not exist; empty if the error is another one."""
+    from kwire.errors import ErrorCode
+
+    about, _, name = error.message.partition(" ")
+    is_one = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and about == "topic"
+    return name if is_one else ""
+
+
+async def no_topic(cluster: "Cluster", name: str, otherwise: str = "") -> CommandError:
+    """The error about a topic that does not exist, with the topic that was probably meant.
+
+    ``otherwise`` says what to do if none was.
+    """
+    from kwire.cli.suggestions import did_you_mean
+    from kwire.client.errors import ClientError
+
+    try:
+        found = await cluster.metadata(None)
+    except ClientError:
+        names = []
+    else:
+        names = [topic.name or "" for topic in found.topics if not topic.is_internal]
+    guess = did_you_mean(name, names) or f"; {otherwise or HINTS['UNKNOWN_TOPIC_OR_PARTITION']}"
+    return CommandError(f"there is no topic {name}{guess}")
+
+
 def described(error: "KafkaError", options: argparse.Namespace, name: str = "") -> str:
     """An error of Kafka's with what to do next; ``name`` is what it is about, if that is known."""
     from kwire.cli.denials import remedy
 
     said = error.message.rstrip(".")
     text = f"{said}: {error.code.name}" if said else error.code.name
-    hint = HINTS.get(error.code.name) or remedy(error, options, name)
+    hint = HINTS.get(error.code.name) or remedy(error, options, name) or _meant(error, options)
     return f"{text}; {hint}" if hint else text
+
+
+def _meant(error: "KafkaError", options: argparse.Namespace) -> str:
+    """What to say about a config that does not exist; empty if all of the command line do."""
+    from kwire.cli.suggestions import did_you_mean
+    from kwire.config.settings import BROKER, CLIENT_METRICS, GROUP, TOPIC, settings
+    from kwire.errors import ErrorCode
+
+    scopes = {"topic": TOPIC, "group": GROUP, "broker": BROKER, "client-metrics": CLIENT_METRICS}
+    scope = scopes.get(getattr(options, "type", "topic"))
+    if error.code is not ErrorCode.INVALID_CONFIG or scope is None:
+        return ""
+    given = [*getattr(options, "configs", []), *getattr(options, "values", [])]
+    given += getattr(options, "unset", [])
+    known = settings(scope)
+    for one in given:
+        name = one[0] if isinstance(one, tuple) else one
+        guess = "" if name in known else did_you_mean(name, known)
+        if guess:
+            return f"{name}{guess}"
+    return ""

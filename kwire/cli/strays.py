@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command and its options."""
-    strays = commands.add_parser(
-        "strays", help="list or remove logs of deleted topics and moved replicas"
-    )
+    strays = commands.add_parser("strays")
     actions = strays.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser(
         "list",

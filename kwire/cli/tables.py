@@ -3,11 +3,12 @@
 Rules:
 
 - At a terminal a table is drawn by rich, if it is installed. In a pipe, and without rich, columns
-  are aligned with blanks, without colors.
+  are aligned with blanks, without colors. With NO_COLOR nothing is bold at a terminal either.
 - JSON is one document with all fields, also those that a table leaves out.
 - Text from a broker, such as a client's id, is printed on one line without control characters.
 """
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -105,7 +106,8 @@ def _draw(cells: Sequence[Sequence[str]], titles: Sequence[str], is_right: Seque
         from rich.text import Text
     except ImportError:
         return False
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    style = "" if os.environ.get("NO_COLOR") else "bold"
+    table = Table(box=None, pad_edge=False, header_style=style)
     for title, right in zip(titles, is_right, strict=True):
         table.add_column(title, justify="right" if right else "left", overflow="fold")
     for row in cells:

@@ -14,7 +14,7 @@ _NO_TOPICS = "no topics yet: kwire topics create NAME makes one"
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command, its actions and their options."""
-    topics = commands.add_parser("topics", help="list, describe, create, delete and alter topics")
+    topics = commands.add_parser("topics")
     actions = topics.add_subparsers(dest="action", required=True, metavar="ACTION")
     _add_reading(actions)
     create = actions.add_parser("create", help="create topics")

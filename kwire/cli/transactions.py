@@ -21,7 +21,7 @@ STATES = (
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command, its actions and their options."""
-    transactions = commands.add_parser("transactions", help="list, describe and abort transactions")
+    transactions = commands.add_parser("transactions")
     actions = transactions.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="list the transactional ids of all coordinators")
     listing.add_argument(

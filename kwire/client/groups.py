@@ -1,9 +1,9 @@
-"""Groups: list the groups of all brokers, describe, delete."""
+"""Groups: describe and delete."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kwire.client.cluster import Cluster, check
+from kwire.client.cluster import Cluster
 from kwire.client.leaders import TopicPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest, decoder
@@ -18,11 +18,6 @@ from kwire.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-)
-from kwire.protocol.messages.list_groups import (
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
 )
 
 _VERSION_BYTES = 2
@@ -47,21 +42,6 @@ class GroupView(NamedTuple):
     assignor: str
     coordinator: int
     members: list[MemberView]
-
-
-async def list_groups(cluster: Cluster) -> list[ListedGroup]:
-    """The groups of every broker, sorted by id; KafkaError."""
-    await cluster.metadata()
-    found: list[ListedGroup] = []
-    for node in await cluster.nodes():
-
-        async def attempt(node: int = node) -> ListGroupsResponse:
-            answer = await cluster.ask(ListGroupsRequest(), ListGroupsResponse, node=node)
-            check(answer.error_code, f"groups of broker {node}")
-            return answer
-
-        found += (await cluster.retrying(attempt)).groups
-    return sorted(found, key=lambda group: group.group_id)
 
 
 async def describe_group(cluster: Cluster, group: str) -> GroupView:

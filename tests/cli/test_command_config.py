@@ -5,7 +5,9 @@ from functools import partial
 import pytest
 import trio
 
-from kwire.cli import COMMANDS, actions_of, main, make_parser
+from kwire.cli import main
+from kwire.cli.commands import COMMANDS
+from kwire.cli.parsing import actions_of, make_parser
 from tests.support.arguments import arguments_of
 from tests.support.certificates import Authority
 from tests.support.in_process import running_server
@@ -73,7 +75,7 @@ async def test_commands_go_through_tls_and_a_login(write, login, tmp_path, capsy
     lines = tmp_path / "lines"
     lines.write_text("one\ntwo\n")
     assert await _run("topics", "create", "t", *secured) == 0
-    assert await _run("produce", "t", str(lines), "-q", *secured) == 0
+    assert await _run("produce", "t", str(lines), "-q", "--create", *secured) == 0
     monkeypatch.setenv("KWIRE_COMMAND_CONFIG", secured[1])
     capsys.readouterr()
     group = ("--from-beginning", "--exit", "-g", "g")

@@ -2,6 +2,8 @@
 
 import json
 import os
+import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,7 +13,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.cli import COMMANDS, INTERRUPTED, actions_of, main, make_parser
+from kwire.cli import INTERRUPTED, main
+from kwire.cli.commands import COMMANDS
+from kwire.cli.parsing import actions_of, make_parser, parse
 from tests.support.arguments import arguments_of, helps_of
 from tests.support.in_process import running_server
 
@@ -41,7 +45,7 @@ async def bootstrap(tmp_path: Path):
         address = f"{server.host}:{server.port}"
         path = tmp_path / "lines"
         path.write_text("".join(f"line {n}\n" for n in range(1000)), encoding="utf-8")
-        await run(["produce", "t", str(path), "-q", "-b", address])
+        await run(["produce", "t", str(path), "-q", "--create", "-b", address])
         yield address
 
 
@@ -64,7 +68,7 @@ async def process(script: str, **environment: str) -> subprocess.CompletedProces
 async def test_a_pipe_goes_through(bootstrap: str):
     """produce reads a pipe, consume writes one; a reader that ends early is no error."""
     done = await process(
-        "seq 100000 | $KWIRE produce numbers -q && "
+        "seq 100000 | $KWIRE produce numbers -q --create && "
         "$KWIRE consume numbers --from-beginning | head -2 && "
         "$KWIRE consume numbers --from-beginning --exit | sort -n | tail -1",
         KWIRE_BOOTSTRAP_SERVER=bootstrap,
@@ -115,7 +119,8 @@ async def test_rate_is_kept(bootstrap: str, tmp_path: Path):
     path = tmp_path / "ten"
     path.write_text("x\n" * 10, encoding="utf-8")
     started_s = trio.current_time()
-    assert await run(["produce", "r", str(path), "--rate", "1000", "-q", "-b", bootstrap]) == 0
+    options = ["--rate", "1000", "-q", "--create", "-b", bootstrap]
+    assert await run(["produce", "r", str(path), *options]) == 0
     assert trio.current_time() - started_s >= 0.009
 
 
@@ -132,20 +137,95 @@ async def test_a_tail_with_a_filter_goes_back_until_enough_is_found(
 
 
 @pytest.mark.parametrize("creates", ["true", "false"])
-async def test_a_topic_that_does_not_exist(tmp_path: Path, creates: str, capsys):
-    """The broker creates it, or the command says how to."""
+async def test_only_create_makes_a_topic(tmp_path: Path, creates: str, capsys) -> None:
+    """Whatever the broker's clients may do; a mistyped name is told the right one."""
     path = tmp_path / "one"
     path.write_text("x\n", encoding="utf-8")
     settings = {"auto.create.topics.enable": creates}
     async with running_server(tmp_path / "data", settings) as server:
-        address = f"{server.host}:{server.port}"
-        code = await run(["produce", "new", str(path), "-b", address, "--timeout", "500ms"])
-    said = capsys.readouterr().err
-    if creates == "true":
-        assert (code, said) == (0, "the broker has created topic new\n1 record written\n")
-    else:
-        assert code == 1
-        assert said.endswith("the broker does not create it: kwire topics create new\n")
+        address = ["-b", f"{server.host}:{server.port}"]
+        assert await run(["produce", "orders", str(path), *address]) == 1
+        said = capsys.readouterr().err
+        assert said == ("kwire: there is no topic orders; kwire topics create orders makes one\n")
+        assert await run(["produce", "orders", str(path), "--create", *address]) == 0
+        assert capsys.readouterr().err == "created topic orders\n1 record written\n"
+        assert await run(["topics", "create", "__orders_of_no_one", *address]) == 0
+        for command in (["produce", "ordes", os.devnull], ["consume", "ordes", "--exit"]):
+            capsys.readouterr()
+            assert await run([*command, *address]) == 1
+            said = capsys.readouterr().err
+            assert said == "kwire: there is no topic ordes: did you mean orders?\n"
+        assert await run(["topics", "list", *address]) == 0
+    assert "ordes" not in capsys.readouterr().out
+
+
+async def test_a_reader_that_ends_ends_consume_at_once(bootstrap: str) -> None:
+    """Although no further record comes, and so nothing is written; its group has no member then."""
+    command = [*KWIRE, "consume", "t", "-g", "g", "--from-beginning", "-b", bootstrap]
+    consumer = await trio.lowlevel.open_process(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    received = b""
+    while received.count(b"\n") < 1000:
+        received += await consumer.stdout.receive_some()
+    await consumer.stdout.aclose()
+    assert await consumer.wait() == 0
+    assert await consumer.stderr.receive_some() == b""
+    await consumer.stderr.aclose()
+    shown = await process("$KWIRE groups list --json", KWIRE_BOOTSTRAP_SERVER=bootstrap)
+    [group] = json.loads(shown.stdout)
+    assert (group["members"], group["lag"]) == (0, 0)
+
+
+async def test_a_tail_never_breaks_the_order_of_a_partition(bootstrap: str, tmp_path: Path, capsys):
+    """Also where times run backward; what it shows of a partition are its newest offsets."""
+    lines = {0: (50, 10, 40, 20), 1: (30, 35)}
+    path = tmp_path / "records"
+    path.write_text(
+        "".join(
+            json.dumps({"value": str(at), "timestamp": at, "partition": partition}) + "\n"
+            for partition, times in lines.items()
+            for at in times
+        ),
+        encoding="utf-8",
+    )
+    assert await run(["topics", "create", "times", "-p", "2", "-b", bootstrap]) == 0
+    await run(["produce", "times", str(path), "--format", "json", "-q", "-b", bootstrap])
+    for most, shown in (("2", "40 20"), ("3", "35 40 20"), ("5", "35 50 10 40 20"), ("0", "")):
+        capsys.readouterr()
+        assert await run(["consume", "times", "--tail", most, "-b", bootstrap]) == 0
+        assert capsys.readouterr().out.split() == shown.split()
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}])
+async def test_no_color(bootstrap: str, environment: dict[str, str]) -> None:
+    """At a terminal a table has bold titles, unless the user wants none."""
+    reading, terminal = pty.openpty()
+    try:
+        await trio.run_process(
+            [*KWIRE, "topics", "list", "-b", bootstrap],
+            stdout=terminal,
+            env={**os.environ, "TERM": "xterm", **environment},
+        )
+        shown = os.read(reading, 10_000)
+    finally:
+        os.close(reading)
+        os.close(terminal)
+    assert b"TOPIC" in shown
+    assert (b"\x1b[" in shown) is not bool(environment)
+
+
+async def test_a_config_that_does_not_exist(bootstrap: str, capsys) -> None:
+    """Is told the one that was probably meant, whichever command was given it."""
+    guess = "retention.msx: did you mean retention.ms?\n"
+    for command in (
+        ["topics", "create", "new", "--config", "retention.msx=1"],
+        ["topics", "alter", "t", "--set", "retention.msx=1"],
+        ["configs", "set", "topic", "t", "retention.msx=1"],
+        ["configs", "describe", "topic", "t", "retention.msx"],
+    ):
+        assert await run([*command, "-b", bootstrap]) == 1
+        assert capsys.readouterr().err.endswith(guess)
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "serve"])
@@ -190,35 +270,95 @@ def test_every_command_and_action_explains_itself(command: str, capsys):
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(arguments: list[str], capsys):
-    """With the usage."""
+    """With one line, or with the actions that a command has."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    assert "usage: kwire" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 or arguments == ["topics"], said
 
 
 @pytest.mark.parametrize("command", ["topics", "groups", "configs", "transactions", "cluster"])
 def test_a_command_without_an_action_shows_the_actions(command: str, capsys):
-    """Each with its help text; so does an action that does not exist."""
+    """Each with its help text."""
     _, commands = make_parser([command])
     (actions,) = actions_of(commands.choices[command])
-    for arguments in ([command], [command, "nonsense"]):
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert ended.value.code == 2
-        said = " ".join(capsys.readouterr().err.split())
-        for name, text in helps_of(actions).items():
-            assert f"{name} {text}" in said
-
-
-def test_an_unknown_option_of_an_action_shows_those_of_the_action(capsys):
-    """Not those of the command around it."""
     with pytest.raises(SystemExit) as ended:
-        main(["topics", "list", "--all"])
+        main([command])
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert "usage: kwire topics list [-h]" in said
-    assert "unrecognized arguments: --all" in said
+    said = " ".join(capsys.readouterr().err.split())
+    for name, text in helps_of(actions).items():
+        assert f"{name} {text}" in said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("topic lst", "kwire: there is no command topic: did you mean kwire topics list?"),
+        ("-b h:1 topic lst", "kwire: there is no command topic: did you mean kwire topics list?"),
+        ("topic -b h:1 lst", "kwire: there is no command topic: did you mean kwire topics list?"),
+        ("prodce x", "kwire: there is no command prodce: did you mean kwire produce?"),
+        ("nonsense", "kwire: there is no command nonsense; kwire --help lists the commands"),
+        ("topics lst", "kwire topics: there is no action lst: did you mean list?"),
+        ("topics list --jsn", "kwire topics list: there is no option --jsn: did you mean --json?"),
+        ("groups reset g --to-begining", "there is no option --to-begining: did you mean --to-b"),
+        ("topics list --all", "there is no option --all; kwire topics list --help lists the op"),
+        ("topics list x", "kwire topics list: too many words: x; kwire topics list --help shows"),
+        ("configs set topc t a=b", "kwire configs set: TYPE topc is unknown: did you mean topic?"),
+        ("produce t -z zst", "kwire produce: -z/--compression zst is unknown: did you mean zstd?"),
+        ("topics create", "required: TOPIC; kwire topics create --help shows how"),
+    ],
+)
+def test_a_mistyped_word_is_one_line_with_what_was_meant(line: str, said: str, capsys) -> None:
+    """And exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        main(line.split())
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "means"),
+    [
+        ("-b h:1 topics list", "topics list -b h:1"),
+        ("--timeout 5 topics --json list", "topics list --json --timeout 5"),
+        ("topics -b h list --json", "topics list -b h --json"),
+        ("--bootstrap-server=h consume topics", "consume --bootstrap-server=h topics"),
+        ("--cluster health topics list", "topics list --cluster health"),
+        ("-q produce t f", "produce -q t f"),
+        ("--http :80 serve", "serve --http :80"),
+    ],
+)
+def test_options_may_come_first(line: str, means: str) -> None:
+    """Before the command, and before the action."""
+    assert parse(line.split()) == parse(means.split())
+
+
+@pytest.mark.parametrize("line", [[], ["--help"], ["help"], ["help", "topics"], ["-h", "topics"]])
+def test_help_has_sections_and_examples(line: list[str], capsys) -> None:
+    """The one about all commands imports none; without a command it is an error."""
+    with pytest.raises(SystemExit) as ended:
+        main(line)
+    told = capsys.readouterr()
+    assert ended.value.code == (0 if line else 2)
+    examples = COMMANDS["topics"].examples if "topics" in line else ("seq 1000 | kwire produce",)
+    assert all(f"\n  {one}" in told.out + told.err for one in examples)
+    if "topics" not in line:
+        assert all(f"\n  {name} " in told.out + told.err for name in COMMANDS)
+
+
+@pytest.mark.parametrize("example", [one for row in COMMANDS.values() for one in row.examples])
+def test_an_example_is_a_command_line(example: str) -> None:
+    """With the options of today."""
+    words = shlex.split(example.rpartition("|")[2] if "seq" in example else example)
+    assert words[0] == "kwire"
+    try:
+        parse(words[1:])
+    except SystemExit as ended:
+        assert ended.code == 0  # noqa: PT017
+        assert words[-1] == "--help"
 
 
 @pytest.mark.parametrize(
@@ -233,7 +373,7 @@ def test_an_unknown_option_of_an_action_shows_those_of_the_action(capsys):
         (["records", "delete", "t", "--before-time", "soon"], "--before-time soon: write 2026"),
         (["produce", "t", "--rate", "0"], "--rate 0 must be more than 0"),
         (["produce", "t", "--rate", "nan"], "--rate nan must be more than 0"),
-        (["topics", "list", "-b", "here"], "--bootstrap-server: here is not HOST:PORT"),
+        (["topics", "list", "-b", "here:"], "--bootstrap-server: here: is not HOST:PORT"),
         (["topics", "list", "-b", "http://x:1"], "http://x:1 is a URL: write HOST:PORT"),
         (["topics", "list", "-b", "x:1", "--cluster", "y"], "exclude each other"),
         (["consume", "t", "-g", ""], "--group must not be empty"),

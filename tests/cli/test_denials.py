@@ -7,8 +7,10 @@ from functools import partial
 import pytest
 import trio
 
-from kwire.cli import COMMANDS, actions_of, main, make_parser
+from kwire.cli import main
+from kwire.cli.commands import COMMANDS
 from kwire.cli.denials import NEVER_DENIED, RIGHTS
+from kwire.cli.parsing import actions_of, make_parser
 from kwire.config.authorizer import STANDARD_AUTHORIZER
 from kwire.metadata.acls import (
     CLUSTER_NAME,

@@ -1,5 +1,6 @@
-"""``kwire groups explain``: what it prints, and what it says when there is nothing to print."""
+"""``kwire groups``: what list and explain print, and what is said when there is nothing."""
 
+import json
 import re
 import socket
 from functools import partial
@@ -52,7 +53,7 @@ async def test_a_group_is_explained(tmp_path: Path, capsys):
     assert "generation 1 has 1 member(s)" in formed
 
 
-@pytest.mark.parametrize("bootstrap", ["localhost", "localhost:x", "localhost:99999", ":9092"])
+@pytest.mark.parametrize("bootstrap", ["localhost:", "localhost:x", "localhost:99999", ":9092"])
 def test_an_address_that_is_none(bootstrap: str, capsys):
     """It is said what was expected."""
     assert main(["groups", "explain", "g", "--bootstrap-server", bootstrap]) == 2
@@ -94,3 +95,39 @@ async def test_a_broker_that_is_not_kwire(capsys):
         assert await _explain("g", f"127.0.0.1:{port}") == 1
     listener.close()
     assert "127.0.0.1" in capsys.readouterr().err
+
+
+async def test_a_list_shows_members_and_lag(tmp_path: Path, capsys) -> None:
+    """Of groups of each kind; a group that has committed nothing has no lag that is known."""
+    async with running_server(tmp_path / "data", {"num.partitions": "2"}) as server:
+        bootstrap = ["-b", f"{server.host}:{server.port}"]
+
+        async def run(*command: str) -> str:
+            assert await trio.to_thread.run_sync(partial(main, [*command, *bootstrap])) == 0
+            return capsys.readouterr().out
+
+        lines = tmp_path / "lines"
+        lines.write_text("x\n" * 10, encoding="utf-8")
+        await run("produce", "t", str(lines), "--create", "-p", "0", "-q")
+        for protocol in ("classic", "consumer"):
+            options = ("-g", protocol, "--group-protocol", protocol, "--from-beginning")
+            await run("consume", "t", *options, "-n", "4")
+        client = await server.connect()
+        await client.request(FindCoordinatorRequest(key="new"), 3, FindCoordinatorResponse)
+        joining = JoinGroupRequest(
+            group_id="new",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range")],
+        )
+        await client.request(joining, 3, JoinGroupResponse)
+        told = {row["group"]: row for row in json.loads(await run("groups", "list", "--json"))}
+        shown = await run("groups", "list")
+        await client.aclose()
+    assert [(told[one]["members"], told[one]["lag"]) for one in ("classic", "consumer", "new")] == [
+        (0, 6),
+        (0, 6),
+        (1, None),
+    ]
+    assert shown.splitlines()[0].split() == ["GROUP", "STATE", "TYPE", "PROTOCOL", "MEMBERS", "LAG"]

@@ -37,7 +37,7 @@ async def write(server: RunningServer, directory: Path, *values: str, to: int = 
     """Write records to a partition of topic t."""
     path = directory / "lines"
     path.write_text("".join(f"{value}\n" for value in values), encoding="utf-8")
-    assert await run(server, "produce", "t", str(path), "-q", "-p", str(to)) == 0
+    assert await run(server, "produce", "t", str(path), "-q", "-p", str(to), "--create") == 0
 
 
 async def mend(server: RunningServer, epoch: int = 4) -> None:

@@ -63,8 +63,8 @@ def test_the_first_file_of_client_properties_counts(environment: dict[str, str])
             "bootstrap-servers is unknown; it takes bootstrap-server, client-id, command-config",
         ),
         (None, "empty", "bootstrap-server is missing"),
-        ("localhost", None, "localhost is not HOST:PORT"),
-        ("a:1,b", None, "b is not HOST:PORT"),
+        ("9092", None, "9092 is not HOST:PORT"),
+        ("a:1,b:", None, "b: is not HOST:PORT"),
     ],
 )
 def test_a_mistake_is_named(
@@ -122,3 +122,11 @@ def test_a_url_is_no_bootstrap_server(text: str) -> None:
     """The line says what to write: the host and the port alone."""
     with pytest.raises(ProfileError, match=r"is a URL: write HOST:PORT without .*, as in h:8080$"):
         find_profile(text, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "host"), [("h", "h"), ("[::1]", "::1"), ("::1", "::1"), ("127.0.0.1", "127.0.0.1")]
+)
+def test_an_address_without_a_port_has_kafkas(text: str, host: str) -> None:
+    """9092 is everybody's default; beside it others have their own."""
+    assert parse_addresses(f"{text},h:1") == [(host, 9092), ("h", 1)]

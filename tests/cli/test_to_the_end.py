@@ -41,7 +41,7 @@ async def server(tmp_path: Path):
     async with running_server(tmp_path / "data") as found:
         path = tmp_path / "lines"
         path.write_text("a\nb\n", encoding="utf-8")
-        await run(found, "produce", "t", str(path), "-q")
+        await run(found, "produce", "t", str(path), "-q", "--create")
         yield found
 
 

@@ -1,0 +1,145 @@
+"""Members and lag of all groups: a few requests for each broker, however many groups it has."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kwire.client.cluster import Cluster, check
+from kwire.client.errors import NotSupported
+from kwire.client.leaders import TopicPartition
+from kwire.client.offsets import LATEST, list_offsets
+from kwire.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from kwire.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kwire.protocol.messages.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from kwire.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+from kwire.protocol.messages.share_group_describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from kwire.protocol.messages.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
+
+_FIRST_FOR_MANY_GROUPS = 8
+_NEWEST_WITH_NAMES = 9
+_SHARE = "share"
+
+
+class GroupOverview(NamedTuple):
+    """A group in a list; members and lag are None if they are not known.
+
+    The lag counts the partitions with a committed offset. A share group has none.
+    """
+
+    listed: ListedGroup
+    members: int | None
+    lag: int | None
+
+
+async def overview_of_groups(cluster: Cluster) -> list[GroupOverview]:
+    """The groups of every broker, sorted by id; KafkaError."""
+    await cluster.metadata()
+    listed: list[ListedGroup] = []
+    members: dict[str, int] = {}
+    committed: dict[str, dict[TopicPartition, int]] = {}
+    for node in await cluster.nodes():
+        mine = await _list_groups(cluster, node)
+        listed += mine
+        for kind in {group.group_type for group in mine}:
+            names = [group.group_id for group in mine if group.group_type == kind]
+            members |= await _members(cluster, node, kind, names)
+        names = [group.group_id for group in mine if group.group_type != _SHARE]
+        committed |= await _committed(cluster, node, names)
+    partitions = {one for offsets in committed.values() for one in offsets}
+    ends = await list_offsets(cluster, dict.fromkeys(partitions, LATEST), once=True)
+
+    def lag(name: str) -> int | None:
+        known = [
+            max(end - offset, 0)
+            for one, offset in committed.get(name, {}).items()
+            if isinstance(end := ends[one], int)
+        ]
+        return sum(known) if known else None
+
+    return [
+        GroupOverview(group, members.get(group.group_id), lag(group.group_id))
+        for group in sorted(listed, key=lambda group: group.group_id)
+    ]
+
+
+async def _list_groups(cluster: Cluster, node: int) -> list[ListedGroup]:
+    async def attempt() -> ListGroupsResponse:
+        answer = await cluster.ask(ListGroupsRequest(), ListGroupsResponse, node=node)
+        check(answer.error_code, f"groups of broker {node}")
+        return answer
+
+    return (await cluster.retrying(attempt)).groups
+
+
+async def _members(cluster: Cluster, node: int, kind: str, names: Sequence[str]) -> dict[str, int]:
+    """How many members each group of one type has; without groups that may not be described."""
+    ids = list(names)
+    answer: (
+        ConsumerGroupDescribeResponse
+        | ShareGroupDescribeResponse
+        | StreamsGroupDescribeResponse
+        | DescribeGroupsResponse
+    )
+    try:
+        if kind == "consumer":
+            answer = await cluster.ask(
+                ConsumerGroupDescribeRequest(group_ids=ids),
+                ConsumerGroupDescribeResponse,
+                node=node,
+            )
+        elif kind == _SHARE:
+            answer = await cluster.ask(
+                ShareGroupDescribeRequest(group_ids=ids), ShareGroupDescribeResponse, node=node
+            )
+        elif kind == "streams":
+            answer = await cluster.ask(
+                StreamsGroupDescribeRequest(group_ids=ids), StreamsGroupDescribeResponse, node=node
+            )
+        else:
+            answer = await cluster.ask(
+                DescribeGroupsRequest(groups=ids), DescribeGroupsResponse, node=node
+            )
+    except NotSupported:
+        return {}
+    return {row.group_id: len(row.members) for row in answer.groups if not row.error_code}
+
+
+async def _committed(
+    cluster: Cluster, node: int, names: Sequence[str]
+) -> dict[str, dict[TopicPartition, int]]:
+    """The committed offsets of groups; without those that may not be read."""
+    peer = await cluster.peer(node)
+    newest = (await peer.served()).ranges.get(OffsetFetchRequest.API_KEY, (0, 0))[1]
+    if not names or newest < _FIRST_FOR_MANY_GROUPS:
+        return {}
+    request = OffsetFetchRequest(
+        group_id="",
+        groups=[OffsetFetchRequestGroup(group_id=name, topics=None) for name in names],
+    )
+    answer = await peer.ask(request, OffsetFetchResponse, at_most=_NEWEST_WITH_NAMES)
+    return {
+        group.group_id: {
+            TopicPartition(topic.name, row.partition_index): row.committed_offset
+            for topic in group.topics
+            for row in topic.partitions
+            if not row.error_code and row.committed_offset >= 0
+        }
+        for group in answer.groups
+        if not group.error_code
+    }
