@@ -17,6 +17,7 @@ from spark_tests.pipelines import (
     files,
     numbers,
     produce_json,
+    produce_values,
     running,
     settings_of,
 )
@@ -110,6 +111,32 @@ def test_verify_finds_a_gap_and_a_double(
     shutil.rmtree(tmp_path / "table")
     found = commands.verify(code=1)
     assert (found["sink"], found["gaps"], found["dead_letters"]) == (0, 40, 1)
+
+
+def test_verify_after_tombstones_have_changed(
+    spark: SparkSession,
+    broker: str,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    commands: Commands,
+) -> None:
+    """Each tombstone is compared by the setting with which it was read, or replayed."""
+    topic = new_topic(1)
+    for way in ("skip", "row", "dead letter", "skip", "row"):
+        produce_values(broker, topic, b'{"n": 1}', None)
+        sink = {"kind": "parquet", "path": str(tmp_path / "table"), "tombstones": way}
+        write_file(broker, topic, tmp_path, sink=sink)
+        commands("run", "--quiet")
+        commands.verify()
+    found = commands.verify()
+    assert (found["sink"], found["dead_letters"]) == (7, 1)
+    for offset, rows in ((0, 8), (6, 9)):
+        commands("replay", "--topic", topic, "--from-offset", offset, "--to-offset", offset + 2)
+        assert commands.verify()["sink"] == rows
+    for one in (tmp_path / "table").glob("topic=*/partition=0/*"):
+        if int(one.name[:20]) == 8:
+            one.unlink()
+    assert commands.verify(code=1)["gaps"] == 2, "the last tombstone is a row that is missing"
 
 
 def test_verify_of_a_compacted_topic(

@@ -20,7 +20,8 @@ from kwire.spark.settings import SinkSettings, Source
 from kwire.spark.sinks.iceberg_table import IcebergTable
 from kwire.spark.sinks.upsert import UpsertSink
 from spark_tests.commands import Commands, produce_all_kinds, write_file
-from spark_tests.pipelines import TIMEOUT_S
+from spark_tests.pipelines import TIMEOUT_S, produce_values, settings_of
+from spark_tests.processes import toml
 
 STOCK = os.environ.get("KWIRE_SPARK_LANE") == "stock"
 
@@ -154,3 +155,28 @@ def test_verify_of_a_topic(
     consumer.commit(offsets=[TopicPartition(target, 0, 15)], asynchronous=False)
     consumer.close()
     assert "6 gaps (offsets 15-19, 21-21)" in commands("verify", code=1)
+
+
+@pytest.mark.skipif(not STOCK, reason="no jar of Delta and Iceberg")
+def test_verify_misses_what_is_no_dead_letter(
+    spark: SparkSession,
+    broker: str,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    commands: Commands,
+) -> None:
+    """Without [dead_letters] records that the table can't keep are nowhere, also without a key.
+
+    A row is compared by where it comes from, not by its values.
+    """
+    topic = new_topic(1)
+    produce_values(broker, topic, b'{"n": 1, "name": "a"}', b'{"n": 2, "name": ""}', b'{"n": null}')
+    sink: dict[str, Any] = {"kind": "upsert", "path": str(tmp_path / "table"), "key": ["n"]}
+    sink |= {"partition_by": ["name"], "null_keys": "dead letter"}
+    settings = settings_of(broker, topic, tmp_path, sink=sink)
+    (tmp_path / "p.toml").write_text(toml(settings))
+    commands("run", "--quiet")
+    assert f"{topic}-0: 2 gaps (offsets 1-2)" in commands("verify", code=1)
+    spark.sql(f"UPDATE delta.`{tmp_path}/table` SET name = 'b'")
+    found = commands.verify(code=1)
+    assert (found["gaps"], found["strangers"], found["sink"]) == (2, 0, 1)

@@ -52,6 +52,7 @@ from kwire.spark.sink import CommitsOffsets, FitsTable, InSteps, KeepsValues, Kn
 from kwire.spark.sinks.misfits import Misfit, reasons, with_types
 from kwire.spark.sinks.remembered import Remembered
 from kwire.spark.split import Splits, runs_by_reason
+from kwire.spark.tombstone_ways import TombstoneWays
 from kwire.spark.tombstones import SKIP, treated, way_of
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class BatchWork:
         begun: Begun | None = None,
         history: SchemaHistory | None = None,
         values: ColumnValues | None = None,
+        ways: TombstoneWays | None = None,
     ) -> None:
         self._settings = settings
         self._sink = sink
@@ -89,6 +91,7 @@ class BatchWork:
         self._begun = begun
         self._history = history
         self._values = values
+        self._ways = ways
         self._table = Remembered(sink) if isinstance(sink, FitsTable) else None
         self._has_changes = settings.decode.format == "debezium"
         self._tombstones = way_of(settings.sink)
@@ -224,10 +227,7 @@ class BatchWork:
             decided = self._with_misfits(misfits, source, decode, decided)
             read, good = Observation(), Observation()
             rows = with_types(rows_of(decided.checked(decode)), misfits)
-        if self._history is not None:
-            self._history.note(rows.schema.jsonValue(), batch)
-        if self._begun is not None:
-            self._begun.keep(batch, decided)
+        self._keep(rows, batch, decided)
         decode = decided.checked(decode)
         if isinstance(self._sink, InSteps) and is_in_steps:
             ready = self._sink.prepared(rows, batch).observe(good, count_of("rows"))
@@ -240,6 +240,15 @@ class BatchWork:
         if counts is None or (self._steps and counts.records != sum(map(_size, batch.ranges))):
             counts = count_again(decode(source, False), self._tombstones)
         return self._with_dead_letters(counts, source, decode, batch, self._tombstones)
+
+    def _keep(self, rows: "DataFrame", batch: Batch, decided: Decided) -> None:
+        """Keep what has to be known of a batch before its rows are written."""
+        if self._history is not None:
+            self._history.note(rows.schema.jsonValue(), batch)
+        if self._ways is not None:
+            self._ways.begin(batch.ranges)
+        if self._begun is not None:
+            self._begun.keep(batch, decided)
 
     def _with_dead_letters(
         self,

@@ -7,6 +7,7 @@ Rules:
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 import trio
@@ -20,7 +21,7 @@ from kwire.client.offsets import ends_of, starts_of
 from kwire.errors import KafkaError
 from kwire.spark.comparison import BrokerOffsets, Partition
 from kwire.spark.odd_records import Unreadable, readable
-from kwire.spark.offset_runs import OffsetRuns
+from kwire.spark.offset_runs import OffsetRuns, union
 from kwire.spark.reporting import Report, silent
 from kwire.spark.settings import Source
 from kwire.spark.source_client import open_source
@@ -49,12 +50,12 @@ async def broker_offsets(
     ranges: Mapping[Partition, tuple[int, int]],
     *,
     read_committed: bool = True,
-    skips_tombstones: bool = False,
+    skipped: Mapping[Partition, OffsetRuns] = MappingProxyType({}),
     report: Report = silent,
 ) -> dict[Partition, BrokerOffsets]:
     """The broker's offsets of each partition between a first and an end offset; KafkaError.
 
-    With ``skips_tombstones`` the records without a value are counted apart.
+    ``skipped`` has the offsets at which records without a value are counted apart.
     """
     wanted = [TopicPartition(*place) for place in ranges]
     starts = await starts_of(cluster, wanted)
@@ -69,7 +70,9 @@ async def broker_offsets(
         first, end = max(ranges[one][0], starts[one]), min(ranges[one][1], ends[one])
         if first < end:
             spans[one] = (first, end)
-    await _read(cluster, spans, found, read_committed, skips_tombstones, report)
+    await _read(cluster, spans, found, read_committed, report)
+    for one, there in found.items():
+        _set_apart(there, skipped.get((one.topic, one.partition), OffsetRuns()))
     return {(one.topic, one.partition): offsets for one, offsets in found.items()}
 
 
@@ -78,10 +81,9 @@ async def _read(
     spans: Mapping[TopicPartition, tuple[int, int]],
     found: Mapping[TopicPartition, BrokerOffsets],
     read_committed: bool,
-    skips_tombstones: bool,
     report: Report,
 ) -> None:
-    """Read the spans to their ends, into ``found``."""
+    """Read the spans to their ends, into ``found``; records without a value as ``skipped``."""
     if not spans:
         return
     total = sum(end - first for first, end in spans.values())
@@ -111,8 +113,7 @@ async def _read(
                 for record in fetched.records:
                     if record.offset < end:
                         is_tombstone = record.value is None and not isinstance(record, Unreadable)
-                        is_skipped = skips_tombstones and is_tombstone
-                        runs = found[one].skipped if is_skipped else found[one].records
+                        runs = found[one].skipped if is_tombstone else found[one].records
                         runs.add(record.offset, record.offset + 1)
                 to_read[one] = max(end - fetched.next_offset, 0)
                 report("reading the broker's offsets", total - sum(to_read.values()), total)
@@ -122,6 +123,12 @@ async def _read(
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise first_error(group) from group
+
+
+def _set_apart(found: BrokerOffsets, skipped: OffsetRuns) -> None:
+    """Tombstones that aren't skipped are records as others are."""
+    found.records = union([found.records, found.skipped.minus(skipped)])[0]
+    found.skipped = found.skipped.both(skipped)
 
 
 async def _compacted_topics(cluster: Cluster, topics: set[str]) -> set[str]:

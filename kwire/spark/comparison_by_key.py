@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from kwire.spark import rows as names
 from kwire.spark.batch import OffsetRange
-from kwire.spark.batch_work import good_rows, topics_of, transformed
+from kwire.spark.batch_work import decoder_of, good_rows, topics_of, transformed
 from kwire.spark.changes import is_of_a_row, is_truncated, truncates_of
 from kwire.spark.column_names import INCARNATION
 from kwire.spark.comparison import MOST_EXAMPLES, Compared, Partition, claims_of
@@ -164,8 +164,6 @@ def _records(
     """The records to compare, without dead letters, and how they are decoded."""
     from pyspark.sql import functions as f
 
-    from kwire.spark.decode import decoder
-
     runs = [(*place, *run) for place, offsets in dead.items() for run in offsets]
     if runs:
         columns = "topic string, partition int, _first long, _end long"
@@ -174,7 +172,7 @@ def _records(
         is_in = (records["offset"] >= gone["_first"]) & (records["offset"] < gone["_end"])
         records = records.join(f.broadcast(gone), on & is_in, "left_anti")
     topics = topics_of(settings.source, (topic for topic, _ in bounds))
-    return decoder(records, settings.decode, topics), records
+    return decoder_of(settings, records, topics), records
 
 
 def _undecodable(

@@ -10,7 +10,7 @@ The checkpoint's directory has these files; the modules in parentheses write the
 - ``spark-0``, Spark's own checkpoint; ``spark-1`` and so on after a topic was created again;
 - ``topics.json`` (``incarnations``);
 - ``status.json`` (``progress``);
-- ``schemas.jsonl`` (``schema_history``);
+- ``schemas.jsonl`` (``schema_history``), ``tombstones.json`` (``tombstone_ways``);
 - with columns that the settings name ``columns.json`` (``column_values``);
 - ``driver``, which is locked while a driver runs (``alone``);
 - with dead letters ``decode.json`` (``decided``), with a registry ``split.json`` (``split``).
@@ -50,6 +50,8 @@ from kwire.spark.source import current_max_offsets
 from kwire.spark.split import Splits, may_change
 from kwire.spark.storage import Storage, storage_at
 from kwire.spark.table_files import table_files
+from kwire.spark.tombstone_ways import TombstoneWays
+from kwire.spark.tombstones import way_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -164,7 +166,10 @@ class _Run:
         named = named_columns(options)
         self._values = None if named is None else ColumnValues(storage, named)
         dead_letters = _dead_letters(settings, spark)
-        self._work = BatchWork(settings, sink, dead_letters, splits, begun, history, self._values)
+        ways = TombstoneWays(storage, way_of(settings.sink))
+        self._work = BatchWork(
+            settings, sink, dead_letters, splits, begun, history, self._values, ways
+        )
         self._max_offsets = 0
         self._next_look_s = self._next_renewal_s = 0.0
         self._next_count_s = time.monotonic() + COUNT_S

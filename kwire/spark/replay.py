@@ -46,6 +46,7 @@ from kwire.spark.sink import Held
 from kwire.spark.sinks.table_rows import PLACE, held_in
 from kwire.spark.spark_log import SparkLog
 from kwire.spark.storage import storage_at
+from kwire.spark.tombstone_ways import TombstoneWays
 from kwire.spark.tombstones import treated, way_of
 from kwire.spark.upkeep import Done, Upkeep, upkeep_of
 from kwire.spark.upkeep.commands import add_common, report, session_of
@@ -184,7 +185,8 @@ def replay(
     if not partial:
         check_complete(settings, ranges)
     failed = undecodable(spark, settings, ranges)
-    topics = Incarnations(storage_at(settings.checkpoint, spark))
+    storage = storage_at(settings.checkpoint, spark)
+    topics = Incarnations(storage)
     dead = dead_letter_offsets(spark, settings, topics)
     if not partial:
         check_dead(failed, dead)
@@ -192,6 +194,7 @@ def replay(
     work = BatchWork(settings, replaces, None)
     batch = Batch(settings.name, "replay", 0, tuple(ranges))
     either_way(spark, settings.source, ranges, lambda records: work.run(records, batch))
+    TombstoneWays(storage, way_of(settings.sink)).replaced(ranges)
     if gone := replaced_names(ranges, failed, dead, topics):
         marks = replay_dead_letters.marks_topic(settings.name)
         ask_broker(settings.source, lambda cluster: mark(cluster, marks, gone))

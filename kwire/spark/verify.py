@@ -45,7 +45,8 @@ from kwire.spark.sink import CommitsOffsets, Held, KeepsNewest, Sink
 from kwire.spark.sinks.table_rows import is_missing
 from kwire.spark.spark_log import log_of
 from kwire.spark.storage import Storage, storage_at
-from kwire.spark.tombstones import SKIP, way_of
+from kwire.spark.tombstone_ways import TombstoneWays
+from kwire.spark.tombstones import way_of
 from kwire.spark.upkeep.commands import (
     add_common,
     is_bug,
@@ -137,6 +138,7 @@ class _Known:
     checkpoint: Checkpoint
     finished: Offsets
     begin_of: Callable[[Partition], int | None]
+    ways: TombstoneWays
 
 
 def verify(
@@ -152,7 +154,8 @@ def verify(
     # The order counts: what is finished now is in the sink, the dead letters and the broker later.
     checkpoint = Checkpoint(storage_at(storage.url(topics.directory), spark))
     begin_of = beginning(topics, Checkpoint(storage_at(storage.url("spark-0"), spark)), storage)
-    known = _Known(topics, checkpoint, checkpoint.next_offsets(), begin_of)
+    ways = TombstoneWays(storage, way_of(settings.sink))
+    known = _Known(topics, checkpoint, checkpoint.next_offsets(), begin_of, ways)
     if isinstance(sink, KeepsNewest):
         return _by_key(spark, settings, sink, known)
     if isinstance(sink, CommitsOffsets):
@@ -164,7 +167,7 @@ def verify(
     claims = with_finished(held, finished, begin_of)
     dead = dead_letter_offsets(spark, settings, topics) if claims else {}
     ranges = {place: (claim.first, claim.end) for place, claim in claims.items()}
-    there = _asked(settings, topics, ranges, report)
+    there = _asked(settings, known, ranges, report)
     return [
         compare(place, claim, there[place], dead.get(place), finished.get(place))
         for place, claim in sorted(claims.items())
@@ -173,12 +176,14 @@ def verify(
 
 def _asked(
     settings: PipelineSettings,
-    topics: Incarnations,
+    known: _Known,
     ranges: Mapping[Partition, tuple[int, int]],
     report: Report = silent,
 ) -> dict[Partition, BrokerOffsets]:
     """What the broker holds of ranges; RuntimeError, also if a topic was created again."""
+    topics = known.topics
     check_topics(settings, topics, {topic for topic, _ in ranges})
+    skipped = {place: known.ways.skipped(*place, topics.of(place[0])) for place in ranges}
     is_committed = settings.source.isolation_level == "read_committed"
     return ask_broker(
         settings.source,
@@ -186,7 +191,7 @@ def _asked(
             cluster,
             ranges,
             read_committed=is_committed,
-            skips_tombstones=way_of(settings.sink) == SKIP,
+            skipped=skipped,
             report=report,
         ),
     )
@@ -210,7 +215,7 @@ def _by_key(
             return []
         firsts = _begins(known)
         # Only where the logs begin and end: Spark reads the records, because it knows their keys.
-        there = _asked(settings, known.topics, dict.fromkeys(places, (0, 0)))
+        there = _asked(settings, known, dict.fromkeys(places, (0, 0)))
         dead = dead_letter_offsets(spark, settings, known.topics)
         bounds = bounds_of(firsts, known.finished, there, known.topics.all())
         return compare_keys(spark, settings, sink, held, bounds, dead)
@@ -234,7 +239,7 @@ def _by_transaction(
     committed = sink.committed(settings.name, known.checkpoint.query_id(), sorted(finished))
     dead = dead_letter_offsets(spark, settings, known.topics)
     ranges = {place: (begins.get(place, 0), end) for place, end in finished.items()}
-    there = _asked(settings, known.topics, ranges, report)
+    there = _asked(settings, known, ranges, report)
     return compare_committed(begins, finished, committed, there, dead)
 
 

@@ -13,6 +13,7 @@ from kwire.client.topics import create_topics
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import BatchBuilder
 from kwire.spark.broker_offsets import broker_offsets
+from kwire.spark.offset_runs import OffsetRuns
 from tests.spark.damaged_batches import damaged
 from tests.support.in_process import running_server
 from tests.support.raw_producer import RawProducer
@@ -67,15 +68,21 @@ async def test_markers_and_aborted_records_are_no_records(server, cluster):
 
 
 async def test_tombstones_are_apart_if_they_are_skipped(cluster):
-    """Else they are records as all others."""
+    """By offset: the others are records as all are."""
     builder = BatchBuilder()
     for value in (b"v", None, b"", None):
         builder.add(0, b"k", value)
     await produce(cluster, {TopicPartition(*PLACE): bytes(builder.build())})
     found = (await broker_offsets(cluster, {PLACE: (0, 4)}))[PLACE]
     assert (list(found.records), list(found.skipped)) == ([(0, 4)], [])
-    found = (await broker_offsets(cluster, {PLACE: (0, 4)}, skips_tombstones=True))[PLACE]
-    assert (list(found.records), list(found.skipped)) == ([(0, 1), (2, 3)], [(1, 2), (3, 4)])
+    for skipped, records, apart in (
+        ((0, 9), [(0, 1), (2, 3)], [(1, 2), (3, 4)]),
+        ((0, 3), [(0, 1), (2, 4)], [(1, 2)]),
+        ((2, 9), [(0, 3)], [(3, 4)]),
+    ):
+        runs = {PLACE: OffsetRuns([skipped])}
+        found = (await broker_offsets(cluster, {PLACE: (0, 4)}, skipped=runs))[PLACE]
+        assert (list(found.records), list(found.skipped)) == (records, apart)
 
 
 async def test_records_that_cannot_be_read_are_one(cluster):
@@ -83,7 +90,8 @@ async def test_records_that_cannot_be_read_are_one(cluster):
     unreadable = damaged(8, 11)
     await produce(cluster, {TopicPartition(*PLACE): bytes(unreadable)})
     await produce(cluster, {TopicPartition(*PLACE): batch(4)})
-    found = await broker_offsets(cluster, {PLACE: (0, 15)}, skips_tombstones=True)
+    skipped = {PLACE: OffsetRuns([(0, 15)])}
+    found = await broker_offsets(cluster, {PLACE: (0, 15)}, skipped=skipped)
     assert list(found[PLACE].records) == [(0, 9), (11, 15)]
     assert list(found[PLACE].skipped) == []
 
