@@ -288,3 +288,25 @@ async def test_what_a_user_may_not_do_is_told_also_after_a_new_token():
         with pytest.raises(StoreUnusable, match="denies the user other"):
             await gateway.call("kv/txn", {})
         await gateway.close()
+
+
+async def test_a_stream_is_read_from_the_endpoint_in_use_and_the_next_one_from_the_next():
+    """A watch that has ended isn't asked for again at the member that may have lost it."""
+    first, second = (_http("200 OK", b'{"result": {"member": %d}}\n' % n) for n in (1, 2))
+    async with serving(_giving(first)) as (one, _), serving(_giving(second)) as (two, _):
+        endpoints = one.endpoint, two.endpoint
+        gateway = HttpGateway(EtcdAddress(endpoints, "p", False), Access(), InOrder())
+        told: list[dict[str, int]] = []
+        for _ in range(3):
+            async with gateway.stream("watch", [{}]) as messages:
+                told += [message async for message in messages]
+        assert [message["member"] for message in told] == [1, 2, 1]
+        await gateway.close()
+
+
+async def test_the_member_that_wants_a_user_is_named():
+    """Not another one, which may be an etcd without users."""
+    nameless = _http("400 Bad Request", b'{"error": "user name is empty", "code": 3}')
+    async with serving(_giving(nameless)) as (wanting, _), serving(_giving(READY)) as (other, _):
+        with pytest.raises(StoreUnusable, match=f"etcd at {wanting.endpoint} wants a user"):
+            await _open(wanting.endpoint, other.endpoint)
