@@ -153,6 +153,19 @@ async def test_a_follower_outside_of_its_leaders_log_finds_into_it(tmp_path: Pat
         await asks(broker, 50)
 
 
+async def test_a_follower_of_a_leader_without_any_record_has_none(tmp_path: Path) -> None:
+    """Offset 0 is an end as any other: an unclean leader may have lost everything."""
+    async with following(tmp_path) as broker:
+        partition = broker.follower()
+        partition.append(batch_at(0, b"a", b"b"), 0)
+        broker.ends = (0, 0)
+        broker.follow(partition)
+        await asks(broker, 2)
+        broker.says(answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
+        await asks(broker, 0)
+        assert partition.log.log_end_offset == 0
+
+
 async def test_an_empty_log_begins_with_the_batch_that_holds_its_start(tmp_path: Path) -> None:
     """Records were deleted up to the middle of a batch; the batch comes as a whole."""
     async with following(tmp_path) as broker:

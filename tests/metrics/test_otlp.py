@@ -1,6 +1,7 @@
 """What clients push is read within limits of time and memory, or is malformed."""
 
 from collections.abc import Callable
+from struct import pack
 
 import pytest
 from hypothesis import given
@@ -25,6 +26,25 @@ def test_gauges_and_sums_are_read() -> None:
         Point("c", (("rack", "r"),), -3, True, True),
         Point("d", (("rack", "r"),), 4, True, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (field(1, "köln".encode()), "köln"),
+        (b"\x10\x01", "true"),
+        (b"\x10\x00", "false"),
+        (b"\x18\x07", "7"),
+        (b"\x18" + b"\xff" * 9 + b"\x01", "-1"),
+        (b"\x21" + pack("<d", 0.5), "0.5"),
+    ],
+)
+def test_values_of_attributes_become_texts(value: bytes, text: str) -> None:
+    """Texts, truth values, whole numbers, which may be below 0, and fractions."""
+    (point,) = points(
+        pushed(field(2, field(5, field(1, field(7, field(1, b"k") + field(2, value))))))
+    )
+    assert point.attributes == (("k", text),)
 
 
 @given(st.binary(max_size=200), st.integers(0, 200))
