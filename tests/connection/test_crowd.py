@@ -1,11 +1,14 @@
 """A pass that is spent leaves connections for the next one: each of them has its turn at last."""
 
 import socket
+from selectors import EVENT_READ, SelectorKey
+from types import SimpleNamespace
 
 import pytest
 
 from kwire.budget.order import OLDEST_EVERY
-from kwire.budget.work import CREDIT_UNITS, PASS_UNITS, Work
+from kwire.budget.work import CREDIT_UNITS, PASS_UNITS, Turns, Work
+from kwire.connection.crowd import Crowd
 from kwire.connection.poller import Poller
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.connection.peer import Peer, until
@@ -74,3 +77,17 @@ async def test_bytes_that_are_read_count_for_their_connection(tmp_path):
         await until(lambda: connection.used_units > before)
         client.stream.socket.shutdown(socket.SHUT_WR)
         assert await client.is_closed()
+
+
+def ready(*descriptors):
+    """Connections that are ready, in the selector's order; none has used anything."""
+    unused = SimpleNamespace(used_units=0)
+    return [(SelectorKey(fd, fd, EVENT_READ, unused), EVENT_READ) for fd in descriptors]
+
+
+def test_of_those_that_have_used_as_much_the_longest_wait_ends_first():
+    """Whatever the selector's order is now; one that isn't ready any more holds up nobody."""
+    crowd, turns = Crowd(), Turns()
+    crowd.leave(ready(1, 2, 3, 4), first_fd=2)
+    served = crowd.in_order(ready(1, 4, 3), turns)
+    assert [key.fd for key, _ in served] == [3, 4, 1]

@@ -205,6 +205,22 @@ async def test_a_batch_larger_than_the_quota_is_sent_to_who_has_used_nothing(tmp
         assert answer.throttle_time_ms > 0
 
 
+@pytest.mark.parametrize("version", [12, 13, 18])
+async def test_a_quota_holds_for_consumers_of_new_versions(tmp_path, version):
+    """Those are answered by the fast path, but not while their client has a quota."""
+    async with _running(tmp_path) as server:
+        client = await server.connect()
+        for _ in range(30):
+            await client.request(_produce(size=1000), 9, ProduceResponse)
+        await alter(server, consumer_byte_rate=500.0)
+        asked = _fetch(topic_id=server.broker.image.topics_by_name["t"].topic_id)
+        answer = await client.request(asked, version, FetchResponse)
+        assert 0 < len(answer.responses[0].partitions[0].records) <= 5000
+        answer = await client.request(asked, version, FetchResponse)
+        assert answer.throttle_time_ms > 0
+        assert server.broker.counters.throttled == {"fetch": 1}
+
+
 async def test_replication_and_its_bytes_are_exempt(tmp_path):
     async with _running(tmp_path) as server:
         client = await server.connect()

@@ -8,7 +8,7 @@ import pytest
 from kwire.handlers import plain_replica_fetch, replica_fetch
 from kwire.protocol.frame import RequestHeader, encode_request
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest
-from tests.handlers.followers import TOPIC, VERSION, Leader, at, leading
+from tests.handlers.followers import TOPIC, VERSION, Leader, at, leading, offsets
 
 PARTITIONS = 4
 STEPS = 60
@@ -105,6 +105,21 @@ async def test_both_ways_answer_the_same(
     assert len(left) == 1, "the fast path took all but the first"
     assert await _answers(tmp_path / "slow", seed, quick=False) == quick
     assert len(left) == 1 + STEPS
+
+
+async def test_a_follower_that_has_everything_needs_no_slow_twin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is what followers in sync ask again and again."""
+    async with leading(tmp_path) as leader:
+        follower = await leader.follower()
+        follower.session_epoch = 0
+        await follower.fetch(at(0))
+        monkeypatch.delattr(plain_replica_fetch, "when_due")
+        leader.append()
+        assert offsets((await follower.fetch(at(0)))[0]) == [0]
+        assert await follower.fetch(at(1)) == {}
+        assert leader.partition().followers[2].end_offset == 1
 
 
 async def test_what_is_uncommon_is_left_alone(tmp_path: Path) -> None:

@@ -148,10 +148,11 @@ BROKEN = {
 }
 
 
+@pytest.mark.parametrize("before", [0, 1])
 @pytest.mark.parametrize("what", BROKEN)
-def test_a_broken_record_is_invalid(what: str) -> None:
-    """Reading and checking find the same."""
-    batch = raw_batch(BROKEN[what])
+def test_a_broken_record_is_invalid(what: str, before: int) -> None:
+    """Reading and checking find the same, in the first record and in one whose piece is here."""
+    batch = raw_batch(raw_record(b"\0\0\0\1\1\0") * before + BROKEN[what], before + 1)
     with pytest.raises(KafkaError) as caught:
         list(records(batch))
     assert caught.value.code == ErrorCode.INVALID_RECORD
