@@ -11,11 +11,12 @@ from kwire.spark.decode.known import is_tombstone
 from kwire.spark.tombstones import error_by
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Observation
+    from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
 COUNTS_TIMEOUT_S = 10.0
 """How long Spark may take to report the counts after the sink has written."""
 
+_MOMENT_MS = 20
 MOST_REASONS = 50
 OTHER_REASONS = "others"
 _REASON_CHARS = 120
@@ -56,18 +57,20 @@ def skipped_of(source: "DataFrame", skips: bool) -> "Column":
     return f.count_if(is_tombstone(source.columns) & f.lit(skips)).alias("skipped")
 
 
-def counts_of(read: "Observation", good: "Observation") -> Counts | None:
+def counts_of(spark: "SparkSession", read: "Observation", good: "Observation") -> Counts | None:
     """The counts; None if the sink's action hasn't reported them in time, or has read no rows.
 
     An action that needs no rows skips the counting and reports zeros. With these counts, dead
-    letters would be lost.
+    letters would be lost. A sink that has a batch already runs no action, and of a query that is
+    text of SQL (``spark.sql``) Spark finds the counts only if something is selected from it.
     """
     deadline_s = time.monotonic() + COUNTS_TIMEOUT_S
     inner: Any = (read._jo, good._jo)
+    has_told_all = False
     while not all(one.future().isCompleted() for one in inner):
-        if time.monotonic() > deadline_s:
+        if has_told_all or time.monotonic() > deadline_s:
             return None
-        time.sleep(0.005)
+        has_told_all = _has_told_all(spark)
     # ``Observation.get`` takes twenty calls into the JVM: it asks until there is no next one.
     found, rows = (one.getAsJava() for one in inner)
     records = int(found["records"])
@@ -75,6 +78,15 @@ def counts_of(read: "Observation", good: "Observation") -> Counts | None:
         return None
     dead_letters = records - int(found["skipped"]) - int(rows["rows"])
     return Counts(records, dead_letters, int(found["value_bytes"]))
+
+
+def _has_told_all(spark: Any) -> bool:
+    """Whether Spark has told its listeners all that has happened, the ends of actions too."""
+    try:
+        spark._jsparkSession.sparkContext().listenerBus().waitUntilEmpty(_MOMENT_MS)
+    except Exception:  # Java's TimeoutException: there is something left to tell
+        return False
+    return True
 
 
 def count_again(decoded: "DataFrame", tombstones: str) -> Counts:

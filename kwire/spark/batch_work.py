@@ -234,7 +234,7 @@ class BatchWork:
             self._sink.write_prepared(ready, batch)
         else:
             self._sink.write(rows, batch)
-        counts = counts_of(read, good)
+        counts = counts_of(source.sparkSession, read, good)
         if self._values is not None:
             self._values.note()
         if counts is None or (self._steps and counts.records != sum(map(_size, batch.ranges))):
