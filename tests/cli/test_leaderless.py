@@ -154,7 +154,7 @@ async def test_without_any_leader_nothing_is_said_of_others(
     server: RunningServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is waited for, as before."""
-    assert await run(server, "consume", "t", "-p", "1", "--tail", "1", "--timeout", "2s") == 1
+    assert await run(server, "consume", "t", "-p", "1", "--tail", "1", "--timeout", "1s") == 1
     told = capsys.readouterr()
     assert told.out == ""
     assert "the other partitions" not in told.err

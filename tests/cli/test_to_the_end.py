@@ -54,7 +54,7 @@ async def test_the_others_are_printed_and_the_partition_is_named(
 ) -> None:
     """Also after the time for which it waits; health says what to do."""
     await add(server, "t", *[LOST] * lost)
-    consume = ["consume", "t", "--from-beginning", "--exit", "--timeout", "2s"]
+    consume = ["consume", "t", "--from-beginning", "--exit", "--timeout", "1s"]
     assert await run(server, *consume) == 1
     told = capsys.readouterr()
     assert told.out == "a\nb\n"
@@ -103,7 +103,7 @@ async def test_without_any_leader_nothing_is_printed(
 ) -> None:
     """Then the line doesn't speak of other partitions."""
     await add(server, "t", LOST)
-    arguments = ["--from-beginning", "--exit", "-p", "1", "--timeout", "2s"]
+    arguments = ["--from-beginning", "--exit", "-p", "1", "--timeout", "1s"]
     assert await run(server, "consume", "t", *arguments) == 1
     told = capsys.readouterr()
     assert told.out == ""
@@ -120,7 +120,7 @@ async def test_a_leader_that_does_not_answer_holds_up_no_other_partition(
         port = taken.getsockname()[1]
     dead = BrokerImage(2, None, (("PLAINTEXT", "127.0.0.1", port),))
     await server.broker.commit(lambda _: [BrokerRegistered(dead)])
-    consume = ["consume", "t", "--from-beginning", "--exit", "--timeout", "2s"]
+    consume = ["consume", "t", "--from-beginning", "--exit", "--timeout", "1s"]
     assert await run(server, *consume) == 1
     told = capsys.readouterr()
     assert told.out == "a\nb\n"
