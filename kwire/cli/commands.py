@@ -122,11 +122,68 @@ COMMANDS = {
         "check that brokers, partitions and coordinators serve",
         ("kwire health", "kwire health --json"),
     ),
+    "reassign": Command(
+        "kwire.cli.reassign",
+        _CLUSTER,
+        "move replicas to other brokers, with a plan and a progress bar",
+        (
+            "kwire reassign plan --brokers 1-4",
+            "kwire reassign run orders --brokers 2,3 --dry-run",
+            "kwire reassign run --file plan.json",
+            "kwire reassign status",
+            "kwire reassign cancel orders:0",
+        ),
+    ),
+    "elections": Command(
+        "kwire.cli.elections",
+        _CLUSTER,
+        "show and elect leaders of partitions",
+        ("kwire elections list", "kwire elections run orders --dry-run"),
+    ),
     "bench": Command(
         "kwire.cli.bench",
         _CLUSTER,
         "measure produce, consume and latency of a cluster",
         ("kwire bench --records 100000 --size 200",),
+    ),
+    "users": Command(
+        "kwire.cli.users",
+        _ACCESS,
+        "list, add and remove users of SCRAM, and change passwords",
+        (
+            "kwire users add alice",
+            "kwire users password alice < password.txt",
+            "kwire users list",
+            "kwire users remove alice --dry-run",
+        ),
+    ),
+    "acls": Command(
+        "kwire.cli.acls",
+        _ACCESS,
+        "list, add, remove and explain who may do what",
+        (
+            "kwire acls add User:alice READ,DESCRIBE topic:orders 'group:billing-*'",
+            "kwire acls list User:alice",
+            "kwire acls explain User:alice READ topic:orders",
+            "kwire acls remove User:alice --resource topic:orders --dry-run",
+        ),
+    ),
+    "quotas": Command(
+        "kwire.cli.quotas",
+        _ACCESS,
+        "list, set and remove quotas of users, client ids and addresses",
+        (
+            "kwire quotas set producer_byte_rate=1048576 --user alice",
+            "kwire quotas set request_percentage=50 --every-client-id --dry-run",
+            "kwire quotas list",
+            "kwire quotas unset producer_byte_rate --user alice",
+        ),
+    ),
+    "tokens": Command(
+        "kwire.cli.tokens",
+        _ACCESS,
+        "list, create, renew and expire delegation tokens",
+        ("kwire tokens create --renewer User:bob --lifetime 7d", "kwire tokens list"),
     ),
     "dump-log": Command(
         "kwire.cli.dump_log",

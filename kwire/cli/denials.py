@@ -14,24 +14,25 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """A type of resource: its name, its option of kafka-acls.sh, and options of kwire with names
+    """A type of resource: its name, the word of kwire acls for it, and options of kwire with names
     of such resources.
     """
 
     name: str
-    option: str
+    word: str
     arguments: tuple[str, ...] = ()
 
 
 KINDS = {
     "TOPIC_AUTHORIZATION_FAILED": Kind(
-        "topic", "--topic", ("topic", "topics", "names", "name", "resource")
+        "topic", "topic", ("topic", "topics", "names", "name", "resource")
     ),
-    "GROUP_AUTHORIZATION_FAILED": Kind("group", "--group", ("group", "groups", "name")),
+    "GROUP_AUTHORIZATION_FAILED": Kind("group", "group", ("group", "groups", "name")),
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": Kind(
-        "transactional id", "--transactional-id", ("id", "ids")
+        "transactional id", "transactional-id", ("id", "ids")
     ),
-    "CLUSTER_AUTHORIZATION_FAILED": Kind("cluster", "--cluster"),
+    "CLUSTER_AUTHORIZATION_FAILED": Kind("cluster", "cluster"),
+    "DELEGATION_TOKEN_AUTHORIZATION_FAILED": Kind("user", "user", ("owner",)),
 }
 
 RIGHTS: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
@@ -62,6 +63,24 @@ RIGHTS: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
         "cluster": ("ALTER",),
     },
     ("transactions", "open"): {"topic": ("READ",)},
+    ("users", "list"): {"cluster": ("DESCRIBE",)},
+    ("users", "add"): {"cluster": ("ALTER",)},
+    ("users", "password"): {"cluster": ("ALTER",)},
+    ("users", "remove"): {"cluster": ("ALTER",)},
+    ("acls", "list"): {"cluster": ("DESCRIBE",)},
+    ("acls", "add"): {"cluster": ("ALTER",)},
+    ("acls", "remove"): {"cluster": ("ALTER",)},
+    ("acls", "explain"): {"cluster": ("DESCRIBE",)},
+    ("quotas", "list"): {"cluster": ("DESCRIBE_CONFIGS",)},
+    ("quotas", "set"): {"cluster": ("ALTER_CONFIGS",)},
+    ("quotas", "unset"): {"cluster": ("ALTER_CONFIGS",)},
+    ("tokens", "create"): {"user": ("CREATE_TOKENS",)},
+    ("reassign", "plan"): {"topic": ("DESCRIBE",)},
+    ("reassign", "run"): {"topic": ("DESCRIBE",), "cluster": ("ALTER",)},
+    ("reassign", "status"): {"cluster": ("DESCRIBE",)},
+    ("reassign", "cancel"): {"cluster": ("ALTER",)},
+    ("elections", "list"): {"topic": ("DESCRIBE",)},
+    ("elections", "run"): {"topic": ("DESCRIBE",), "cluster": ("ALTER",)},
     ("bench", ""): {"topic": ("CREATE", "WRITE", "READ", "DELETE")},
 }
 """The operations of a command, or of its action, on each kind of resource that may be denied."""
@@ -69,6 +88,7 @@ RIGHTS: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
 NEVER_DENIED = {
     *(("topics", "list"), ("groups", "list"), ("transactions", "list"), ("health", "")),
     *(("cluster", "brokers"), ("cluster", "controller"), ("cluster", "features")),
+    *(("tokens", "list"), ("tokens", "renew"), ("tokens", "expire")),
 }
 """Commands that leave out what the user may not see, or say themselves what is not known."""
 
@@ -85,17 +105,15 @@ def remedy(error: "KafkaError", options: argparse.Namespace, name: str = "") -> 
     operations = RIGHTS.get(command, {}).get(kind.name) if kind else None
     if kind is None or operations is None:
         return None
-    names = [name] if name else _names(error, options, kind)
+    names = [name] if name and kind.arguments else _names(error, options, kind)
     of = " ".join([kind.name, *names]) if len(names) < 2 else f"{kind.name}s {', '.join(names)}"
-    options_of_acls = [f"--operation {_as_acls_write(one)}" for one in operations]
-    options_of_acls += [f"{kind.option} {shlex.quote(one)}" for one in names] or [kind.option]
+    resources = [f"{kind.word}:{one}" for one in names] or [kind.word]
     if command == ("bench", ""):
         of = f"topics {BENCH_PREFIX}…"
-        options_of_acls[-1] = f"--resource-pattern-type prefixed {kind.option} {BENCH_PREFIX}"
+        resources = [f"{kind.word}:{BENCH_PREFIX}*"]
     return (
         f"it needs {_listed(operations)} on the {of}, which an administrator grants with "
-        "kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal User:NAME "
-        f"{' '.join(options_of_acls)}"
+        f"kwire acls add User:NAME {','.join(operations)} {' '.join(map(shlex.quote, resources))}"
     )
 
 
@@ -115,8 +133,3 @@ def _names(error: "KafkaError", options: argparse.Namespace, kind: Kind) -> list
 def _listed(words: tuple[str, ...]) -> str:
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _as_acls_write(operation: str) -> str:
-    """``DescribeConfigs`` for DESCRIBE_CONFIGS."""
-    return operation.title().replace("_", "")

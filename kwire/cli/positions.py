@@ -1,6 +1,6 @@
 """The place where a command starts to read: beginning, end, an offset, or a time."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from kwire.client.cluster import Cluster
@@ -73,4 +73,14 @@ async def partitions_of_topics(
         for name, topic in found.items()
         for row in topic.partitions
         if numbers is None or row.partition_index in numbers
+    )
+
+
+def is_meant(
+    partition: TopicPartition, topics: Collection[tuple[str, Collection[int] | None]]
+) -> bool:
+    """Whether a partition is among those of ``TOPIC[:N]`` arguments; without any all are."""
+    return not topics or any(
+        name == partition.topic and (numbers is None or partition.partition in numbers)
+        for name, numbers in topics
     )

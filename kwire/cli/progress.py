@@ -49,3 +49,30 @@ class Progress:
         took_s = max(time.monotonic() - self._started_s, 1e-6)
         rate = f", {records / took_s:,.0f}/s" if took_s > 1 else ""
         return f"{records:,} record{'s' * (records != 1)} {self._verb}{rate}"
+
+
+class Bar:
+    """How much of a known number is done: a bar at a terminal, nothing elsewhere."""
+
+    _WIDTH = 30
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what = what
+        self._total = total
+        self._draws = sys.stderr.isatty()
+
+    def __enter__(self) -> "Bar":
+        return self
+
+    def show(self, done: int) -> None:
+        """Draw the bar again."""
+        if self._draws:
+            full = self._WIDTH * done // self._total
+            bar = "#" * full + "." * (self._WIDTH - full)
+            sys.stderr.write(f"\r\x1b[K[{bar}] {done:,} of {self._total:,} {self._what}")
+            sys.stderr.flush()
+
+    def __exit__(self, *_: object) -> None:
+        """End the line."""
+        if self._draws:
+            sys.stderr.write("\n")

@@ -3,6 +3,8 @@
 A broker's own answers, Kafka's error codes, are ``kwire.errors.KafkaError``.
 """
 
+from kwire.errors import ErrorCode, KafkaError
+
 
 class ClientError(Exception):
     """The base class. ``address`` is ``host:port`` of the broker, empty for several brokers."""
@@ -43,3 +45,8 @@ class NotSupported(ClientError):
 
 class NoSuchBroker(ClientError):
     """The cluster has no broker with this node id, or the partition has no leader."""
+
+
+def error_of(number: int, message: str | None, what: str) -> KafkaError | None:
+    """The error of one thing in an answer, None for code 0; without a message about ``what``."""
+    return KafkaError(ErrorCode(number), message or what) if number else None
