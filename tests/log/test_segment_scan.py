@@ -92,6 +92,15 @@ def test_a_scan_finds_what_was_written(shapes, chunk_bytes):
         assert {p for p, b in replayed.items() if b.producer_id == producer_id} == wanted
 
 
+def test_an_entry_comes_after_more_than_an_interval():
+    """Not after just an interval, whose bytes begin with the segment or behind an entry."""
+    data, batches = written([(50, 1, 1000 + n, -1, False) for n in range(9)])
+    interval = 2 * batches[0].size_bytes
+    offsets, _ = expected_indexes(batches, interval)
+    assert [position for _, position in offsets] == [batches[3].position, batches[6].position]
+    assert list(OFFSET_ENTRY.iter_unpack(scanned(data, interval).offset_entries)) == offsets
+
+
 @given(batch_shapes.filter(len), st.integers(61, 2000), st.data())
 def test_a_scan_ends_before_what_is_not_sound(shapes, chunk_bytes, chance):
     """A byte changed under the checksum, a torn end, garbage: the batches before count."""

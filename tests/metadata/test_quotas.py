@@ -99,6 +99,8 @@ def test_the_cluster_holds_a_bounded_number_of_values(monkeypatch):
     assert refused.code == ErrorCode.POLICY_VIOLATION
     for values in ([("producer_byte_rate", 5.0)], [("producer_byte_rate", None)]):
         assert _altered(full, Alteration(ANN, values)).results == {ANN: None}
+    monkeypatch.setattr(quotas, "MOST_VALUES", 5)
+    assert _altered(full, Alteration(ANN, [("consumer_byte_rate", 5.0)])).results == {ANN: None}
 
 
 def test_an_address_has_one_name_however_it_is_written():

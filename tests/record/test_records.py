@@ -181,10 +181,14 @@ def test_a_wrong_count_is_invalid(count: int) -> None:
 
 
 def test_a_timestamp_beyond_64_bits_is_invalid() -> None:
-    """Nothing downstream has to store it."""
+    """Nothing downstream has to store it; the largest one with 64 bits is valid."""
     batch = raw_batch(raw_record(b"\0\2\0\1\1\0"), base_timestamp=INT64_MAX)
-    with pytest.raises(KafkaError, match="64 bits"):
-        list(records(batch))
+    for read in (records, validate_records):
+        with pytest.raises(KafkaError, match="64 bits"):
+            list(read(batch))
+    batch = raw_batch(raw_record(b"\0\0\0\1\1\0"), base_timestamp=INT64_MAX)
+    assert [record.timestamp for record in records(batch)] == [INT64_MAX]
+    assert list(validate_records(batch)) == [(INT64_MAX, 0, False)]
 
 
 def test_what_kafka_lets_pass_can_be_read() -> None:
