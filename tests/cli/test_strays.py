@@ -70,6 +70,15 @@ def test_nothing_is_removed_by_mistake(strays, tmp_path: Path, capsys, given, to
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_one_that_stays_is_not_said_to_be_removed(strays, tmp_path: Path, capsys, monkeypatch):
+    """Its files belong to somebody else, or their disk is read-only."""
+    monkeypatch.setattr("shutil.rmtree", lambda path, *, ignore_errors: None)
+    assert main(["strays", "remove", "--all", "--data-dir", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert f"cannot remove {strays[0]}" in said.err
+    assert said.out == ""
+
+
 def test_a_directory_that_is_not_there(tmp_path: Path, capsys) -> None:
     """One line that names it."""
     nowhere = str(tmp_path / "nowhere")
