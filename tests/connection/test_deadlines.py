@@ -102,6 +102,19 @@ async def test_one_told_may_be_discarded(deadlines, mock_clock):
     assert len(deadlines) <= KEPT + 1
 
 
+async def test_one_that_was_forgotten_may_wait_again(deadlines, mock_clock):
+    """As a consumer's next fetch does when others have left in between."""
+    change = change_at(deadlines, trio.current_time() + 500)
+    sleeper = change.sleeper
+    deadlines.discard(change)
+    for _ in range(10 * KEPT):
+        deadlines.discard(change_at(deadlines, trio.current_time() + 400))
+    change.sleeper = sleeper
+    deadlines.add(change)
+    await pass_s(mock_clock, 500)
+    assert sleeper.woken_s == [trio.current_time()]
+
+
 async def test_who_waits_on_is_noted_once(deadlines, mock_clock):
     """As with fetches that want much and are woken by every little append."""
     waits = [change_at(deadlines, trio.current_time() + 1) for _ in range(10)]
