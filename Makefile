@@ -14,9 +14,15 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 # Asked once, and only by who needs it.
 NEWEST = $(eval NEWEST := $$(shell $(BIN)/python -m tests.support.newest_python))$(NEWEST)
+# The address of the page that `make run` serves, and whether nobody listens there yet.
+PAGE := 127.0.0.1:8080
+export FREE := import socket, sys; host, _, port = sys.argv[1].rpartition(":"); sys.exit(not socket.socket().connect_ex((host, int(port))))
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+# Installs what a lock file names, and names each package while it comes.
+LOCKED = set -o pipefail; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r $(1) \
+	| awk '/^Collecting /{print "  " $$2; fflush()} /^Installing /{print "  unpacking them …"; fflush()}'
 ETCD := 3.5.1
 WHICH_PYTHON := import sys; print(sys.version, sys.base_prefix)
 WHICH_MINOR := import sys; print("3.%d" % sys.version_info[1])
@@ -54,8 +60,11 @@ help: ## list the commands to begin with
 help-all: ## list all commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(VENV)/.core ## serve on 127.0.0.1:9092 with data in ./kwire-data (ARGS="…" adds options)
-	@exec $(BIN)/python -m kwire serve $(ARGS)
+run: $(VENV)/.run ## serve on 127.0.0.1:9092 with data in ./kwire-data, and a page whose address it prints (ARGS="…" adds options, PAGE= leaves out the page)
+	@page=$(if $(filter --http --http=% kwire.http.listen=%,$(ARGS)),,$(PAGE)); \
+	if [ -n "$$page" ] && ! $(BIN)/python -c "$$FREE" "$$page"; then \
+		echo "something listens on $$page: the page gets another port"; page="$${page%:*}:0"; fi; \
+	exec $(BIN)/python -m kwire serve $${page:+--http "$$page"} $(ARGS)
 
 test: $(VENV)/.test bring-etcd ## every test, side by side where there are cores for it, and tables of what ran (PARTS="check compat": only these; CORES=1: one after the other)
 	@MAKE="$(MAKE_COMMAND)" $(BIN)/python -m tests.parts $(PARTS) $(if $(CORES),--cores $(CORES))
@@ -233,6 +242,7 @@ lock: $(VENV)/.test ## update requirements/*.txt and those of Spark's lanes
 	$(BIN)/python -m pip install -q uv
 	$(call lock,core,--extra build)
 	$(call lock,test,--extra dev)
+	$(call lock,run,--extra build --extra cli --extra web -c requirements/test.txt)
 	$(call lock,gssapi,--extra gssapi -c requirements/test.txt)
 	$(COMPILE) spark_tests/requirements-stock.in -o spark_tests/requirements-stock.txt
 	$(COMPILE) spark_tests/requirements-new.in -o spark_tests/requirements-new.txt
@@ -257,14 +267,19 @@ ifneq ($(origin PYTHON) $(wildcard $(BIN)/python),file $(BIN)/python)
 endif
 
 $(VENV)/.core: requirements/core.txt pyproject.toml | usable-python $(BIN)/python
-	@echo "installing kwire and its dependencies …"
-	@$(PIP) --require-hashes -r requirements/core.txt
+	@echo "installing kwire and its dependencies, once: half a minute, or less …"
+	@$(call LOCKED,requirements/core.txt)
 	@$(PIP) --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(VENV)/.run: requirements/run.txt $(VENV)/.core
+	@echo "installing the page, tables and shell completion, once …"
+	@$(call LOCKED,requirements/run.txt)
 	@touch $@
 
 $(VENV)/.test: requirements/test.txt requirements/gssapi.txt pyproject.toml $(VENV)/.core
 	@echo "installing the test tools (downloads about 150 MB once) …"
-	@$(PIP) --require-hashes -r requirements/test.txt
+	@$(call LOCKED,requirements/test.txt)
 	@! command -v krb5-config >/dev/null || $(PIP) --require-hashes -r requirements/gssapi.txt || \
 		echo "the package gssapi can't be compiled: the tests of Kerberos are skipped"
 	@touch $@

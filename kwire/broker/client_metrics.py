@@ -281,6 +281,11 @@ class ClientMetrics:
             del self._instances[instance_id]
             self._forget_series(instance_id)
 
+    @property
+    def has_subscriptions(self) -> bool:
+        """Whether any client is asked for metrics."""
+        return bool(self._current_subscriptions())
+
     def _current_subscriptions(self) -> dict[str, dict[str, str]]:
         """The subscriptions by name; the same object as long as nothing has changed."""
         image = self._broker.image

@@ -27,7 +27,8 @@ _LEVEL_ZERO_SINCE = 4
 _NO_NODE = -1
 
 TELEMETRY_KEYS = (71, 72)
-"""Clients push metrics only to a broker that shows them, on its HTTP port."""
+"""Advertised only while a broker with an HTTP port has a client-metrics subscription: librdkafka
+asks for its own as soon as it may, and writes a line about the answer to its program's stderr."""
 
 UNITS = 80
 
@@ -45,7 +46,8 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
             request.client_software_version,
         )
     context.work.spend(UNITS)
-    has_telemetry = takes_telemetry(context.broker)
+    broker = context.broker
+    has_telemetry = takes_telemetry(broker) and broker.client_metrics.has_subscriptions
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=first, max_version=last)
@@ -83,7 +85,7 @@ def _wrong_broker(request: ApiVersionsRequest, context: RequestContext) -> Error
 
 
 def takes_telemetry(broker: Broker) -> bool:
-    """Whether the broker asks clients for their metrics."""
+    """Whether the broker would show metrics of clients: on its HTTP port."""
     return bool(broker.setting("kwire.http.listen"))
 
 

@@ -2,7 +2,8 @@
 
 Behavior: a client without an instance id gets one. The codecs are in Kafka's order of preference. A
 client that asks again before its interval is over is throttled. kwire advertises this API only if
-its HTTP port shows the pushed metrics. Kafka advertises it if it has a plugin for them.
+its HTTP port shows the pushed metrics, and while there is a subscription. Kafka advertises it if it
+has a plugin for them.
 """
 
 from kwire.broker.client_metrics import Client

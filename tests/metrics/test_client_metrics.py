@@ -53,6 +53,17 @@ async def subscribe(client: RawClient, name: str, **configs: str) -> tuple[int, 
     return response.responses[0].error_code, response.responses[0].error_message
 
 
+async def unsubscribe(client: RawClient, name: str) -> None:
+    """Delete a subscription that has only metrics."""
+    metrics = AlterableConfig(name="metrics", config_operation=1, value=None)
+    resource = AlterConfigsResource(
+        resource_type=CLIENT_METRICS, resource_name=name, configs=[metrics]
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    answer = await client.request(request, 1, IncrementalAlterConfigsResponse)
+    assert not answer.responses[0].error_code
+
+
 async def ask(client: RawClient, instance: bytes = ME) -> GetTelemetrySubscriptionsResponse:
     """Ask for the subscription."""
     request = GetTelemetrySubscriptionsRequest(client_instance_id=instance)
@@ -76,17 +87,22 @@ async def advertised(client: RawClient) -> set[int]:
     return {api.api_key for api in response.api_keys}
 
 
-async def test_clients_are_told_of_the_apis_only_if_somebody_can_see_the_metrics(
+async def test_clients_are_told_of_the_apis_only_if_somebody_wants_and_sees_the_metrics(
     tmp_path: Path,
 ) -> None:
-    """Stock clients push to every broker that has the APIs; Kafka has them with a plugin only."""
+    """Stock clients ask every broker that has the APIs; Kafka has them with a plugin only."""
     async with running_server(tmp_path / "without") as running:
         client = await running.connect()
+        await subscribe(client, "all", metrics="*")
         assert not {71, 72} & await advertised(client)
         await client.aclose()
     async with http_server(tmp_path / "with") as (running, _):
         client = await running.connect()
+        assert not {71, 72} & await advertised(client)
+        await subscribe(client, "all", metrics="*")
         assert {71, 72} <= await advertised(client)
+        await unsubscribe(client, "all")
+        assert not {71, 72} & await advertised(client)
         await client.aclose()
 
 
