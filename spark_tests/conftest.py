@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kwire.spark.sinks import delta, iceberg_table
 from kwire.testing.process import BrokerProcess
+from spark_tests import java_names
 from spark_tests.commands import Commands
 from spark_tests.rows import KAFKA_QUICK_FETCH, TIMEOUT_S
 from tests.support.topics import create_topics
@@ -31,6 +32,8 @@ between stages takes longer than to run them. What runs in processes of its own 
 
 SETTINGS = {"log.cleaner.backoff.ms": "100"}
 """Of the broker: tests that wait for compaction need not wait for long."""
+
+java_names.remember()
 
 # The demo kills the broker it runs on, so it is no test for a broker of somebody else. `make demo`
 # runs it in the stock lane, so that is where its minute is spent.
