@@ -25,6 +25,8 @@ from kwire.spark.decode import decode
 from kwire.spark.pipeline_file import pipeline_of
 from kwire.spark.settings import Decode, WrongSetting
 from kwire.spark.sinks import make_sink
+from kwire.testing.registry import SchemaRegistry
+from spark_tests.connect_avro import AvroConverter
 from spark_tests.decoding import CONNECTOR
 from tests.support.debezium import PLACEHOLDER, TIME, Record, SourceTable, decimal, schema
 
@@ -210,19 +212,38 @@ class Shop:
         return [one for _ in range(count) for one in self.change()]
 
 
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    """A registry."""
+    with SchemaRegistry() as running:
+        yield running
+
+
 @pytest.mark.parametrize(
-    ("form", "has_schema", "deletes"),
-    [("delta", True, "remove"), ("delta", False, "mark"), ("iceberg", True, "remove")],
+    ("form", "converter", "deletes"),
+    [("delta", "json", "remove"), ("delta", "bare", "mark"), ("iceberg", "avro", "remove")],
 )
 def test_the_table_equals_the_source(
-    form: str, has_schema: bool, deletes: str, spark: SparkSession, tmp_path: Path
+    form: str,
+    converter: str,
+    deletes: str,
+    spark: SparkSession,
+    tmp_path: Path,
+    registry: SchemaRegistry,
 ) -> None:
     """After the snapshot, changes of rows and keys, and truncates; also if a batch runs again."""
-    bare = {} if has_schema else {"decimals": "base64", "timestamps": "microseconds"}
-    work = Work(spark, tmp_path, form, decode=bare, sink={"deletes": deletes})
-    shop = Shop(SourceTable("orders", COLUMNS, has_schema=has_schema), seed=len(form))
+    decode = {
+        "json": {},
+        "bare": {"decimals": "base64", "timestamps": "microseconds"},
+        "avro": {"registry": registry.url},
+    }[converter]
+    work = Work(spark, tmp_path, form, decode=decode, sink={"deletes": deletes})
+    shop = Shop(SourceTable("orders", COLUMNS, has_schema=converter != "bare"), seed=len(form))
+    in_avro = AvroConverter(registry.url)
     first = 0
     for number, records in enumerate(shop.batches()):
+        if converter == "avro":
+            records = [in_avro.record(one) for one in records]
         batch = placed(records, first)
         first += len(batch)
         counts = work.batch(batch)

@@ -41,7 +41,11 @@ _PASSED = f"{REGISTRY}it wasn't known when the batch was first read"
 
 def may_change(settings: PipelineSettings) -> bool:
     """Whether a record of the pipeline may fail at one time and be decoded at another."""
-    return bool(settings.decode.registry) and settings.decode.format in ("avro", "protobuf")
+    return bool(settings.decode.registry) and settings.decode.format in (
+        "avro",
+        "protobuf",
+        "debezium",
+    )
 
 
 class Splits:

@@ -2,7 +2,8 @@
 
 A value comes with its schema (``{"type": "bytes", "name": "…Decimal", …}``), or without one. With a
 schema its name says what the value means. Without one the column's type does, and where that isn't
-enough (``Meanings``) the settings do: nothing is guessed.
+enough (``Meanings``) the settings do: nothing is guessed. Values of other converters are the same
+(``connect_avro``, ``connect_protobuf``), but that bytes are bytes where JSON has base64.
 
 ===============================================  ==============================================
 schema's name                                    what the value means
@@ -30,7 +31,7 @@ Rules:
 import json
 import re
 import struct
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from binascii import Error as NoBase64
 from collections.abc import Callable, Container
 from datetime import UTC, date, datetime, timedelta
@@ -42,6 +43,9 @@ from kwire.spark.decode.spark_types import SparkType, kind_of, text_of
 from kwire.spark.decode.undecodable import Undecodable
 
 Schema = dict[str, Any]
+
+UNNAMED: Schema = {"type": ""}
+"""The schema of a value that has one, which doesn't say what the value means."""
 
 _Takes = Callable[[Any, Any, str], Any]
 """What a value means, the value, and the type of its column: the column's value."""
@@ -75,6 +79,7 @@ _ISO = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d(?::\d\d)?)", re.ASCII
 )
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+_MOST_FLOAT_DIGITS = 9
 _MOST_DIGITS = 4000
 _EPOCH, _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
 _SECOND_NS, _DAY_NS = 10**9, 86_400 * 10**9
@@ -143,7 +148,8 @@ def converted(value: Any, of: SparkType, schema: Schema | None, how: Meanings) -
         return None
     if isinstance(of, dict):
         return _NESTED[kind_of(of)](value, of, schema, how)
-    found = _bare(value, of, how) if schema is None else _meant(value, schema)
+    is_bare = schema is None or not (schema.get("type", "?") or schema.get("name"))
+    found = _bare(value, of, how) if is_bare else _meant(value, schema or {})
     take: _Takes = _TO.get(of, _to_decimal)
     return take(found, value, of)
 
@@ -159,18 +165,38 @@ def _shown(value: Any) -> str:
 
 def as_text(value: Any) -> str:
     """A JSON value as a text: a text as it is, and all else as JSON without needless space."""
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
     return value if isinstance(value, str) else _as_json(value)
 
 
 def _as_json(value: Any) -> str:
     if isinstance(value, Digits):
         return value.text
+    if isinstance(value, bytes):
+        value = b64encode(value).decode()
     if isinstance(value, dict):
         parts = (f"{_as_json(name)}:{_as_json(one)}" for name, one in value.items())
         return f"{{{','.join(parts)}}}"
     if isinstance(value, list):
         return f"[{','.join(map(_as_json, value))}]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def digits(value: float) -> Any:
+    """A number as the JSON converter writes it; what isn't finite as it is."""
+    return Digits(repr(value)) if isfinite(value) else value
+
+
+def digits_of_float(value: float) -> Any:
+    """The shortest digits that are the same number of 32 bits."""
+    if not isfinite(value):
+        return value
+    for number in range(1, _MOST_FLOAT_DIGITS):
+        text = f"{value:.{number}g}"
+        if struct.pack("<f", float(text)) == struct.pack("<f", value):
+            return Digits(text)
+    return Digits(f"{value:.{_MOST_FLOAT_DIGITS}g}")
 
 
 # What a value means.
@@ -194,7 +220,7 @@ def _meant(value: Any, schema: Schema) -> Any:
     if name == _ISO_DAYS:
         return _day_of(_text(value).removesuffix("Z"))
     if schema.get("type") == "bytes":
-        return _bytes_of(_text(value))
+        return _bytes_of(value)
     if schema.get("type") in ("float", "double") and value in _NOT_FINITE:
         return float(value)
     return value
@@ -210,7 +236,7 @@ def _bare(value: Any, of: str, how: Meanings) -> Any:
         return _day_of(value)
     if of == "date":
         return Day(_whole(value))
-    if of == "binary" and isinstance(value, str):
+    if of == "binary" and isinstance(value, str | bytes):
         return _bytes_of(value)
     scale = _OF_DECIMAL.fullmatch(of)
     return value if scale is None else _bare_decimal(value, int(scale[2]), how)
@@ -228,7 +254,7 @@ def _bare_moment(value: Any, how: Meanings) -> Moment:
 def _bare_decimal(value: Any, scale: int, how: Meanings) -> Any:
     if isinstance(value, dict):
         return _of_variable_scale(value)
-    if isinstance(value, str) and how.decimals == "base64":
+    if isinstance(value, bytes) or (isinstance(value, str) and how.decimals == "base64"):
         return Exact(_signed(_bytes_of(value)), scale)
     if isinstance(value, str) and not how.decimals:
         raise Undecodable(
@@ -239,7 +265,7 @@ def _bare_decimal(value: Any, scale: int, how: Meanings) -> Any:
 
 
 def _decimal_of(value: Any, schema: Schema) -> Any:
-    if not isinstance(value, str):
+    if not isinstance(value, str | bytes):
         return value  # decimal.format=NUMERIC
     scale = (schema.get("parameters") or {}).get("scale", "0")
     return Exact(_signed(_bytes_of(value)), _scale(scale))
@@ -248,7 +274,7 @@ def _decimal_of(value: Any, schema: Schema) -> Any:
 def _of_variable_scale(value: Any) -> Exact:
     if not isinstance(value, dict) or set(value) != {"scale", "value"}:
         raise Undecodable(f"{_shown(value)} is no decimal with a scale of its own")
-    return Exact(_signed(_bytes_of(_text(value["value"]))), _scale(value["scale"]))
+    return Exact(_signed(_bytes_of(value["value"])), _scale(value["scale"]))
 
 
 def _scale(value: Any) -> int:
@@ -267,7 +293,11 @@ def _signed(digits: bytes) -> int:
     return int.from_bytes(digits, "big", signed=True)
 
 
-def _bytes_of(text: str) -> bytes:
+def _bytes_of(value: Any) -> bytes:
+    """Bytes as they are, or those of base64."""
+    if isinstance(value, bytes):
+        return value
+    text = _text(value)
     try:
         return b64decode(text, validate=True)
     except (NoBase64, ValueError) as error:

@@ -1,7 +1,8 @@
 """Debezium's change events to rows: what a table of upserts has to do to be like the source's.
 
 A value is an envelope in JSON, as it is (``{"before": …, "after": …, "op": "u", …}``) or with its
-schema (``{"schema": …, "payload": {"before": …}}``). The columns are those of the settings' schema;
+schema (``{"schema": …, "payload": {"before": …}}``), or in Avro, Protobuf or JSON with the id of a
+registry's schema (``connect_registry``). The columns are those of the settings' schema, and
 ``connect_values`` says how values get their types. Beside the row, the column ``rows.CHANGE`` says
 which change it is:
 
@@ -29,6 +30,7 @@ Rules:
   In an insert it has no earlier value, so there the record is a dead letter.
 - A delete needs no more than the row's key: in ``before``, columns that aren't in the record's key
   are null where their values don't fit. If that key is no JSON object, every value has to fit.
+- With a registry, a key that doesn't begin with an id is JSON: keys may have another converter.
 - What isn't an envelope, such as a row that a transform of Connect has flattened, is a dead letter.
 """
 
@@ -42,6 +44,7 @@ from uuid import UUID
 
 from kwire.spark import rows
 from kwire.spark.decode.arrow_rows import arrow_type_of_text, to_arrow
+from kwire.spark.decode.connect_registry import ConnectRegistry
 from kwire.spark.decode.connect_values import (
     Meanings,
     Schema,
@@ -54,6 +57,7 @@ from kwire.spark.decode.decoding import Row
 from kwire.spark.decode.in_python import line_of, plan_type
 from kwire.spark.decode.spark_types import kind_of
 from kwire.spark.decode.undecodable import Undecodable
+from kwire.spark.registry.client import RegistrySettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,6 +87,7 @@ class DebeziumPlan:
     columns: str
     how: Meanings
     placeholder: str = PLACEHOLDER
+    registry: RegistrySettings | None = None
 
     @property
     def row_type(self) -> str:
@@ -102,12 +107,13 @@ class DebeziumDecoder:
         self._how = plan.how
         self._required = [one["name"] for one in self._of["fields"] if not one["nullable"]]
         self._placeholders = _forms(plan.placeholder)
+        self._registry = None if plan.registry is None else ConnectRegistry(plan.registry)
 
     def change(self, key: bytes | str | None, value: bytes | None) -> Change:
         """What a record changes; any exception: it can't be decoded."""
         if value is None:
             return Change() if key is None else Change(DELETE, self._row_of_key(key))
-        envelope, schemas = _opened(value)
+        envelope, schemas = self._opened(value)
         if "op" not in envelope and _is_of_no_table(envelope):
             return Change()
         op = envelope.get("op")
@@ -161,20 +167,42 @@ class DebeziumDecoder:
         before = envelope.get("before")
         if isinstance(before, dict):
             kept = {name: one for name, one in before.items() if not self._is_missing(one)}
-            return columns_of(kept, self._of, schemas, self._how, _names_of(key))
+            return columns_of(kept, self._of, schemas, self._how, self._names_of(key))
         if key is None:
             raise Undecodable("it deletes a row, and has neither before nor a key to find it by")
         return self._row_of_key(key)
 
     def _row_of_key(self, key: bytes | str) -> Row:
         try:
-            columns, schemas = _opened(key, is_key=True)
+            columns, schemas = self._opened(key, is_key=True)
             return columns_of(columns, self._of, schemas, self._how)
         except Undecodable as error:
             raise Undecodable(f"the record's key, which says what it deletes: {error}") from error
 
+    def _opened(self, value: bytes | str, *, is_key: bool = False) -> tuple[dict[str, Any], Any]:
+        """The object of a value or a key, and the schemas of its fields; Undecodable."""
+        if not value:
+            raise Undecodable("it is empty")
+        content = value.encode() if isinstance(value, str) else value
+        if self._registry is not None and not (is_key and content[0]):
+            found, schema = self._registry.value(content)
+        else:
+            found, schema = _from_json(value)
+        if not isinstance(found, dict):
+            raise Undecodable(f"it is no {'object' if is_key else 'envelope of Debezium'}")
+        return found, None if schema is None else fields_of(schema)
+
+    def _names_of(self, key: bytes | str | None) -> frozenset[str] | None:
+        """The columns of a record's key; None if it has none, or is no object."""
+        if key is None:
+            return None
+        try:
+            return frozenset(self._opened(key, is_key=True)[0])
+        except Undecodable:
+            return None
+
     def _is_missing(self, value: Any) -> bool:
-        if isinstance(value, str | list | dict):
+        if isinstance(value, str | list | dict | bytes):
             return value in self._placeholders
         return False
 
@@ -188,7 +216,7 @@ def _forms(placeholder: str) -> list[Any]:
     digest = bytearray(_md5(as_bytes))
     digest[6], digest[8] = digest[6] & 0x0F | 0x30, digest[8] & 0x3F | 0x80
     return [
-        *(text, base64, as_bytes.hex()),
+        *(text, base64, as_bytes.hex(), as_bytes),
         *([text], [base64], [str(UUID(bytes=bytes(digest)))]),
         memoryview(as_bytes).cast("b").tolist(),  # Java's bytes have a sign
         {text: text},
@@ -207,32 +235,18 @@ def _md5(content: bytes) -> bytes:
     return md5(content, usedforsecurity=False).digest()
 
 
-def _opened(value: bytes | str, *, is_key: bool = False) -> tuple[dict[str, Any], Any]:
-    """The object of a value or a key, and the schemas of its fields, None without; Undecodable."""
-    if not value:
-        raise Undecodable("it is empty")
+def _from_json(value: bytes | str) -> tuple[Any, Schema | None]:
+    """The value, and its schema if it is there beside it; Undecodable."""
     try:
         found = from_json(value if isinstance(value, str) else value.decode())
     except UnicodeDecodeError as error:
         raise Undecodable("it isn't UTF-8") from error
-    schemas = None
-    if isinstance(found, dict) and found.keys() == {"schema", "payload"}:
-        schema, found = found["schema"], found["payload"]
-        if schema is not None:
-            schemas = fields_of(schema if isinstance(schema, dict) else {})
-    if not isinstance(found, dict):
-        raise Undecodable(f"it is no {'object' if is_key else 'envelope of Debezium'}")
-    return found, schemas
-
-
-def _names_of(key: bytes | str | None) -> frozenset[str] | None:
-    """The columns of a record's key; None if it has none, or is no JSON object."""
-    if key is None:
-        return None
-    try:
-        return frozenset(_opened(key, is_key=True)[0])
-    except Undecodable:
-        return None
+    if not isinstance(found, dict) or found.keys() != {"schema", "payload"}:
+        return found, None
+    schema = found["schema"]
+    if schema is not None and not isinstance(schema, dict):
+        schema = {}
+    return found["payload"], schema
 
 
 def _of_rows(schemas: dict[str, Schema] | None) -> dict[str, Schema] | None:

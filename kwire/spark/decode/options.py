@@ -12,13 +12,13 @@ from kwire.spark.settings import Decode, WrongSetting
 
 KEYS = ("bytes", "text")
 
-_REGISTRY_OPTIONS: dict[str, type] = {
+_CLIENT_OPTIONS: dict[str, type] = {
     "registry_user": str,
     "registry_password": str,
     "registry_timeout_s": float,
     "registry_client": dict,
-    "subject": str,
 }
+_REGISTRY_OPTIONS = {**_CLIENT_OPTIONS, "subject": str}
 _TIMES: dict[str, type] = {"timestamp_format": str, "date_format": str}
 
 FORMATS: dict[str, dict[str, type]] = {
@@ -47,13 +47,14 @@ FORMATS: dict[str, dict[str, type]] = {
         "decimals": str,
         "timestamps": str,
         "placeholder": str,
+        **_CLIENT_OPTIONS,
     },
     "text": {"column": str},
     "bytes": {"column": str},
 }
 """The options of each format, and the type of each value."""
 
-WITH_REGISTRY = ("json", "avro", "protobuf")
+WITH_REGISTRY = ("json", "avro", "protobuf", "debezium")
 _DEFAULTS: dict[str, Any] = {
     "sample": 1000,
     "registry_timeout_s": 5.0,
@@ -173,9 +174,10 @@ def _check_together(settings: Decode, options: Options) -> None:
         if "inferred_schema" in ways:
             allowed = "with decode.registry the schema is the registry's"
             raise WrongSetting("decode.inferred_schema", options["inferred_schema"], allowed)
-        return
+        if settings.format != "debezium":  # whose events' schemas say too little of the table
+            return
     for name in _REGISTRY_OPTIONS:
-        if options.has(name):
+        if options.has(name) and not settings.registry:
             raise WrongSetting(f"decode.{name}", options[name], "it needs decode.registry")
     needed = {
         "json": "schema, schema_file, inferred_schema (a path to keep it in) or registry",

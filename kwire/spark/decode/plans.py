@@ -63,7 +63,7 @@ def given_struct(options: Options) -> Struct | None:
 def debezium_plan(of: Struct, options: Options) -> DebeziumPlan:
     """The plan for Debezium's events, with the columns of ``given_struct``."""
     how = Meanings(options["decimals"], options["timestamps"])
-    return DebeziumPlan(json.dumps(of), how, options["placeholder"])
+    return DebeziumPlan(json.dumps(of), how, options["placeholder"], options.registry)
 
 
 def _with_own_names(of: Struct) -> Struct:

@@ -1,4 +1,8 @@
-"""Compiles ``.proto`` texts on the driver to a FileDescriptorSet, by the protoc of grpcio-tools."""
+"""Compiles ``.proto`` texts to a FileDescriptorSet, by the protoc of grpcio-tools.
+
+A registry's schema may import files that Confluent's registry knows without a reference: those of
+``google/protobuf``, which grpcio-tools has, and ``KNOWN``.
+"""
 
 import subprocess
 import sys
@@ -12,12 +16,33 @@ from kwire.spark.decode.avro_schema import WrongSchema
 _TIMEOUT_S = 60
 _MAIN = "kwire_schema.proto"
 
+_META_OF = ("File", "Message", "Field", "Enum", "EnumValue")
+KNOWN = {
+    "confluent/meta.proto": """syntax = "proto3"; package confluent;
+import "google/protobuf/descriptor.proto";
+message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
+"""
+    + "".join(
+        f"extend google.protobuf.{one}Options {{ Meta {name}_meta = 1088; }}\n"
+        for one, name in zip(
+            _META_OF, ("file", "message", "field", "enum", "enum_value"), strict=True
+        )
+    ),
+    "confluent/type/decimal.proto": """syntax = "proto3"; package confluent.type;
+message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }""",
+    "google/type/date.proto": """syntax = "proto3"; package google.type;
+message Date { int32 year = 1; int32 month = 2; int32 day = 3; }""",
+    "google/type/timeofday.proto": """syntax = "proto3"; package google.type;
+message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }""",
+}
+"""The files that Connect's ProtobufConverter imports, by their names."""
+
 
 @lru_cache(maxsize=64)
 def compile_text(text: str, used: tuple[tuple[str, str], ...] = ()) -> bytes:
     """Compile a text; ``used`` has the name and text of each import. Raises WrongSchema."""
     with tempfile.TemporaryDirectory(prefix="kwire-proto-") as directory:
-        _write(Path(directory), {**dict(used), _MAIN: text})
+        _write(Path(directory), {**KNOWN, **dict(used), _MAIN: text})
         return _compiled(Path(directory), _MAIN)
 
 
