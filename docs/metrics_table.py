@@ -52,9 +52,10 @@ kafka-client-metrics.sh --bootstrap-server localhost:9092 \\
   --alter --name all --metrics '*' --interval 60000
 ```
 
-`kwire configs set client-metrics all metrics='*' interval.ms=60000` does the same. The broker advertises the two APIs only while it has a
-subscription, because librdkafka writes a line to its program's stderr whenever it may ask for one. So a client that connected before the first subscription
-pushes after it has connected again.
+`kwire configs set client-metrics all metrics='*' interval.ms=60000` does the same. The broker
+advertises the two APIs only while it has a subscription, because librdkafka writes a line to its
+program's stderr whenever it may ask for one. So a client that connected before the first
+subscription pushes after it has connected again.
 
 They come out at `/metrics`. `org.apache.kafka.producer.request.latency.avg`, for instance, becomes
 `kafka_client_producer_request_latency_avg`, with the labels `client_id`, `client_instance_id` and

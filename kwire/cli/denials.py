@@ -119,15 +119,26 @@ def remedy(error: "KafkaError", options: argparse.Namespace, name: str = "") -> 
 
 def _names(error: "KafkaError", options: argparse.Namespace, kind: Kind) -> list[str]:
     """The resources of the command line of this kind: the one that the error names, or all."""
+    found = _given(options, kind)
+    words = set(error.message.replace(",", " ").split())
+    parts = {word.rpartition("-")[0] for word in words}  # a partition is written as orders-0
+    return [one for one in found if one in words or one in parts] or found
+
+
+def topics_of(options: argparse.Namespace) -> list[str]:
+    """The topics that the command line names."""
+    return _given(options, KINDS["TOPIC_AUTHORIZATION_FAILED"])
+
+
+def _given(options: argparse.Namespace, kind: Kind) -> list[str]:
+    """The names in the arguments that may be of this kind."""
     found: list[str] = []
     for argument in kind.arguments:
         given = getattr(options, argument, None)
         for one in given if isinstance(given, list) else [given]:
             text = one[0] if isinstance(one, tuple) else one
             found += [text] if isinstance(text, str) else []
-    words = set(error.message.replace(",", " ").split())
-    parts = {word.rpartition("-")[0] for word in words}  # a partition is written as orders-0
-    return [one for one in found if one in words or one in parts] or found
+    return found
 
 
 def _listed(words: tuple[str, ...]) -> str:

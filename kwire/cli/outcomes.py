@@ -29,9 +29,9 @@ class Outcomes:
         if not self._as_json:
             print(text)
 
-    def failed(self, name: str, error: "KafkaError") -> None:
-        """Report that the thing with this name could not be changed."""
-        text = described(error, self._options, name)
+    def failed(self, name: str, error: "KafkaError", text: str = "") -> None:
+        """Report that the thing with this name could not be changed; ``text`` says why."""
+        text = text or described(error, self._options, name)
         self._rows.append({"name": name, "ok": False, "text": text, "error": error.code.name})
         self._exit_code = fail(text)
 

@@ -55,7 +55,8 @@ class Parser(argparse.ArgumentParser):
         if wrong:
             self._refuse(wrong)
         if not actions_of(self):
-            self._refuse(f"{message}; {self.prog} --help shows how")
+            pointer = "" if message.endswith("?") else f"; {self.prog} --help shows how"
+            self._refuse(f"{message}{pointer}")
         self.print_help(sys.stderr)
         self.exit(2, f"\n{self.prog}: {message}\n")
 

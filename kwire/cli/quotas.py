@@ -40,7 +40,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "values", metavar="KEY=NUMBER", nargs="+", type=name_value, help="one of the keys above"
     )
     unsetting.add_argument(
-        "keys", metavar="KEY", nargs="+", choices=KEYS, help=f"one of {', '.join(KEYS)}"
+        "keys", metavar="KEY", nargs="+", choices=tuple(KEYS), help=f"one of {', '.join(KEYS)}"
     )
     for action, run in ((listing, run_list), (setting, run_set), (unsetting, run_unset)):
         for option, text in _ENTITIES:
@@ -75,6 +75,11 @@ def _shown(entity: "Mapping[str, str | None]") -> str:
     )
 
 
+def _number(value: float) -> float:
+    """A value without a fraction of zero."""
+    return int(value) if value.is_integer() else value
+
+
 def run_list(options: argparse.Namespace) -> int:
     """List quotas; returns the exit code."""
     from kwire.cli.session import run_on_cluster
@@ -83,7 +88,12 @@ def run_list(options: argparse.Namespace) -> int:
 
     async def work(cluster: "Cluster") -> int:
         rows = [
-            {"of": _shown(dict(entity)), "entity": dict(entity), "key": key, "value": value}
+            {
+                "of": _shown(dict(entity)),
+                "entity": dict(entity),
+                "key": key,
+                "value": _number(value),
+            }
             for entity, values in (await describe_quotas(cluster, _entity(options))).items()
             for key, value in values.items()
         ]

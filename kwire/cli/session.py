@@ -30,6 +30,11 @@ HINTS = {
     "INVALID_REPLICATION_FACTOR": "kwire cluster brokers shows how many brokers there are",
     "LEADER_NOT_AVAILABLE": "kwire health says which brokers or disks are missing, and what to do",
     "NOT_ENOUGH_REPLICAS": "kwire health shows which replicas are missing",
+    "SECURITY_DISABLED": "the brokers have no authorizer, so everybody may do everything: set "
+    "authorizer.class.name",
+    "DELEGATION_TOKEN_AUTH_DISABLED": "set delegation.token.secret.key on the brokers",
+    "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "tokens are for who has logged in with a password or "
+    "a certificate",
 }
 """What to do after an error of Kafka's."""
 
@@ -56,7 +61,6 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
     from kwire.client.leaders import first_error
     from kwire.client.peer import open_tcp
     from kwire.client.settings import ClientSettings
-    from kwire.errors import KafkaError
 
     gc.freeze()
     gc.enable()
@@ -80,8 +84,9 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
                 return await work(cluster)
             except Exception as raised:
                 cause = first_error(raised)
-                if isinstance(cause, KafkaError) and _unknown_topic(cause):
-                    raise await no_topic(cluster, _unknown_topic(cause)) from raised
+                name = _unknown_topic(cause, options)
+                if name is not None:
+                    raise await no_topic(cluster, name) from raised
                 raise
 
     try:
@@ -142,13 +147,15 @@ def _said(cause: BaseException, options: argparse.Namespace, *, is_secured: bool
     return None
 
 
-def _unknown_topic(error: "KafkaError") -> str:
-    """The topic that does not exist; empty if the error is another one."""
-    from kwire.errors import ErrorCode
+def _unknown_topic(error: BaseException, options: argparse.Namespace) -> str | None:
+    """The topic of the command line that does not exist; None if the error is another one."""
+    from kwire.cli.denials import topics_of
+    from kwire.errors import ErrorCode, KafkaError
 
-    about, _, name = error.message.partition(" ")
-    is_one = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and about == "topic"
-    return name if is_one else ""
+    if not isinstance(error, KafkaError) or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return None
+    words = {word.strip("'") for word in error.message.split()}
+    return next((name for name in topics_of(options) if name in words), None)
 
 
 async def no_topic(cluster: "Cluster", name: str, otherwise: str = "") -> CommandError:

@@ -227,7 +227,7 @@ def run_create(options: argparse.Namespace) -> int:
 def run_delete(options: argparse.Namespace) -> int:
     """Delete topics; returns the exit code."""
     from kwire.cli.outcomes import Outcomes
-    from kwire.cli.session import run_on_cluster
+    from kwire.cli.session import no_topic, run_on_cluster
     from kwire.client.topics import delete_topics
     from kwire.errors import ErrorCode, KafkaError
 
@@ -236,10 +236,12 @@ def run_delete(options: argparse.Namespace) -> int:
         for name, error in (await delete_topics(cluster, options.names)).items():
             if error is None:
                 outcomes.done(name, f"deleted {name}")
-            elif options.if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            elif error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                outcomes.failed(name, KafkaError(error.code, f"topic {name}"))
+            elif options.if_exists:
                 outcomes.done(name, f"{name} does not exist")
             else:
-                outcomes.failed(name, KafkaError(error.code, f"topic {name}"))
+                outcomes.failed(name, error, str(await no_topic(cluster, name)))
         return outcomes.finish()
 
     return run_on_cluster(options, work)
