@@ -7,7 +7,7 @@ import trio
 
 from kwire.client.cluster import open_cluster
 from kwire.client.group_offsets import commit_offsets, committed_offsets, delete_offsets
-from kwire.client.groups import delete_groups, describe_group, list_groups
+from kwire.client.groups import delete_groups, describe_group
 from kwire.client.leaders import TopicPartition
 from kwire.client.members import open_member
 from kwire.client.topics import create_topics
@@ -21,6 +21,7 @@ from kwire.protocol.messages.leave_group import (
     LeaveGroupResponse,
     MemberIdentity,
 )
+from kwire.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.support.in_process import running_server
 
 SESSION_MS = 900
@@ -148,7 +149,8 @@ async def test_offsets_of_a_group_without_members(cluster):
     assert await committed_offsets(cluster, "g", PARTITIONS) == {PARTITIONS[0]: 3, PARTITIONS[1]: 4}
     assert await delete_offsets(cluster, "g", [PARTITIONS[0]]) == {PARTITIONS[0]: None}
     assert await committed_offsets(cluster, "g") == {PARTITIONS[1]: 4}
-    assert [group.group_id for group in await list_groups(cluster)] == ["g"]
+    listed = await cluster.ask(ListGroupsRequest(), ListGroupsResponse)
+    assert [group.group_id for group in listed.groups] == ["g"]
     assert await delete_groups(cluster, ["g"]) == {"g": None}
     with pytest.raises(KafkaError) as caught:
         await describe_group(cluster, "g")
