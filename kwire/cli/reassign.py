@@ -44,7 +44,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "run",
         help="move replicas, and wait until they are moved",
         description="Moves replicas as a file of `kwire reassign plan --json` says, or as such a "
-        "plan for the topics and brokers that the options name, and waits until all are moved.",
+        "plan for the topics and brokers that the options name, and waits until all are moved. "
+        "Ctrl-C ends the wait, not the moves.",
     )
     status = actions.add_parser("status", help="show the moves that go on")
     cancel = actions.add_parser("cancel", help="cancel moves: replicas stay where they were")
@@ -217,7 +218,8 @@ async def _carry_out(
     texts = {step.name: step.text for step in steps}
     for one, error in results.items():
         if error is None:
-            outcomes.done(str(one), f"done: {texts[str(one)]}")
+            is_begun = wanted[one] is not None and options.no_wait
+            outcomes.done(str(one), f"{'begun' if is_begun else 'done'}: {texts[str(one)]}")
         else:
             outcomes.failed(str(one), error)
     return outcomes.finish()

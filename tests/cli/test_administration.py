@@ -70,6 +70,14 @@ async def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         yield Shell(server, tmp_path, capsys)
 
 
+class Terminal(io.StringIO):
+    """Standard input at a terminal."""
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
+
+
 def type_in(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """What the next command reads from standard input."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
@@ -107,6 +115,23 @@ async def test_a_user_from_the_first_to_the_last_day(
     assert dry == "would remove user alice (SCRAM-SHA-512)\n"
     assert await shell("users", "remove", "alice") == "removed user alice (SCRAM-SHA-512)\n"
     assert await shell.json("users", "list") == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"), [(["a", "b"], "the two passwords differ"), (["", ""], "password is empty")]
+)
+async def test_a_password_is_typed_twice(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, typed: list[str], said: str
+) -> None:
+    """At a terminal; nothing of it is shown, and one that is mistyped is not set."""
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
+    answers = iter(typed)
+    monkeypatch.setattr("getpass.getpass", lambda prompt: next(answers))
+    assert said in await shell("users", "add", "alice", code=1)
+    answers = iter(["a", "a"])
+    await shell("users", "add", "alice")
+    shell.login("alice", "a", "SCRAM-SHA-512")
+    await shell("topics", "list")
 
 
 async def test_rights_are_added_listed_and_removed(shell: Shell) -> None:
@@ -248,11 +273,6 @@ async def test_who_declines_changes_nothing(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """At a terminal a command that takes something away asks; --yes answers for a script."""
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     await shell("acls", "add", "alice", "READ", "topic:a")
     for answer, removed in (("n\n", False), ("", False), ("y\n", True)):
         monkeypatch.setattr(sys, "stdin", Terminal(answer))

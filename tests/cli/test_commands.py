@@ -357,6 +357,21 @@ def test_help_has_sections_and_examples(line: list[str], capsys) -> None:
         assert all(f"\n  {name} " in told.out + told.err for name in COMMANDS)
 
 
+def test_help_about_all_commands_imports_none() -> None:
+    """So that it comes in a moment, however many commands there are."""
+    script = """
+import sys
+from kwire.cli import main
+try:
+    main(["--help"])
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert not {row.module for row in COMMANDS.values()} & set(done.stderr.split())
+
+
 @pytest.mark.parametrize("example", [one for row in COMMANDS.values() for one in row.examples])
 def test_an_example_is_a_command_line(example: str) -> None:
     """With the options of today."""

@@ -1,6 +1,8 @@
 """``kwire reassign`` and ``kwire elections``: the plan, and what becomes of it."""
 
+import io
 import json
+import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 import trio
 
 from kwire.cli import main
+from kwire.cli.progress import Bar
 from kwire.cli.reassign_plan import planned
 from kwire.client.leaders import TopicPartition
 from kwire.metadata.changes import BrokerRegistered, PartitionsChanged
@@ -60,6 +63,33 @@ def test_more_replicas_than_brokers_are_refused() -> None:
     """The partition is named."""
     with pytest.raises(ValueError, match="t-0 is to have 3 replicas, and there are 2 brokers"):
         planned(assignment([1]), {1: None, 2: None}, 3)
+
+
+@pytest.mark.parametrize("draws", [True, False])
+def test_a_bar_shows_how_much_is_done(draws: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a terminal; elsewhere nothing is written."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return draws
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with Bar("partitions moved", 3) as bar:
+        for done in range(4):
+            bar.show(done)
+    shown = screen.getvalue().split("\r\x1b[K")
+    assert shown == (
+        [
+            "",
+            f"[{'.' * 30}] 0 of 3 partitions moved",
+            f"[{'#' * 10}{'.' * 20}] 1 of 3 partitions moved",
+            f"[{'#' * 20}{'.' * 10}] 2 of 3 partitions moved",
+            f"[{'#' * 30}] 3 of 3 partitions moved\n",
+        ]
+        if draws
+        else [""]
+    )
 
 
 class Shell:
@@ -135,7 +165,7 @@ async def test_a_plan_is_shown_written_and_carried_out(shell: Shell, tmp_path: P
 async def test_a_move_is_shown_until_it_is_cancelled(shell: Shell) -> None:
     """Afterwards the replicas are where they were."""
     move = ("reassign", "run", "t:0", "--brokers", "1,3", "--no-wait")
-    assert await shell(*move) == "done: move t-0 from 1,2 to 1,3\n"
+    assert await shell(*move) == "begun: move t-0 from 1,2 to 1,3\n"
     shown = (await shell("reassign", "status", "t")).splitlines()[1].split()
     assert (shown[:2], shown[3:]) == (["t", "0"], ["3", "2"])
     assert json.loads(await shell("reassign", "status", "other", "--json")) == []
