@@ -51,7 +51,7 @@ KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.p
 # What `make help` shows to a newcomer.
 FIRST := run|test|check|format|docs
 
-.PHONY: help help-all run test check newest-python processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured short-compat-secured spark spark-stock spark-new spark-cluster spark-kafka spark-chaos browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls prices growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help help-all run test check newest-python processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured short-compat-secured spark spark-stock spark-new spark-cluster spark-kafka spark-chaos browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list the commands to begin with
 	@$(MAKE) --no-print-directory help-all | grep -E '^  make ($(FIRST)) '
@@ -162,9 +162,6 @@ costs: $(VENV)/.test ## accept the new costs of requests (calls, system calls, w
 
 hostile: $(VENV)/.test ## measure how a hostile client slows others down, kwire and Apache Kafka (KAFKA=no: only kwire)
 	$(BIN)/python -m bench.hostile $(ARGS)
-
-prices: $(VENV)/.test ## measure what a unit of work takes in the worst request of each API: their prices have to be alike (ARGS="--only TEXT")
-	$(BIN)/python -m bench.prices $(ARGS)
 
 hostile-tls: $(VENV)/.test ## measure how hostile clients of TLS and logins slow others down, kwire and Apache Kafka (KAFKA=no: only kwire; ARGS=--publish)
 	$(BIN)/python -m bench.hostile_tls $(ARGS)

@@ -41,7 +41,7 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         SPANS,
         "how long a piece of work took, for metrics and for turns of some milliseconds",
         (
-            *("budget/slices", "connection/metering", "connection/poller"),
+            *("budget/slices", "budget/work", "connection/metering", "connection/poller"),
             *("connection/stopwatch", "log/syncing", "server", "web/cross_loop_calls"),
         ),
     ),

@@ -1,4 +1,4 @@
-"""Decision 19 names every limit on what a client can make grow, with the value in force."""
+"""docs/LIMITS.md names every limit on what a client can make grow, with the value in force."""
 
 import re
 from importlib import import_module
@@ -7,7 +7,7 @@ from pathlib import Path
 from kwire.config.settings import BROKER, settings
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "decisions" / "0019-every-request-has-a-price.md"
+PAGE = ROOT / "docs" / "LIMITS.md"
 ROW = re.compile(r"^\| [^|]+ \| `([\w/]+)\.py` `(\w+)` \| ([^|]+) \|", re.MULTILINE)
 ROWS = ROW.findall(PAGE.read_text(encoding="utf-8"))
 
@@ -46,7 +46,10 @@ NO_LIMITS_OF_CLIENTS = {
     "handlers/lib/opening MAX_BYTES": "the name of a setting",
     "handlers/lib/opening MAX_RECORDS": "the name of a setting",
     "handlers/plain_fetch MOST_PARTITIONS": "what the fast path takes",
-    "handlers/plain_produce_many MOST_UNITS": "what the fast path takes",
+    "handlers/plain_produce_many MOST_BYTES": "what the fast path takes",
+    "handlers/plain_produce_many MOST_PARTITIONS": "what the fast path takes",
+    "handlers/plain_produce_many MOST_RECORDS": "what the fast path takes",
+    "handlers/plain_produce_many MOST_TOPICS": "what the fast path takes",
     "handlers/push_telemetry MOST_TIMES": "how far metrics may be compressed: MESSAGE_TOO_LARGE",
     "handlers/replica_fetch MOST_AT_ONCE": "what the fast path takes",
     "metadata/preferred_leader_election MOST_ELECTIONS": "what shares a commit",

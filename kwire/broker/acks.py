@@ -22,21 +22,20 @@ from kwire.errors import ErrorCode
 KEPT = 64
 """A queue may always keep this many entries of requests that have stopped waiting."""
 
+SIZE = 3
+"""The place of an answer to a producer among the woken connections.
 
-UNITS = 3
-"""What the answer to a producer costs, when the poller orders the woken connections.
-
-A consumer that waits for the record costs less, so the poller serves it before the producer. Of
-many such consumers, the poller serves only the first few before the producer, so that the producer
-doesn't wait for all of them.
+A consumer that waits for the record has less to look at, so the poller serves it before the
+producer. Of many such consumers, the poller serves only the first few before the producer, so that
+the producer doesn't wait for all of them.
 """
 
 
 class Sleeper(Protocol):
     """The code that answers a request when its acknowledgements are complete."""
 
-    def wake(self, units: int) -> None:
-        """Answer the request; called once. ``units`` is the cost of that."""
+    def wake(self, size: int) -> None:
+        """Answer the request; called once. ``size`` is how much there is to look at then."""
 
 
 class Acks:
@@ -53,13 +52,13 @@ class Acks:
         "errors",
         "is_late",
         "is_timed",
+        "size",
         "sleeper",
-        "units",
     )
 
     def __init__(self, deadline_s: float = math.inf) -> None:
         self.deadline_s = deadline_s
-        self.units = UNITS
+        self.size = SIZE
         self.is_late = False
         self.is_timed = False
         self.sleeper: Sleeper | None = None
@@ -105,7 +104,7 @@ class Acks:
 
     def _wake(self) -> None:
         if self.sleeper is not None:
-            self.sleeper.wake(self.units)
+            self.sleeper.wake(self.size)
 
 
 class AckQueue:

@@ -38,7 +38,7 @@ from kwire.client.errors import ClientError
 from kwire.client.peer import OpenStream, Peer
 from kwire.client.settings import ClientSettings
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.prices import AT_ONCE_BYTES
+from kwire.log.inline_limits import AT_ONCE_BYTES
 from kwire.log.replication import Overlap
 from kwire.log.truncation import Cut, truncate_logs
 from kwire.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import trio
 
 from kwire.broker.follower_partition import FollowerPartition
-from kwire.log.prices import AT_ONCE_BYTES
+from kwire.log.inline_limits import AT_ONCE_BYTES
 from kwire.log.write_ahead import WriteAhead
 from kwire.record.batch import Buffer, RecordBatch, complete_batches
 

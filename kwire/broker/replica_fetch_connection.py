@@ -32,7 +32,7 @@ from kwire.broker.fetching import Fetching, Limits
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.plain_fetching import Fetched, Sender, answer, request
 from kwire.errors import KafkaError
-from kwire.log.prices import AT_ONCE_BYTES
+from kwire.log.inline_limits import AT_ONCE_BYTES
 
 BYTES_PER_TURN = 256 * 1024
 """After appending so many bytes, a fetch connection lets other tasks have their turn."""
@@ -144,15 +144,14 @@ class ReplicaFetchConnection:
             "number",
             "over",
         ),
-        "used_units",
+        "used_s",
     )
 
     def __init__(
         self, fd: int, watcher: Watcher, lender: Lender, number: int, most_bytes: int
     ) -> None:
-        self.used_units = (
-            0  # a fetch connection is served before clients, because clients wait for it
-        )
+        # A fetch connection is served before clients, because clients wait for it.
+        self.used_s = 0.0
         self.over = Event()
         self.left = Left()
         self.number = number
@@ -180,6 +179,9 @@ class ReplicaFetchConnection:
     def buffer_bytes(self) -> int:
         """How much memory is kept for answers."""
         return len(self._buffer)
+
+    def charge(self, spent_s: float) -> None:
+        """Nobody pays for this."""
 
     def fileno(self) -> int:
         """The descriptor of the socket."""

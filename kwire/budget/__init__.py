@@ -1,14 +1,14 @@
 """The budget of a request: limits on what one client costs the broker and the other clients.
 
 The broker does a piece of work for a request only if a limit bounds the cost of that piece. Four
-costs are counted:
+costs are bounded:
 
 - **Elements**: the arrays of one request hold at most ``kwire.request.max.elements`` together.
 - **Bytes held**: decompressed or collected bytes have a limit, which is checked before memory is
   taken for them.
 - **Bytes answered**: a response has at most ``kwire.response.max.bytes``, records not counted.
-- **Time on the event loop**: handlers count their work in units (``work``). A request that has used
-  up its slice waits for its next slice, and every other connection has a turn before that.
+- **Time on the event loop**: it is measured (``work``). A request that has used up its slice waits
+  for its next slice, and every other connection has a turn before that.
 
 Rules:
 
@@ -16,5 +16,5 @@ Rules:
   threads of its own (``threads``), so that no kind of work waits for another kind.
 - The broker stops its work for a client whose connection has ended.
 
-Why and how: docs/decisions/0019-every-request-has-a-price.md.
+Why and how: docs/decisions/0067-time-is-measured-not-priced.md; all limits: docs/LIMITS.md.
 """

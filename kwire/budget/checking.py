@@ -17,6 +17,7 @@ Rules:
 """
 
 from collections.abc import Callable
+from time import thread_time
 from typing import TypeVar
 
 import trio
@@ -28,41 +29,52 @@ from kwire.budget.work import ClientGone, Work
 _T = TypeVar("_T")
 _A = TypeVar("_A")
 
-STRETCH_UNITS = 125
-"""The approximate cost of decompressing and reading 16 KiB (one stretch), in microseconds."""
+DEBIT_S = 0.02
+"""A connection's first count is this much above that of the connection that was served last."""
 
-DEBIT_UNITS = 20_000
-"""A connection's first count of units is this much above the connection that was served last."""
-
-CREDIT_UNITS = 10_000
-"""The most units by which a connection that was quiet is ahead of the busy connections."""
+CREDIT_S = 0.01
+"""The most time by which a connection that was quiet is ahead of the busy connections."""
 
 
 class _Stretches:
-    """Counts the stretches of one piece of work; called in the thread after each of them."""
+    """Times one piece of work by the clock of its thread, which calls this after each stretch."""
 
-    __slots__ = ("_lane", "_work", "units")
+    __slots__ = ("_clock", "_lane", "_since_s", "_work", "spent_s")
 
-    def __init__(self, lane: "Lane", work: Work, units: int) -> None:
+    def __init__(self, lane: "Lane", work: Work, clock: Callable[[], float]) -> None:
         self._lane = lane
         self._work = work
-        self.units = units
+        self._clock = clock
+        self._since_s = 0.0
+        self.spent_s = 0.0
+
+    def run(self, function: Callable[[_A, Callable[[], None]], _T], argument: _A) -> _T:
+        """Do the work in the thread that calls this."""
+        self._since_s = self._clock()
+        try:
+            return function(argument, self)
+        finally:
+            self.spent_s = self._clock() - self._since_s
 
     def __call__(self) -> None:
         """Count one stretch; ClientGone if no client wants the result any more."""
-        self.units += STRETCH_UNITS
+        self.spent_s = self._clock() - self._since_s
         trio.from_thread.check_cancelled()
         if self._lane.is_closed or self._work.is_unwanted():
             raise ClientGone
 
 
 class Lane:
-    """One thread, and the line of connections that wait for it."""
+    """One thread, and the line of connections that wait for it.
 
-    def __init__(self) -> None:
+    ``clock`` counts the seconds that the thread which asks has used its processor.
+    """
+
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or thread_time
         self._kind = Kind(1)
         self._line = Line()
-        self._floor = 0
+        self._floor_s = 0.0
         self._running = trio.CancelScope()
 
     @property
@@ -71,38 +83,32 @@ class Lane:
         return self._line.is_closed
 
     async def run(
-        self,
-        work: Work,
-        function: Callable[[_A, Callable[[], None]], _T],
-        argument: _A,
-        units: int = STRETCH_UNITS,
+        self, work: Work, function: Callable[[_A, Callable[[], None]], _T], argument: _A
     ) -> _T:
         """Run ``function(argument, between)`` in the thread; return its result or raise its error.
 
-        The function calls ``between`` after every stretch. ``units`` is what the function costs
-        besides these stretches. Raises ClientGone if the client has ended its connection, or if the
-        broker stops.
+        The function calls ``between`` after every stretch. Raises ClientGone if the client has
+        ended its connection, or if the broker stops.
         """
-        used = work.thread_units
-        if used is None:
-            used = self._floor + DEBIT_UNITS
-        used = max(used, self._floor - CREDIT_UNITS)
-        work.thread_units = used
+        used_s = work.thread_s
+        if used_s is None:
+            used_s = self._floor_s + DEBIT_S
+        used_s = work.thread_s = max(used_s, self._floor_s - CREDIT_S)
         try:
-            await self._line.enter(used)
+            await self._line.enter(used_s)
         except LineClosed as error:
             raise ClientGone from error
-        self._floor = max(self._floor, used)
-        stretches = _Stretches(self, work, units)
+        self._floor_s = max(self._floor_s, used_s)
+        stretches = _Stretches(self, work, self._clock)
         try:
             if work.is_unwanted():
                 raise ClientGone
             with trio.CancelScope() as self._running:
-                return await self._kind.run(function, argument, stretches, abandon=True)
+                return await self._kind.run(stretches.run, function, argument, abandon=True)
             raise ClientGone  # the broker stops
         finally:
-            work.thread_units = used + stretches.units
-            work.in_threads_units += stretches.units
+            work.thread_s = used_s + stretches.spent_s
+            work.in_threads_s += stretches.spent_s
             self._line.leave()
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ Rules:
   with a small request waits for no giant. The small room has a quarter of the limit.
 - A request that grows beyond ``SMALL_BYTES`` leaves the small room and enters the other one.
 - ``kwire.budget.order`` says which of the requests that wait to enter is next: usually the one
-  whose connection has used the fewest units.
+  whose connection has used the least time.
 - A request that is inside may grow. If all together hold more than the limit, only the request that
   entered first goes on, so that it ends, and the others wait for it. So the limit is exceeded by
   one growing response at most, which ``kwire.response.max.bytes`` bounds.
@@ -40,7 +40,7 @@ class Holder(Protocol):
     """The work of a connection, as ``LargeRequests`` sees it."""
 
     held_bytes: int
-    used_units: int
+    used_s: float
 
 
 class LargeRequests:
@@ -124,7 +124,7 @@ class _Room:
             self._admit(holder)
             return
         entry = _Entry(holder)
-        self._waiting.add(holder.used_units, entry)
+        self._waiting.add(holder.used_s, entry)
         try:
             await entry.turn.wait()
         except BaseException:

@@ -18,12 +18,12 @@ class Line:
         self._waiting: Order[Ticket] = Order()
         self._is_taken = False
 
-    async def enter(self, used_units: int) -> None:
-        """Wait for the turn of a connection that has used so many units; LineClosed."""
+    async def enter(self, used_s: float) -> None:
+        """Wait for the turn of a connection that has used so much time; LineClosed."""
         if self.is_closed:
             raise LineClosed
         if self._is_taken:
-            await self._queue(used_units)
+            await self._queue(used_s)
         self._is_taken = True
 
     def leave(self) -> None:
@@ -40,9 +40,9 @@ class Line:
         for ticket in self._waiting:
             ticket.turn.set()
 
-    async def _queue(self, used_units: int) -> None:
+    async def _queue(self, used_s: float) -> None:
         ticket = Ticket()
-        self._waiting.add(used_units, ticket)
+        self._waiting.add(used_s, ticket)
         try:
             await ticket.turn.wait()
             if self.is_closed:

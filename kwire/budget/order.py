@@ -1,9 +1,9 @@
 """The order in which connections that wait for the same resource are served.
 
-The connection that has used the fewest units is first: a client with one request does not wait for
+The connection that has used the least time is first: a client with one request does not wait for
 a client with a thousand (the idea is that of CFS, the scheduler of Linux). But every
 ``OLDEST_EVERY``-th turn goes to the connection that has waited longest. Otherwise a client that has
-used many units would wait as long as others open new connections, which have used none.
+used much time would wait as long as others open new connections, which have used none.
 """
 
 from collections import deque
@@ -38,7 +38,7 @@ class Order(Generic[_T]):
     """The tickets that wait."""
 
     def __init__(self) -> None:
-        self._by_units: list[tuple[int, int, _T]] = []
+        self._by_use: list[tuple[float, int, _T]] = []
         self._by_age: deque[_T] = deque()
         self._numbers = count()
         self._calls = 0
@@ -50,24 +50,24 @@ class Order(Generic[_T]):
     def __iter__(self) -> Iterator[_T]:
         return (ticket for ticket in self._by_age if _waits(ticket))
 
-    def add(self, used_units: int, ticket: _T) -> None:
-        """Let a connection that has used so many units begin to wait."""
-        heappush(self._by_units, (used_units, next(self._numbers), ticket))
+    def add(self, used_s: float, ticket: _T) -> None:
+        """Let a connection that has used so much time begin to wait."""
+        heappush(self._by_use, (used_s, next(self._numbers), ticket))
         self._by_age.append(ticket)
 
     def first(self) -> _T | None:
         """The ticket to call next; None if no connection waits."""
         while self._by_age and not _waits(self._by_age[0]):
             self._by_age.popleft()
-        while self._by_units and not _waits(self._by_units[0][2]):
-            heappop(self._by_units)
+        while self._by_use and not _waits(self._by_use[0][2]):
+            heappop(self._by_use)
         if not self._by_age:
             return None
-        if len(self._by_units) > 2 * len(self._by_age):  # many tickets were called by age
-            self._by_units = [entry for entry in self._by_units if _waits(entry[2])]
-            heapify(self._by_units)
+        if len(self._by_use) > 2 * len(self._by_age):  # many tickets were called by age
+            self._by_use = [entry for entry in self._by_use if _waits(entry[2])]
+            heapify(self._by_use)
         is_oldest = self._calls % OLDEST_EVERY == OLDEST_EVERY - 1
-        return self._by_age[0] if is_oldest else self._by_units[0][2]
+        return self._by_age[0] if is_oldest else self._by_use[0][2]
 
     def call(self, ticket: _T) -> None:
         """Give a connection its turn."""

@@ -16,7 +16,7 @@ class Slices:
     def __init__(self) -> None:
         self._end_s = perf_counter() + SLICE_S
 
-    async def turn(self) -> None:
+    async def give_way(self) -> None:
         """Give way if the slice is over; call this for each element of a long loop."""
         if perf_counter() >= self._end_s:
             await trio.lowlevel.checkpoint()

@@ -1,55 +1,51 @@
-"""Work on the event loop, counted in units and done in slices.
+"""Work on the event loop, timed and done in slices.
 
-One unit is about one microsecond of kwire's own code on the machine it was written on. A handler
-states the cost of its work as an estimate and measures nothing, so the same request always costs
-the same units.
+Time is measured, not priced: no handler says what its work costs.
 
 Rules:
 
-- A connection has one ``Work``. A handler calls ``spend`` with the cost of its next piece of work.
-  If ``spend`` returns True, the handler waits for its next slice before that work:
-  ``if work.spend(20): await later(work.next_slice)``.
-- A pass of the event loop begins when the poller sets ``units_left`` to ``PASS_UNITS``. A request
-  gets its first slice without waiting: ``FIRST_UNITS``, or the units that the pass has left.
-- When the units of a pass are spent, the connections that are left wait for the next pass
-  (``kwire.connection.crowd``).
-- A request costs more than its handler counts: ``requests_left`` bounds the requests of one pass
-  beyond the first of each connection, so that pipelines on many connections make no long pass.
-- A request that has spent its slice waits for the next one. Each pass of the event loop grants one
-  such slice of ``SLICE_UNITS``. So every request that needs no second slice has a turn between two
-  slices.
-- The connection that has used the fewest units gets the next slice. So a client with one request
-  does not wait for a client with a thousand requests (CFS, the scheduler of Linux, has the same
-  idea). A connection that was quiet is ahead of the busy ones by at most ``CREDIT_UNITS``. The same
-  holds for a new connection, however much the others have used in the days before. A new connection
-  of a host begins with the units of the host's last connection.
+- A connection has one ``Work``. Between two pieces of its work, a handler gives way if its slice is
+  over: ``await give_way(work)`` (``kwire.handlers.lib.slices``), or ``await work.give_way()`` in
+  code that runs in a task. A piece takes some microseconds, at most a part of a slice.
+- A pass of the event loop begins when the poller calls ``begin_pass``, and has ``PASS_S``. When
+  that time is over, the connections that are left wait for the next pass (``connection.crowd``).
+- A request gets its first slice without waiting: ``FIRST_S``, or what is left of the pass, but at
+  least ``LEAST_S``.
+- A request whose slice is over waits for the next one. Each pass of the event loop grants one such
+  slice of ``SLICE_S``. So every request that needs no second slice has a turn between two slices.
+- The poller counts the time that a connection's turn takes, and ``timed`` that of the steps of its
+  task. The connection that has used the least time gets the next slice. So a client with one
+  request does not wait for a client with a thousand requests (CFS, the scheduler of Linux, has the
+  same idea). A connection that was quiet is ahead of the busy ones by at most ``CREDIT_S``. The
+  same holds for a new connection, however much the others have used in the days before. A new
+  connection of a host begins with the time of the host's last connection.
 - ``next_slice`` raises ClientGone if the client closed its connection while the handler waited.
+- Tests give ``Turns`` a clock of their own, so that they decide how long a piece takes.
 """
 
 from collections.abc import Callable
+from time import perf_counter
 
 import trio
 
 from kwire.budget.large import LargeRequests
 from kwire.budget.line import Line, LineClosed
 
-FIRST_UNITS = 1000
+FIRST_S = 0.001
 """The slice with which a request begins, so that most requests need no second one."""
 
-SLICE_UNITS = 500
-PASS_UNITS = 2000
-PASS_REQUESTS = 256
-"""How many requests of fast paths one pass serves, beside the first of each connection."""
+LEAST_S = 0.0002
+"""The first slice at the end of a pass: then small requests don't wait for another slice."""
 
-DECODED_REQUESTS = 7
-"""A request without a fast path counts as so many more requests."""
+SLICE_S = 0.0005
+PASS_S = 0.002
+"""How long a pass serves connections before other tasks have their turn."""
 
-CREDIT_UNITS = 20 * SLICE_UNITS
-"""By how many units a connection that was quiet may be ahead of the busy connections."""
-
+CREDIT_S = 20 * SLICE_S
+"""By how much time a connection that was quiet may be ahead of the busy connections."""
 
 MOST_PAYERS = 1000
-"""For how many users and addresses the broker remembers the units of their ended connections."""
+"""For how many users and addresses the broker remembers the time of their ended connections."""
 
 LARGE_ANSWER_BYTES = 65_536
 """A response of so many bytes is encoded in slices; the bytes beyond them count as held."""
@@ -71,69 +67,68 @@ class AnswerTooLarge(Exception):
 
 
 class Turns:
-    """The slices of one event loop.
+    """The slices of one event loop, by ``clock``, which counts seconds.
 
-    ``units_left`` and ``requests_left`` are what the current pass has not spent yet. ``large`` are
-    the requests that hold many bytes between their slices.
+    ``pass_end_s`` is when the current pass is over. ``large`` are the requests that hold many bytes
+    between their slices.
     """
 
-    def __init__(self) -> None:
-        self.units_left = PASS_UNITS
-        self.requests_left = PASS_REQUESTS
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self.clock = clock or perf_counter
+        self.pass_end_s = self.clock() + PASS_S
         self.large = LargeRequests()
         self._line = Line()
-        self.floor = 0  # the units of the busiest connection that was served
-        self._left_by: dict[str, tuple[int, int]] = {}
+        self.floor_s = 0.0  # the time that the busiest connection with slices has used
+        self._left_by: dict[str, tuple[float, int]] = {}
 
     def begin_pass(self) -> None:
         """Note that a pass of the event loop begins."""
-        self.units_left = PASS_UNITS
-        self.requests_left = PASS_REQUESTS
+        self.pass_end_s = self.clock() + PASS_S
 
     @property
-    def is_spent(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the pass serves no more requests, beside the first of each connection."""
-        return self.units_left <= 0 or self.requests_left <= 0
+        return self.clock() >= self.pass_end_s
 
     async def wait(self, work: "Work") -> None:
         """Wait for a slice, at least until the next pass of the event loop.
 
-        Connections that have used fewer units get their slices first. Raises ClientGone if the
-        broker stops.
+        Connections that have used less time get their slices first. Raises ClientGone if the broker
+        stops.
         """
-        work.used_units = self.rank(work.used_units)
+        work.used_s = self.rank(work.used_s)
         try:
-            await self._line.enter(work.used_units)
+            await self._line.enter(work.used_s)
         except LineClosed as error:
             raise ClientGone from error
         try:
             await trio.lowlevel.checkpoint()
         finally:
             self._line.leave()
-        self.floor = max(self.floor, work.used_units)
+        self.floor_s = max(self.floor_s, work.used_s)
 
-    def rank(self, used_units: int) -> int:
-        """The units by which a connection is ranked: a quiet connection keeps some credit."""
-        return max(used_units, self.floor - CREDIT_UNITS)
+    def rank(self, used_s: float) -> float:
+        """The time by which a connection is ranked: a quiet connection keeps some credit."""
+        return max(used_s, self.floor_s - CREDIT_S)
 
-    def leave(self, payer: str, used_units: int, changes: int = 0) -> None:
-        """Note that a connection of this payer has ended: the next one begins with its units.
+    def leave(self, payer: str, used_s: float, changes: int = 0) -> None:
+        """Note that a connection of this payer has ended: the next one begins with its time.
 
         A payer is the user who has logged in, or the address of a client that hasn't.
 
         Otherwise a client that reconnects for each request would always be ahead of the others.
         """
-        if used_units <= self.floor - CREDIT_UNITS and not changes:
+        if used_s <= self.floor_s - CREDIT_S and not changes:
             return
-        units_before, changes_before = self._left_by.pop(payer, (0, 0))
-        self._left_by[payer] = max(used_units, units_before), max(changes, changes_before)
+        used_before_s, changes_before = self._left_by.pop(payer, (0.0, 0))
+        self._left_by[payer] = max(used_s, used_before_s), max(changes, changes_before)
         if len(self._left_by) > MOST_PAYERS:
             del self._left_by[next(iter(self._left_by))]
 
-    def begin_as(self, work: "Work", payer: str, own_units: int = 0) -> None:
-        """Begin a connection of this payer, which has used so many units of its own."""
-        units, changes = self._left_by.get(payer, (0, 0))
-        work.used_units = units + own_units
+    def begin_as(self, work: "Work", payer: str, own_s: float = 0.0) -> None:
+        """Begin a connection of this payer, which has used so much time of its own."""
+        used_s, changes = self._left_by.get(payer, (0.0, 0))
+        work.used_s = used_s + own_s
         work.changes = changes
 
     def close(self) -> None:
@@ -142,11 +137,11 @@ class Turns:
 
 
 class Work:
-    """Counts the cost of the requests of one connection, one request after the other.
+    """Times the requests of one connection, one request after the other.
 
-    - ``used_units``: the cost of the requests so far.
+    - ``used_s``: the time that its requests have taken so far.
     - ``changes``: how many changes of metadata they have made (``broker.proposals``).
-    - ``thread_units``: their cost in the threads that open batches; None before the first.
+    - ``thread_s``: their time in the threads that open batches; None before the first.
     - ``is_large``: whether the request in hand has needed more than one slice, or has a large
       response. Then the response is encoded in slices.
     - ``max_answer_bytes``: the setting ``kwire.response.max.bytes``.
@@ -155,7 +150,7 @@ class Work:
       ended. A producer with acks=0 waits for no response, so it may close its connection right
       after its last record.
     - ``is_exempt``: whether quotas don't count the request in hand.
-    - ``in_threads_units``: the units that threads have spent on it since this was last set to 0.
+    - ``in_threads_s``: the time that threads have spent on it since this was last set to 0.
     - ``held_bytes``: the memory of a large request and of its response, while they are objects.
     - ``doomed``: large objects that nobody needs when the response is made. They are freed in
       slices after the response has been encoded.
@@ -163,19 +158,20 @@ class Work:
 
     __slots__ = (
         "_answer_bytes",
-        "_left",
+        "_end_s",
+        "_since_s",
         "_turns",
         "changes",
         "doomed",
         "held_bytes",
-        "in_threads_units",
+        "in_threads_s",
         "is_exempt",
         "is_gone",
         "is_large",
         "max_answer_bytes",
         "outlives_client",
-        "thread_units",
-        "used_units",
+        "thread_s",
+        "used_s",
     )
 
     def __init__(
@@ -183,50 +179,47 @@ class Work:
     ) -> None:
         self._turns = turns
         self.is_gone = is_gone
-        self._left = 0
+        self._end_s = 0.0  # when the slice in hand is over
+        self._since_s: float | None = None  # when the step in hand began
         self._answer_bytes = 0
         self.held_bytes = 0
         self.doomed: list[object] = []
         self.max_answer_bytes = max_answer_bytes
-        self.used_units = 0
+        self.used_s = 0.0
         self.changes = 0
-        self.thread_units: int | None = None
+        self.thread_s: float | None = None
         self.is_large = False
         self.outlives_client = False
         self.is_exempt = False
-        self.in_threads_units = 0
+        self.in_threads_s = 0.0
 
     @property
     def answered_bytes(self) -> int:
         """How many bytes of the response have been counted."""
         return self._answer_bytes
 
-    def begin_request(self, units: int) -> None:
-        """Begin a request, whose smallest cost is ``units``."""
+    def begin_request(self) -> None:
+        """Begin a request with its first slice."""
         self.is_large = False
         self.outlives_client = False
         self._answer_bytes = 0
-        turns = self._turns
-        turns.requests_left -= DECODED_REQUESTS
-        left = turns.units_left
-        # Every request begins here, so this spells out ``go_on`` and ``spend``.
-        self._left = (left if left < FIRST_UNITS else FIRST_UNITS) - units
-        used_units = self.used_units = self.used_units + units
-        turns.units_left = left - units
-        if used_units > turns.floor:
-            turns.floor = used_units
+        self.go_on()
 
     def go_on(self) -> None:
         """Continue the current request in another pass of the event loop, with a new slice."""
-        left = self._turns.units_left
-        self._left = left if left < FIRST_UNITS else FIRST_UNITS
+        now_s = self._turns.clock()
+        left_s = self._turns.pass_end_s - now_s
+        self._end_s = now_s + (FIRST_S if left_s > FIRST_S else max(left_s, LEAST_S))
 
-    def spend(self, units: int) -> bool:
-        """Count the next piece of work; return whether to wait for ``next_slice`` before it."""
-        self._left -= units
-        self.used_units += units
-        self._turns.units_left -= units
-        return self._left < 0
+    @property
+    def is_due(self) -> bool:
+        """Whether the slice is over, so that others have their turn before the next piece."""
+        return self._turns.clock() >= self._end_s
+
+    async def give_way(self) -> None:
+        """Wait for the next slice if this one is over; only for code that runs in a task."""
+        if self.is_due:
+            await self.next_slice()
 
     def answer(self, size_bytes: int) -> None:
         """Count bytes of the response before they are made; AnswerTooLarge beyond the limit."""
@@ -259,15 +252,23 @@ class Work:
     async def next_slice(self) -> None:
         """Wait for the next slice; ClientGone if the connection has ended meanwhile."""
         self.is_large = True
+        self.rest()
         if self.held_bytes:
             await self._turns.large.wait(self)
         await self._turns.wait(self)
         if self.is_unwanted():
             raise ClientGone
-        # If the last piece cost more than its slice, this slice pays the difference. So a piece
-        # that costs most of a slice isn't followed by another one in the same slice.
-        left = SLICE_UNITS + self._left if self._left < 0 else SLICE_UNITS
-        self._left = left if left > 0 else 0
+        self._end_s = self._turns.clock() + SLICE_S
+
+    def resume(self) -> None:
+        """The event loop begins a step of the request; this or the poller counts its time."""
+        self._since_s = self._turns.clock()
+
+    def rest(self) -> None:
+        """The event loop leaves the request after a step."""
+        if self._since_s is not None:
+            self.used_s += self._turns.clock() - self._since_s
+            self._since_s = None
 
     def is_unwanted(self) -> bool:
         """Whether the request is to be given up, because its client has gone; threads may ask."""

@@ -42,10 +42,13 @@ class Acceptor:
         self._bound = bound
         self._admit = admit
         self._poller = poller
-        self.used_units = 0  # so the poller serves it before expensive connections
+        self.used_s = 0.0  # so the poller serves it before expensive connections
         self._told_s = -math.inf
         self._is_watched = False
         self._is_closed = False
+
+    def charge(self, spent_s: float) -> None:
+        """Nobody pays for this."""
 
     def fileno(self) -> int:
         """The descriptor of the listening socket."""

@@ -21,7 +21,7 @@ from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
 from kwire.connection.disconnect_reasons import ConnectionClosed, bad_frame_size, log_disconnect
-from kwire.connection.inbox import READ_BYTES_PER_UNIT, BadFrameSize, Inbox
+from kwire.connection.inbox import BadFrameSize, Inbox
 from kwire.connection.large import free
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
@@ -57,8 +57,9 @@ class Connection:
         self._outbox = Outbox(sock, broker.cold_reads)
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
         poller.turns.begin_as(self._work, info.peer_host)
-        self._payer = info.peer_host  # its next connection takes over the used units
+        self._payer = info.peer_host  # its next connection takes over the used time
         self._serving = Serving(info, broker, poller, self._outbox, self._work)
+        self._has_left = False
         self._scope: trio.CancelScope | None = None
         self._pipeline: Pipeline | None = None
         self._watch = Watch(poller)  # for writing while the client has to read first
@@ -69,9 +70,15 @@ class Connection:
         return self._sock.fileno()
 
     @property
-    def used_units(self) -> int:
-        """What the connection's requests have cost so far."""
-        return self._work.used_units
+    def used_s(self) -> float:
+        """The time that the connection's requests have taken so far."""
+        return self._work.used_s
+
+    def charge(self, spent_s: float) -> None:
+        """Count the time of a turn of this connection, which may have been its last."""
+        self._work.used_s += spent_s
+        if self._has_left:
+            self._leave()
 
     @property
     def held_bytes(self) -> int:
@@ -136,9 +143,9 @@ class Connection:
         self.last_active_s = self._poller.now_s
         self._wait()
 
-    def wake(self, units: int) -> None:
+    def wake(self, size: int) -> None:
         """Let the request continue: its change has happened, or its deadline has passed."""
-        self._poller.wake(self, units)
+        self._poller.wake(self, size)
 
     def go_on(self) -> None:
         """Answer the request that was woken, and serve the requests behind it."""
@@ -220,9 +227,6 @@ class Connection:
             return
         if not count:
             raise ConnectionClosed
-        units = count // READ_BYTES_PER_UNIT
-        self._work.used_units += units
-        self._poller.turns.units_left -= units
         if self._inbox.is_counted:
             self._count_arriving()
 
@@ -254,10 +258,8 @@ class Connection:
                 raise bad_frame_size(error, self._inbox.max_bytes, self._size_setting) from error
             if frame is None:
                 break
-            turns.requests_left -= 1
             self._serving.serve(frame)
-            is_spent = turns.units_left <= 0 or turns.requests_left <= 0
-            if self._serving.waiting is not None or self._inbox.is_empty or is_spent:
+            if self._serving.waiting is not None or self._inbox.is_empty or turns.is_over:
                 break
             if self._outbox.is_large and not self._outbox.send_nowait():
                 return
@@ -289,7 +291,7 @@ class Connection:
             if self._inbox.has_frame:
                 self._poller.serve_again(self)
         elif change.is_set:
-            self.wake(change.units)
+            self.wake(change.size)
         elif type(change) is Acks:
             self._wait_for_replicas(change)
         else:
@@ -318,7 +320,7 @@ class Connection:
 
                 pipeline = self._pipeline = Pipeline(self._serving, self._inbox)
             if self._inbox.has_frame and pipeline.takes_more:
-                if not self._poller.turns.is_spent:
+                if not self._poller.turns.is_over:
                     self._read_behind(pipeline)
                     return
                 self._poller.serve_again(self)
@@ -366,7 +368,11 @@ class Connection:
             else:
                 return
             if self._serving.waiting is None:
-                self._serve_frames()
+                self._work.resume()
+                try:
+                    self._serve_frames()
+                finally:
+                    self._work.rest()
 
     def _end(self, error: Exception) -> None:
         """End the connection; good requests before a bad request still get their responses."""
@@ -412,5 +418,10 @@ class Connection:
         self._outbox.clear()
         self._inbox.close()
         self._sock.close()
-        self._poller.turns.leave(self._payer, self._work.used_units, self._work.changes)
+        self._leave()
         self._poller.remove(self)
+
+    def _leave(self) -> None:
+        """The next connection of this payer begins with the time of this one, which has ended."""
+        self._has_left = True
+        self._poller.turns.leave(self._payer, self._work.used_s, self._work.changes)

@@ -2,10 +2,10 @@
 
 Rules:
 
-- The connections that have used the fewest units are served first (``Turns.rank``). Of connections
-  with equal units, the one that has waited longest is first.
+- The connections that have used the least time are served first (``Turns.rank``). Of connections
+  with equal times, the one that has waited longest is first.
 - Every ``OLDEST_EVERY``-th pass begins with the connection that has waited longest. Otherwise a
-  client that has used more units would wait as long as other clients bring new connections.
+  client that has used more time would wait as long as other clients bring new connections.
 """
 
 from selectors import SelectorKey
@@ -25,8 +25,11 @@ class Watched(Protocol):
         """The descriptor of the socket."""
 
     @property
-    def used_units(self) -> int:
-        """What the socket's requests have cost so far."""
+    def used_s(self) -> float:
+        """The time that the socket's requests have taken so far."""
+
+    def charge(self, spent_s: float) -> None:
+        """Count the time of one call below."""
 
     def on_readable(self) -> None:
         """Handle the bytes or the connection that have arrived."""
@@ -55,5 +58,5 @@ class Crowd:
         self._passes += 1
         first = order[: self._passes % OLDEST_EVERY == 0]
         rest = order[len(first) :]
-        rest.sort(key=lambda event: turns.rank(event[0].data.used_units))
+        rest.sort(key=lambda event: turns.rank(event[0].data.used_s))
         return first + rest

@@ -82,10 +82,6 @@ much as the buffers themselves."""
 FREED_IN_STEPS_BYTES = 4 << 20
 """Larger buffers take so long to free that a task frees them in steps."""
 
-READ_BYTES_PER_UNIT = 1024
-"""How many bytes are read from a socket in one unit of work. The system spends half of that time on
-the pages of a growing buffer."""
-
 
 class Inbox:
     """The bytes of one connection, between the smallest and largest size of a frame.

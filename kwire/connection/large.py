@@ -9,7 +9,7 @@ Rules:
 - Afterwards the request, its response, and the objects in ``Work.doomed`` are taken apart in
   slices. So after that no code may read a list in them, unless it holds its own reference to that
   list. ``free`` does the same for a request whose connection has ended.
-- The connection that has used the fewest units gets the next slice (``kwire.budget.work``): a
+- The connection that has used the least time gets the next slice (``kwire.budget.work``): a
   client with many large requests does not keep the others waiting.
 - The memory of all such requests together is bounded (``kwire.budget.large``). The objects of a
   malformed request, or of a request whose client has gone, are freed in slices, too.
@@ -28,9 +28,8 @@ from kwire.budget.kind import Kind
 from kwire.budget.work import Work
 from kwire.connection.disconnect_reasons import ConnectionClosed
 from kwire.connection.stopwatch import Stopwatch
-from kwire.handlers import PRODUCE_KEY, PlainAnswer, Route
+from kwire.handlers import PlainAnswer, Route
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.waiting import Unfinished
 from kwire.protocol.codec import InPieces
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import RequestHeader
@@ -57,33 +56,8 @@ SETTING = "kwire.request.max.elements"
 COPY_BYTES = 256 * 1024
 """How many bytes of a response are copied at once, which takes some 50 microseconds."""
 
-SMALL_BYTES = 4096
-"""A request of a fast path up to this size costs so little that its cost isn't counted."""
-
-SMALL_PRODUCED_BYTES = 256
-"""The same for the response of Produce: beyond this size there are several partitions."""
-
-_PIECE_UNITS = 40
-"""The cost of a piece of decoding, encoding or taking apart, for elements with several fields."""
-
 _PIECES_OF_NOBODY = 8
 """How many pieces are taken apart at once if no request pays for it."""
-
-_BYTES_PER_PLAIN_UNIT = 2000
-_ANSWER_BYTES_PER_UNIT = 8
-_PRODUCED_BYTES_PER_UNIT = 4
-"""The response of Produce has some 37 bytes for each partition."""
-
-
-def plain_units(api_key: int, frame: memoryview, answer: PlainAnswer | Unfinished) -> int:
-    """The cost of a fast path's request: its bytes for checksums, and its partitions."""
-    units = len(frame) // _BYTES_PER_PLAIN_UNIT
-    if isinstance(answer, Unfinished):
-        return units + answer.units
-    parts = answer if isinstance(answer, list) else [answer]
-    told_bytes = sum([len(part) for part in parts if isinstance(part, bytes)])
-    per_unit = _PRODUCED_BYTES_PER_UNIT if api_key == PRODUCE_KEY else _ANSWER_BYTES_PER_UNIT
-    return units + told_bytes // per_unit
 
 
 async def serve_large(
@@ -135,8 +109,7 @@ async def _codecs(served_by: Route, loading: Kind) -> InPieces:
 async def _done(work: Work, pieces: Generator[None, None, _T]) -> _T:
     """Do a work in pieces within the slices of a request; return the value of the generator."""
     while True:
-        if work.spend(_PIECE_UNITS):
-            await work.next_slice()
+        await work.give_way()
         try:
             next(pieces)
         except StopIteration as done:

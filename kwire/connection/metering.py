@@ -8,7 +8,7 @@ Rules:
   of records, in its handler. The handler sends no records to a consumer that has to wait. If a
   client exceeds several quotas, the longest wait counts.
 - The time of a request is the time that the event loop works on it, from its frame to its response,
-  and the units of 1 µs that it costs the threads which decode, decompress and encode. The time in
+  and the time that it takes the threads which decode, decompress and encode. The time in
   which the request itself waits, for a turn, a disk or a change, isn't counted.
 - Logins, and requests that brokers send to each other, are exempt. If a client without the right
   CLUSTER_ACTION sends a request that only brokers may send, it counts like any other request.
@@ -16,10 +16,8 @@ Rules:
 Source: RequestHandlerHelper, ClientRequestQuotaManager of Kafka; KIP-124.
 """
 
-from collections.abc import Coroutine, Generator
 from struct import Struct
 from time import perf_counter
-from types import coroutine
 from typing import Any
 
 import trio
@@ -106,7 +104,7 @@ class Metering:
         self._is_answered = False
         self.wait_ms = 0
         work.is_exempt = False
-        work.in_threads_units = 0
+        work.in_threads_s = 0.0
 
     def resume(self) -> None:
         """The event loop works on the request again."""
@@ -121,25 +119,6 @@ class Metering:
         if self._is_answered and meter is not None and not self._work.is_exempt:
             meter.counter.record(self._spent_s * 100, self._quotas.steady_ms())
             self._spent_s = 0.0
-
-    @coroutine
-    def timed(self, work: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """Run ``work``, and count the time of its steps on the event loop."""
-        result: Any = None
-        error: BaseException | None = None
-        while True:
-            self.resume()
-            try:
-                awaited = work.send(result) if error is None else work.throw(error)
-            except StopIteration as done:
-                return done.value
-            finally:
-                self.rest()
-            error = None
-            try:
-                result = yield awaited
-            except BaseException as raised:
-                error = raised
 
     def answer(self, response: Any) -> None:
         """Count a request that has its response, once; put the throttle time into the response.
@@ -171,7 +150,7 @@ class Metering:
 
     def _use_time(self, meter: RateMeter, now_ms: int) -> int:
         now_s = perf_counter()
-        spent_s = self._spent_s + now_s - self._since_s + self._work.in_threads_units / 1e6
+        spent_s = self._spent_s + now_s - self._since_s + self._work.in_threads_s
         self._since_s, self._spent_s = now_s, 0.0
         return meter.use(spent_s * 100, now_ms)
 

@@ -44,8 +44,11 @@ class OwnWait(trio.abc.Instrument):
         self._has_run = True  # whether a task has run since trio told its next deadline
         self._next_s = self._stale_s = 0.0
         self.is_trios_turn = False
-        self.used_units = 0  # so the poller serves it before all connections
+        self.used_s = 0.0  # so the poller serves it before all connections
         self._trio_fd = trio_fd
+
+    def charge(self, spent_s: float) -> None:
+        """Nobody pays for this."""
 
     def fileno(self) -> int:
         """The descriptor that the poller watches beside its connections."""

@@ -10,7 +10,7 @@ Rules:
   its turn, and so do all requests after it.
 - At most ``MOST_WAITING`` requests and ``MOST_BYTES`` of answers wait. Beyond that, nothing is
   read.
-- Each of these requests counts among those that one pass of the event loop serves.
+- None is appended after the end of a pass of the event loop.
 - The first request is the connection's current request. When it is answered, the next one becomes
   the current request.
 """
@@ -76,9 +76,8 @@ class Pipeline:
         """
         inbox = self._inbox
         while inbox.has_frame and self.takes_more:
-            turns.requests_left -= 1
             self._serve_one()
-            if turns.is_spent:
+            if turns.is_over:
                 return
 
     def _serve_one(self) -> None:

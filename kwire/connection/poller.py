@@ -20,7 +20,7 @@ Rules:
 - If many connections are ready, the poller serves some of them and then sends all their responses.
   The same step many times in a row costs less time, here and in a client with many connections. If
   few are ready, each gets its responses at once.
-- Other tasks have their turn after ``TURN_S`` at the latest. Expensive requests wait for slices of
+- Other tasks have their turn after ``PASS_S`` at the latest. Expensive requests wait for slices of
   the event loop, one slice in each turn (``turns``).
 - Work that can follow the responses, like logging, is done after they have been sent.
 """
@@ -37,7 +37,7 @@ import trio
 
 from kwire.broker.metrics_counters import MetricsCounters
 from kwire.budget.resting import ARRIVING, RestingBytes
-from kwire.budget.work import Turns
+from kwire.budget.work import PASS_S, Turns
 from kwire.connection.crowd import Crowd, Ready, Watched
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
@@ -48,7 +48,6 @@ from kwire.connection.unauthenticated_connections import UnauthenticatedConnecti
 if TYPE_CHECKING:
     from kwire.broker.controller_lease import ControllerLease
 
-TURN_S = 0.002
 LOOK_S = 50e-6
 """How long the poller checks for the next request before it sleeps."""
 
@@ -68,8 +67,11 @@ class Pollable(Protocol):
     last_active_s: float
 
     @property
-    def used_units(self) -> int:
-        """What the connection's requests have cost so far."""
+    def used_s(self) -> float:
+        """The time that the connection's requests have taken so far."""
+
+    def charge(self, spent_s: float) -> None:
+        """Count the time of one call below."""
 
     def fileno(self) -> int:
         """The descriptor of the socket."""
@@ -188,13 +190,13 @@ class Poller:
         if not self._is_in_turn:
             self._nursery.start_soon(self._take_turn_of_woken)
 
-    def wake(self, connection: Pollable, units: int = 1) -> None:
+    def wake(self, connection: Pollable, size: int = 1) -> None:
         """Call ``go_on`` in this turn; between turns, in a turn for woken connections.
 
-        ``units`` is the cost of that. Cheaper connections go first.
+        ``size`` is how much it then has to look at. Those with less go first.
         """
         self._woken_so_far += 1
-        heappush(self._woken, (self._woken_so_far + units, self._woken_so_far, connection))
+        heappush(self._woken, (self._woken_so_far + size, self._woken_so_far, connection))
         if not self._is_in_turn and len(self._woken) == 1:
             self._nursery.start_soon(self._take_turn_of_woken)
 
@@ -270,7 +272,7 @@ class Poller:
             if self.counters.is_on and (ready or again):
                 self.counters.end_pass(now_s - self.ready_s)
             self.ready_s = now_s
-            if now_s - begin_s > TURN_S or self._again or self._is_crowded:
+            if self.turns.is_over or self._again or self._is_crowded:
                 return True
             if ready:
                 self._patience = min(self._patience + (served_s > begin_s), MAX_PATIENCE)
@@ -300,11 +302,14 @@ class Poller:
         The remaining connections stay ahead of connections that ask meanwhile.
         """
         done = 0
+        turns = self.turns
         for connection in again:
             del self._again[connection]
+            begin_s = turns.clock()
             connection.on_readable()
+            connection.charge(turns.clock() - begin_s)
             done += 1
-            if self.turns.units_left <= 0 or self.turns.requests_left <= 0:
+            if turns.is_over:
                 break
         if self._again:
             self._again = dict.fromkeys(again[done:]) | self._again
@@ -328,20 +333,25 @@ class Poller:
         self._gathered.append(connection)
 
     def _serve(self, ready: Ready) -> None:
-        """Serve connections until the units of the pass are spent.
+        """Serve connections until the pass is over, and count the time of each.
 
         The selector names the others again in the next pass.
         """
-        turns = self.turns
+        clock, end_s = self.turns.clock, self.turns.pass_end_s
+        begin_s = clock()
         for key, events in ready:
-            if turns.units_left <= 0:
+            if begin_s >= end_s:
                 self._is_crowded = True
                 self._crowd.leave(ready, key.fd)
                 return
+            connection = key.data
             if events == selectors.EVENT_READ:
-                key.data.on_readable()
+                connection.on_readable()
             else:
-                key.data.on_writable()
+                connection.on_writable()
+            now_s = clock()
+            connection.charge(now_s - begin_s)
+            begin_s = now_s
 
     def _serve_many(self, ready: Ready) -> None:
         """Serve some connections, send their responses, and so on.
@@ -358,19 +368,22 @@ class Poller:
         self.gathers = False
 
     def _serve_woken(self) -> None:
-        """Serve the woken connections, the cheapest first; if there are many, some wait a turn."""
-        if len(self._woken) == 1:
-            self._woken.pop()[2].go_on()
-            return
-        end_s = perf_counter() + TURN_S
+        """Serve the woken connections, the smallest first; if there are many, some wait a turn."""
+        clock = self.turns.clock
+        begin_s = clock()
+        end_s = begin_s + PASS_S
         last = self._woken_so_far  # connections that these wake have a later turn
         later = []
-        while self._woken and perf_counter() < end_s:
+        while self._woken and begin_s < end_s:
             woken = heappop(self._woken)
             if woken[1] > last:
                 later.append(woken)
-            else:
-                woken[2].go_on()
+                continue
+            connection = woken[2]
+            connection.go_on()
+            now_s = clock()
+            connection.charge(now_s - begin_s)
+            begin_s = now_s
         for woken in later:
             heappush(self._woken, woken)
 

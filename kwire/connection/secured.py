@@ -21,7 +21,7 @@ from kwire.broker.broker import Broker
 from kwire.budget.work import Work
 from kwire.connection.connection import Connection
 from kwire.connection.disconnect_reasons import ConnectionClosed, LoginFailed, log_disconnect
-from kwire.connection.inbox import READ_BYTES_PER_UNIT, Inbox
+from kwire.connection.inbox import Inbox
 from kwire.connection.outbox import Outbox
 from kwire.connection.poller import Poller
 from kwire.connection.serving import Serving
@@ -37,17 +37,8 @@ from kwire.security.login_lines import CERTIFICATE
 from kwire.security.principal import ANONYMOUS, Principal
 from kwire.security.tls import NoPrincipal, reason_of
 
-HANDSHAKE_UNITS = 20
-"""What a step of a handshake costs the event loop, beside the work of the thread."""
-PART_UNITS = 2
-"""What it costs to read a part of a TLS record."""
-
 SMALL_BYTES = 16 * 1024
 """A client that hasn't logged in counts as holding memory if its buffer is larger than this."""
-
-OVERHEAD_BYTES_PER_UNIT = 8
-"""Messages of TLS itself cost one unit for so many bytes. They cost much more time than data does:
-a message with new keys has 27 bytes and takes 15 µs."""
 
 
 class SecuredServing(Serving):
@@ -123,7 +114,7 @@ class SecuredConnection(Connection):
         served = sock if self._tls_socket is None else cast(socket.socket, self._tls_socket)
         super().__init__(served, info, broker, poller, max_request_bytes)
         self._shakes_hands = self._tls_socket is not None
-        self._units_of_address = self._work.used_units
+        self._used_of_address_s = self._work.used_s
         if self._tls_socket is not None:
             sizes = MIN_REQUEST_BYTES, max_request_bytes
             self._tls_inbox = TlsInbox(poller.scratch, *sizes, self._tls_socket)
@@ -186,8 +177,8 @@ class SecuredConnection(Connection):
         payer = str(principal)
         if payer != self._payer:
             turns, work = self._poller.turns, self._work
-            own_units = max(work.used_units - self._units_of_address, 0)
-            turns.begin_as(work, payer, own_units)
+            own_s = max(work.used_s - self._used_of_address_s, 0.0)
+            turns.begin_as(work, payer, own_s)
             self._payer = payer
 
     def _begin_handshake(self) -> None:
@@ -207,9 +198,7 @@ class SecuredConnection(Connection):
             if self._tls_socket.fileno() < 0:
                 return
         if not self._tls_socket.has_record:
-            self._spend(PART_UNITS)
             return
-        self._spend(HANDSHAKE_UNITS)
         if self._tls_socket.is_last:
             self._shake_last(self._tls_socket)
             return
@@ -290,17 +279,10 @@ class SecuredConnection(Connection):
         count = None
         with suppress(BlockingIOError):
             count = self._tls_inbox.receive_all()
-        units = (count or 0) // READ_BYTES_PER_UNIT
-        units += self._tls_socket.take_overhead() // OVERHEAD_BYTES_PER_UNIT
-        self._spend(units)
         if count == 0:
             raise ConnectionClosed
         if self._tls_inbox.is_counted:
             self._count_arriving()
-
-    def _spend(self, units: int) -> None:
-        self._work.used_units += units
-        self._poller.turns.units_left -= units
 
     def _close(self) -> None:
         super()._close()

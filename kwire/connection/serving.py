@@ -13,6 +13,7 @@ Rules:
 from typing import TYPE_CHECKING, Any
 
 from kwire.broker.broker import Broker
+from kwire.budget.timed import timed
 from kwire.budget.work import Work
 from kwire.connection import large
 from kwire.connection.disconnect_reasons import ConnectionClosed, reason_of_failure
@@ -74,19 +75,12 @@ class Serving:
             answer = None if plain is None else plain(frame, position, header, broker, info)
             if answer is not None and not isinstance(answer, Unfinished):
                 self._poller.counters.fast[header.api_key] += 1
-                if len(frame) > large.SMALL_BYTES or (
-                    header.api_key == PRODUCE_KEY and len(answer) > large.SMALL_PRODUCED_BYTES
-                ):
-                    units = large.plain_units(header.api_key, frame, answer)
-                    self._work.begin_request(units)
                 self._outbox.append_plain(answer)
                 return
             if self._stopwatch is not None:
                 self._stopwatch.begin(header.api_key, self._poller.ready_s)
             if answer is not None:
-                self._work.is_large = False
-                if answer.units or len(frame) > large.SMALL_BYTES:
-                    self._work.begin_request(large.plain_units(header.api_key, frame, answer))
+                self._work.begin_request()
                 self._take(served_by, header, answer)
             else:
                 self._decode(served_by, header, frame, position)
@@ -121,13 +115,8 @@ class Serving:
             ) from error
         if answer is None:
             return None
-        if len(frame) > large.SMALL_BYTES or (
-            answer.units
-            if isinstance(answer, Unfinished)
-            else header.api_key == PRODUCE_KEY and len(answer) > large.SMALL_PRODUCED_BYTES
-        ):
-            self._work.begin_request(large.plain_units(header.api_key, frame, answer))
         if isinstance(answer, Unfinished):
+            self._work.begin_request()
             if stopwatch is not None:
                 stopwatch.take(answer, False)
             return Waiting(served_by, header, answer), stopwatch
@@ -156,7 +145,7 @@ class Serving:
         if answer is None:
             self._decode(served_by, header, frame, position)
         else:
-            self._work.begin_request(large.plain_units(header.api_key, frame, answer))
+            self._work.begin_request()
             self._take(served_by, header, [answer] if isinstance(answer, bytes) else answer)
         metering.rest()
         return True
@@ -188,8 +177,7 @@ class Serving:
         self, served_by: Route, header: RequestHeader, frame: memoryview, position: int
     ) -> None:
         """Decode a request and call its handler; a large one has to wait for that."""
-        units = len(frame) // served_by.decoded_bytes_per_unit
-        self._work.begin_request(min(units, large.INLINE_ELEMENTS))
+        self._work.begin_request()
         context = self._context(header)
         try:
             request, _ = served_by.decode(frame, position, large.INLINE_ELEMENTS)
@@ -267,9 +255,9 @@ class Serving:
             self.serve(waiting.frame)
             return
         metering = self._metering
-        work = waiting.work(self._broker.flusher)
+        work = timed(waiting.work(self._broker.flusher), self._work)
         try:
-            response = await (work if metering is None else metering.timed(work))
+            response = await (work if metering is None else timed(work, metering))
         except Exception as error:
             by, header = waiting.served_by, waiting.header
             raise reason_of_failure(error, by, header, self._broker, self._info.peer) from error

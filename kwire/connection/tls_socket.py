@@ -10,8 +10,7 @@ Rules:
   ``flush``. Until then, ``send`` takes nothing more. So little memory is held for a slow client.
 - A client may send TLS messages without data (new keys, attempts to renegotiate). They cost time,
   and the answers to them take memory. A client that sends more than ``MOST_SILENT_BYTES`` of them,
-  or that doesn't stop asking for answers, is disconnected. ``take_overhead`` returns the bytes of
-  such messages.
+  or that doesn't stop asking for answers, is disconnected.
 - The steps of a handshake are slow, and belong in a thread. Nothing else is called meanwhile. Only
   the client's last message of TLS 1.3 is quick (``is_last``), if it has no certificate. An
   incomplete record causes no step (``has_record``), so a client that sends single bytes makes
@@ -54,7 +53,6 @@ class TlsSocket:
         self._has_ended = False
         self.has_pending = False
         self._silent_bytes = 0
-        self._overhead_bytes = 0
         self._record = b""
         """The incomplete last record of a handshake."""
         self.handshake_bytes = 0
@@ -158,7 +156,6 @@ class TlsSocket:
                 return 0
             self._in.write(data)
             self._silent_bytes += len(data)
-            self._overhead_bytes += len(data)
         count, size = 0, len(view)
         self.has_pending = False
         try:
@@ -176,20 +173,11 @@ class TlsSocket:
             self.has_pending = count > 0
         if count:
             self._silent_bytes = 0
-            self._overhead_bytes -= count
         if max(self._silent_bytes, self._out.pending) > MOST_SILENT_BYTES:
             raise ConnectionAbortedError("the client sends TLS messages without data")
         if not count and not self._has_ended:
             raise BlockingIOError
         return count
-
-    def take_overhead(self) -> int:
-        """How many bytes were read beyond the data since the last call, roughly."""
-        if self.has_pending:
-            return 0  # bytes that aren't decrypted yet may be data
-        overhead_bytes = max(self._overhead_bytes, 0)
-        self._overhead_bytes -= overhead_bytes
-        return overhead_bytes
 
     def send(self, data: bytes | bytearray | memoryview, flags: int = 0) -> int:
         """Send as ``socket.send``; ``flags`` are for sockets without TLS. BlockingIOError."""

@@ -132,15 +132,6 @@ def advertised_versions() -> list[tuple[int, int, int]]:
     ]
 
 
-DECODED_BYTES_PER_UNIT = 8
-"""How many bytes of a request without a fast path are decoded in one unit of work."""
-
-RECORD_BYTES_PER_UNIT = 2000
-"""The same for Produce. Its bytes are nearly all record batches, which aren't decoded.
-
-Its handler counts the bytes of each batch and the partitions."""
-
-
 class Route(NamedTuple):
     """All parts that serve one version of an API."""
 
@@ -151,9 +142,6 @@ class Route(NamedTuple):
     request_is_flexible: bool
     response_header_version: int
     plain: PlainHandler | None
-    decoded_bytes_per_unit: int
-    """How many bytes of a request are decoded in one unit of work (``kwire.budget.work``)."""
-
     in_pieces: Callable[[], InPieces]
     """Makes the codecs of large requests and responses."""
 
@@ -187,7 +175,6 @@ def route(api_key: int, version: int) -> Route:
         is_flexible(request, version),
         response_header_version(response, version),
         import_module(PLAIN[api_key]).answer if api_key in PLAIN else None,
-        RECORD_BYTES_PER_UNIT if api_key == PRODUCE_KEY else DECODED_BYTES_PER_UNIT,
         partial(in_pieces, request, response, version),
         partial(_guarded, api_key),
     )

@@ -9,9 +9,9 @@ version 2, the error is INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED.
 from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.slices import give_way, pieces
 from kwire.handlers.lib.transaction_errors import code_for_client
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -28,10 +28,6 @@ _NOT_ADDED = ErrorCode.TRANSACTION_ABORTABLE
 Results = dict[TopicPartition, ErrorCode]
 
 
-UNITS = 2
-UNITS_PER_TRANSACTION = 15
-
-
 def handle(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse | Unfinished:
@@ -45,8 +41,7 @@ async def _handle(
     if context.api_version >= BATCHED_SINCE:
         results: list[AddPartitionsToTxnResult] = []
         for one in request.transactions:
-            if results and context.work.spend(UNITS_PER_TRANSACTION):
-                await later(context.work.next_slice)
+            await give_way(context.work)
             topics = await _by_topic(await _results(one, context), context)
             results.append(
                 AddPartitionsToTxnResult(
@@ -71,8 +66,7 @@ async def _results(wanted: AddPartitionsToTxnTransaction, context: RequestContex
     missing: set[TopicPartition] = set()
     for topic in wanted.topics:
         for piece in pieces(topic.partitions):
-            if partitions and context.work.spend(1 + UNITS * len(piece)):
-                await later(context.work.next_slice)
+            await give_way(context.work)
             named = [(topic.name, index) for index in piece]
             partitions.update(dict.fromkeys(named))
             missing.update(at for at in named if image.partition(*at) is None)
@@ -88,9 +82,6 @@ async def _results(wanted: AddPartitionsToTxnTransaction, context: RequestContex
             return {at: _NOT_ADDED if at in missing else ErrorCode.NONE for at in partitions}
         version = EPOCH_BUMP_SINCE if context.api_version >= BATCHED_SINCE else 0
         transactions.add_partitions(wanted.transactional_id, producer, partitions, version)
-        if context.api_version >= BATCHED_SINCE:  # the next transaction may cost as much again
-            open_now = transactions.check_added(wanted.transactional_id, producer)
-            context.work.spend(UNITS * len(open_now.partitions))
     except KafkaError as error:
         return dict.fromkeys(partitions, code_for_client(error, context.api_version))
     return dict.fromkeys(partitions, ErrorCode.NONE)
@@ -101,8 +92,7 @@ async def _by_topic(
 ) -> list[AddPartitionsToTxnTopicResult]:
     topics: dict[str, AddPartitionsToTxnTopicResult] = {}
     for (name, index), code in results.items():
-        if topics and context.work.spend(UNITS):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         if name not in topics:
             topics[name] = AddPartitionsToTxnTopicResult(name=name)
         topics[name].results_by_partition.append(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.metadata_commits import Price, commit_in_slices
+from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, QUOTAS_LEVEL
@@ -25,9 +25,6 @@ from kwire.protocol.messages.alter_client_quotas import (
     EntityData,
 )
 
-UNITS = 5
-UNITS_PER_VALUE = 2
-UNITS_TO_TELL = 3
 BYTES = 60
 
 MOST_PARTS = 100
@@ -41,17 +38,15 @@ async def handle(
     work = context.work
     results: dict[QuotaEntity, KafkaError | None] = {}
 
-    async def decide(image: MetadataImage, work: Price) -> Sequence[Change]:
+    async def decide(image: MetadataImage, work: GivesWay) -> Sequence[Change]:
         nonlocal results
         if image.feature_level(CHANGES_VERSION) < QUOTAS_LEVEL:
             text = f"Client quotas need level {QUOTAS_LEVEL} of {CHANGES_VERSION}"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
-        if work.spend(len(image.client_quotas) // 10):
-            await work.next_slice()
+        await work.give_way()
         alterations = Alterations(image.client_quotas)
         for one in asked:
-            if work.spend(UNITS + UNITS_PER_VALUE * len(one.values)):
-                await work.next_slice()
+            await work.give_way()
             alterations.decide_next(one)
         results = alterations.results
         return alterations.changes
@@ -72,8 +67,7 @@ async def _all_failed(
 ) -> dict[QuotaEntity, KafkaError | None]:
     failed: dict[QuotaEntity, KafkaError | None] = {}
     for piece in pieces(asked):
-        if work.spend(len(piece)):
-            await work.next_slice()
+        await work.give_way()
         failed.update((one.entity, error) for one in piece)
     return failed
 
@@ -81,8 +75,7 @@ async def _all_failed(
 async def _asked(request: AlterClientQuotasRequest, work: Work) -> list[Alteration]:
     asked = []
     for entry in request.entries:
-        if work.spend(UNITS + len(entry.entity) + len(entry.ops)):
-            await work.next_slice()
+        await work.give_way()
         asked.append(_alteration(entry))
     return asked
 
@@ -99,8 +92,7 @@ async def _results(
 ) -> AlterClientQuotasResponse:
     response = AlterClientQuotasResponse()
     for entity, error in results.items():
-        if work.spend(UNITS_TO_TELL + len(entity)):
-            await work.next_slice()
+        await work.give_way()
         told = AlterClientQuotasResponseEntryData(error_message=None)
         told.entity = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
         if error is not None:

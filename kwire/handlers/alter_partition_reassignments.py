@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.metadata_commits import Price, commit_in_slices
+from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
@@ -28,8 +28,6 @@ from kwire.protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 
-UNITS = 3
-UNITS_PER_MOVE = 20
 REFUSAL_BYTES = 20
 """The bytes of a refused partition in the answer, beside the message."""
 
@@ -43,11 +41,9 @@ async def handle(
     """Start and cancel moves, and report the result of each partition."""
     wanted: dict[tuple[str, int], list[int] | None] = {}
     for topic in request.topics:
-        if context.work.spend(UNITS):
-            await context.work.next_slice()
+        await context.work.give_way()
         for piece in pieces(topic.partitions):
-            if context.work.spend(UNITS * len(piece)):
-                await context.work.next_slice()
+            await context.work.give_way()
             wanted.update(((topic.name, one.partition_index), one.replicas) for one in piece)
     moves = _Moves(wanted, may_change_factor=request.allow_replication_factor_change)
     allowed = request.allow_replication_factor_change
@@ -80,8 +76,7 @@ async def refused(
         told = ReassignableTopicResponse(name=topic.name)
         response.responses.append(told)
         for piece in pieces(topic.partitions):
-            if work.spend(UNITS * (1 + len(piece))):
-                await work.next_slice()
+            await work.give_way()
             work.answer((REFUSAL_BYTES + len(message or "")) * len(piece))
             told.partitions += [
                 ReassignablePartitionResponse(
@@ -104,14 +99,13 @@ class _Moves:
         self._may_change_factor = may_change_factor
         self.outcomes: dict[tuple[str, int], KafkaError | None] = {}
 
-    async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
+    async def decide(self, image: MetadataImage, work: GivesWay) -> Sequence[Change]:
         """The changes of the partitions whose move is allowed."""
         self.outcomes = {}
         configs, active = ReplicationConfigs(image), active_brokers(image)
         rows: dict[bytes, list[tuple[int, PartitionImage]]] = {}
         for (topic, index), replicas in self._wanted.items():
-            if work.spend(UNITS_PER_MOVE + min(len(replicas or ()), MOST_REPLICAS)):
-                await work.next_slice()
+            await work.give_way()
             try:
                 after = self._move(image, topic, index, replicas, configs, active)
             except KafkaError as error:
@@ -145,12 +139,11 @@ class _Moves:
             )
         return reassigned(image, before, replicas, rules, may_change_factor=self._may_change_factor)
 
-    async def results(self, work: Price) -> list[ReassignableTopicResponse]:
+    async def results(self, work: GivesWay) -> list[ReassignableTopicResponse]:
         """The results of the partitions, by topic."""
         topics: dict[str, ReassignableTopicResponse] = {}
         for (topic, index), error in self.outcomes.items():
-            if work.spend(UNITS):
-                await work.next_slice()
+            await work.give_way()
             told = topics.setdefault(topic, ReassignableTopicResponse(name=topic, partitions=[]))
             told.partitions.append(
                 ReassignablePartitionResponse(

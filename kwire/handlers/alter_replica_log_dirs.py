@@ -14,8 +14,6 @@ from kwire.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
-UNITS = 20
-
 
 async def handle(
     request: AlterReplicaLogDirsRequest, context: RequestContext
@@ -24,15 +22,13 @@ async def handle(
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
         for topic in directory.topics:
-            if context.work.spend(1):
-                await context.work.next_slice()
+            await context.work.give_way()
             if topic.name not in results:
                 results[topic.name] = AlterReplicaLogDirTopicResult(
                     topic_name=topic.name, partitions=[]
                 )
             for index in topic.partitions:
-                if context.work.spend(UNITS):
-                    await context.work.next_slice()
+                await context.work.give_way()
                 code = await _request_move(context, (topic.name, index), directory.path)
                 results[topic.name].partitions.append(
                     AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)

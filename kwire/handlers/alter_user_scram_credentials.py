@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.metadata_commits import Price, commit_in_slices
+from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, CREDENTIALS_LEVEL
@@ -21,11 +21,6 @@ from kwire.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
 )
 
-UNITS = 20
-"""Two HMACs and a hash; the client does the slow derivation."""
-
-UNITS_TO_READ = 2
-UNITS_TO_TELL = 2
 BYTES = 80
 
 MOST_USERS = 1000
@@ -41,15 +36,14 @@ async def handle(
     count = len(request.deletions) + len(request.upsertions)
     work.answer(BYTES * count)
 
-    async def decide(image: MetadataImage, work: Price) -> Sequence[Change]:
+    async def decide(image: MetadataImage, work: GivesWay) -> Sequence[Change]:
         nonlocal results
         if image.feature_level(CHANGES_VERSION) < CREDENTIALS_LEVEL:
             text = f"SCRAM credentials need level {CREDENTIALS_LEVEL} of {CHANGES_VERSION}"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
         alteration = Alteration(image.scram_credentials)
         for one in asked:
-            if work.spend(UNITS):
-                await work.next_slice()
+            await work.give_way()
             alteration.decide_next(one)
         results = alteration.results
         return list(alteration.changes.values())
@@ -70,12 +64,10 @@ async def _asked(
 ) -> list[Deletion | Upsertion]:
     asked: list[Deletion | Upsertion] = []
     for one in request.deletions:
-        if work.spend(UNITS_TO_READ):
-            await work.next_slice()
+        await work.give_way()
         asked.append(Deletion(one.name, one.mechanism))
     for new in request.upsertions:
-        if work.spend(UNITS_TO_READ):
-            await work.next_slice()
+        await work.give_way()
         parts = new.iterations, new.salt, new.salted_password
         asked.append(Upsertion(new.name, new.mechanism, *parts))
     return asked
@@ -92,12 +84,10 @@ async def _names(request: AlterUserScramCredentialsRequest, work: Work) -> list[
     """Every user that the request names."""
     names: dict[str, None] = {}
     for deletions in pieces(request.deletions):
-        if work.spend(len(deletions) // 2):
-            await work.next_slice()
+        await work.give_way()
         names.update((one.name, None) for one in deletions)
     for upsertions in pieces(request.upsertions):
-        if work.spend(len(upsertions) // 2):
-            await work.next_slice()
+        await work.give_way()
         names.update((one.name, None) for one in upsertions)
     return list(names)
 
@@ -107,8 +97,7 @@ async def _results(
 ) -> AlterUserScramCredentialsResponse:
     response = AlterUserScramCredentialsResponse()
     for piece in pieces(names):
-        if work.spend(UNITS_TO_TELL * len(piece)):
-            await work.next_slice()
+        await work.give_way()
         for name in piece:
             result = AlterUserScramCredentialsResult(user=name, error_message=None)
             error = error_of(name)

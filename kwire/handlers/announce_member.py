@@ -4,10 +4,9 @@ A group whose coordinator is no longer here is left out: its clients will ask ag
 """
 
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import give_way
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.announce_member import AnnounceMemberRequest, AnnounceMemberResponse
-
-UNITS = 10
 
 
 def handle(
@@ -21,7 +20,6 @@ async def _handle(
     request: AnnounceMemberRequest, context: RequestContext
 ) -> AnnounceMemberResponse:
     for one in request.announcements:
-        if context.work.spend(UNITS):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         context.broker.groups.announce(one.group_id, one.connection_id)
     return AnnounceMemberResponse()

@@ -30,8 +30,6 @@ TELEMETRY_KEYS = (71, 72)
 """Advertised only while a broker with an HTTP port has a client-metrics subscription: librdkafka
 asks for its own as soon as it may, and writes a line about the answer to its program's stderr."""
 
-UNITS = 80
-
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
     """Answer with all APIs and features."""
@@ -45,7 +43,6 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
             request.client_software_name,
             request.client_software_version,
         )
-    context.work.spend(UNITS)
     broker = context.broker
     has_telemetry = takes_telemetry(broker) and broker.client_metrics.has_subscriptions
     return ApiVersionsResponse(

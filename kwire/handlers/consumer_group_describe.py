@@ -18,8 +18,8 @@ from kwire.coordinator.consumer.topics import Topics
 from kwire.coordinator.group import GroupType
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
-from kwire.handlers.lib.slices import id_units
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import give_way
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.features import GROUP_VERSION
 from kwire.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -30,11 +30,7 @@ from kwire.protocol.messages.consumer_group_describe import (
     TopicPartitions,
 )
 
-UNITS = 2
-UNITS_PER_NAME = 8
 BYTES = 50
-BYTES_PER_UNIT = 8
-"""The units of work that each part of a response costs, and its bytes without its strings."""
 
 
 def handle(
@@ -52,12 +48,10 @@ async def _handle(
     described: dict[str, tuple[DescribedGroup, int]] = {}
     groups = []
     for group_id in request.group_ids:
-        if work.spend(UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         if group_id not in described:
             group = _description_or_error(group_id, operations, context)
             size_bytes = BYTES + sum(_size_bytes(member) for member in group.members)
-            work.spend(UNITS_PER_NAME + id_units(group_id) + size_bytes // BYTES_PER_UNIT)
             described[group_id] = group, size_bytes
         group, size_bytes = described[group_id]
         work.answer(size_bytes)

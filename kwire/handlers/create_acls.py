@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.describe_acls import check_numbers
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.metadata_commits import Price, commit_in_slices
+from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.slices import free_in_slices, pieces
 from kwire.metadata.acls import (
     AclBinding,
@@ -27,7 +27,6 @@ from kwire.protocol.messages.create_acls import (
     CreateAclsResponse,
 )
 
-UNITS = 6
 BYTES = 60
 
 NO_AUTHORIZER = "No Authorizer is configured."
@@ -39,8 +38,7 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
     bindings: list[AclBinding] = []
     valid: list[AclCreationResult] = []
     for piece in pieces(request.creations):
-        if results and context.work.spend(UNITS * len(piece)):
-            await context.work.next_slice()
+        await context.work.give_way()
         context.work.answer(BYTES * len(piece))
         for creation in piece:
             result = AclCreationResult(error_message=None)
@@ -56,8 +54,7 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
         await _create(bindings, context)
     except KafkaError as error:
         for results_of_piece in pieces(valid):
-            if context.work.spend(len(results_of_piece) // 4):
-                await context.work.next_slice()
+            await context.work.give_way()
             for result in results_of_piece:
                 result.error_code, result.error_message = error.code, error.message
     free_in_slices(valid, context.work)
@@ -67,12 +64,11 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
 async def _create(wanted: Sequence[AclBinding], context: RequestContext) -> None:
     """Create the entries that don't exist; KafkaError."""
 
-    async def decide(image: MetadataImage, work: Price) -> Sequence[Change]:
+    async def decide(image: MetadataImage, work: GivesWay) -> Sequence[Change]:
         check_level(image)
         new: dict[AclBinding, None] = {}
         for piece in pieces(wanted):
-            if work.spend(len(piece)):
-                await work.next_slice()
+            await work.give_way()
             new.update(dict.fromkeys(acl for acl in piece if acl not in image.acls))
         return created(image.acls, tuple(new))
 

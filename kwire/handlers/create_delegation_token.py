@@ -11,7 +11,6 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.tokens import (
     NO_TIME_MS,
     REQUESTER_SINCE,
-    TOKENS_PER_UNIT,
     lifetimes,
     may_ask,
     secret_key,
@@ -34,9 +33,6 @@ from kwire.protocol.messages.create_delegation_token import (
 )
 from kwire.protocol.types import uuid_to_str
 from kwire.security.principal import Principal
-
-UNITS = 50
-"""The slow part, the credentials, is computed in a thread."""
 
 
 def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
@@ -96,7 +92,6 @@ async def _created(
     token = new_token(owner, requester, renewers, asked_ms, now_ms, lifetimes(context))
     key = secret_key(context)
     check_room(broker.image.tokens, requester)
-    context.work.spend(UNITS + len(broker.image.tokens) // TOKENS_PER_UNIT)
     token_id = _new_id(context)
     secret = secret_of(key, token_id)
     salt = salt_of(key, token_id)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.metadata_commits import Price, commit_in_slices, in_slices
+from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices, in_slices
 from kwire.handlers.lib.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import check_partition_total, partitions_in_steps
@@ -20,8 +20,6 @@ from kwire.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
-UNITS = 2
-UNITS_PER_TOPIC = 12
 STRICT_SINCE = 3
 """The first version with the error THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
@@ -55,20 +53,18 @@ class _Extension:
         """Read the wishes of the request; a topic that is named twice becomes None."""
         work = self._context.work
         for topic in topics:
-            if work.spend(UNITS):
-                await work.next_slice()
+            await work.give_way()
             self._wanted[topic.name] = None if topic.name in self._wanted else topic
             self._total += _missing(topic, self._context.broker.image)
 
-    async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
+    async def decide(self, image: MetadataImage, work: GivesWay) -> Sequence[Change]:
         """The changes that extend every topic whose change is allowed."""
         changes: list[Change] = []
         self.results.clear()
         if self.mutations is not None:
             self.mutations.begin()
         for name, topic in self._wanted.items():
-            if work.spend(UNITS_PER_TOPIC):
-                await work.next_slice()
+            await work.give_way()
             self.results[name] = result = CreatePartitionsTopicResult(name=name)
             try:
                 if topic is None:
@@ -82,21 +78,19 @@ class _Extension:
     async def fail(self, error: KafkaError) -> None:
         """Give the error of a failed commit to every topic without an error."""
         for piece in pieces(list(self.results.values())):
-            if self._context.work.spend(len(piece) // 4):
-                await self._context.work.next_slice()
+            await self._context.work.give_way()
             for result in piece:
                 if not result.error_code:
                     result.error_code, result.error_message = error.code, error.message or None
 
     async def _extend(
-        self, topic: CreatePartitionsTopic, image: MetadataImage, work: Price
+        self, topic: CreatePartitionsTopic, image: MetadataImage, work: GivesWay
     ) -> list[Change]:
         assignments: list[list[int]] | None = None
         if topic.assignments is not None:
             assignments = []
             for piece in pieces(topic.assignments):
-                if work.spend(len(piece) // 8):
-                    await work.next_slice()
+                await work.give_way()
                 assignments += [assignment.broker_ids for assignment in piece]
         random = self._context.broker.random
         steps = partitions_in_steps(image, topic.name, topic.count, assignments, random)

@@ -13,10 +13,10 @@ from kwire.broker.configs import topic_configs
 from kwire.broker.topic_auto_creation import default_replicas
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.metadata_commits import Price, commit_in_slices, in_slices
+from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices, in_slices
 from kwire.handlers.lib.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change
-from kwire.metadata.config_checks import MOST_CONFIGS, check_number
+from kwire.metadata.config_checks import check_number
 from kwire.metadata.controller import (
     NewTopic,
     RequestTooLarge,
@@ -34,9 +34,6 @@ from kwire.protocol.messages.create_topics import (
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
-UNITS = 3
-UNITS_PER_TOPIC = 60
-UNITS_PER_CONFIGS = 400
 
 _NOT_READ = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -77,8 +74,7 @@ class _Creation:
         work = self._context.work
         default = self._context.broker.integer("num.partitions")
         for topic in topics:
-            if work.spend(UNITS):
-                await work.next_slice()
+            await work.give_way()
             is_named_twice = topic.name in self.wanted
             self.outcomes[topic.name] = self.wanted[topic.name] = (
                 KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -90,12 +86,10 @@ class _Creation:
                 count = default if topic.num_partitions == -1 else max(topic.num_partitions, 0)
                 self._partitions += len(topic.assignments) or count
                 check_partition_total(self._partitions)
-                configs = min(len(topic.configs), MOST_CONFIGS)
-                if work.spend(UNITS + len(topic.assignments) // 8 + configs):
-                    await work.next_slice()
+                await work.give_way()
                 self.wanted[topic.name] = _wish(topic, self._context)
 
-    async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
+    async def decide(self, image: MetadataImage, work: GivesWay) -> Sequence[Change]:
         """The changes that create every allowed topic; RequestTooLarge."""
         allow, random = None, self._context.broker.random
         if self.mutations is not None:
@@ -106,8 +100,7 @@ class _Creation:
             if isinstance(wanted, KafkaError):
                 self.outcomes[name] = wanted
                 continue
-            if work.spend(UNITS_PER_TOPIC):
-                await work.next_slice()
+            await work.give_way()
             try:
                 self.outcomes[name] = await in_slices(creation.add(wanted), work)
             except RequestTooLarge:
@@ -131,8 +124,7 @@ class _Creation:
         """Give the topics with such an outcome an error."""
         work, outcomes = self._context.work, self.outcomes
         for piece in pieces(list(outcomes)):
-            if work.spend(len(piece) // 4):
-                await work.next_slice()
+            await work.give_way()
             for name in piece:
                 if to(outcomes[name]):
                     outcomes[name] = error
@@ -143,8 +135,7 @@ class _Creation:
         without_own: list[CreatableTopicConfigs] | None = None
         results = []
         for name, outcome in self.outcomes.items():
-            if work.spend(UNITS):
-                await work.next_slice()
+            await work.give_way()
             if isinstance(outcome, KafkaError):
                 results.append(_refusal(name, outcome))
                 continue
@@ -152,8 +143,7 @@ class _Creation:
             assert isinstance(wanted, NewTopic)
             configs = None if wanted.configs else without_own
             if configs is None:
-                if work.spend(UNITS_PER_CONFIGS):
-                    await work.next_slice()
+                await work.give_way()
                 configs = _described(wanted, self._context)
                 if not wanted.configs:
                     without_own = configs

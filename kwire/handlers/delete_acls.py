@@ -16,7 +16,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.create_acls import NO_AUTHORIZER
 from kwire.handlers.describe_acls import acl_filter
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.metadata_commits import Price, commit_in_slices
+from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.slices import pieces
 from kwire.metadata.acls import (
     MOST_PER_REQUEST,
@@ -45,8 +45,6 @@ MOST_MATCHES = 100_000
 """A request whose filters match more entries, counted for each filter, is refused: the answer
 names an entry once for each filter that matches it."""
 
-UNITS = 4
-ACLS_PER_UNIT = 2
 BYTES = 60
 
 
@@ -56,8 +54,7 @@ async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteA
     work.answer(BYTES * len(request.filters))
     filters: list[AclFilter | KafkaError] = []
     for piece in pieces(request.filters[:MOST_FILTERS]):
-        if work.spend(UNITS * len(piece)):
-            await work.next_slice()
+        await work.give_way()
         filters += map(_filter, piece)
     deletion = _Deletion(filters)
     try:
@@ -102,7 +99,7 @@ class _Deletion:
         self._acls: Acls | None = None
         self._changes: Sequence[Change] = ()
 
-    async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
+    async def decide(self, image: MetadataImage, work: GivesWay) -> Sequence[Change]:
         """The change that deletes every entry; KafkaError for too many.
 
         ``decide`` may be called several times. While no ACL changes, it returns the same decision.
@@ -113,7 +110,7 @@ class _Deletion:
             self._acls = image.acls
         return self._changes
 
-    async def _decide(self, every: Sequence[AclBinding], work: Price) -> Sequence[Change]:
+    async def _decide(self, every: Sequence[AclBinding], work: GivesWay) -> Sequence[Change]:
         self.found = []
         deleted: dict[AclBinding, None] = {}
         matches = 0
@@ -123,8 +120,7 @@ class _Deletion:
             if isinstance(one, KafkaError):
                 continue
             for piece in pieces(every):
-                if work.spend(1 + len(piece) // ACLS_PER_UNIT):
-                    await work.next_slice()
+                await work.give_way()
                 matching = list(filter(one.matches, piece))
                 found += matching
                 matches += len(matching)
@@ -137,8 +133,7 @@ class _Deletion:
 async def _result(found: Sequence[AclBinding], work: Work) -> DeleteAclsFilterResult:
     matching: list[DeleteAclsMatchingAcl] = []
     for piece in pieces(found):
-        if work.spend(UNITS + 2 * len(piece)):
-            await work.next_slice()
+        await work.give_way()
         work.answer(sum(BYTES + len(acl.name) + len(acl.principal) for acl in piece))
         matching += [
             DeleteAclsMatchingAcl(

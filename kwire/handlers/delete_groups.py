@@ -13,16 +13,13 @@ from kwire.broker.groups import LoadedCoordinator
 from kwire.budget.work import ClientGone, Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import PIECE, id_units
+from kwire.handlers.lib.slices import PIECE, give_way
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-
-UNITS = 12
-UNITS_PER_OFFSET = 12
 
 
 def handle(
@@ -36,11 +33,9 @@ async def _handle(request: DeleteGroupsRequest, context: RequestContext) -> Dele
     work = context.work
     results: dict[str, DeletableGroupResult] = {}
     for group_id in request.groups_names:
-        if results and work.spend(1):
-            await later(work.next_slice)
+        await give_way(work)
         if group_id not in results:
-            if results and work.spend(UNITS + id_units(group_id)):
-                await later(work.next_slice)
+            await give_way(work)
             results[group_id] = result = DeletableGroupResult(group_id=group_id)
             result.error_code = await _delete(group_id, context)
     return DeleteGroupsResponse(results=list(results.values()))
@@ -64,7 +59,6 @@ async def _delete_the_rest(home: LoadedCoordinator, group_id: str, work: Work) -
     """Finish a deletion that has begun, even if the client disconnects or the broker stops."""
     with trio.CancelScope(shield=True):
         while home.groups.state_of(group_id) is not None:
-            if work.spend(UNITS_PER_OFFSET * PIECE):
-                with suppress(ClientGone):
-                    await work.next_slice()
+            with suppress(ClientGone):
+                await work.give_way()
             home.carry_out(home.groups.delete(group_id, most_offsets=PIECE))

@@ -25,9 +25,6 @@ from kwire.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-UNITS = 1
-UNITS_PER_PARTITION = 30
-
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     """Delete the records of every partition; each partition has its own result."""
@@ -36,8 +33,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
     topics: dict[str, DeleteRecordsTopicResult] = {}
     done: list[tuple[Partition, DeleteRecordsPartitionResult]] = []
     for (topic, index), offset in (await _wanted(request, work)).items():
-        if work.spend(UNITS_PER_PARTITION):
-            await work.next_slice()
+        await work.give_way()
         if topic not in topics:
             topics[topic] = DeleteRecordsTopicResult(name=topic, partitions=[])
         partition, result = _delete(topic, index, offset, context)
@@ -67,8 +63,7 @@ async def _wanted(request: DeleteRecordsRequest, work: Work) -> dict[tuple[str, 
     wanted: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         for piece in pieces(topic.partitions):
-            if work.spend(UNITS * (1 + len(piece))):
-                await work.next_slice()
+            await work.give_way()
             wanted.update(((topic.name, one.partition_index), one.offset) for one in piece)
     return wanted
 

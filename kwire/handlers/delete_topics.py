@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.metadata_commits import Price, commit_in_slices
+from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import delete_topic
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kwire.broker.quotas import Mutations
 
 BY_ID_SINCE = 6
-UNITS = 8
 DISABLED_SINCE = 3
 """The first version with the error TOPIC_DELETION_DISABLED."""
 
@@ -44,8 +43,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     else:
         wanted = []
         for piece in pieces(request.topic_names):
-            if context.work.spend(len(piece)):
-                await context.work.next_slice()
+            await context.work.give_way()
             wanted += [DeleteTopicState(name=name) for name in piece]
     deletion = _Deletion(context)
     try:
@@ -80,17 +78,15 @@ class _Deletion:
     async def read(self, wanted: list[DeleteTopicState]) -> None:
         """Read which topics the request names, and how often."""
         for piece in pieces(wanted):
-            if self._context.work.spend(len(piece)):
-                await self._context.work.next_slice()
+            await self._context.work.give_way()
             self.wanted.update((topic.name, topic.topic_id) for topic in piece)
 
-    async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
+    async def decide(self, image: MetadataImage, work: GivesWay) -> Sequence[Change]:
         """The changes that delete every topic whose deletion is allowed."""
         found: dict[bytes, DeletableTopicResult] = {}
         left: list[tuple[str | None, bytes]] = []
         for name, topic_id in await self._to_look_at(image, work):
-            if work.spend(UNITS):
-                await work.next_slice()
+            await work.give_way()
             result = DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
             try:
                 topic = self._find(name, topic_id, image)
@@ -111,22 +107,20 @@ class _Deletion:
         doomed = [topic_id for topic_id, result in found.items() if not result.error_code]
         changes: list[Change] = []
         for piece in pieces(doomed):
-            if work.spend(len(piece) // 2):
-                await work.next_slice()
+            await work.give_way()
             for topic_id in piece:
                 changes += delete_topic(image, topic_id)
         return changes
 
     async def _to_look_at(
-        self, image: MetadataImage, work: Price
+        self, image: MetadataImage, work: GivesWay
     ) -> Collection[tuple[str | None, bytes]]:
         """The topics about which a decision on this image may differ from the last one."""
         if self._left is None:
             return self.wanted
         back: list[tuple[str | None, bytes]] = []
         for piece in pieces(list(self.refused)):
-            if work.spend(len(piece) // 4):
-                await work.next_slice()
+            await work.give_way()
             back += [
                 key
                 for key in piece
@@ -141,13 +135,12 @@ class _Deletion:
         mutations: "Mutations",
         found: Mapping[bytes, DeletableTopicResult],
         image: MetadataImage,
-        work: Price,
+        work: GivesWay,
     ) -> None:
         """Count the partitions of each topic for the quota of the client."""
         mutations.begin()
         for topic_id, result in found.items():
-            if work.spend(UNITS):
-                await work.next_slice()
+            await work.give_way()
             if result.error_code:
                 continue
             try:
@@ -158,8 +151,7 @@ class _Deletion:
     async def fail(self, error: KafkaError) -> None:
         """Give the error of a failed commit to every topic without an error."""
         for piece in pieces(self.results):
-            if self._context.work.spend(len(piece) // 4):
-                await self._context.work.next_slice()
+            await self._context.work.give_way()
             for result in piece:
                 if not result.error_code:
                     result.error_code, result.error_message = error.code, error.message or None

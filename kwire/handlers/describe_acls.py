@@ -6,8 +6,8 @@ Behavior: without an authorizer the response is SECURITY_DISABLED. A filter with
 
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import give_way, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.acls import AclFilter
 from kwire.protocol.messages.describe_acls import (
     AclDescription,
@@ -17,7 +17,6 @@ from kwire.protocol.messages.describe_acls import (
 )
 from kwire.protocol.wire import MalformedRequest
 
-UNITS = 1
 BYTES = 40
 
 
@@ -45,8 +44,7 @@ async def _handle(request: DescribeAclsRequest, context: RequestContext) -> Desc
         )
     resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
     for piece in pieces(list(context.broker.image.acls)):
-        if context.work.spend(UNITS * len(piece)):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         for acl in filter(wanted.matches, piece):
             context.work.answer(BYTES + len(acl.name) + len(acl.principal))
             pattern = acl.resource_type, acl.name, acl.pattern_type

@@ -7,8 +7,8 @@ matches every entity.
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import give_way, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.quotas import CLIENT_ID, IP, USER, Filter, canonical
 from kwire.protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -22,7 +22,6 @@ from kwire.protocol.messages.describe_client_quotas import (
 EXACT, DEFAULT, ANY = 0, 1, 2
 """How a part of a filter matches names (DescribeClientQuotasRequest of Kafka)."""
 
-UNITS = 1
 BYTES = 80
 
 
@@ -46,11 +45,9 @@ async def _handle(
         return response
     entries = response.entries = []
     for piece in pieces(list(context.broker.image.client_quotas.items())):
-        if work.spend(UNITS * len(piece)):
-            await later(work.next_slice)
+        await give_way(work)
         found = [one for one in piece if asked.matches(one[0])]
-        if work.spend(UNITS * 4 * len(found)):
-            await later(work.next_slice)
+        await give_way(work)
         for entity, values in found:
             work.answer(BYTES * (1 + len(values)) + sum(len(name or "") for _, name in entity))
             told = EntryData()

@@ -20,8 +20,8 @@ from kwire.broker.loggers import logger_configs
 from kwire.config.documentation import documentation
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import distinct
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import distinct, give_way
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.config_checks import SCOPES
 from kwire.metadata.config_control import check_resource
 from kwire.metadata.controller import check_topic_name
@@ -35,9 +35,6 @@ from kwire.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-UNITS = 10
-UNITS_PER_RESOURCE = 300
-UNITS_PER_CONFIG = 10
 BYTES = 50
 
 _WITH_DEFAULTS = (
@@ -64,8 +61,7 @@ async def _handle(
     results: list[DescribeConfigsResult] = []
     context.work.doomed.append(results)  # also if the response becomes too large
     for resource in request.resources:
-        if context.work.spend(UNITS):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         results.append(await _describe(resource, request, described, context))
     return DescribeConfigsResponse(results=results)
 
@@ -91,13 +87,11 @@ async def _describe(
     keys = await distinct(resource.configuration_keys or [], work)
     key = _key(resource, keys, context)
     if key not in described:
-        if work.spend(UNITS_PER_RESOURCE):
-            await later(work.next_slice)
+        await give_way(work)
         texts = _texts(ConfigResourceType(resource.resource_type), request)
         configs = [
             _result(entry, request, texts) for entry in entries if not keys or entry.name in keys
         ]
-        work.spend(UNITS_PER_CONFIG * len(configs))
         described[key] = configs, sum(map(_size_bytes, configs))
     result.configs, size_bytes = described[key]
     work.answer(BYTES + size_bytes)

@@ -8,9 +8,9 @@ decides which of these tokens the client may see (``kwire.handlers.guards``).
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import free_in_slices, pieces
+from kwire.handlers.lib.slices import free_in_slices, give_way, pieces
 from kwire.handlers.lib.tokens import REQUESTER_SINCE, may_ask, secret_key
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.tokens import DelegationToken, Name, secret_of
 from kwire.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -20,7 +20,6 @@ from kwire.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 
-UNITS = 10
 BYTES = 300
 
 
@@ -48,13 +47,11 @@ async def _handle(
     if owners is not None and not owners:
         return response
     for piece in pieces(list(context.broker.image.tokens.items())):
-        if work.spend(len(piece)):
-            await later(work.next_slice)
+        await give_way(work)
         for token_id, token in piece:
             if owners is not None and owners.isdisjoint(_names(token)):
                 continue
-            if work.spend(UNITS):
-                await later(work.next_slice)
+            await give_way(work)
             work.answer(BYTES)
             response.tokens.append(_described(token_id, token, key, context.api_version))
     return response
@@ -63,8 +60,7 @@ async def _handle(
 async def _names_of(owners: list[DescribeDelegationTokenOwner], work: Work) -> set[Name]:
     names: set[Name] = set()
     for piece in pieces(owners):
-        if work.spend(len(piece) // 4):
-            await later(work.next_slice)
+        await give_way(work)
         names.update((one.principal_type, one.principal_name) for one in piece)
     free_in_slices(names, work)
     return names

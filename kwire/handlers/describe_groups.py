@@ -9,8 +9,8 @@ from kwire.coordinator.classic_group import ClassicGroup, GroupState
 from kwire.coordinator.group import EMPTY_STATE
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
-from kwire.handlers.lib.slices import id_units
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import give_way
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -20,11 +20,8 @@ from kwire.protocol.messages.describe_groups import (
 
 NOT_FOUND_SINCE = 6
 
-UNITS = 2
-UNITS_PER_NAME = 6
-UNITS_PER_MEMBER = 3
 BYTES = 50
-"""The units of work that each part of a response costs, and its bytes without its strings."""
+"""The bytes that each part of a response has without its strings."""
 
 
 def handle(
@@ -42,14 +39,12 @@ async def _handle(
     described: dict[str, DescribedGroup] = {}
     groups = []
     for group_id in request.groups:
-        if work.spend(UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         group = described.get(group_id)
         if group is None:
             described[group_id] = group = _describe(group_id, context)
             if not group.error_code:
                 group.authorized_operations = operations
-            work.spend(UNITS_PER_NAME + id_units(group_id) + len(group.members) * UNITS_PER_MEMBER)
         work.answer(_size_bytes(group))
         groups.append(group)
     return DescribeGroupsResponse(groups=groups)

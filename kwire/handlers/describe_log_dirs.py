@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import give_way, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -20,8 +20,6 @@ from kwire.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-UNITS_PER_NAME = 1
-UNITS = 6
 BYTES = 40
 
 if TYPE_CHECKING:
@@ -57,8 +55,7 @@ async def _wanted(request: DescribeLogDirsRequest, work: Work) -> set[tuple[str,
     wanted: set[tuple[str, int]] = set()
     for topic in request.topics:
         for piece in pieces(topic.partitions):
-            if work.spend(UNITS_PER_NAME * (1 + len(piece))):
-                await later(work.next_slice)
+            await give_way(work)
             wanted.update((topic.topic, index) for index in piece)
     return wanted
 
@@ -70,8 +67,7 @@ async def _topics(
     work = context.work
     found: dict[Path, Topics] = {}
     for piece in pieces(context.broker.hosted()):
-        if work.spend(UNITS * len(piece)):
-            await later(work.next_slice)
+        await give_way(work)
         for partition in piece:
             if wanted is not None and (partition.topic, partition.index) not in wanted:
                 continue
@@ -101,8 +97,7 @@ async def _add_moves(
 ) -> None:
     """Add the replicas that are being moved to another directory."""
     for piece in pieces(moves):
-        if work.spend(UNITS * len(piece)):
-            await later(work.next_slice)
+        await give_way(work)
         for move in piece:
             name, index = move.key
             if wanted is not None and move.key not in wanted:

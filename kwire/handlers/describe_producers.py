@@ -9,8 +9,8 @@ Source: ReplicaManager.activeProducerState of Kafka.
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import give_way, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.log.producer_entry import ProducerEntry
 from kwire.metadata.controller import check_topic_name
 from kwire.protocol.messages.describe_producers import (
@@ -21,9 +21,6 @@ from kwire.protocol.messages.describe_producers import (
     TopicResponse,
 )
 
-UNITS = 2
-UNITS_PER_PARTITION = 6
-UNITS_PER_PRODUCER = 2
 BYTES = 40
 
 
@@ -43,11 +40,9 @@ async def _handle(
     for topic in request.topics:
         answer = TopicResponse(name=topic.name, partitions=[])
         topics.append(answer)
-        if work.spend(UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         for index in topic.partition_indexes:
-            if work.spend(UNITS):
-                await later(work.next_slice)
+            await give_way(work)
             found = described.get((topic.name, index))
             if found is None:
                 found = await _partition(topic.name, index, context)
@@ -59,8 +54,7 @@ async def _handle(
 
 async def _partition(topic: str, index: int, context: RequestContext) -> PartitionResponse:
     work = context.work
-    if work.spend(UNITS_PER_PARTITION):
-        await later(work.next_slice)
+    await give_way(work)
     try:
         check_topic_name(topic)
         broker = context.broker
@@ -74,8 +68,7 @@ async def _partition(topic: str, index: int, context: RequestContext) -> Partiti
         return PartitionResponse(partition_index=index, error_code=code, error_message=message)
     active: list[ProducerState] = []
     for piece in pieces(list(producers.values())):
-        if work.spend(UNITS_PER_PRODUCER * len(piece)):
-            await later(work.next_slice)
+        await give_way(work)
         active += map(_producer, piece)
     return PartitionResponse(partition_index=index, active_producers=active)
 

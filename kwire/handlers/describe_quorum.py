@@ -13,8 +13,8 @@ reach a controller.
 
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import give_way, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.image import BrokerImage
 from kwire.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -28,7 +28,6 @@ from kwire.protocol.messages.describe_quorum import (
 from kwire.protocol.types import ZERO_UUID, uuid_from_str
 
 METADATA_TOPIC = "__cluster_metadata"
-UNITS = 3
 NODES_SINCE = 2
 STORE_IS_SILENT = "the metadata store (kwire.metadata.store) doesn't answer"
 
@@ -92,13 +91,11 @@ async def _refused(
     work = context.work
     response = DescribeQuorumResponse()
     for topic in request.topics:
-        if work.spend(UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         refused = DescribeQuorumResponseTopicData(topic_name=topic.topic_name, partitions=[])
         response.topics.append(refused)
         for piece in pieces(topic.partitions):
-            if work.spend(UNITS * len(piece)):
-                await later(work.next_slice)
+            await give_way(work)
             refused.partitions += [
                 DescribeQuorumResponsePartitionData(
                     partition_index=one.partition_index,

@@ -11,8 +11,8 @@ from heapq import merge
 from kwire.broker.broker import Broker
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import TOPIC_OPERATIONS, RequestContext
-from kwire.handlers.lib.slices import in_order, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import give_way, in_order, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.controller import check_topic_name
 from kwire.metadata.image import INTERNAL_TOPICS, TopicImage
 from kwire.protocol.messages.describe_topic_partitions import (
@@ -22,9 +22,6 @@ from kwire.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-
-UNITS = 5
-UNITS_PER_PARTITION = 5
 
 
 def handle(
@@ -41,8 +38,7 @@ async def _handle(
     all_topics = context.broker.image.topics_by_name
     wanted: set[str] = set()
     for piece in pieces(request.topics):
-        if work.spend(len(piece)):
-            await later(work.next_slice)
+        await give_way(work)
         wanted.update(topic.name for topic in piece)
     cursor = request.cursor or Cursor(topic_name="", partition_index=0)
     missing_from_request = request.cursor and wanted and cursor.topic_name not in wanted
@@ -51,8 +47,7 @@ async def _handle(
     limit = _limit(request, context)
     response = DescribeTopicPartitionsResponse()
     for name in merge(*await in_order(wanted or all_topics, work)):
-        if work.spend(UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         if name < cursor.topic_name:
             continue
         if limit == 0:
@@ -84,8 +79,7 @@ async def _refused(
     """Refuse a request: every topic gets the error, because the response itself has no code."""
     response = DescribeTopicPartitionsResponse()
     for piece in pieces(request.topics):
-        if context.work.spend(UNITS * len(piece)):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         response.topics += [
             DescribeTopicPartitionsResponseTopic(
                 error_code=ErrorCode.INVALID_REQUEST, name=wanted.name
@@ -115,8 +109,7 @@ async def _topic(
     work = context.work
     partitions: list[DescribeTopicPartitionsResponsePartition] = []
     for piece in pieces(shown):
-        if work.spend(UNITS + UNITS_PER_PARTITION * len(piece)):
-            await later(work.next_slice)
+        await give_way(work)
         partitions += _partitions(context.broker, topic, piece)
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,

@@ -3,8 +3,8 @@
 from kwire.coordinator.transaction.state import Transaction
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import id_units
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import give_way
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -12,8 +12,6 @@ from kwire.protocol.messages.describe_transactions import (
     TransactionState,
 )
 
-UNITS = 2
-UNITS_PER_NAME = 8
 BYTES = 50
 
 
@@ -31,13 +29,10 @@ async def _handle(
     described: dict[str, TransactionState] = {}
     states = []
     for name in request.transactional_ids:
-        if work.spend(UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         state = described.get(name)
         if state is None:
             described[name] = state = _describe(name, context)
-            partitions = sum(len(topic.partitions) for topic in state.topics)
-            work.spend(UNITS_PER_NAME + id_units(name) + partitions)
         work.answer(BYTES + sum(BYTES + 4 * len(topic.partitions) for topic in state.topics))
         states.append(state)
     return DescribeTransactionsResponse(transaction_states=states)

@@ -11,8 +11,8 @@ from itertools import groupby
 
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import in_order, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import give_way, in_order, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.scram import MECHANISMS, Credentials
 from kwire.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -21,7 +21,6 @@ from kwire.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 
-UNITS = 5
 BYTES = 60
 
 
@@ -38,8 +37,7 @@ async def _handle(
     known, work = context.broker.image.scram_credentials, context.work
     counts: Counter[str] = Counter()
     for piece in pieces(request.users or []):
-        if work.spend(len(piece) // 2):
-            await later(work.next_slice)
+        await give_way(work)
         counts.update(user.name for user in piece)
     names: Iterable[str] = counts
     if not counts:
@@ -47,8 +45,7 @@ async def _handle(
         names = (name for name, _ in groupby(heapq.merge(*every)))
     response = DescribeUserScramCredentialsResponse(error_message=None)
     for name in names:
-        if work.spend(UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         work.answer(BYTES + len(name))
         response.results.append(_described(name, known, is_twice=counts[name] > 1))
     return response

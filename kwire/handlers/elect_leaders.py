@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.metadata_commits import Price, commit_in_slices
+from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
@@ -24,8 +24,6 @@ from kwire.protocol.messages.elect_leaders import (
 )
 
 PREFERRED, UNCLEAN = 0, 1
-UNITS = 3
-UNITS_PER_ELECTION = 8
 
 
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
@@ -36,11 +34,9 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
     if request.topic_partitions is not None:
         wanted = {}
         for topic in request.topic_partitions:
-            if context.work.spend(UNITS):
-                await context.work.next_slice()
+            await context.work.give_way()
             for piece in pieces(topic.partitions):
-                if context.work.spend(UNITS * len(piece)):
-                    await context.work.next_slice()
+                await context.work.give_way()
                 wanted.update(dict.fromkeys((topic.topic, index) for index in piece))
     election = _Election(wanted, unclean=request.election_type == UNCLEAN)
     try:
@@ -60,14 +56,13 @@ class _Election:
         self._unclean = unclean
         self.outcomes: dict[tuple[str, int], KafkaError | None] = {}
 
-    async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
+    async def decide(self, image: MetadataImage, work: GivesWay) -> Sequence[Change]:
         """The changes of the partitions for which a leader can be elected."""
         self.outcomes = {}
         configs, active = ReplicationConfigs(image), active_brokers(image)
         rows: dict[bytes, list[tuple[int, PartitionImage]]] = {}
         for topic, index in self._partitions(image):
-            if work.spend(UNITS_PER_ELECTION):
-                await work.next_slice()
+            await work.give_way()
             try:
                 before = _existing(image, topic, index)
                 row = self._elect(before, election_rules(configs, topic, before, active))
@@ -98,12 +93,11 @@ class _Election:
             raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if self._unclean else code)
         return after
 
-    async def results(self, work: Price) -> list[ReplicaElectionResult]:
+    async def results(self, work: GivesWay) -> list[ReplicaElectionResult]:
         """The partitions by topic."""
         topics: dict[str, ReplicaElectionResult] = {}
         for (topic, index), error in self.outcomes.items():
-            if work.spend(UNITS):
-                await work.next_slice()
+            await work.give_way()
             told = topics.setdefault(topic, ReplicaElectionResult(topic=topic, partition_result=[]))
             told.partition_result.append(
                 PartitionResult(

@@ -37,8 +37,8 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.fetch_news import add_by_topic, remember
 from kwire.handlers.lib.lookups import look_without_waiting
 from kwire.handlers.lib.readable import note_allowed, readable_partition
-from kwire.handlers.lib.slices import PIECE, in_slices, pieces
-from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later, happens, later
+from kwire.handlers.lib.slices import PIECE, give_way, in_slices, pieces
+from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later, happens
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
     AbortedTransaction,
@@ -52,10 +52,6 @@ from kwire.protocol.taking_apart import collect_young
 READ_COMMITTED = 1
 TOPIC_IDS_SINCE = 13
 
-UNITS = 15
-UNITS_TO_WATCH = 3
-UNITS_TO_KEEP = 3
-UNITS_TO_TELL = 2
 MANY = 10_000
 """The lists of an answer with so many partitions would take the garbage collector long."""
 
@@ -133,8 +129,7 @@ async def _watch(
 ) -> None:
     """Have an append to a partition set ``change``; add the partitions to ``partitions``."""
     for piece in pieces(wanted):
-        if len(wanted) > PIECE and context.work.spend(UNITS_TO_WATCH * len(piece)):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         for key, one in piece:
             try:
                 partition = readable_partition(key, one, context)
@@ -166,8 +161,7 @@ async def _response(
     if is_long:
         context.work.doomed.append(answer.partitions)
     for piece in pieces(answer.partitions):
-        if is_long and context.work.spend(UNITS_TO_TELL * len(piece)):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         _count(piece, context.broker)
         if session is not None:
             piece = remember(session, piece, incremental=incremental)
@@ -252,8 +246,7 @@ async def _wanted(request: FetchRequest, work: Work) -> Wanted:
     wanted: list[tuple[PartitionKey, WantedPartition]] = []
     for topic in request.topics:
         for piece in pieces(topic.partitions):
-            if wanted and work.spend(1 + len(piece)):
-                await later(work.next_slice)
+            await give_way(work)
             wanted += [((topic.topic, topic.topic_id, one.partition), one) for one in piece]
     return wanted
 
@@ -269,8 +262,7 @@ async def _listed_in_slices(session: FetchSession, work: Work) -> Wanted:
     partitions = session.partitions
     listed: list[tuple[PartitionKey, WantedPartition]] = []
     for piece in pieces(list(partitions)):  # another request may change them between two slices
-        if work.spend(1 + len(piece) // 10):
-            await later(work.next_slice)
+        await give_way(work)
         listed += [(key, partitions[key]) for key in piece if key in partitions]
     work.doomed.append(listed)
     return listed
@@ -280,8 +272,7 @@ async def _forget(session: FetchSession, request: FetchRequest, context: Request
     """Remove partitions from a session; KafkaError if the session has ended meanwhile."""
     for topic in request.forgotten_topics_data:
         for piece in pieces(topic.partitions):
-            if context.work.spend(1 + len(piece)):
-                await later(context.work.next_slice)
+            await give_way(context.work)
             forgotten = [(topic.topic, topic.topic_id, index) for index in piece]
             context.broker.fetch_sessions.update(session, (), forgotten, _limits(context))
 
@@ -289,8 +280,7 @@ async def _forget(session: FetchSession, request: FetchRequest, context: Request
 async def _update(session: FetchSession, wanted: Wanted, context: RequestContext) -> None:
     """Add or change partitions of a session; KafkaError if the session ends."""
     for piece in pieces(wanted):
-        if len(wanted) > PIECE and context.work.spend(UNITS_TO_KEEP * len(piece)):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         context.broker.fetch_sessions.update(session, piece, (), _limits(context))
 
 
@@ -305,13 +295,12 @@ async def _read(
     partitions: list[tuple[PartitionKey, PartitionData]] = []
     work = context.work
     for place, (key, partition) in enumerate(wanted):
-        if not place % PIECE and place and work.spend(PIECE):
-            await later(work.next_slice)
         cached = session.partitions.get(key) if session is not None else None
         if cached is not None and incremental and cached.is_quiet:
+            if not place % PIECE:  # a look at the clock would take longer than this partition
+                await give_way(work)
             continue
-        if partitions and work.spend(UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         look = partial(_read_partition, key, partition, request, context, left, first=total == 0)
         data = await look_without_waiting(context.broker, look)
         if isinstance(data.records, FileSlice):

@@ -14,7 +14,7 @@ from functools import partial
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.advertised_listeners import advertised_address
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import id_units
+from kwire.handlers.lib.slices import give_way
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.find_coordinator import (
     Coordinator,
@@ -24,9 +24,6 @@ from kwire.protocol.messages.find_coordinator import (
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_SINCE = 4
-
-UNITS = 10
-"""The units that each key after the first one costs."""
 
 
 def handle(
@@ -48,8 +45,7 @@ async def _handle(
         await await_elections(context.broker)
     found: list[Coordinator] = []
     for key in keys:
-        if found and work.spend(UNITS + id_units(key)):
-            await later(work.next_slice)
+        await give_way(work)
         found.append(await _find(key, request.key_type, address, context))
     if context.api_version >= BATCHED_SINCE:
         return FindCoordinatorResponse(coordinators=found)

@@ -18,14 +18,11 @@ from kwire.record.compression import Compression
 
 CODECS = [Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY]
 
-UNITS = 20
-
 
 def handle(
     request: GetTelemetrySubscriptionsRequest, context: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:
     """Answer with the subscription of the client."""
-    context.work.spend(UNITS)
     broker = context.broker
     instance_id = request.client_instance_id
     while instance_id == ZERO_UUID:

@@ -3,7 +3,6 @@
 from kwire.coordinator.joining import Client
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.group_steps import coordinator_for_step
 from kwire.handlers.lib.member_size import check_member_size
 from kwire.handlers.lib.replies import answer
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
@@ -42,7 +41,7 @@ async def _join(request: JoinGroupRequest, context: RequestContext) -> JoinGroup
         if len(request.protocols) > MOST_PROTOCOLS:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         await check_member_size(request.protocols, _bytes_of, context)
-        home = await coordinator_for_step(request.group_id, context)
+        home = context.broker.groups.coordinator(request.group_id)
         home.carry_out(
             home.groups.members.join(request, client, reply, context.broker.groups.now_ms())
         )

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.group_steps import coordinator_for_step
 from kwire.handlers.lib.replies import answer
-from kwire.handlers.lib.slices import pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import give_way, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -20,8 +19,6 @@ from kwire.protocol.messages.leave_group import (
 from kwire.runtime import Reply
 
 BATCHED_SINCE = 3
-
-UNITS = 10
 
 
 def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse | Unfinished:
@@ -34,8 +31,7 @@ async def _handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveG
     leaving = request.members if is_batched else [MemberIdentity(member_id=request.member_id)]
     members: list[MemberResponse] = []
     for piece in pieces(leaving):
-        if members and context.work.spend(UNITS * len(piece)):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         response = await _leave(request.group_id, piece, context)
         if response.error_code:
             return response
@@ -51,7 +47,7 @@ async def _leave(
 ) -> LeaveGroupResponse:
     reply = Reply()
     try:
-        home = await coordinator_for_step(group_id, context)
+        home = context.broker.groups.coordinator(group_id)
         now_ms = context.broker.groups.now_ms()
         home.carry_out(home.groups.members.leave(group_id, list(leaving), reply, now_ms))
     except KafkaError as error:

@@ -6,8 +6,8 @@ on, no types mean all types.
 
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import distinct, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import distinct, give_way, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.list_config_resources import (
     ConfigResource,
@@ -15,7 +15,6 @@ from kwire.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-UNITS = 2
 BYTES = 10
 
 
@@ -39,8 +38,7 @@ async def _handle(
     resources: list[ConfigResource] = []
     for kind in sorted(wanted):
         for piece in pieces(_names(kind, context)):
-            if work.spend(UNITS * len(piece)):
-                await later(work.next_slice)
+            await give_way(work)
             work.answer(sum(BYTES + len(name) for name in piece))
             resources += [ConfigResource(resource_name=name, resource_type=kind) for name in piece]
     return ListConfigResourcesResponse(config_resources=resources)

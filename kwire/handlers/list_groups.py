@@ -10,11 +10,10 @@ from kwire.budget.work import Work
 from kwire.coordinator.group import GroupType
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import PIECE, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import PIECE, give_way, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-UNITS = 5
 BYTES = 40
 
 
@@ -34,8 +33,7 @@ async def _handle(request: ListGroupsRequest, context: RequestContext) -> ListGr
     groups = []
     for home in homes:
         for group_id in home.groups.group_ids():
-            if work.spend(UNITS):
-                await later(work.next_slice)
+            await give_way(work)
             group = _listed(home, group_id)
             if (
                 group is not None
@@ -50,8 +48,7 @@ async def _handle(request: ListGroupsRequest, context: RequestContext) -> ListGr
 async def _lower(names: Sequence[str], work: Work) -> set[str]:
     lower: set[str] = set()
     for piece in pieces(names):
-        if lower and work.spend(len(piece) // 4):
-            await later(work.next_slice)
+        await give_way(work)
         lower.update(map(str.lower, piece))
     if len(lower) > PIECE:
         work.doomed.append(lower)

@@ -23,9 +23,9 @@ if there is none.
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import PIECE
+from kwire.handlers.lib.slices import PIECE, give_way
 from kwire.handlers.lib.time_lookups import find_by_time, find_largest
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -39,8 +39,6 @@ READ_COMMITTED = 1
 LEADER_EPOCHS_SINCE = 4
 NOT_AVAILABLE_SINCE = 5
 
-UNITS = 2
-UNITS_PER_PARTITION = 10
 
 # The first version that knows each special timestamp.
 _SINCE = {
@@ -63,18 +61,14 @@ async def _handle(request: ListOffsetsRequest, context: RequestContext) -> ListO
     topics: dict[str, ListOffsetsTopicResponse] = {}
     answers: dict[tuple[str, int], ListOffsetsPartitionResponse | None] = {}
     for topic in request.topics:
-        if topics and work.spend(UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         told = topics.get(topic.name)
         if told is None:
             topics[topic.name] = told = ListOffsetsTopicResponse(name=topic.name, partitions=[])
         for wanted in topic.partitions:
-            if answers and work.spend(UNITS):
-                await later(work.next_slice)
+            await give_way(work)
             key = topic.name, wanted.partition_index
             if key not in answers:
-                if answers:
-                    work.spend(UNITS_PER_PARTITION)
                 answers[key] = answer = await _answer(request, topic.name, wanted, context)
                 told.partitions.append(answer)
             elif (duplicate := answers[key]) is not None:

@@ -7,8 +7,8 @@ move are left out.
 from collections.abc import Sequence
 
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import distinct, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import distinct, give_way, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.image import TopicImage
 from kwire.metadata.reassignment import is_reassigning
 from kwire.protocol.messages.list_partition_reassignments import (
@@ -18,7 +18,6 @@ from kwire.protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
-UNITS = 2
 BYTES = 30
 
 
@@ -39,8 +38,7 @@ async def _handle(
             await _add(response, topic, range(len(topic.partitions)), context)
         return response
     for wanted in request.topics:
-        if context.work.spend(UNITS):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         found = known.get(wanted.name)
         if found is not None:
             indexes = await distinct(wanted.partition_indexes, context.work)
@@ -57,8 +55,7 @@ async def _add(
     """Add the moves among these partitions of a topic."""
     moves: list[OngoingPartitionReassignment] = []
     for piece in pieces(indexes):
-        if context.work.spend(UNITS * len(piece)):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         moves += [
             OngoingPartitionReassignment(
                 partition_index=index,

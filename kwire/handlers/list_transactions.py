@@ -15,7 +15,7 @@ from kwire.coordinator.transaction.state import TransactionState as State
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.regexes import compile_ahead
-from kwire.handlers.lib.slices import distinct, pieces
+from kwire.handlers.lib.slices import distinct, give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.list_transactions import (
     ListTransactionsRequest,
@@ -25,7 +25,6 @@ from kwire.protocol.messages.list_transactions import (
 
 _BY_TITLE = {state.title: state for state in State}
 
-UNITS = 4
 BYTES = 40
 
 
@@ -56,8 +55,7 @@ async def _handle(
     states = []
     for home in homes:
         for piece in pieces(list(home.coordinator.transactions.values())):
-            if work.spend(len(piece) * UNITS):
-                await later(work.next_slice)
+            await give_way(work)
             wanted = [one for one in piece if is_wanted(one)]
             if pattern and wanted:
                 wanted = await later(partial(_matching, pattern, wanted, context))
@@ -72,8 +70,7 @@ async def _handle(
             ]
     unknown: list[str] = []
     for part in pieces(list(names)):
-        if work.spend(len(part) // 4):
-            await later(work.next_slice)
+        await give_way(work)
         unknown += [name for name in part if name not in _BY_TITLE]
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states)
 

@@ -29,7 +29,7 @@ from kwire.handlers.lib.context import (
     TOPIC_OPERATIONS,
     RequestContext,
 )
-from kwire.handlers.lib.slices import PIECE, pieces
+from kwire.handlers.lib.slices import PIECE, give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.controller import check_partition_total, check_topic_name
 from kwire.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
@@ -48,9 +48,6 @@ log = logging.getLogger(__name__)
 NAMES_PER_TURN = 1000
 """After checks of this many names, other tasks have their turn."""
 
-UNITS_PER_NAME = 5
-UNITS = 3
-UNITS_PER_PARTITION = 4
 BYTES = 50
 
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -111,8 +108,7 @@ async def _topics(request: MetadataRequest, context: RequestContext) -> list[Met
     missing: dict[str, None] = {}
     existing = broker.image.topics_by_name
     for piece in pieces(request.topics):
-        if distinct and context.work.spend(len(piece)):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         for wanted in piece:
             distinct[wanted.name, wanted.topic_id] = wanted
             if wanted.topic_id == ZERO_UUID and wanted.name and wanted.name not in existing:
@@ -121,8 +117,7 @@ async def _topics(request: MetadataRequest, context: RequestContext) -> list[Met
         await _create_missing(list(missing), request, context)
     described: list[MetadataResponseTopic] = []
     for wanted in distinct.values():
-        if described and context.work.spend(UNITS_PER_NAME):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         described.append(await _topic(wanted, context, operations, missing))
     if len(distinct) > PIECE:
         context.work.doomed += (distinct, missing)
@@ -209,8 +204,7 @@ async def _describe(
     work = context.work
     partitions: list[MetadataResponsePartition] = []
     for piece in pieces(topic.partitions):
-        if work.spend(UNITS + UNITS_PER_PARTITION * len(piece)):
-            await later(work.next_slice)
+        await give_way(work)
         partitions += _partitions(context.broker, topic, len(partitions), piece)
     work.answer(BYTES + len(topic.name) + BYTES * len(partitions))
     return MetadataResponseTopic(

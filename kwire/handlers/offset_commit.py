@@ -15,8 +15,8 @@ from kwire.coordinator.offsets import NO_EXPIRY
 from kwire.coordinator.records import OffsetCommitValue
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import PIECE, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import PIECE, give_way, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -28,8 +28,6 @@ from kwire.protocol.messages.offset_commit import (
 
 TOPIC_IDS_SINCE = 10
 
-UNITS = 4
-UNITS_PER_OFFSET = 10
 
 AcceptedOffset = tuple[OffsetCommitResponsePartition, str, OffsetCommitValue]
 Accepted = list[AcceptedOffset]
@@ -50,14 +48,12 @@ async def _handle(request: OffsetCommitRequest, context: RequestContext) -> Offs
     accepted: Accepted = []
     topics: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
-        if topics and work.spend(UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         topics.append(await _check_topic(request, topic, context, accepted))
     if len(accepted) > PIECE:
         work.doomed.append(accepted)
     for piece in pieces(accepted):
-        if len(piece) > 1 and work.spend(UNITS_PER_OFFSET * len(piece)):
-            await later(work.next_slice)
+        await give_way(work)
         if not piece:
             break
         try:
@@ -85,8 +81,7 @@ async def _check_topic(
     answers: list[OffsetCommitResponsePartition] = []
     work = context.work
     for partition in topic.partitions:
-        if answers and work.spend(UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         index = partition.partition_index
         answer = OffsetCommitResponsePartition(partition_index=index)
         answers.append(answer)

@@ -9,17 +9,14 @@ from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import PIECE, free_in_slices, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import PIECE, free_in_slices, give_way, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-
-UNITS = 3
-UNITS_PER_OFFSET = 12
 
 Wanted = list[tuple[str, OffsetDeleteResponsePartition]]
 
@@ -38,11 +35,9 @@ async def _handle(request: OffsetDeleteRequest, context: RequestContext) -> Offs
     for topic in request.topics:
         answer = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
         topics.append(answer)
-        if work.spend(UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         for one in topic.partitions:
-            if work.spend(UNITS):
-                await later(work.next_slice)
+            await give_way(work)
             index = one.partition_index
             code = _existence(topic.name, index, context)
             partition = OffsetDeleteResponsePartition(partition_index=index, error_code=code)
@@ -67,8 +62,7 @@ def _existence(topic: str, index: int, context: RequestContext) -> ErrorCode:
 async def _delete(group_id: str, wanted: Wanted, context: RequestContext) -> None:
     _delete_piece(group_id, wanted[:PIECE], context)
     for piece in list(pieces(wanted[PIECE:])):
-        if context.work.spend(UNITS_PER_OFFSET * len(piece)):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         try:
             _delete_piece(group_id, piece, context)
         except KafkaError as error:

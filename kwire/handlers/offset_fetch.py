@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from kwire.coordinator.offsets import CommittedOffset, OffsetStore
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import id_units, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import give_way, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -29,9 +29,6 @@ GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 ERROR_SINCE = 2
 
-UNITS = 2
-UNITS_PER_GROUP = 6
-UNITS_PER_OFFSET = 3
 BYTES = 20
 
 _NOTHING = CommittedOffset(-1, -1, "", -1)
@@ -52,8 +49,7 @@ async def _handle(request: OffsetFetchRequest, context: RequestContext) -> Offse
     if request.topics is not None:
         topics = []
         for piece in pieces(request.topics):
-            if topics and context.work.spend(len(piece)):
-                await later(context.work.next_slice)
+            await give_way(context.work)
             topics += [
                 OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
                 for topic in piece
@@ -70,8 +66,7 @@ async def _groups(
     whole: dict[tuple[str, str | None, int], tuple[OffsetFetchResponseGroup, int]] = {}
     groups: list[OffsetFetchResponseGroup] = []
     for wanted in request.groups:
-        if groups and work.spend(UNITS_PER_GROUP + id_units(wanted.group_id)):
-            await later(work.next_slice)
+        await give_way(work)
         if wanted.topics is not None:
             groups.append(await _group(wanted, request.require_stable, context))
             continue
@@ -142,8 +137,7 @@ class _Reader:
             return await self._answer(topic.name, topic.topic_id, wanted.partition_indexes)
         unknown = OffsetFetchResponseTopics(topic_id=wanted.topic_id, partitions=[])
         for piece in pieces(wanted.partition_indexes):
-            if self._work.spend(UNITS + UNITS_PER_OFFSET * len(piece)):
-                await later(self._work.next_slice)
+            await give_way(self._work)
             unknown.partitions += [
                 _partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID) for index in piece
             ]
@@ -154,8 +148,7 @@ class _Reader:
     ) -> OffsetFetchResponseTopics:
         partitions: list[OffsetFetchResponsePartitions] = []
         for piece in pieces(indexes):
-            if self._work.spend(UNITS + UNITS_PER_OFFSET * len(piece)):
-                await later(self._work.next_slice)
+            await give_way(self._work)
             size_bytes = BYTES + len(name) + BYTES * len(piece)
             for index in piece:
                 found = self._committed.get(name, index)
@@ -194,16 +187,14 @@ async def _single(
             refused = OffsetFetchResponseTopic(name=asked.name, partitions=[])
             response.topics.append(refused)
             for piece in pieces(asked.partition_indexes):
-                if work.spend(UNITS + UNITS_PER_OFFSET * len(piece)):
-                    await later(work.next_slice)
+                await give_way(work)
                 refused.partitions += [_refused(index, group.error_code) for index in piece]
         return response
     for topic in group.topics:
         answer = OffsetFetchResponseTopic(name=topic.name, partitions=[])
         response.topics.append(answer)
         for part in pieces(topic.partitions):
-            if work.spend(UNITS + UNITS_PER_OFFSET * len(part)):
-                await later(work.next_slice)
+            await give_way(work)
             answer.partitions += map(_single_partition, part)
     return response
 

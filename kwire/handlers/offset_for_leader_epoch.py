@@ -2,7 +2,8 @@
 
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import give_way
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -10,8 +11,6 @@ from kwire.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-
-UNITS = 8
 
 
 def handle(
@@ -29,11 +28,9 @@ async def _handle(
     for topic in request.topics:
         answer = OffsetForLeaderTopicResult(topic=topic.topic, partitions=[])
         topics.append(answer)
-        if work.spend(UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         for wanted in topic.partitions:
-            if work.spend(UNITS):
-                await later(work.next_slice)
+            await give_way(work)
             answer.partitions.append(_answer(topic.topic, wanted, context))
     return OffsetForLeaderEpochResponse(topics=topics)
 

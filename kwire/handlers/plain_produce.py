@@ -22,8 +22,8 @@ from kwire.broker.broker import Broker
 from kwire.broker.partition import UNACKED, Partition
 from kwire.handlers.lib.context import ConnectionInfo
 from kwire.handlers.lib.waiting import Unfinished
+from kwire.log.inline_limits import AT_ONCE_BYTES
 from kwire.log.plain_batch import plain_batch
-from kwire.log.prices import AT_ONCE_BYTES
 from kwire.metadata.image import INTERNAL_TOPICS
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import MalformedRequest, read_unsigned_varint

@@ -7,8 +7,8 @@ first. It appends nothing, and the twin serves the request, if:
 - a batch isn't plain, a partition doesn't exist, or a partition occurs twice;
 - an append would make files or rename them, as the first batch of a segment or of a leader epoch
   does;
-- all of it would take longer than a slice of the event loop (``MOST_UNITS``): this fast path can't
-  wait between two batches, the twin can.
+- it is large (``MOST_TOPICS`` and the limits behind it): this fast path can't wait
+  between two batches, the twin can.
 
 If ``append_plain`` refuses a batch, it is appended as in the twin, with the same errors.
 """
@@ -19,7 +19,6 @@ from struct import error as StructError
 
 from kwire.broker.broker import Broker
 from kwire.broker.partition import ACKS_ALL, UNACKED, Partition
-from kwire.budget.work import FIRST_UNITS
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import ConnectionInfo
 from kwire.handlers.lib.waiting import Unfinished
@@ -34,21 +33,13 @@ from kwire.record.batch import NO_TIMESTAMP, RecordBatch
 
 TOPIC_IDS_SINCE = 13
 WRITE, TOPIC = 4, 2
-MOST_UNITS = FIRST_UNITS
-"""A request that costs more is left to the twin. It is the slice with which a request begins: a
-batch of five small records for each of 100 partitions still fits."""
+MOST_TOPICS = 128
+MOST_PARTITIONS = 128
+MOST_RECORDS = 640
+"""Of batches with so few records that each one is read."""
 
-TOPIC_UNITS = 3
-PARTITION_UNITS = 7
-"""What a partition costs: its batch is checked and written, and its answer made. The twin takes six
-to eight times as long."""
-
-RECORDS_PER_UNIT = 2
-"""How many records are checked in a unit of work, if a batch has so few that each one is read."""
-
-BYTES_PER_UNIT = 1000
-"""How many bytes are checked and written in a unit of work. Batches of 16 KB take twice as long, of
-1 MB a third."""
+MOST_BYTES = 512 * 1024
+"""What is larger is left to the twin. So much takes about a millisecond."""
 
 PRODUCE_KEY = 0
 
@@ -82,7 +73,7 @@ class Batches:
 
     ``topics`` holds a pair for each topic: the beginning of its part of the response, which is its
     name or id and the number of its partitions, and that number. ``batches`` has the partitions of
-    all topics in the order of the request. ``units`` is the cost beside that of the bytes.
+    all topics in the order of the request.
     """
 
     __slots__ = (
@@ -90,12 +81,13 @@ class Batches:
         "_client",
         "_frame",
         "_now_ms",
+        "_partitions",
+        "_records",
         "_version",
         "at",
         "batches",
         "topics",
         "unacked",
-        "units",
     )
 
     def __init__(
@@ -107,14 +99,18 @@ class Batches:
         self._client = client
         self._now_ms = broker.now_ms()
         self.at = at
-        self.units = 0
+        self._partitions = self._records = 0
         self.topics: list[tuple[bytes, int]] = []
         self.batches: dict[Partition, RecordBatch] = {}
         self.unacked: list[tuple[Partition, int, int]] = []
 
     def read(self) -> None:
         """Read and check the whole request; Uncommon, or the error of reading malformed bytes."""
+        if len(self._frame) > MOST_BYTES:
+            raise Uncommon
         count, self.at = read_unsigned_varint(self._frame, self.at)
+        if count - 1 > MOST_TOPICS:
+            raise Uncommon
         for _ in range(count - 1):
             self._read_topic()
         if not self.batches or self._frame[self.at :] != _NO_TAGS:
@@ -128,19 +124,15 @@ class Batches:
         if count < 1:
             raise Uncommon
         append_unsigned_varint(head, count)
-        self._spend(TOPIC_UNITS + (count - 1) * PARTITION_UNITS)
+        self._partitions += count - 1
+        if self._partitions > MOST_PARTITIONS:
+            raise Uncommon
         for _ in range(count - 1):
             self._read_partition(name)
         if frame[self.at]:
             raise Uncommon
         self.at += 1
         self.topics.append((bytes(head), count - 1))
-
-    def _spend(self, units: int) -> None:
-        """Count the cost of what is read next; Uncommon if the whole request is too much."""
-        self.units += units
-        if self.units + len(self._frame) // BYTES_PER_UNIT > MOST_UNITS:
-            raise Uncommon
 
     def _name(self) -> str:
         """The name of the topic that begins here."""
@@ -195,7 +187,9 @@ class Batches:
         ):
             raise Uncommon  # the append makes files, or may do so
         if 1 < batch.records_count <= FEW_RECORDS:
-            self._spend(batch.records_count // RECORDS_PER_UNIT)
+            self._records += batch.records_count
+            if self._records > MOST_RECORDS:
+                raise Uncommon
         self.batches[partition] = batch
         self.at = end + 1
 
@@ -282,7 +276,4 @@ def answer_many(
     unacked = Unacked(timeout_ms, header, broker, client)
     for partition, end_offset, place in batches.unacked:
         unacked.add(partition, end_offset, len(begin) + len(count) + place)
-    answer = unacked.answer(ready)
-    if isinstance(answer, Unfinished):
-        answer.units = batches.units
-    return answer
+    return unacked.answer(ready)

@@ -35,11 +35,11 @@ from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartiti
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.opening import full_limits, open_in_thread
-from kwire.handlers.lib.slices import in_slices
+from kwire.handlers.lib.slices import give_way, in_slices
 from kwire.handlers.lib.waiting import Unfinished, acknowledged, at_once_or_later, later
+from kwire.log.inline_limits import AT_ONCE_BYTES
 from kwire.log.partition_log import PartitionLog
 from kwire.log.plain_batch import is_plain
-from kwire.log.prices import AT_ONCE_BYTES
 from kwire.log.validation import (
     INLINE_LIMITS,
     AppendInfo,
@@ -47,7 +47,7 @@ from kwire.log.validation import (
     InvalidBatch,
     checked_batch,
     client_batch,
-    opening_units,
+    is_checked_inline,
 )
 from kwire.metadata.image import INTERNAL_TOPICS
 from kwire.protocol.messages.produce import (
@@ -71,21 +71,6 @@ TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
 ABORTABLE_SINCE = 11
 ADDS_SINCE = 12
-
-ROLL_UNITS = 1000
-"""The rough cost of making the files of a new segment; on a busy disk it takes far longer."""
-
-BYTES_PER_UNIT = 2 * 1024
-"""How many bytes of a batch are copied, checked and written in one unit of work."""
-
-UNITS = 15
-"""The units that each partition after the first one costs, beside the opening of its batch."""
-
-TOPIC_UNITS = 4
-"""The units that each topic after the first one costs, in decoding and in the response."""
-
-UNITS_TO_WAIT = 3
-"""The units that each wait for a flush costs."""
 
 BACKOFF = "add.partitions.to.txn.retry.backoff.ms"
 PATIENCE = "add.partitions.to.txn.retry.backoff.max.ms"
@@ -122,16 +107,12 @@ async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceRe
     data: PartitionProduceData | None
     appends = _Appends(request, context)
     responses: list[TopicProduceResponse] = []
-    is_first = True
     for topic in request.topic_data:
-        if responses and work.spend(TOPIC_UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         name = _topic_name(context.broker, topic) if by_id else topic.name
         partitions = []
         for data in topic.partition_data:
-            if not is_first and work.spend(UNITS):
-                await later(work.next_slice)
-            is_first = False
+            await give_way(work)
             partitions.append(await _produce(appends, name, data))
         responses.append(
             TopicProduceResponse(
@@ -206,8 +187,7 @@ class _Appends:
         """
         work = self.context.work
         for answer, flush in self.flushes:
-            if work.spend(UNITS_TO_WAIT):
-                await later(work.next_slice)
+            await give_way(work)
             try:
                 await later(flush.wait)
             except KafkaError as error:
@@ -281,8 +261,7 @@ def _batch(appends: _Appends, data: PartitionProduceData) -> RecordBatch:
 async def _append(partition: Partition, batch: RecordBatch, appends: _Appends) -> AppendInfo:
     """Check a batch and append it."""
     context = appends.context
-    if context.work.spend(batch.size_bytes // BYTES_PER_UNIT):
-        await later(context.work.next_slice)
+    await give_way(context.work)
     log, acks = partition.log, appends.request.acks
     now_ms = context.broker.now_ms()
     if batch.size_bytes <= AT_ONCE_BYTES and is_plain(batch, log.config, now_ms):
@@ -299,11 +278,7 @@ async def _append(partition: Partition, batch: RecordBatch, appends: _Appends) -
 
         verify = partial(_verify, partition, batch, appends)
         return await append_in_turn(partition, checked, acks, context, verify)
-    active = log.segments[-1]
-    info = partition.append_checked(checked, now_ms=now_ms, required_acks=acks)
-    if log.segments[-1] is not active:
-        context.work.spend(ROLL_UNITS)  # the next partition waits for a slice
-    return info
+    return partition.append_checked(checked, now_ms=now_ms, required_acks=acks)
 
 
 async def _check(batch: RecordBatch, log: PartitionLog, context: RequestContext) -> CheckedBatch:
@@ -312,10 +287,8 @@ async def _check(batch: RecordBatch, log: PartitionLog, context: RequestContext)
     The time of ``LogAppendTime`` is that of the check, not of the beginning of a wait before it.
     """
     broker = context.broker
-    units = opening_units(batch, log.config, broker.now_ms())
-    if units is not None and batch.size_bytes <= AT_ONCE_BYTES:
-        if units and context.work.spend(units):
-            await later(context.work.next_slice)
+    if batch.size_bytes <= AT_ONCE_BYTES and is_checked_inline(batch, log.config, broker.now_ms()):
+        await give_way(context.work)
         with suppress(TooLarge):
             return checked_batch(batch, log.config, broker.now_ms(), INLINE_LIMITS)
 

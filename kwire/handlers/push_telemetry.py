@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.get_telemetry_subscriptions import client_of
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import free_in_slices
+from kwire.handlers.lib.slices import free_in_slices, give_way
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from kwire.protocol.otlp import Point, points
@@ -20,9 +20,6 @@ from kwire.protocol.wire import MalformedRequest
 from kwire.record.batch import InvalidRecords, TooLarge
 from kwire.record.compression import decompress
 
-UNITS = 20
-UNITS_PER_POINT = 5
-UNITS_PER_ATTRIBUTE = 2
 POINTS_AT_ONCE = 10
 MOST_TIMES = 8
 
@@ -43,7 +40,6 @@ def handle(
 
 
 async def _handle(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
-    context.work.spend(UNITS)
     broker, client = context.broker, client_of(context)
     try:
         broker.client_metrics.check_push(
@@ -73,14 +69,9 @@ async def _handle(request: PushTelemetryRequest, context: RequestContext) -> Pus
         while found:  # a point has many parts, so those that are taken are freed piece by piece
             piece = found[: -POINTS_AT_ONCE - 1 : -1]
             del found[-POINTS_AT_ONCE:]
-            if context.work.spend(sum(map(_units, piece))):
-                await later(context.work.next_slice)
+            await give_way(context.work)
             broker.client_metrics.keep_points(request.client_instance_id, client, piece)
     return PushTelemetryResponse()
-
-
-def _units(point: Point) -> int:
-    return UNITS_PER_POINT + UNITS_PER_ATTRIBUTE * len(point.attributes)
 
 
 def _read(push: _Push, between: Callable[[], None]) -> list[Point]:

@@ -36,8 +36,8 @@ from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.lookups import look_without_waiting
-from kwire.handlers.lib.slices import PIECE, pieces
-from kwire.handlers.lib.waiting import Change, happens, later
+from kwire.handlers.lib.slices import give_way, pieces
+from kwire.handlers.lib.waiting import Change, happens
 from kwire.log.page_cache import ColdPages
 from kwire.log.partition_log import PartitionLog
 from kwire.protocol.file_slice import FileSlice
@@ -55,9 +55,6 @@ WATERMARK_DELAY_S = 0.005
 
 MOST_AT_ONCE = 100
 """How many partitions a fetch reads before other clients have their turn."""
-
-UNITS = 15
-UNITS_TO_KEEP = 3
 
 
 class Wish(NamedTuple):
@@ -143,14 +140,12 @@ async def _take_wishes(
         for piece in pieces(topic.partitions):
             for wanted in piece:
                 session.want((topic.topic, topic.topic_id, wanted.partition), wanted)
-            if context.work.spend(UNITS_TO_KEEP * len(piece)):
-                await later(context.work.next_slice)
+            await give_way(context.work)
     for forgotten in request.forgotten_topics_data:
         for indexes in pieces(forgotten.partitions):
             for index in indexes:
                 session.forget((forgotten.topic, forgotten.topic_id, index))
-            if context.work.spend(UNITS_TO_KEEP * len(indexes)):
-                await later(context.work.next_slice)
+            await give_way(context.work)
 
 
 async def when_due(
@@ -190,8 +185,8 @@ async def _read_dirty(
     answer = Answer()
     dirty = list(session.dirty)
     for position in dirty if work is not None else dirty[:MOST_AT_ONCE]:
-        if work is not None and work.spend(UNITS):
-            await later(work.next_slice)
+        if work is not None:
+            await give_way(work)
         left = max_bytes - answer.size_bytes
         if position not in session.dirty or (left <= 0 and not (position.is_new or is_full)):
             continue  # it was forgotten meanwhile, or has to wait for the next answer
@@ -392,8 +387,7 @@ async def _response(
                 topics.append(FetchableTopicResponse(topic=key[0], topic_id=key[1], partitions=[]))
                 last = key
             topics[-1].partitions.append(data)
-        if len(piece) == PIECE and context.work.spend(UNITS_TO_KEEP * PIECE):
-            await later(context.work.next_slice)
+        await give_way(context.work)
     return FetchResponse(session_id=session.session_id, responses=topics)
 
 

@@ -9,16 +9,13 @@ import trio
 
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later, happens, later
+from kwire.handlers.lib.slices import give_way
+from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later, happens
 from kwire.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
 from kwire.security.sasl import LoginRefused
-
-UNITS = 20
-BYTES_PER_UNIT = 14
-"""The cost of the longest messages, those with a token of OAUTHBEARER."""
 
 
 def handle(
@@ -35,8 +32,7 @@ async def _handle(
     if login is None or not login.is_begun:
         text = "SaslAuthenticate request received after successful authentication"
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=text)
-    if context.work.spend(UNITS + len(request.auth_bytes) // BYTES_PER_UNIT):
-        await later(context.work.next_slice)
+    await give_way(context.work)
     now_s = trio.current_time()
     try:
         answer, session_ms = login.step(request.auth_bytes, broker.clock.now_ms(), now_s)

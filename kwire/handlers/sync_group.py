@@ -7,10 +7,9 @@ from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.group_steps import coordinator_for_step
 from kwire.handlers.lib.replies import answer
-from kwire.handlers.lib.slices import PIECE, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.slices import PIECE, give_way, pieces
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kwire.runtime import Reply
 
@@ -30,7 +29,7 @@ async def _handle(request: SyncGroupRequest, context: RequestContext) -> SyncGro
             request.protocol_name,
         ):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        home = await coordinator_for_step(request.group_id, context)
+        home = context.broker.groups.coordinator(request.group_id)
         if len(request.assignments) > PIECE:
             await _leave_out_strangers(request, home.groups, context)
         home.carry_out(home.groups.members.sync(request, reply, context.broker.groups.now_ms()))
@@ -47,8 +46,7 @@ async def _leave_out_strangers(
     """Drop the assignments of clients that aren't members, because nothing reads them."""
     known = []
     for piece in pieces(request.assignments):
-        if context.work.spend(len(piece)):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         group = groups.groups.get(request.group_id)
         members = group.members if isinstance(group, ClassicGroup) else ()
         known += [one for one in piece if one.member_id in members]

@@ -19,7 +19,7 @@ from kwire.coordinator.records import OffsetCommitValue
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import free_in_slices, pieces
+from kwire.handlers.lib.slices import free_in_slices, give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -36,8 +36,6 @@ ADDS_SINCE = 5
 LOADING_SINCE = 2
 TOPIC_IDS_SINCE = 6
 
-UNITS = 4
-UNITS_PER_OFFSET = 12
 
 AcceptedOffset = tuple[TxnOffsetCommitResponsePartition, str, OffsetCommitValue]
 Accepted = list[AcceptedOffset]
@@ -57,12 +55,10 @@ async def _handle(
     topics: list[TxnOffsetCommitResponseTopic] = []
     work = context.work
     for topic in request.topics:
-        if topics and work.spend(UNITS):
-            await later(work.next_slice)
+        await give_way(work)
         answers: list[TxnOffsetCommitResponsePartition] = []
         for partition in topic.partitions:
-            if answers and work.spend(UNITS):
-                await later(work.next_slice)
+            await give_way(work)
             answers.append(_check(topic, partition, context, accepted))
         topics.append(
             TxnOffsetCommitResponseTopic(
@@ -71,8 +67,7 @@ async def _handle(
         )
     free_in_slices(accepted, work)
     for piece in pieces(accepted):
-        if len(piece) > 1 and work.spend(UNITS_PER_OFFSET * len(piece)):
-            await later(work.next_slice)
+        await give_way(work)
         if not piece:
             break
         try:

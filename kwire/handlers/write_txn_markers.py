@@ -11,6 +11,7 @@ from kwire.broker.flusher import Flush
 from kwire.broker.markers import EndMarker, write_marker
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import give_way
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -31,10 +32,6 @@ _NOT_READY = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
 )
-
-
-UNITS_PER_TOPIC = 2
-UNITS_PER_MARKER = 120
 
 
 def handle(
@@ -70,16 +67,13 @@ async def _write_all(
     )
     work = context.work
     result = WritableTxnMarkerResult(producer_id=wanted.producer_id, topics=[])
-    if work.spend(UNITS_PER_TOPIC):
-        await later(work.next_slice)
+    await give_way(work)
     for topic in wanted.topics:
         answer = WritableTxnMarkerTopicResult(name=topic.name, partitions=[])
         result.topics.append(answer)
-        if work.spend(UNITS_PER_TOPIC):
-            await later(work.next_slice)
+        await give_way(work)
         for index in topic.partition_indexes:
-            if work.spend(UNITS_PER_MARKER):
-                await later(work.next_slice)
+            await give_way(work)
             row = WritableTxnMarkerPartitionResult(partition_index=index)
             answer.partitions.append(row)
             try:

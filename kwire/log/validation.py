@@ -25,15 +25,14 @@ from enum import Enum
 from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.log_config import NO_LIMIT, LogConfig
-from kwire.log.prices import (
+from kwire.log.inline_limits import (
     RECOMPRESSED_BYTES,
     SLOW_RECORDS,
     has_large_blocks,
     is_quick_to_open,
-    units_to_open,
-    units_to_recompress,
+    is_quick_to_recompress,
 )
+from kwire.log.log_config import NO_LIMIT, LogConfig
 from kwire.record.batch import (
     CREATE_TIME,
     HEADER_BYTES,
@@ -168,22 +167,16 @@ def limits_of(config: LogConfig, max_bytes: int, max_records: int) -> Limits:
     return Limits(most_bytes, max_records, max_records)
 
 
-def opening_units(batch: RecordBatch, config: LogConfig, now_ms: int) -> int | None:
-    """The cost of opening a batch on the event loop, in units of work, as far as the header shows.
-
-    It is 0 for a batch that ``checked_batch`` doesn't open, and None for one that takes so long
-    that it needs a thread.
-    """
-    has_to_be_opened = _has_to_be_opened(batch, config, now_ms)
-    if not has_to_be_opened:
-        return units_to_open(batch, FEW_LIMITS.max_headers) if _has_few_records(batch) else 0
+def is_checked_inline(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
+    """Whether the event loop may check a batch itself, as far as the header shows."""
+    if not _has_to_be_opened(batch, config, now_ms):
+        return True
     if not is_quick_to_open(batch):
-        return None
-    units = units_to_open(batch, INLINE_LIMITS.max_headers)
-    if config.compression is None or config.compression == batch.compression:
-        return units
-    more = units_to_recompress(batch, config.compression, config.compression_level)
-    return None if more is None else units + more
+        return False
+    codec = config.compression
+    if codec is None or codec == batch.compression:
+        return True
+    return is_quick_to_recompress(batch, codec, config.compression_level)
 
 
 def checked_batch(

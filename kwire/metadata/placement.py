@@ -31,8 +31,8 @@ Replicas = tuple[int, ...]
 
 _T = TypeVar("_T")
 
-Steps: TypeAlias = Generator[int, None, _T]
-"""A generator that yields the number of replicas of its next piece, and returns the result."""
+Steps: TypeAlias = Generator[None, None, _T]
+"""A generator that yields before each piece, and returns the result."""
 
 PARTITIONS_PER_STEP = 50
 
@@ -207,9 +207,8 @@ def placed(
 ) -> "Steps[list[PartitionImage]]":
     """``count`` new partitions on brokers that kwire chooses; KafkaError if it finds none."""
     made: list[PartitionImage] = []
-    width = min(max(replication_factor, 1), len(image.brokers) + 1)
     for piece in _ranges(count):
-        yield len(piece) * width
+        yield
         for _ in piece:
             replicas = placer.place(replication_factor)
             isr = _in_sync(image, replicas)
@@ -229,7 +228,7 @@ def assigned(
     factor = len(assignments[first])
     made: list[PartitionImage] = []
     for piece in _ranges(len(assignments)):
-        yield len(piece) * min(factor, len(image.brokers) + 1)
+        yield
         for index in range(first + piece.start, first + piece.stop):
             nodes = assignments[index]
             _check(image, index, nodes, factor)

@@ -23,7 +23,7 @@ async def gather_groups(broker: Broker, slices: Slices, samples: Samples) -> Non
     left_out = 0
     for home in broker.groups.loaded():
         for group_id in home.groups.group_ids():
-            await slices.turn()
+            await slices.give_way()
             state = home.groups.state_of(group_id)
             if state is None:
                 continue
@@ -55,7 +55,7 @@ async def _lags(
     """Add the lags of a group; returns how many partitions of other groups may follow."""
     sums: Counter[str] = Counter()
     for topic, index, committed in home.groups.offsets.of(group_id).items():
-        await slices.turn()
+        await slices.give_way()
         partition = broker.partition_if_served(topic, index)
         if partition is None:
             continue
@@ -79,7 +79,7 @@ async def gather_transactions(broker: Broker, slices: Slices, samples: Samples) 
     oldest_ms = now_ms = broker.now_ms()
     for home in broker.transactions.loaded():
         for known in list(home.coordinator.transactions.values()):
-            await slices.turn()
+            await slices.give_way()
             states[known.state.title] += 1
             if known.state.title == "Ongoing":
                 oldest_ms = min(oldest_ms, known.start_ms)

@@ -58,7 +58,7 @@ async def gather_connections(
     samples.put("kwire_quota_waiting_connections", waiting)
     listeners = Counter({listener.name: 0 for listener in broker.config.listeners()})
     for connection in list(poller.connections):
-        await slices.turn()
+        await slices.give_way()
         listeners[connection.listener] += 1
     for listener, count in listeners.items():
         samples.put("kwire_connections", count, listener)

@@ -51,7 +51,7 @@ async def gather_topics(broker: Broker, slices: Slices, samples: Samples) -> Non
     replication = Counter[str]()
     offline = len(broker.offline_partitions())
     for partition in list(broker.partitions()):
-        await slices.turn()
+        await slices.give_way()
         size_bytes = partition.log.size_bytes
         topics.setdefault(partition.topic, _Traffic()).add(partition, size_bytes)
         every.add(partition, size_bytes)
@@ -79,14 +79,14 @@ async def _topics(
     ranked = [(-_bytes(traffic), name) for name, traffic in topics.items()]
     left_out = 0
     for place, (_, name) in enumerate(_busiest(ranked, most)):
-        await slices.turn()
+        await slices.give_way()
         partitions = topics[name].partitions
         if place >= most:
             left_out += len(partitions)
             continue
         _topic(name, topics[name], samples)
         for partition in partitions[:left]:
-            await slices.turn()
+            await slices.give_way()
             _partition(partition, samples)
         left_out += max(0, len(partitions) - left)
         left = max(0, left - len(partitions))
@@ -155,7 +155,7 @@ async def _cluster(broker: Broker, offline: int, slices: Slices, samples: Sample
     topics = broker.image.topics_by_name
     partitions = 0
     for topic in topics.values():
-        await slices.turn()
+        await slices.give_way()
         partitions += len(topic.partitions)
     samples.put(f"{_CONTROLLER}activecontrollercount", 1)
     samples.put(f"{_CONTROLLER}offlinepartitionscount", offline)

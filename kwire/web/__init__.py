@@ -11,7 +11,7 @@ To add routes:
 3. Get data only with ``await broker_calls.run(gather, *arguments)``. The ``async`` function
    ``gather(observed, *arguments)`` runs in the broker's event loop. It returns plain values
    (numbers, texts, tuples), never an object that the broker changes later. A loop over topics or
-   partitions calls ``await slices.turn()`` for each one (``kwire.budget.slices``), so that Kafka's
+   partitions calls ``await slices.give_way()`` for each one (``budget.slices``), so that Kafka's
    clients have their turn.
 4. Make text or HTML from the data in the endpoint, in the thread of the HTTP port.
 

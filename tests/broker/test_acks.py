@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from kwire.broker.acks import KEPT, UNITS, AckQueue, Acks
+from kwire.broker.acks import KEPT, SIZE, AckQueue, Acks
 from kwire.errors import ErrorCode
 
 
@@ -14,9 +14,9 @@ class Sleeper:
     def __init__(self):
         self.times = 0
 
-    def wake(self, units):
+    def wake(self, size):
         """It is woken."""
-        assert units == UNITS
+        assert size == SIZE
         self.times += 1
 
 

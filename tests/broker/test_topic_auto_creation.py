@@ -10,6 +10,7 @@ import trio
 from kwire.broker import broker as broker_module
 from kwire.broker.commits import TOPICS_PER_TURN
 from kwire.budget.kind import Kind
+from kwire.budget.work import SLICE_S
 from kwire.errors import ErrorCode
 from kwire.log.log_config import LogConfig
 from kwire.metadata import controller
@@ -27,6 +28,7 @@ from kwire.protocol.messages.metadata import (
     MetadataResponse,
 )
 from kwire.testing.waiting import until
+from tests.support.clock import step_clock
 from tests.support.in_process import RawClient, RunningServer, running_server
 
 VERSION = 9
@@ -142,6 +144,8 @@ async def test_many_topics_are_decided_in_several_turns(tmp_path: Path, monkeypa
         return real(*arguments)
 
     monkeypatch.setattr(controller, "topic_in_steps", counting)
+    for module in ("kwire.budget.work", "kwire.budget.slices"):
+        step_clock(monkeypatch, module, SLICE_S / 10)
     async with running_server(tmp_path) as server:
         client = await server.connect()
         trio.lowlevel.add_instrument(counted)

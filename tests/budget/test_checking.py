@@ -6,8 +6,16 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from kwire.budget.checking import CREDIT_UNITS, Lane
+from kwire.budget.checking import CREDIT_S, Lane
 from kwire.budget.work import ClientGone, Turns, Work
+from tests.support.clock import steps
+
+STRETCH_S = 0.001
+
+
+def a_lane():
+    """A thread in which each stretch takes ``STRETCH_S``."""
+    return Lane(steps(STRETCH_S))
 
 
 class Client:
@@ -39,7 +47,7 @@ class Blocked:
 
 async def test_who_has_used_least_comes_first():
     """A client with many batches does not keep one with a single batch waiting for all of them."""
-    lane, blocked, order = Lane(), Blocked(), []
+    lane, blocked, order = a_lane(), Blocked(), []
     busy, modest = Client(), Client()
     for client, stretches in ((modest, 1), (busy, 100)):
         await lane.run(client.work, lambda n, between: [between() for _ in range(n)], stretches)
@@ -61,7 +69,7 @@ async def test_who_has_used_least_comes_first():
 
 async def test_connecting_anew_gains_nothing():
     """A new connection begins behind one that was served a moment ago."""
-    lane, blocked, order = Lane(), Blocked(), []
+    lane, blocked, order = a_lane(), Blocked(), []
     old = Client()
 
     async def check(client, name):
@@ -84,16 +92,16 @@ async def test_connecting_anew_gains_nothing():
 
 async def test_to_have_been_quiet_gains_little():
     """Who used nothing for long is only a small credit ahead."""
-    lane = Lane()
+    lane = a_lane()
     quiet, busy = Client(), Client()
     for client, stretches in ((quiet, 0), (busy, 1000), (busy, 0), (quiet, 0)):
         await lane.run(client.work, lambda n, between: [between() for _ in range(n)], stretches)
-    assert busy.work.thread_units - quiet.work.thread_units <= CREDIT_UNITS
+    assert busy.work.thread_s - quiet.work.thread_s <= CREDIT_S + STRETCH_S
 
 
 async def test_a_client_that_is_gone_is_given_up_in_the_thread():
     """Its batch takes the thread no longer than to the end of a stretch."""
-    lane, blocked, client = Lane(), Blocked(), Client()
+    lane, blocked, client = a_lane(), Blocked(), Client()
     async with trio.open_nursery() as nursery:
 
         async def check():
@@ -108,7 +116,7 @@ async def test_a_client_that_is_gone_is_given_up_in_the_thread():
 
 async def test_a_client_that_is_gone_while_it_waits_is_not_begun():
     """Its batch never comes to the thread."""
-    lane, blocked, client = Lane(), Blocked(), Client()
+    lane, blocked, client = a_lane(), Blocked(), Client()
     never = Blocked()
 
     async def check():
@@ -127,7 +135,7 @@ async def test_a_client_that_is_gone_while_it_waits_is_not_begun():
 
 async def test_a_stop_waits_for_nothing():
     """What runs is given up, and who waits is sent away."""
-    lane, blocked = Lane(), Blocked()
+    lane, blocked = a_lane(), Blocked()
 
     async def check(function):
         with pytest.raises(ClientGone):
@@ -146,7 +154,7 @@ async def test_a_stop_waits_for_nothing():
 
 async def test_a_request_that_is_cancelled_gives_its_thread_back():
     """Cancellation reaches the thread at the end of a stretch."""
-    lane, blocked = Lane(), Blocked()
+    lane, blocked = a_lane(), Blocked()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lane.run, Client().work, blocked, 0)
         await blocked.begun()
@@ -156,7 +164,7 @@ async def test_a_request_that_is_cancelled_gives_its_thread_back():
 
 async def test_a_stop_does_not_wait_for_a_long_stretch():
     """The decoding of a large request has no stretches; its thread is left alone."""
-    lane, gate, has_begun = Lane(), threading.Event(), threading.Event()
+    lane, gate, has_begun = a_lane(), threading.Event(), threading.Event()
 
     def decode(_argument, _between):
         has_begun.set()

@@ -12,7 +12,6 @@ import trio
 import trio.testing
 
 from bench.worst_requests import WORST, version_of
-from kwire.budget.work import FIRST_UNITS, SLICE_UNITS
 from kwire.errors import ErrorCode
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import encode_request
@@ -97,14 +96,16 @@ class FreeMeter(trio.abc.Instrument):
 
 
 @pytest.fixture
-def in_slices(monkeypatch):
-    """Smaller requests are taken apart, in smaller slices; fewer answers are forgotten at once."""
-    monkeypatch.setattr("kwire.budget.work.FIRST_UNITS", FIRST_UNITS // 8)
-    monkeypatch.setattr("kwire.budget.work.SLICE_UNITS", SLICE_UNITS // 8)
+def taken_apart(monkeypatch):
+    """Smaller requests are taken apart; fewer answers are forgotten at once."""
     monkeypatch.setattr("kwire.protocol.taking_apart.PIECE", 32)
-    monkeypatch.setattr("kwire.handlers.lib.slices.PIECE", 32)
-    monkeypatch.setattr("kwire.connection.large.INLINE_ELEMENTS", 50)
+    monkeypatch.setattr("kwire.handlers.push_telemetry.POINTS_AT_ONCE", 4)
     monkeypatch.setattr("kwire.security.authorizer.ANSWERS_PER_CLIENT", ANSWERS_PER_CLIENT // 8)
+
+
+@pytest.fixture
+def in_slices(taken_apart, look_clock):
+    """Each slice has few pieces."""
 
 
 @pytest.mark.parametrize("settings", WHO_MAY)
@@ -159,11 +160,9 @@ async def test_a_fetch_session_is_freed_in_slices(tmp_path, in_slices):
     assert max(of_the_first, of_the_next, of_the_end) < MOST_BLOCKS
 
 
-async def test_a_request_of_too_many_changes_is_refused_in_slices(
-    tmp_path, monkeypatch, small_slices, in_slices
-):
-    """Each element has its error, and the decision that is given up is freed in slices."""
-    wrong = []
+async def _most_when_refused(tmp_path, monkeypatch, meter_of):
+    """What a meter counts at most while each of the requests is refused, by its name."""
+    most = {}
     async with desk(tmp_path, AUTHORIZED) as clients:
         await prepare(clients)
         monkeypatch.setattr("kwire.handlers.lib.metadata_commits.MOST_CHANGES", 100)
@@ -171,13 +170,26 @@ async def test_a_request_of_too_many_changes_is_refused_in_slices(
         for name, request in MANY_CHANGES.items():
             await play(clients, request(MANY), version_of(name))  # what is imported
             frames = sent(Message(request(MANY), version_of(name))).frames
-            with FreeMeter() as freed, PassMeter() as lines:
+            with meter_of() as meter:
                 await clients.send(0, frames)
                 await clients.receive(0)
                 await trio.testing.wait_all_tasks_blocked()
-            if freed.most > MOST_BLOCKS or lines.most > MOST_LINES / 2:
-                wrong.append(f"{name}: {freed.most} blocks in a step, {lines.most} lines in a pass")
-    assert not wrong, wrong
+            most[name] = meter.most
+    return most
+
+
+async def test_a_request_of_too_many_changes_is_refused_in_slices(
+    tmp_path, monkeypatch, line_clock
+):
+    """Each element has its error."""
+    lines = await _most_when_refused(tmp_path, monkeypatch, lambda: PassMeter(line_clock))
+    assert max(lines.values()) <= MOST_LINES / 2, lines
+
+
+async def test_a_decision_that_is_given_up_is_freed_in_slices(tmp_path, monkeypatch, in_slices):
+    """Its changes may be as many as the elements of the request."""
+    blocks = await _most_when_refused(tmp_path, monkeypatch, FreeMeter)
+    assert max(blocks.values()) <= MOST_BLOCKS, blocks
 
 
 async def test_what_a_request_has_made_is_freed_in_slices_if_it_fails(tmp_path, in_slices):

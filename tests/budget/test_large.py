@@ -6,19 +6,20 @@ from trio.testing import wait_all_tasks_blocked
 
 from kwire.budget.large import SMALL_BYTES
 from kwire.budget.work import LARGE_ANSWER_BYTES, OBJECT_BYTES, Turns, Work
+from tests.support.clock import HandClock
 
 
 @pytest.fixture
 def turns():
-    turns = Turns()
+    turns = Turns(HandClock())
     turns.large.max_bytes = lambda: 4000  # a quarter is for small requests
     return turns
 
 
-def a_work(turns, held_bytes=0, used_units=0):
+def a_work(turns, held_bytes=0, used_s=0):
     work = Work(turns, lambda: False)
-    work.begin_request(0)
-    work.used_units = used_units
+    work.begin_request()
+    work.used_s = used_s
     work.hold(held_bytes)
     return work
 
@@ -84,9 +85,9 @@ async def test_the_client_that_has_used_least_enters_first(turns, requests):
     """A busy client's requests let a modest client's request go before them."""
     inside = a_work(turns, 1000)
     await requests.ask(inside, "inside")
-    busy = a_work(turns, 1000, used_units=50_000)
+    busy = a_work(turns, 1000, used_s=0.05)
     await requests.ask(busy, "busy")
-    modest = a_work(turns, 1000, used_units=10)
+    modest = a_work(turns, 1000, used_s=0.01)
     await requests.ask(modest, "modest")
     inside.release()
     await wait_all_tasks_blocked()
@@ -119,10 +120,10 @@ async def test_of_growing_responses_only_the_first_goes_on(turns, requests):
 
 async def test_a_client_that_leaves_the_line_holds_up_nobody(turns, requests):
     """A cancelled request gives up its place; the next one enters."""
-    inside, patient = a_work(turns, 900), a_work(turns, 900, used_units=2)
+    inside, patient = a_work(turns, 900), a_work(turns, 900, used_s=2)
     await requests.ask(inside, "inside")
     with trio.move_on_after(0):
-        await a_work(turns, 900, used_units=1).next_slice()
+        await a_work(turns, 900, used_s=1).next_slice()
     await requests.ask(patient, "patient")
     inside.release()
     await wait_all_tasks_blocked()
@@ -135,7 +136,7 @@ async def test_a_new_request_starts_with_nothing(turns, requests):
     work = a_work(turns, 900)
     await requests.ask(work, "once")
     work.release()
-    work.begin_request(0)
+    work.begin_request()
     assert (work.held_bytes, turns.large.held_bytes) == (0, 0)
 
 

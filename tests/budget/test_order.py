@@ -6,17 +6,18 @@ import trio
 
 from kwire.budget.large import LargeRequests
 from kwire.budget.order import OLDEST_EVERY, Order, Ticket
-from kwire.budget.work import SLICE_UNITS, Turns, Work
+from kwire.budget.work import SLICE_S, Turns, Work
+from tests.support.clock import HandClock
 
 
-def a_work(turns: Turns, used_units: int = 0) -> Work:
+def a_work(turns: Turns, used_s: float = 0) -> Work:
     """The work of a connection that has used so much."""
     work = Work(turns, lambda: False)
-    work.used_units = used_units
+    work.used_s = used_s
     return work
 
 
-def test_the_fewest_units_are_first_and_every_eighth_turn_is_the_oldest() -> None:
+def test_the_least_used_are_first_and_every_eighth_turn_is_the_oldest() -> None:
     """New connections delay a busy one, but not for ever."""
     order: Order[Ticket] = Order()
     busy = Ticket()
@@ -50,14 +51,16 @@ def test_tickets_that_wait_no_more_are_forgotten() -> None:
 
 async def test_a_busy_client_gets_its_slice_beside_new_connections() -> None:
     """Clients that connect anew for each request don't keep a busy one waiting for ever."""
-    turns = Turns()
+    clock = HandClock()
+    turns = Turns(clock)
     served = []
 
     async def connect_anew() -> None:
         while "busy" not in served and len(served) < 100:
             work = a_work(turns)
             for _ in range(3):
-                work.spend(2 * SLICE_UNITS)
+                work.resume()
+                clock.pass_time(2 * SLICE_S)
                 await work.next_slice()
             served.append("new")
 

@@ -1,75 +1,140 @@
-"""Work in slices: who has a slice when, and what a request may cost before it waits."""
+"""Work in slices: who has a slice when, and how long a request takes before it waits."""
 
 import pytest
 import trio
 import trio.testing
 
+from kwire.budget.timed import timed
 from kwire.budget.work import (
-    CREDIT_UNITS,
-    FIRST_UNITS,
+    CREDIT_S,
+    FIRST_S,
+    LEAST_S,
     MOST_PAYERS,
-    PASS_UNITS,
-    SLICE_UNITS,
+    PASS_S,
+    SLICE_S,
     AnswerTooLarge,
     ClientGone,
     Turns,
     Work,
 )
+from tests.support.clock import HandClock
+
+MOMENT_S = 1e-6
+
+
+def stopped_turns():
+    """Slices of a loop whose time stands still."""
+    return Turns(HandClock())
 
 
 def a_work(turns, **options):
     work = Work(turns, lambda: False, **options)
-    work.begin_request(0)
+    work.begin_request()
     return work
 
 
 async def test_what_fits_into_a_slice_waits_for_nothing():
     """A small request is served at once."""
-    work = a_work(Turns())
-    assert not work.spend(FIRST_UNITS)
+    clock = HandClock()
+    work = a_work(Turns(clock))
+    clock.pass_time(FIRST_S - MOMENT_S)
+    assert not work.is_due
+    await work.give_way()
     assert not work.is_large
 
 
 async def test_what_does_not_fit_into_a_slice_waits_for_the_next():
     """A request that has used up its slice has a new one after the event loop has turned."""
-    work = a_work(Turns())
-    assert work.spend(FIRST_UNITS + 1)
-    await work.next_slice()
+    clock = HandClock()
+    work = a_work(Turns(clock))
+    clock.pass_time(FIRST_S)
+    await work.give_way()
     assert work.is_large
-    assert not work.spend(SLICE_UNITS - 1)
-    assert work.spend(1)
+    clock.pass_time(SLICE_S - MOMENT_S)
+    assert not work.is_due
+    clock.pass_time(2 * MOMENT_S)
+    assert work.is_due
 
 
-async def test_what_a_piece_costs_beyond_its_slice_is_paid_with_the_next():
-    """Otherwise each pass would do a large piece of work, and a slice of others behind it."""
-    work = a_work(Turns())
-    work.spend(FIRST_UNITS + SLICE_UNITS - 10)
-    await work.next_slice()
-    assert not work.spend(10)
-    assert work.spend(1)
+async def test_who_waits_for_a_slice_has_been_charged_the_last_one():
+    """Otherwise the line would not know who has used the least time."""
+    clock = HandClock()
+    work = a_work(Turns(clock))
+    ahead = []
+
+    async def pieces():
+        clock.pass_time(10 * SLICE_S)
+        ahead.append(work.used_s)
+        await work.give_way()
+        ahead.append(work.used_s)
+        clock.pass_time(SLICE_S)
+        await trio.lowlevel.checkpoint()
+
+    await timed(pieces(), work)
+    assert ahead == [0, 10 * SLICE_S]
+    assert work.used_s == pytest.approx(11 * SLICE_S)
+
+
+async def test_the_waits_of_a_task_are_not_charged():
+    """Only the steps in which the event loop works on a request count."""
+    clock = HandClock()
+    work = a_work(Turns(clock))
+
+    async def wait():
+        clock.pass_time(2)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(others)
+        clock.pass_time(3)
+        return "done"
+
+    async def others():
+        clock.pass_time(100)
+
+    assert await timed(wait(), work) == "done"
+    assert work.used_s == 5
+
+
+async def test_an_error_reaches_the_timed_task():
+    """A cancellation too, and what the task has used by then counts."""
+    clock = HandClock()
+    work = a_work(Turns(clock))
+
+    async def wait():
+        clock.pass_time(1)
+        try:
+            await trio.sleep_forever()
+        finally:
+            clock.pass_time(1)
+
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await timed(wait(), work)
+    assert scope.cancelled_caught
+    assert work.used_s == 2
 
 
 def begun_as(turns, payer):
     """What a new connection of this payer has used, and changed."""
     work = a_work(turns)
     turns.begin_as(work, payer)
-    return turns.rank(work.used_units), work.changes
+    return turns.rank(work.used_s), work.changes
 
 
 def test_a_host_that_connects_anew_goes_on_where_it_was():
     """Who reconnects for each request isn't always ahead of the others."""
-    turns = Turns()
-    turns.floor = 10 * CREDIT_UNITS
-    assert begun_as(turns, "attacker") == (9 * CREDIT_UNITS, 0)
-    turns.leave("attacker", 10 * CREDIT_UNITS - 5)
-    turns.leave("attacker", 5, 7)
-    assert begun_as(turns, "attacker") == (10 * CREDIT_UNITS - 5, 7)
-    assert begun_as(turns, "neighbor") == (9 * CREDIT_UNITS, 0)
+    turns = stopped_turns()
+    turns.floor_s = 10 * CREDIT_S
+    behind_s = turns.floor_s - CREDIT_S
+    assert begun_as(turns, "attacker") == (behind_s, 0)
+    turns.leave("attacker", 9.5 * CREDIT_S)
+    turns.leave("attacker", CREDIT_S, 7)
+    assert begun_as(turns, "attacker") == (9.5 * CREDIT_S, 7)
+    assert begun_as(turns, "neighbor") == (behind_s, 0)
 
 
 def test_what_hosts_have_used_is_bounded():
     """The hosts whose connections ended last are known."""
-    turns = Turns()
+    turns = stopped_turns()
     for n in range(MOST_PAYERS + 10):
         turns.leave(f"host-{n}", n)
     assert begun_as(turns, "host-9") == (0, 0)
@@ -78,26 +143,42 @@ def test_what_hosts_have_used_is_bounded():
 
 def test_all_connections_share_one_pass():
     """However many connections do work at once, one pass of the loop has a bound."""
-    turns = Turns()
-    done = 0
+    clock = HandClock()
+    turns = Turns(clock)
     for _ in range(100):
         work = a_work(turns)
-        while not work.spend(100):
-            done += 100
-    assert 0 < done <= PASS_UNITS
+        while not work.is_due:
+            clock.pass_time(LEAST_S / 4)
+        if turns.is_over:
+            break
+    assert PASS_S <= clock.now_s < PASS_S + LEAST_S
     turns.begin_pass()
-    assert not a_work(turns).spend(100)
+    assert not turns.is_over
+    work = a_work(turns)
+    clock.pass_time(FIRST_S - MOMENT_S)
+    assert not work.is_due
+
+
+def test_a_small_request_at_the_end_of_a_pass_needs_no_second_slice():
+    """It is served in the pass, though that is over a moment later."""
+    clock = HandClock()
+    turns = Turns(clock)
+    clock.pass_time(PASS_S)
+    work = a_work(turns)
+    clock.pass_time(LEAST_S - MOMENT_S)
+    assert not work.is_due
+    clock.pass_time(2 * MOMENT_S)
+    assert work.is_due
 
 
 async def test_one_slice_is_done_in_each_pass_of_the_loop():
     """Between two slices everybody else has a turn; trio shuffles who goes first in a pass."""
-    turns = Turns()
+    turns = stopped_turns()
     order = []
 
     async def client(name):
         work = a_work(turns)
         for _ in range(3):
-            work.spend(SLICE_UNITS)
             await work.next_slice()
             order.append(name)
 
@@ -116,7 +197,7 @@ async def test_one_slice_is_done_in_each_pass_of_the_loop():
 
 async def test_who_has_used_least_is_served_first():
     """A client with one request does not wait for a client with a thousand."""
-    turns = Turns()
+    turns = stopped_turns()
     served = []
 
     async def client(work, name):
@@ -125,7 +206,7 @@ async def test_who_has_used_least_is_served_first():
 
     heavy = [a_work(turns) for _ in range(50)]
     for work in heavy:
-        work.used_units = 100 * SLICE_UNITS
+        work.used_s = 100 * SLICE_S
     async with trio.open_nursery() as nursery:
         for work in heavy:
             nursery.start_soon(client, work, "heavy")
@@ -137,14 +218,16 @@ async def test_who_has_used_least_is_served_first():
 
 async def test_a_quiet_client_is_first_among_busy_ones():
     """The queue is ordered by use, and the quiet client's use is the least."""
-    turns = Turns()
+    clock = HandClock()
+    turns = Turns(clock)
     served = []
     gate = trio.Event()
 
     async def busy(work):
         await gate.wait()
         for _ in range(20):
-            work.spend(SLICE_UNITS)
+            work.resume()
+            clock.pass_time(SLICE_S)
             await work.next_slice()
             served.append("busy")
 
@@ -154,7 +237,8 @@ async def test_a_quiet_client_is_first_among_busy_ones():
             await trio.lowlevel.checkpoint()
         work = a_work(turns)
         before = len(served)
-        work.spend(SLICE_UNITS + 1)
+        work.resume()
+        clock.pass_time(SLICE_S)
         await work.next_slice()
         served.append("quiet")
         assert len(served) - before <= 4
@@ -170,18 +254,18 @@ async def test_a_quiet_client_is_first_among_busy_ones():
 
 async def test_having_been_quiet_is_worth_a_small_credit():
     """A connection that comes back does not hold up all others until it has caught up."""
-    turns = Turns()
+    turns = stopped_turns()
     busy = a_work(turns)
-    busy.used_units = 1000 * SLICE_UNITS
+    busy.used_s = 1000 * SLICE_S
     await busy.next_slice()
     back = a_work(turns)
     await back.next_slice()
-    assert back.used_units == busy.used_units - CREDIT_UNITS
+    assert back.used_s == busy.used_s - CREDIT_S
 
 
 async def test_a_client_that_is_gone_is_not_worked_for():
     """The next slice of a request whose connection has ended is an exception."""
-    work = Work(Turns(), lambda: True)
+    work = Work(stopped_turns(), lambda: True)
     with pytest.raises(ClientGone):
         await work.next_slice()
 
@@ -189,7 +273,7 @@ async def test_a_client_that_is_gone_is_not_worked_for():
 @pytest.mark.parametrize("cancelled", range(4))
 async def test_who_is_cancelled_leaves_the_queue(cancelled):
     """Whoever of those that wait is cancelled, the others have their slices."""
-    turns = Turns()
+    turns = stopped_turns()
     scopes = [trio.CancelScope() for _ in range(4)]
     served = []
 
@@ -211,23 +295,22 @@ async def test_who_is_cancelled_leaves_the_queue(cancelled):
 
 def test_an_answer_has_a_limit():
     """The bytes of a response are counted before they are made; the next request starts anew."""
-    work = a_work(Turns(), max_answer_bytes=100)
+    work = a_work(stopped_turns(), max_answer_bytes=100)
     work.answer(60)
     with pytest.raises(AnswerTooLarge, match=r"kwire\.response\.max\.bytes=100"):
         work.answer(41)
-    work.begin_request(1)
+    work.begin_request()
     work.answer(100)
 
 
 async def test_a_stop_gives_up_requests_that_need_another_slice():
     """Those that wait for a slice, and those that ask later."""
-    turns = Turns()
+    turns = stopped_turns()
     given_up = []
 
     async def client(work):
         try:
             while True:
-                work.spend(SLICE_UNITS)
                 await work.next_slice()
         except ClientGone:
             given_up.append(work)
@@ -245,7 +328,7 @@ async def test_a_stop_gives_up_requests_that_need_another_slice():
 
 def test_a_request_that_rests_still_has_what_a_thread_frees_afterwards():
     """Its bytes count elsewhere meanwhile, and nothing is held when the request is answered."""
-    work = a_work(Turns())
+    work = a_work(stopped_turns())
     large = ["a"]
     work.doomed.append(large)
     work.release()

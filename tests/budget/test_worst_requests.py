@@ -1,8 +1,9 @@
 """No API costs more than its budget, whatever is asked for.
 
-Counted are lines of Python that the tasks of connections run, by pass of the event loop; nothing is
-timed. Five times as many elements may cost five times as many lines in all, but no more lines
-in any one pass: others wait no longer, however large a request is.
+Counted are lines of Python that the tasks of connections run, by pass of the event loop. These
+lines are its time: a slice ends after so many of them. Five times as many elements may cost five
+times as many lines in all, but no more lines in any one pass: others wait no longer, however large
+a request is.
 """
 
 import gc
@@ -13,6 +14,7 @@ import pytest
 import trio
 import trio.testing
 
+import kwire.connection.mapped  # noqa: F401 - the first large request would import it
 from bench.worst_requests import (
     ALL_APIS,
     CONSTANT,
@@ -69,11 +71,15 @@ AT_ONCE = {"JoinGroup", "ConsumerGroupHeartbeat"}
 
 
 class PassMeter(trio.abc.Instrument):
-    """Counts lines of Python by pass of the event loop, of the tasks of connections."""
+    """Counts lines of Python by pass of the event loop, of the tasks of connections.
 
-    def __init__(self):
+    ``clock`` is the time of the event loop, which these lines take.
+    """
+
+    def __init__(self, clock):
         self.total = self.most = 0
-        self._count, self._counted = _counter()
+        self._clock = clock
+        self._before = clock.lines
 
     def __enter__(self):
         trio.lowlevel.add_instrument(self)
@@ -84,33 +90,18 @@ class PassMeter(trio.abc.Instrument):
 
     def before_io_wait(self, _timeout):
         """A pass is over."""
-        now = self._counted() - self.total
+        now = self._clock.lines - self._before - self.total
         self.most = max(self.most, now)
         self.total += now
 
     def before_task_step(self, task):
         """Begin to count."""
         if ".connection." in task.name:
-            sys.settrace(self._count)
+            sys.settrace(self._clock.trace)
 
     def after_task_step(self, _task):
         """Cease to count."""
         sys.settrace(None)
-
-
-def _counter():
-    """A function for ``sys.settrace`` that counts what it is called for; one that says how much.
-
-    It is called for every line, so it does nothing but count, in a variable of its own.
-    """
-    count = 0
-
-    def on_event(_frame, _event, _argument):
-        nonlocal count
-        count += 1
-        return on_event
-
-    return on_event, lambda: count
 
 
 async def prepare(clients):
@@ -184,7 +175,7 @@ def test_every_api_has_a_worst_request():
 
 @pytest.mark.parametrize("settings", WHO_MAY)
 async def test_no_request_costs_more_in_one_pass_the_more_it_asks_for(
-    tmp_path, small_slices, settings
+    tmp_path, line_clock, settings
 ):
     """Lines in one pass of the loop are bounded, and lines in all grow in proportion."""
     wrong = []
@@ -199,7 +190,7 @@ async def test_no_request_costs_more_in_one_pass_the_more_it_asks_for(
                 if name in OF_TOPICS and settings is not DENIED:
                     await create_topics(clients, min(count, EXISTING))
                 request = made(make, count, member_id)
-                with PassMeter() as meter:
+                with PassMeter(line_clock) as meter:
                     await play(clients, request, version)
                 meters.append(meter)
             few, many = meters
@@ -211,14 +202,14 @@ async def test_no_request_costs_more_in_one_pass_the_more_it_asks_for(
     assert not wrong, wrong
 
 
-async def test_a_request_without_arrays_costs_little(tmp_path):
+async def test_a_request_without_arrays_costs_little(tmp_path, line_clock):
     """There is nothing in it that could grow."""
     async with desk(tmp_path) as clients:
         await prepare(clients)
         for key in CONSTANT:
             name = ALL_APIS[key].name
             await play(clients, constant(key), version_of(name))
-            with PassMeter() as meter:
+            with PassMeter(line_clock) as meter:
                 await play(clients, constant(key), version_of(name))
             assert meter.total < MOST_LINES / 3, name
 
@@ -243,7 +234,7 @@ async def test_a_request_is_held_in_a_small_multiple_of_its_bytes(tmp_path):
     assert not wrong
 
 
-async def test_a_request_leaves_nothing_for_the_collector_of_garbage(tmp_path, small_slices):
+async def test_a_request_leaves_nothing_for_the_collector_of_garbage(tmp_path, look_clock):
     """Memory in cycles stays until the collector runs, which then holds up the event loop."""
     wrong = []
     async with desk(tmp_path) as clients:
@@ -263,14 +254,14 @@ async def test_a_request_leaves_nothing_for_the_collector_of_garbage(tmp_path, s
     assert not wrong
 
 
-async def test_few_bytes_cannot_ask_for_an_answer_of_any_size(tmp_path):
+async def test_few_bytes_cannot_ask_for_an_answer_of_any_size(tmp_path, line_clock):
     """A group that is named thousands of times would be answered as often: the connection ends."""
     settings = {"kwire.response.max.bytes": "1048576"}
     async with desk(tmp_path, settings) as clients:
         await prepare(clients)
         small = WORST["OffsetFetch"](20)
         assert len(await play(clients, small, 8)) < 1_048_576
-        with PassMeter() as meter:
+        with PassMeter(line_clock) as meter:
             await clients.send(0, sent(Message(WORST["OffsetFetch"](20_000), 8)).frames)
             assert await clients.is_closed(0)
         assert meter.most < 4 * MOST_LINES

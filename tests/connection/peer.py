@@ -10,7 +10,7 @@ class Peer:
 
     peer_host = "127.0.0.1"
     last_active_s = 0.0
-    used_units = 0
+    used_s = 0.0
 
     def __init__(self, poller, *, pieces=1):
         self.poller = poller
@@ -22,6 +22,10 @@ class Peer:
         self.is_aborted = False
         self.pieces = pieces
         poller.add(self)
+
+    def charge(self, spent_s):
+        """Count the time of a turn."""
+        self.used_s += spent_s
 
     def fileno(self):
         """The descriptor that is watched."""

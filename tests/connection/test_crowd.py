@@ -1,4 +1,4 @@
-"""A pass that is spent leaves connections for the next one: each of them has its turn at last."""
+"""A pass that is over leaves connections for the next one: each of them has its turn at last."""
 
 import socket
 from selectors import EVENT_READ, SelectorKey
@@ -7,16 +7,17 @@ from types import SimpleNamespace
 import pytest
 
 from kwire.budget.order import OLDEST_EVERY
-from kwire.budget.work import CREDIT_UNITS, PASS_UNITS, Turns, Work
+from kwire.budget.work import CREDIT_S, PASS_S, Turns, Work
 from kwire.connection.crowd import Crowd
 from kwire.connection.poller import Poller
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.connection.peer import Peer, until
+from tests.support.clock import step_clock
 from tests.support.in_process import running_server
 
 
 @pytest.fixture
-async def poller(nursery):
+async def poller(nursery, clock):
     """A poller that runs."""
     made = Poller(nursery)
     nursery.start_soon(made.run)
@@ -25,16 +26,15 @@ async def poller(nursery):
 
 
 class Fresh(Peer):
-    """A new connection whose request spends a pass; then the client connects anew."""
+    """A new connection whose request takes a pass; then the client connects anew."""
 
     served = 0
 
     def on_readable(self):
-        """Spend the pass."""
+        """Take the time of the pass."""
         super().on_readable()
         Fresh.served += 1
-        self.poller.turns.units_left -= PASS_UNITS
-        self.used_units += PASS_UNITS
+        self.poller.turns.clock.pass_time(PASS_S)
         self.abort_nowait()
         if Fresh.served < 1000:
             ask_anew(self.poller)
@@ -49,7 +49,7 @@ async def test_a_busy_client_has_its_turn_while_others_connect_all_the_time(poll
     """Its connection has used more than any new one, and some new connection is always ready."""
     Fresh.served = 0
     busy = Peer(poller)
-    busy.used_units = 1_000_000
+    busy.used_s = 1000.0
     for _ in range(5):
         ask_anew(poller)
     busy.far.send(b"x")
@@ -61,27 +61,43 @@ async def test_what_was_used_long_ago_counts_little(poller):
     """Or a client of many days would be behind everybody, and a new one before everybody."""
     turns = poller.turns
     old, new = (Work(turns, lambda: False) for _ in range(2))
-    old.used_units = 1_000_000
-    old.begin_request(10)
-    assert turns.rank(old.used_units) - turns.rank(new.used_units) == CREDIT_UNITS
+    old.used_s = 1000.0
+    await old.next_slice()
+    assert turns.rank(old.used_s) - turns.rank(new.used_s) == pytest.approx(CREDIT_S)
 
 
-async def test_bytes_that_are_read_count_for_their_connection(tmp_path):
+async def test_bytes_that_are_read_count_for_their_connection(tmp_path, monkeypatch):
     """Or a client that sends large requests piece by piece would always be first."""
+    step_clock(monkeypatch, "kwire.budget.work", 1e-6)
     async with running_server(tmp_path) as server:
         client = await server.connect()
         await client.request(MetadataRequest(topics=[]), 9, MetadataResponse)
         (connection,) = server.server.poller.connections
-        before = connection.used_units
+        before = connection.used_s
         await client.stream.send_all((1 << 20).to_bytes(4, "big") + bytes(60_000))
-        await until(lambda: connection.used_units > before)
+        await until(lambda: connection.used_s > before)
         client.stream.socket.shutdown(socket.SHUT_WR)
         assert await client.is_closed()
 
 
+async def test_the_last_turn_of_a_connection_counts_for_the_next_one(tmp_path, monkeypatch):
+    """Or a client that sends something malformed on each new connection would pay for none."""
+    step_clock(monkeypatch, "kwire.budget.work", 1e-6)
+    async with running_server(tmp_path) as server:
+        bad = await server.connect()
+        await bad.stream.send_all((8).to_bytes(4, "big") + b"\x7f\xff" + bytes(6))
+        assert await bad.is_closed()
+        connections = server.server.poller.connections
+        await until(lambda: not connections)
+        await server.connect()
+        await until(lambda: connections)
+        [connection] = connections
+        assert connection.used_s > 0
+
+
 def ready(*descriptors):
     """Connections that are ready, in the selector's order; none has used anything."""
-    unused = SimpleNamespace(used_units=0)
+    unused = SimpleNamespace(used_s=0.0)
     return [(SelectorKey(fd, fd, EVENT_READ, unused), EVENT_READ) for fd in descriptors]
 
 

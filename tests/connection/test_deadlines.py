@@ -16,7 +16,7 @@ class Sleeper:
     def __init__(self):
         self.woken_s = []
 
-    def wake(self, units):
+    def wake(self, size):
         """It is woken."""
         self.woken_s.append(trio.current_time())
 

@@ -48,18 +48,12 @@ async def test_a_large_request_is_answered_in_full(tmp_path, count):
         assert {p.error_code for p in topic.partitions} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-async def test_an_empty_request_is_answered_in_a_pass_without_units(tmp_path):
+async def test_an_empty_request_is_answered_though_its_slice_is_over(tmp_path, monkeypatch):
     """Its response is encoded in slices, and there is nothing to free."""
+    monkeypatch.setattr("kwire.budget.work.FIRST_S", 0)
+    monkeypatch.setattr("kwire.budget.work.LEAST_S", 0)
     async with running_server(tmp_path) as server:
         client = await server.connect()
-        turns = server.server.poller.turns
-        begin_pass = turns.begin_pass
-
-        def begin_spent_pass():
-            begin_pass()
-            turns.units_left = 1
-
-        turns.begin_pass = begin_spent_pass
         request = DeleteTopicsRequest(topics=[], timeout_ms=1000)
         assert (await client.request(request, 6, DeleteTopicsResponse)).responses == []
 
@@ -103,7 +97,7 @@ async def test_a_large_request_that_is_cut_short_ends_the_connection(tmp_path, c
 
 
 async def test_many_large_requests_do_not_delay_the_one_of_another_client(tmp_path, monkeypatch):
-    """The client that has used the fewest units gets the next slice, whoever came before."""
+    """The client that has used the least time gets the next slice, whoever came before."""
     order, waiting, gate, wait = [], [], trio.Event(), Turns.wait
 
     async def ask(client, count):

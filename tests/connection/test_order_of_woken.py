@@ -1,8 +1,8 @@
-"""Who is woken together is served in the order that the costs tell."""
+"""Who is woken together is served in the order of what each has to look at."""
 
 import pytest
 
-from kwire.broker.acks import UNITS
+from kwire.broker.acks import SIZE
 from kwire.connection.poller import Poller
 from tests.connection.peer import until
 from tests.connection.test_poller import Waker
@@ -27,7 +27,7 @@ async def test_a_producer_is_told_after_one_consumer_and_before_many(poller, con
             order.append(self)
 
     producer, *others = (Noted(poller) for _ in range(1 + consumers))
-    poller.wake(producer, UNITS)
+    poller.wake(producer, SIZE)
     for consumer in others:
         poller.wake(consumer)
     await until(lambda: len(order) == 1 + consumers)

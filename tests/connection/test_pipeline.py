@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from kwire.broker.leader_partition import LeaderPartition
+from kwire.budget.work import PASS_S
 from kwire.connection.pipeline import MOST_WAITING, WAITING_BYTES
 from kwire.errors import ErrorCode
 from kwire.protocol.codec import decode
@@ -18,6 +19,7 @@ from kwire.protocol.messages.produce import (
 from kwire.testing.waiting import until
 from tests.broker.leading import follow, lead
 from tests.connection.conftest import TOPIC
+from tests.support.clock import steps
 from tests.support.in_process import RawClient, RunningServer
 from tests.support.records import batch
 from tests.support.requests import produce_request
@@ -191,9 +193,9 @@ async def test_no_more_bytes_wait_than_may(running, leader, monkeypatch):
     await client.aclose()
 
 
-async def test_many_are_served_in_many_passes(running, leader, monkeypatch):
+async def test_many_are_served_in_many_passes(running, leader):
     """Each pass of the event loop serves few; others have their turns in between."""
-    monkeypatch.setattr("kwire.budget.work.PASS_REQUESTS", 2)
+    running.server.poller.turns.clock = steps(PASS_S / 20)
     clients = [await running.connect() for _ in range(3)]
     for client in clients:
         await client.stream.send_all(b"".join(map(produce, range(20))))

@@ -2,20 +2,19 @@
 
 import socket
 from contextlib import suppress
-from time import perf_counter
 from typing import ClassVar
 
 import pytest
 import trio
 import trio.testing
 
-from kwire.budget.work import PASS_UNITS
-from kwire.connection.poller import GATHER_FROM, GATHER_MOST, TURN_S, Poller
+from kwire.budget.work import PASS_S
+from kwire.connection.poller import GATHER_FROM, GATHER_MOST, Poller
 from tests.connection.peer import Peer, until
 
 
 @pytest.fixture
-async def poller(nursery):
+async def poller(nursery, clock):
     """A poller that runs."""
     made = Poller(nursery)
     nursery.start_soon(made.run)
@@ -127,24 +126,23 @@ async def test_tasks_have_their_turn_while_connections_are_busy(poller):
 
 
 class Costly(Peer):
-    """Its request spends the units of a whole pass; ``order`` notes whose request was served."""
+    """Its request takes the time of a pass; ``order`` notes whose request was served."""
 
     order: ClassVar[list[int]] = []
 
     def on_readable(self):
-        """Read one byte, which costs much."""
+        """Read one byte, which takes long."""
         super().on_readable()
         self.order.append(self.read[-1])
-        self.used_units += PASS_UNITS
-        self.poller.turns.units_left -= PASS_UNITS
+        self.poller.turns.clock.pass_time(PASS_S)
 
 
-async def test_the_connections_that_have_cost_least_come_first_when_a_pass_is_spent(poller):
+async def test_the_connections_that_have_used_least_come_first_when_a_pass_is_over(poller):
     """A client with costly requests on many connections doesn't delay another's for all of them."""
     Costly.order = []
     costly = [Costly(poller) for _ in range(10)]
     for number, peer in enumerate(costly):
-        peer.used_units = PASS_UNITS
+        peer.used_s = PASS_S
         peer.far.send(bytes([number]))
     cheap = Costly(poller)
     cheap.far.send(b"\xff")
@@ -219,11 +217,9 @@ class Sleeper(Peer):
     """One whose request takes a while when it is woken."""
 
     def go_on(self):
-        """Work for a quarter of a turn."""
+        """Work for a quarter of a pass."""
         super().go_on()
-        end_s = perf_counter() + TURN_S / 4
-        while perf_counter() < end_s:
-            pass
+        self.poller.turns.clock.pass_time(PASS_S / 4)
 
 
 class Waker(Peer):
@@ -270,7 +266,7 @@ async def test_one_request_does_not_wait_for_many_pipelines(poller):
     class Pipeline(Peer):
         def on_readable(self):
             self.turns += 1
-            poller.turns.requests_left = 0
+            poller.turns.clock.pass_time(PASS_S)
             poller.serve_again(self)
 
     pipelines, client = [Pipeline(poller) for _ in range(100)], Peer(poller)

@@ -80,18 +80,17 @@ def test_a_client_that_only_asks_for_new_keys_is_disconnected(peer):
 
 
 def test_data_in_between_does_not_hide_them(peer):
-    """Their answers wait until something is sent, and are counted; so is their cost."""
+    """Their answers wait until something is sent, and are counted."""
     view = memoryview(bytearray(1 << 16))
-    costs = []
+    rounds = 0
     with suppress(ConnectionAbortedError):
         for _ in range(5):
             peer.ask_for_new_keys(MOST_SILENT_BYTES // 27 // 3)
             peer.tls.write(b"x")
             peer.flush()
             assert peer.server.recv_into(view) == 1
-            costs.append(peer.server.take_overhead())
-    assert len(costs) == 3
-    assert sum(costs) > MOST_SILENT_BYTES // 2
+            rounds += 1
+    assert rounds == 3
 
 
 def test_the_end_of_a_connection_is_seen(peer):
@@ -108,7 +107,7 @@ def test_the_end_of_a_connection_is_seen(peer):
 
 
 def test_some_new_keys_do_no_harm(peer):
-    """What follows them arrives, and data isn't counted as overhead."""
+    """What follows them arrives."""
     view = memoryview(bytearray(1 << 16))
     peer.ask_for_new_keys(10)
     for _ in range(20):
@@ -118,7 +117,6 @@ def test_some_new_keys_do_no_harm(peer):
         while peer.server.has_pending:
             with suppress(BlockingIOError):
                 peer.server.recv_into(view)
-    assert 270 < peer.server.take_overhead() < 2000
 
 
 @pytest.mark.parametrize("pieces", [1, 2])

@@ -5,7 +5,7 @@ import socket
 import pytest
 import trio
 
-from kwire.budget.work import CREDIT_UNITS
+from kwire.budget.work import CREDIT_S
 from kwire.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -19,12 +19,12 @@ SETTINGS = {
     "sasl.enabled.mechanisms": "PLAIN",
     "sasl.jaas.config": 'x.P required user_alice="a" user_bob="b";',
 }
-USED = 50 * CREDIT_UNITS
+USED = 50 * CREDIT_S
 
 
 @pytest.fixture
-async def running(tmp_path):
-    """A server whose clients log in."""
+async def running(tmp_path, clock):
+    """A server whose clients log in, and whose work takes no time."""
     async with running_server(tmp_path, SETTINGS) as server:
         yield server
 
@@ -61,31 +61,31 @@ async def _leaves(running, client, here):
 async def test_a_user_that_comes_again_from_elsewhere_goes_on_where_it_was(running):
     """Another user isn't behind because of it, not even at the same address."""
     client, here = await _user(running, "alice", "127.0.0.2")
-    here._work.used_units += USED
+    here._work.used_s += USED
     await _leaves(running, client, here)
     _, alice = await _user(running, "alice", "127.0.0.3")
     _, bob = await _user(running, "bob", "127.0.0.2")
-    assert alice.used_units >= USED
-    assert bob.used_units < CREDIT_UNITS
+    assert alice.used_s >= USED
+    assert bob.used_s < CREDIT_S
 
 
 async def test_who_does_not_log_in_counts_by_its_address(running):
     """What it has cost isn't put on the user who logs in from there later."""
     client, here = await _from(running, "127.0.0.2")
-    here._work.used_units += USED
+    here._work.used_s += USED
     await _leaves(running, client, here)
     client, here = await _from(running, "127.0.0.2")
-    assert here.used_units >= USED
+    assert here.used_s >= USED
     await _login(client, "bob")
-    await until(lambda: here.used_units < CREDIT_UNITS)
+    await until(lambda: here.used_s < CREDIT_S)
 
 
 async def test_a_user_does_not_leave_its_costs_behind_by_logging_in_again(running):
     """What a connection used before its login is the user's."""
     client, here = await _from(running, "127.0.0.2")
-    here._work.used_units += USED
+    here._work.used_s += USED
     await _login(client, "alice")
-    assert here.used_units >= USED
+    assert here.used_s >= USED
     await _leaves(running, client, here)
     _, again = await _user(running, "alice", "127.0.0.4")
-    assert again.used_units >= USED
+    assert again.used_s >= USED

@@ -70,7 +70,7 @@ class Sleeper:
     def __init__(self):
         self.count = 0
 
-    def wake(self, units):
+    def wake(self, size):
         """It is woken."""
         self.count += 1
 

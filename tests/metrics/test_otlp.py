@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwire.budget.checking import STRETCH_UNITS, Lane
+from kwire.budget.checking import DEBIT_S, Lane
 from kwire.budget.work import ClientGone, Turns, Work
 from kwire.protocol import otlp
 from kwire.protocol.otlp import FIELDS_AT_ONCE, MOST_ATTRIBUTES, MOST_POINTS, Point, points
 from kwire.protocol.wire import MalformedRequest
 from tests.metrics.pushes import added, attribute, field, gauge, pushed
+from tests.support.clock import steps
 
 
 def test_gauges_and_sums_are_read() -> None:
@@ -94,10 +95,11 @@ async def test_reading_a_push_counts_and_ends_with_its_client() -> None:
     pushed_ = bytes([0x78, 0]) * fields
     is_gone = [False]
     work = Work(Turns(), is_gone=lambda: is_gone[0])
-    lane = Lane()
+    stretch_s = 0.001
+    lane = Lane(steps(stretch_s))
     assert await lane.run(work, points, pushed_) == []
-    assert work.thread_units is not None
-    assert work.thread_units >= 100 * STRETCH_UNITS
+    assert work.thread_s is not None
+    assert work.thread_s - DEBIT_S >= 100 * stretch_s
 
     def read(what: bytes, between: Callable[[], None]) -> list[Point]:
         is_gone[0] = True

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kwire.budget.work import SLICE_UNITS
+from kwire.budget.work import SLICE_S
 from kwire.connection.connection import Connection
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
 from kwire.testing.waiting import until
+from tests.support.clock import step_clock
 from tests.support.in_process import running_server
 
 LEAVE = """
@@ -28,20 +29,23 @@ process_tuning.end_process(3)
 """
 
 
-async def test_a_request_in_slices_is_given_up(tmp_path: Path) -> None:
+async def test_a_request_in_slices_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its client's connection ends without an answer; the client asks another broker."""
+    step_clock(monkeypatch, "kwire.budget.work", SLICE_S / 10)
     async with running_server(tmp_path) as running:
         client = await running.connect()
         names = [f"{n:x}" for n in range(200_000)]
         await client.send(DescribeGroupsRequest(groups=names), 5)
         (connection,) = await until(lambda: running.server.poller.connections)
         assert isinstance(connection, Connection)
-        await until(lambda: connection.used_units > 2 * SLICE_UNITS)
+        await until(lambda: connection.used_s > 20 * SLICE_S)
         running.server.stop()
         await until(lambda: running.broker.is_stopping)
-        units = connection.used_units
+        used_s = connection.used_s
         assert await client.is_closed()
-        assert connection.used_units <= units + 2 * SLICE_UNITS
+        assert connection.used_s <= used_s + 2 * SLICE_S
         await client.aclose()
 
 

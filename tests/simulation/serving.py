@@ -129,7 +129,7 @@ class WithoutSockets(Server):
         if served_by is None:
             served_by, response = unknown_api_versions(context)
             return _encode(served_by, response, header.correlation_id)
-        work.begin_request(1)
+        work.begin_request()
         request, _ = served_by.decode(memoryview(frame), position, ELEMENTS)
         flusher.forget()
         response = held(served_by.handle(request, context), flusher)
@@ -241,7 +241,7 @@ class _Sleeper:
     def __init__(self) -> None:
         self.waiter = Waiter()
 
-    def wake(self, units: int) -> None:
+    def wake(self, size: int) -> None:
         """The change has happened."""
         self.waiter.wake()
 

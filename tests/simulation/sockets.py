@@ -8,7 +8,8 @@ Rules:
 - No task waits at the network's ends. The virtual clock looks at them before time passes, and hands
   over what arrives at that moment. While trio or a poller has a socket to serve, no time passes.
 - The kernel names sockets in the order in which they became ready, and a seed decides that order.
-- A poller measures its turns by a clock that counts calls (``make_pollers_steady``).
+- Pollers measure their turns, and work its slices, by clocks that count calls
+  (``make_pollers_steady``).
 """
 
 import os
@@ -31,7 +32,7 @@ from tests.support.clock import step_clock
 
 READ_BYTES = 1 << 20
 TICK_S = 30e-6
-"""So long a poller thinks that each of its looks at the time takes."""
+"""So long each look at the time seems to take."""
 
 _ESTABLISHED, _CLOSE_WAIT = b"\1", b"\10"
 
@@ -261,6 +262,8 @@ class SteadyPoller(Poller):
 
 
 def make_pollers_steady(patch: pytest.MonkeyPatch) -> None:
-    """Let nothing that a poller does depend on real time."""
-    step_clock(patch, "kwire.connection.poller", TICK_S)
+    """Let nothing that a poller does, and no slice, depend on real time."""
+    for module in ("kwire.connection.poller", "kwire.budget.work", "kwire.budget.slices"):
+        step_clock(patch, module, TICK_S)
+    step_clock(patch, "kwire.budget.checking", TICK_S, "thread_time")
     patch.setattr("kwire.server.Poller", SteadyPoller)

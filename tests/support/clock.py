@@ -1,6 +1,7 @@
 """A clock that a test controls: passing time, suspend, changes of the date."""
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 
@@ -25,7 +26,33 @@ class FakeClock(Clock):
         self.date_ms += by_ms
 
 
-def step_clock(patch: pytest.MonkeyPatch, module: str, step_s: float) -> None:
-    """Let a module's ``perf_counter`` go on by so much with each look, and by nothing else."""
-    looks = itertools.count(1)
-    patch.setattr(f"{module}.perf_counter", lambda: next(looks) * step_s)
+def steps(step_s: float) -> Callable[[], float]:
+    """A clock that goes on by so much with each look, and by nothing else."""
+    return itertools.count(step_s, step_s).__next__
+
+
+def use_clock(patch: pytest.MonkeyPatch, clock: Callable[[], float], *modules: str) -> None:
+    """Give modules a clock in the place of ``perf_counter``."""
+    for module in modules:
+        patch.setattr(f"{module}.perf_counter", clock)
+
+
+def step_clock(
+    patch: pytest.MonkeyPatch, module: str, step_s: float, name: str = "perf_counter"
+) -> None:
+    """Let a module's clock, which has this name there, go on by so much with each look."""
+    patch.setattr(f"{module}.{name}", steps(step_s))
+
+
+class HandClock:
+    """Seconds that pass only by ``pass_time``: a clock for ``Turns``."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_s += seconds

@@ -4,7 +4,7 @@ from kwire.budget.work import Turns, Work
 
 
 def free_work() -> Work:
-    """The work of a client that stays connected, in an event loop without other work."""
-    work = Work(Turns(), is_gone=lambda: False)
-    work.begin_request(0)
+    """The work of a client that stays connected; time stands still, so its slice is never over."""
+    work = Work(Turns(clock=lambda: 0.0), is_gone=lambda: False)
+    work.begin_request()
     return work

@@ -104,7 +104,7 @@ async def test_a_long_question_lets_other_tasks_have_their_turn(
     monkeypatch.setattr("trio.lowlevel.checkpoint", checkpoint)
     slices = Slices()
     for _ in range(1000):
-        await slices.turn()
+        await slices.give_way()
     assert 80 <= len(turns) <= 120
 
 

@@ -10,9 +10,9 @@ from kwire.handlers.alter_user_scram_credentials import refused
 from kwire.handlers.create_delegation_token import owner_of
 from kwire.handlers.create_delegation_token import refused as no_token
 from kwire.handlers.describe_user_scram_credentials import BYTES as SCRAM_BYTES
-from kwire.handlers.guards.authorization import FAILED, UNITS, Authorization
+from kwire.handlers.guards.authorization import FAILED, Authorization
 from kwire.handlers.guards.cluster import needs
-from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.slices import give_way, pieces
 from kwire.handlers.lib.tokens import may_ask
 from kwire.handlers.lib.waiting import later
 from kwire.handlers.list_partition_reassignments import BYTES as MOVE_BYTES
@@ -192,8 +192,7 @@ async def describe_delegation_token(
     response: DescribeDelegationTokenResponse = await rights.serve(request)
     seen: list[DescribedDelegationToken] = []
     for piece in pieces(response.tokens):
-        if rights.context.work.spend(UNITS * len(piece)):
-            await later(rights.context.work.next_slice)
+        await give_way(rights.context.work)
         seen.extend(token for token in piece if _is_seen(token, rights))
     response.tokens = seen
     return response

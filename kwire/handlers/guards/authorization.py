@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import PIECE, apart, each, free_in_slices, pieces
+from kwire.handlers.lib.slices import apart, each, free_in_slices, give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, Wait, later
 from kwire.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from kwire.protocol.types import ZERO_UUID
@@ -18,12 +18,6 @@ from kwire.security.audit import note_answer
 from kwire.security.authorizer import Authorizer
 
 Guard: TypeAlias = Callable[[Any, "Authorization"], Awaitable[Any]]
-
-UNITS = 4
-"""The units of a check whose answer is not in the authorizer's cache."""
-
-UNITS_PER_REFUSAL = 2
-"""The units that one refused element of a response costs."""
 
 
 class Authorization:
@@ -95,14 +89,12 @@ class Authorization:
         work = self.context.work
         counts: dict[str, int] = {}
         for piece in pieces(list(names)):
-            if len(names) > PIECE and work.spend(len(piece) // 8):
-                await later(work.next_slice)
+            await give_way(work)
             for name in piece:
                 counts[name] = counts.get(name, 0) + 1
         found: set[str] = set()
         for piece in pieces(list(counts)):
-            if len(counts) > 1 and work.spend(UNITS * len(piece)):
-                await later(work.next_slice)
+            await give_way(work)
             found.update(
                 name
                 for name in piece
@@ -118,11 +110,9 @@ class Authorization:
         free_in_slices(found, work)
         return found
 
-    async def make_each(
-        self, make: Callable[[Any], Any], items: Sequence[Any], units: int = UNITS_PER_REFUSAL
-    ) -> list[Any]:
+    async def make_each(self, make: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """``make(item)`` for every item, in slices of the event loop."""
-        return await each(make, items, self.context.work, units)
+        return await each(make, items, self.context.work)
 
     async def split(
         self, is_wanted: Callable[[Any], bool], items: Sequence[Any]
@@ -190,9 +180,8 @@ async def split_topics(
         name: str | None = None if by_id else topic.name
         return name
 
-    if rights.context.work.spend(UNITS):
-        await later(rights.context.work.next_slice)
-    names = await rights.make_each(name_of, topics, 1)
+    await give_way(rights.context.work)
+    names = await rights.make_each(name_of, topics)
     wanted = [name for name in names if name is not None]
     allowed = await rights.allowed_names(
         operation, ResourceType.TOPIC, wanted, tells_denied=tells_denied

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from kwire.handlers.guards.authorization import FAILED, Authorization, Guard
-from kwire.handlers.lib.slices import pieces
-from kwire.handlers.lib.waiting import later
+from kwire.handlers.lib.slices import give_way, pieces
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.alter_configs import (
@@ -50,7 +49,6 @@ from kwire.protocol.messages.incremental_alter_configs import (
 from kwire.protocol.messages.list_config_resources import ListConfigResourcesResponse
 from kwire.protocol.messages.update_features import UpdateFeaturesResponse
 
-UNITS = 4
 ELECTION_ERROR_SINCE = 1
 
 _FAILED = FAILED[ResourceType.CLUSTER]
@@ -191,8 +189,7 @@ async def _configs_apart(
     kept: list[Any] = []
     others: list[_Refusal] = []
     for piece in pieces(resources):
-        if len(resources) > 1 and rights.context.work.spend(UNITS * len(piece)):
-            await later(rights.context.work.next_slice)
+        await give_way(rights.context.work)
         for resource in piece:
             kind = OF_CONFIGS.get(resource.resource_type)
             if kind is None:

@@ -8,8 +8,7 @@ from typing import Any
 
 from kwire.handlers.guards.authorization import FAILED, Authorization, Guard
 from kwire.handlers.lib.context import NOT_ASKED
-from kwire.handlers.lib.slices import distinct, pieces
-from kwire.handlers.lib.waiting import later
+from kwire.handlers.lib.slices import distinct, give_way, pieces
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -44,7 +43,6 @@ from kwire.protocol.messages.sync_group import SyncGroupResponse
 GROUP, TRANSACTION = 0, 1
 BATCHED_SINCE = 4
 NULL_NAMES_SINCE = 7
-UNITS = 3
 
 _FAILED = FAILED[ResourceType.GROUP]
 
@@ -132,8 +130,7 @@ async def _topics_of(group: DescribedConsumerGroup, rights: Authorization) -> se
     """The names of all topics in the description of a group."""
     names: set[str] = set()
     for member in group.members:
-        if rights.context.work.spend(UNITS + len(member.subscribed_topic_names) // 8):
-            await later(rights.context.work.next_slice)
+        await give_way(rights.context.work)
         names.update(member.subscribed_topic_names)
         for assignment in (member.assignment, member.target_assignment):
             names.update(topic.topic_name for topic in assignment.topic_partitions)
@@ -143,8 +140,7 @@ async def _topics_of(group: DescribedConsumerGroup, rights: Authorization) -> se
 async def _tell_operations(groups: list[Any], rights: Authorization) -> None:
     """Fill in the operations that the client may do to groups, if the request asks for them."""
     for piece in pieces(groups):
-        if len(groups) > 1 and rights.context.work.spend(UNITS * len(piece)):
-            await later(rights.context.work.next_slice)
+        await give_way(rights.context.work)
         for group in piece:
             if group.authorized_operations != NOT_ASKED:
                 group.authorized_operations = rights.operations(ResourceType.GROUP, group.group_id)
@@ -154,7 +150,7 @@ async def list_groups(request: ListGroupsRequest, rights: Authorization) -> List
     """DESCRIBE on the cluster for every group, otherwise DESCRIBE on each group that is listed."""
     response: ListGroupsResponse = await rights.serve(request)
     if not rights.may_on_cluster(AclOperation.DESCRIBE, tells_denied=False):
-        ids = await rights.make_each(lambda group: group.group_id, response.groups, 1)
+        ids = await rights.make_each(lambda group: group.group_id, response.groups)
         allowed = await rights.allowed_names(
             AclOperation.DESCRIBE, ResourceType.GROUP, ids, tells_denied=False
         )

@@ -13,8 +13,7 @@ from typing import Any
 
 from kwire.handlers.guards.authorization import FAILED, Authorization
 from kwire.handlers.lib.context import NOT_ASKED
-from kwire.handlers.lib.slices import distinct, free_in_slices, pieces
-from kwire.handlers.lib.waiting import later
+from kwire.handlers.lib.slices import distinct, free_in_slices, give_way, pieces
 from kwire.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from kwire.metadata.image import INTERNAL_TOPICS
 from kwire.protocol.messages.describe_cluster import (
@@ -37,7 +36,6 @@ from kwire.protocol.types import ZERO_UUID
 
 NULL_NAMES_SINCE = 12
 AUTO_CREATION_FIELD_SINCE = 4
-UNITS = 12
 
 _FAILED = FAILED[ResourceType.TOPIC]
 
@@ -53,7 +51,7 @@ async def metadata(request: MetadataRequest, rights: Authorization) -> MetadataR
     if version == 0 and not wants_all and not request.topics:
         response.topics = []  # for the handler, an empty list would mean all topics
     if wants_all:
-        names = await rights.make_each(lambda topic: topic.name or "", response.topics, 1)
+        names = await rights.make_each(lambda topic: topic.name or "", response.topics)
         allowed = await rights.allowed_names(
             AclOperation.DESCRIBE, ResourceType.TOPIC, names, tells_denied=False
         )
@@ -81,7 +79,7 @@ async def _visible(
         return topic, rights.name_of(topic.topic_id) if has_id else topic.name or ""
 
     # With an id in the request, names don't count.
-    pairs = await rights.make_each(named, with_id or without, 1)
+    pairs = await rights.make_each(named, with_id or without)
     names = [name for _, name in pairs if name is not None]
     seen = await rights.allowed_names(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
     missing, _ = await rights.split(lambda name: name not in image.topics_by_name, list(seen))
@@ -103,11 +101,10 @@ async def _visible(
     once: dict[tuple[str | None, bytes], tuple[MetadataRequestTopic, str | None]] = {}
     work = rights.context.work
     for piece in pieces(others):
-        if work.spend(len(piece) // 2):
-            await later(work.next_slice)
+        await give_way(work)
         once.update(((name, topic.topic_id), (topic, name)) for topic, name in piece)
     free_in_slices(once, work)
-    topics = await rights.make_each(lambda pair: pair[0], kept, 1)
+    topics = await rights.make_each(lambda pair: pair[0], kept)
     return topics, await rights.make_each(hidden, list(once.values()))
 
 
@@ -129,8 +126,7 @@ def _hidden(topic: MetadataRequestTopic, name: str, rights: Authorization) -> Me
 async def _tell_operations(topics: list[Any], rights: Authorization) -> None:
     """Fill in the operations that the client may do to topics."""
     for piece in pieces(topics):
-        if len(topics) > 1 and rights.context.work.spend(UNITS * len(piece)):
-            await later(rights.context.work.next_slice)
+        await give_way(rights.context.work)
         for topic in piece:
             if topic.name is not None:
                 topic.topic_authorized_operations = rights.operations(
@@ -144,7 +140,7 @@ async def describe_topic_partitions(
     """DESCRIBE on each topic, so that a page has as many partitions as the client asks for."""
     others: list[DescribeTopicPartitionsResponseTopic] = []
     if request.topics:
-        names = await rights.make_each(lambda topic: topic.name, request.topics, 1)
+        names = await rights.make_each(lambda topic: topic.name, request.topics)
         allowed = await rights.allowed_names(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
         first = request.cursor.topic_name if request.cursor else ""
         denied, _ = await rights.split(

@@ -7,7 +7,7 @@ from typing import Any
 
 from kwire.errors import ErrorCode
 from kwire.handlers.guards.authorization import FAILED, Authorization, split_topics
-from kwire.handlers.lib.waiting import later
+from kwire.handlers.lib.slices import give_way
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -44,7 +44,6 @@ FETCH_BY_ID_SINCE = 10
 FETCH_GROUPS_SINCE = 8
 FETCH_ERROR_SINCE = 2
 
-UNITS_PER_GROUP = 10
 
 _TOPIC_FAILED = FAILED[ResourceType.TOPIC]
 
@@ -149,7 +148,7 @@ async def offset_fetch(request: OffsetFetchRequest, rights: Authorization) -> Of
     """DESCRIBE on each group and each topic; a request for all topics leaves the others out."""
     if rights.context.api_version < FETCH_GROUPS_SINCE:
         return await _fetch_one(request, rights)
-    ids = await rights.make_each(lambda group: group.group_id, request.groups, 1)
+    ids = await rights.make_each(lambda group: group.group_id, request.groups)
     allowed = await rights.allowed_names(AclOperation.DESCRIBE, ResourceType.GROUP, ids)
     request.groups, denied = await rights.split(
         lambda group: group.group_id in allowed, request.groups
@@ -164,14 +163,12 @@ async def offset_fetch(request: OffsetFetchRequest, rights: Authorization) -> Of
     work = rights.context.work
     others: list[list[OffsetFetchResponseTopics]] = []
     for group in request.groups:
-        if others and work.spend(UNITS_PER_GROUP):
-            await later(work.next_slice)
+        await give_way(work)
         others.append(await _fetchable(group, rights))
     response: OffsetFetchResponse = await rights.serve(request)
     last: OffsetFetchResponseGroup | None = None
     for wanted, answer, more in zip(request.groups, response.groups, others, strict=True):
-        if last is not None and work.spend(UNITS_PER_GROUP):
-            await later(work.next_slice)
+        await give_way(work)
         if wanted.topics is None:
             if answer is not last:  # a group that is named twice has the same answer object twice
                 await _leave_out(answer, rights)

@@ -11,8 +11,7 @@ from collections.abc import Container
 from typing import Any
 
 from kwire.handlers.guards.authorization import FAILED, Authorization, refused, split_topics
-from kwire.handlers.lib.slices import distinct, pieces
-from kwire.handlers.lib.waiting import later
+from kwire.handlers.lib.slices import distinct, give_way, pieces
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -112,8 +111,7 @@ async def _is_transactional(request: ProduceRequest, rights: Authorization) -> b
         for piece in pieces(topic.partition_data):
             if any(_of_transaction(one) for one in piece):
                 return True
-            if rights.context.work.spend(len(piece) // 2):
-                await later(rights.context.work.next_slice)
+            await give_way(rights.context.work)
     return False
 
 
@@ -191,7 +189,7 @@ async def offset_for_leader_epoch(
     if rights.may_on_cluster(AclOperation.CLUSTER_ACTION, tells_denied=False):
         response = await rights.serve(request)
         return response
-    names = await rights.make_each(lambda topic: topic.topic, request.topics, 1)
+    names = await rights.make_each(lambda topic: topic.topic, request.topics)
     allowed = await rights.allowed_names(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
     request.topics, others = await rights.split(
         lambda topic: topic.topic in allowed, request.topics
@@ -254,7 +252,7 @@ async def create_topics(
     request: CreateTopicsRequest, rights: Authorization
 ) -> CreateTopicsResponse:
     """CREATE on the cluster or on each topic; without DESCRIBE_CONFIGS its configs stay hidden."""
-    names = await rights.make_each(lambda topic: topic.name, request.topics, 1)
+    names = await rights.make_each(lambda topic: topic.name, request.topics)
     allowed: Container[str] = await distinct(names, rights.context.work)
     if not rights.may_on_cluster(AclOperation.CREATE, tells_denied=False):
         allowed = await rights.allowed_names(AclOperation.CREATE, ResourceType.TOPIC, names)
@@ -265,8 +263,7 @@ async def create_topics(
     response: CreateTopicsResponse = await rights.serve(request)
     _, hidden = await rights.split(lambda result: result.name in described, response.topics)
     for piece in pieces(hidden):
-        if rights.context.work.spend(len(piece)):
-            await later(rights.context.work.next_slice)
+        await give_way(rights.context.work)
         for result in piece:
             if not result.error_code:
                 result.topic_config_error_code = _FAILED
@@ -293,7 +290,7 @@ async def create_partitions(
     request: CreatePartitionsRequest, rights: Authorization
 ) -> CreatePartitionsResponse:
     """ALTER on each topic."""
-    names = await rights.make_each(lambda topic: topic.name, request.topics, 1)
+    names = await rights.make_each(lambda topic: topic.name, request.topics)
     allowed = await rights.allowed_names(AclOperation.ALTER, ResourceType.TOPIC, names)
     request.topics, _ = await rights.split(lambda topic: topic.name in allowed, request.topics)
     response: CreatePartitionsResponse = await rights.serve(request)
@@ -320,7 +317,7 @@ async def delete_topics(
         others = await rights.make_each(_not_deleted, await _denied(names, allowed, rights))
     else:
         wanted = await rights.make_each(
-            lambda topic: (topic, topic.name or rights.name_of(topic.topic_id)), request.topics, 1
+            lambda topic: (topic, topic.name or rights.name_of(topic.topic_id)), request.topics
         )
         allowed = await _deletable([name for _, name in wanted if name is not None], rights)
         kept, denied = await rights.split(lambda one: one[1] is None or one[1] in allowed, wanted)

@@ -6,8 +6,7 @@ Source: KafkaApis of Kafka.
 
 from kwire.errors import ErrorCode
 from kwire.handlers.guards.authorization import FAILED, Authorization, split_topics
-from kwire.handlers.lib.slices import pieces
-from kwire.handlers.lib.waiting import later
+from kwire.handlers.lib.slices import give_way, pieces
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -47,7 +46,6 @@ from kwire.protocol.messages.write_txn_markers import (
 BROKERS_SINCE = 4
 """Only brokers send AddPartitionsToTxn from this version on."""
 
-UNITS = 2
 
 _ID = ResourceType.TRANSACTIONAL_ID
 _FAILED = FAILED[_ID]
@@ -160,8 +158,7 @@ async def _not_written(
         failed = FAILED[ResourceType.CLUSTER]
         return WritableTxnMarkerPartitionResult(partition_index=index, error_code=failed)
 
-    if rights.context.work.spend(UNITS):
-        await later(rights.context.work.next_slice)
+    await give_way(rights.context.work)
     return [
         WritableTxnMarkerTopicResult(
             name=topic.name, partitions=await rights.make_each(partition, topic.partition_indexes)
@@ -199,8 +196,7 @@ async def list_transactions(
     response: ListTransactionsResponse = await rights.serve(request)
     states: list[ListedTransaction] = []
     for piece in pieces(response.transaction_states):
-        if states and rights.context.work.spend(len(piece)):
-            await later(rights.context.work.next_slice)
+        await give_way(rights.context.work)
         ids = [state.transactional_id for state in piece]
         seen = await rights.allowed_names(AclOperation.DESCRIBE, _ID, ids, tells_denied=False)
         states += [state for state in piece if state.transactional_id in seen]

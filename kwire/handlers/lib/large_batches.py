@@ -7,14 +7,12 @@ import trio
 from kwire.broker.partition import Partition
 from kwire.budget.work import Work
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.slices import give_way
 from kwire.handlers.lib.waiting import later
-from kwire.log.prices import AT_ONCE_BYTES
+from kwire.log.inline_limits import AT_ONCE_BYTES
 from kwire.log.validation import AppendInfo, CheckedBatch, check_segment_size
 from kwire.log.write_ahead import WriteAhead
 from kwire.record.batch import RecordBatch
-
-UNITS = 500
-"""The cost of writing a piece."""
 
 
 async def append_in_turn(
@@ -82,8 +80,7 @@ async def write_ahead(
     try:
         partition.check_in_sync(acks)
         while not ahead.step(context.broker.now_ms()):
-            if context.work.spend(UNITS):
-                await later(context.work.next_slice)
+            await give_way(context.work)
             partition.check_in_sync(acks)
     except BaseException:
         ahead.drop()

@@ -27,12 +27,8 @@ _INDEX_IN_PRODUCE, _INDEX_IN_FETCH = attrgetter("index"), attrgetter("partition_
 _MOVED_OR_FENCED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-_UNITS = 3
-"""The cost of naming the leader in one answer."""
-
-
-def hint_producer(response: produce.ProduceResponse, context: RequestContext) -> Iterator[int]:
-    """Add the leaders to an answer that has errors; gives the units of each next piece of work."""
+def hint_producer(response: produce.ProduceResponse, context: RequestContext) -> Iterator[None]:
+    """Add the leaders to an answer that has errors; yields before each piece of work."""
     if context.api_version >= PRODUCE_SINCE:
         rows = (
             (topic.name, topic.topic_id, piece)
@@ -42,8 +38,8 @@ def hint_producer(response: produce.ProduceResponse, context: RequestContext) ->
         yield from _hint(response, rows, _INDEX_IN_PRODUCE, (_MOVED,), produce, context)
 
 
-def hint_consumer(response: fetch.FetchResponse, context: RequestContext) -> Iterator[int]:
-    """Add the leaders to an answer that has errors; gives the units of each next piece of work."""
+def hint_consumer(response: fetch.FetchResponse, context: RequestContext) -> Iterator[None]:
+    """Add the leaders to an answer that has errors; yields before each piece of work."""
     if context.api_version >= FETCH_SINCE:
         rows = (
             (topic.topic, topic.topic_id, piece)
@@ -60,15 +56,15 @@ def _hint(
     errors: Collection[int],
     messages: ModuleType,
     context: RequestContext,
-) -> Iterator[int]:
+) -> Iterator[None]:
     """Name the leader in each failed partition's answer, and the leaders' addresses once.
 
     Produce and Fetch have the same fields, but each module of messages has classes of its own.
     """
     nodes: set[int] = set()
     for name, topic_id, answers in rows:
+        yield
         failed = [one for one in answers if one.error_code in errors]
-        yield 1 + len(answers) // 10 + _UNITS * len(failed)
         for answer in failed:
             found = _leader(name, topic_id, index_of(answer), context)
             if found is not None:

@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import pieces
-from kwire.handlers.lib.waiting import later
+from kwire.handlers.lib.slices import give_way, pieces
 
 _T = TypeVar("_T")
 
@@ -18,8 +17,6 @@ SETTING = "kwire.group.member.max.bytes"
 
 BYTES_PER_ITEM = 64
 """The memory that a name takes besides its characters."""
-
-ITEMS_PER_UNIT = 4
 
 
 async def check_member_size(
@@ -33,8 +30,7 @@ async def check_member_size(
     size_bytes = len(items) * BYTES_PER_ITEM
     if size_bytes <= most:
         for piece in pieces(items):
-            if context.work.spend(len(piece) // ITEMS_PER_UNIT):
-                await later(context.work.next_slice)
+            await give_way(context.work)
             size_bytes += sum(map(bytes_of, piece))
     if size_bytes > most:
         raise KafkaError(

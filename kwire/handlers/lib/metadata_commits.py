@@ -16,9 +16,7 @@ Source: BoundedList and MAX_RECORDS_PER_USER_OP of Kafka's QuorumController.
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
-import trio
-
-from kwire.budget.work import SLICE_UNITS
+from kwire.budget.slices import Slices
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.slices import free_in_slices
@@ -27,53 +25,31 @@ from kwire.metadata.image import MetadataImage
 from kwire.metadata.placement import Steps
 
 MOST_CHANGES = 10_000
-UNITS_PER_REPLICA = 2
-"""The cost of a new partition, for each of its replicas."""
 
 _T = TypeVar("_T")
 
 
-class Price(Protocol):
-    """Counts the cost of a decision: a request's ``Work``, or ``_InTurn``, which charges no one."""
+class GivesWay(Protocol):
+    """The slices of a decision: those of its request, or while it holds the queue of changes,
+    ``Slices``, which wait for no other request.
+    """
 
-    def spend(self, units: int) -> bool:
-        """Count the next piece of work; return whether to wait for ``next_slice`` before it."""
-
-    async def next_slice(self) -> None:
-        """Wait for the next slice."""
-
-
-class _InTurn:
-    """Counts the cost of a decision that holds the queue of changes: other tasks have their
-    turn after each slice."""
-
-    def __init__(self) -> None:
-        self._left = SLICE_UNITS
-
-    def spend(self, units: int) -> bool:
-        """Count the next piece of work."""
-        self._left -= units
-        return self._left < 0
-
-    async def next_slice(self) -> None:
-        """Let other tasks have their turn once."""
-        self._left = SLICE_UNITS
-        await trio.lowlevel.checkpoint()
+    async def give_way(self) -> None:
+        """Let others have their turn if the slice is over."""
 
 
-Decide = Callable[[MetadataImage, Price], Coroutine[Any, Any, Sequence[Change]]]
+Decide = Callable[[MetadataImage, GivesWay], Coroutine[Any, Any, Sequence[Change]]]
 
 
-async def in_slices(steps: Steps[_T], work: Price) -> _T:
+async def in_slices(steps: Steps[_T], slices: GivesWay) -> _T:
     """The result of steps that make new partitions; each piece waits for its slice."""
     while True:
         try:
-            replicas = next(steps)
+            next(steps)
         except StopIteration as done:
             result: _T = done.value
             return result
-        if work.spend(UNITS_PER_REPLICA * replicas):
-            await work.next_slice()
+        await slices.give_way()
 
 
 async def commit_in_slices(
@@ -99,7 +75,7 @@ async def commit_in_slices(
         nonlocal last
         if last is None or last[0] is not now:
             last = None
-            last = now, _checked(await decide(now, _InTurn()), context)
+            last = now, _checked(await decide(now, Slices()), context)
         return last[1]
 
     await context.commit(as_decided)

@@ -9,14 +9,12 @@ from kwire.broker.fetch_sessions import PartitionKey, WantedPartition
 from kwire.broker.hosted_partitions import Hosted
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.slices import pieces
-from kwire.handlers.lib.waiting import later
+from kwire.handlers.lib.slices import give_way, pieces
 
 READ, TOPIC = 3, 2
 """The operation and the resource of ACLs (``kwire.metadata.acls``), which say who may fetch."""
 
 TOPIC_IDS_SINCE = 13
-UNITS_PER_LINE = 4
 
 
 def readable_partition(
@@ -67,14 +65,12 @@ async def note_allowed(
 
     counts: dict[tuple[str, bytes], int] = {}
     for piece in pieces(wanted):
-        if context.work.spend(len(piece)):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         for (name, topic_id, _), _ in piece:
             counts[name, topic_id] = counts.get((name, topic_id), 0) + 1
     topics_by_id = context.broker.image.topics_by_id
     for some in pieces(list(counts.items())):
-        if context.work.spend(UNITS_PER_LINE * len(some)):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         for (name, topic_id), count in some:
             topic = topics_by_id.get(topic_id)
             question = READ, TOPIC, name if topic is None else topic.name

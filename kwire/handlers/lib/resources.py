@@ -12,16 +12,11 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.api_versions import takes_telemetry
 from kwire.handlers.lib import unfollowed
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.metadata_commits import Price, commit_in_slices
+from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.config_control import resource_type
 from kwire.metadata.image import MetadataImage
-
-UNITS = 2
-UNITS_PER_RESOURCE = 60
-UNITS_PER_CONFIG = 3
-UNITS_TO_WARN = 10
 
 
 class Resource(Protocol):
@@ -85,8 +80,7 @@ async def warn_all(
     ``set_names`` gives the names of the configs that the request set for a resource.
     """
     for resource, outcome in outcomes:
-        if context.work.spend(UNITS_TO_WARN):
-            await context.work.next_slice()
+        await context.work.give_way()
         names = [] if outcome.code else set_names(resource)
         if names:
             target = (resource_type(resource.resource_type), resource.resource_name)
@@ -102,8 +96,7 @@ async def responses(
     """The results of all resources; ``response`` is the message class for one result."""
     made: list[_Response] = []
     for piece in pieces(outcomes):
-        if context.work.spend(UNITS * len(piece)):
-            await context.work.next_slice()
+        await context.work.give_way()
         made += [
             response(
                 resource_type=resource.resource_type,
@@ -142,13 +135,11 @@ class _Alteration(Generic[_R]):
         work = self._context.work
         names: Counter[tuple[int, str]] = Counter()
         for piece in pieces(self._resources):
-            if work.spend(len(piece)):
-                await work.next_slice()
+            await work.give_way()
             names.update((one.resource_type, one.resource_name) for one in piece)
         free_in_slices(names, work)
         for place, resource in enumerate(self._resources):
-            if work.spend(UNITS):
-                await work.next_slice()
+            await work.give_way()
             if names[resource.resource_type, resource.resource_name] > 1:
                 self.outcomes[place] = _TWICE
                 continue
@@ -158,13 +149,12 @@ class _Alteration(Generic[_R]):
             except KafkaError as error:
                 self.outcomes[place] = Outcome(error.code, error.message or None)
 
-    async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
+    async def decide(self, image: MetadataImage, work: GivesWay) -> Sequence[Change]:
         """The changes of every resource whose change is allowed."""
         changes: list[Change] = []
         for place in self.places:
             resource = self._resources[place]
-            if work.spend(UNITS_PER_RESOURCE + UNITS_PER_CONFIG * len(resource.configs)):
-                await work.next_slice()
+            await work.give_way()
             try:
                 changes += self._decide(resource, image)
                 self.outcomes[place] = _DONE
@@ -176,8 +166,7 @@ class _Alteration(Generic[_R]):
         """Give the error of a failed commit to every resource of the metadata."""
         failed = Outcome(error.code, error.message or None)
         for piece in pieces(self.places):
-            if self._context.work.spend(len(piece) // 4):
-                await self._context.work.next_slice()
+            await self._context.work.give_way()
             for place in piece:
                 if self.outcomes[place] is _DONE:
                     self.outcomes[place] = failed
@@ -187,7 +176,6 @@ class _Alteration(Generic[_R]):
         found: list[tuple[_R, Outcome]] = []
         parts = zip(pieces(self._resources), pieces(self.outcomes), strict=True)
         for resources, outcomes in parts:
-            if self._context.work.spend(len(outcomes) // 4):
-                await self._context.work.next_slice()
+            await self._context.work.give_way()
             found += zip(resources, outcomes, strict=True)
         return found

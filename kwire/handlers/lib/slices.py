@@ -1,8 +1,8 @@
 """Loops over long lists in slices of the event loop, in handlers of ``at_once_or_later``.
 
-A loop with expensive elements counts each element: ``if work.spend(9): await
-later(work.next_slice)``. If the elements are cheap, counting each would cost as much as the
-element. Such a loop uses ``pieces``.
+A loop with expensive elements gives way before each of them: ``await give_way(work)``. If the
+elements are cheap, a look at the clock for each would cost as much as the element. Such a loop uses
+``pieces``.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
@@ -12,13 +12,17 @@ from kwire.budget.work import Work
 from kwire.handlers.lib.waiting import later
 
 PIECE = 100
-
-CHARACTERS_PER_UNIT = 12
-"""How many characters of a group's or a transaction's id are hashed in one unit."""
+"""So many cheap elements take some tens of microseconds."""
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _K = TypeVar("_K", bound=Hashable)
+
+
+async def give_way(work: Work) -> None:
+    """Wait for the next slice if this one is over."""
+    if work.is_due:
+        await later(work.next_slice)
 
 
 def pieces(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
@@ -34,21 +38,17 @@ async def distinct(items: Sequence[_K], work: Work) -> dict[_K, None]:
     """The distinct elements of a list, in order; usable until the request is answered."""
     found: dict[_K, None] = {}
     for piece in pieces(items):
-        if work.spend(len(piece) // 8):
-            await later(work.next_slice)
+        await give_way(work)
         found.update(dict.fromkeys(piece))
     free_in_slices(found, work)
     return found
 
 
-async def each(
-    make: Callable[[_T], _R], items: Sequence[_T], work: Work, units: int = 1
-) -> list[_R]:
-    """``make(item)`` for every item, in order; each costs so many units."""
+async def each(make: Callable[[_T], _R], items: Sequence[_T], work: Work) -> list[_R]:
+    """``make(item)`` for every item, in order."""
     made: list[_R] = []
     for piece in pieces(items):
-        if work.spend(1 + units * len(piece)):
-            await later(work.next_slice)
+        await give_way(work)
         made += [make(item) for item in piece]
     return made
 
@@ -60,26 +60,23 @@ async def apart(
     wanted: list[_T] = []
     others: list[_T] = []
     for piece in pieces(items):
-        if len(items) > PIECE and work.spend(len(piece) // 4):
-            await later(work.next_slice)
+        await give_way(work)
         for item in piece:
             (wanted if is_wanted(item) else others).append(item)
     return wanted, others
 
 
-async def in_slices(parts: Iterable[int], work: Work) -> None:
-    """Do a generator's work, which yields the units of each piece before it begins the piece."""
-    for units in parts:
-        if work.spend(units):
-            await later(work.next_slice)
+async def in_slices(parts: Iterable[None], work: Work) -> None:
+    """Do a generator's work, which yields before each piece."""
+    for _ in parts:
+        await give_way(work)
 
 
 async def in_order(names: Iterable[str], work: Work) -> list[list[str]]:
     """Names in sorted lists, for ``heapq.merge``: one sort of very many would take too long."""
     parts = []
     for piece in pieces(list(names)):
-        if work.spend(len(piece) // 4):
-            await later(work.next_slice)
+        await give_way(work)
         parts.append(sorted(piece))
     return parts
 
@@ -88,8 +85,3 @@ def free_in_slices(items: Sized, work: Work) -> None:
     """Have a long list, dict or set freed in slices, after a large response has been encoded."""
     if len(items) > PIECE:
         work.doomed.append(items)
-
-
-def id_units(text: str) -> int:
-    """The cost of finding the coordinator of a group or a transactional id, in units."""
-    return len(text) // CHARACTERS_PER_UNIT

@@ -14,16 +14,16 @@ from functools import partial
 from kwire.broker.partition import Partition
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.opening import full_limits, open_in_thread
+from kwire.handlers.lib.slices import give_way
 from kwire.handlers.lib.waiting import later
+from kwire.log.inline_limits import is_quick_to_open
 from kwire.log.page_cache import ColdPages
-from kwire.log.prices import is_quick_to_open, units_to_open
 from kwire.log.time_search import BatchToOpen, FoundOffset, LargestSearch, TimeSearch
 from kwire.log.validation import INLINE_LIMITS
 from kwire.record.batch import InvalidRecords, TooLarge
 from kwire.record.streaming_decompressor import do_nothing
 
 MANY_TRIES = 200
-STEP_UNITS = 30
 
 
 async def find_by_time(
@@ -44,10 +44,8 @@ async def _find(
     search: TimeSearch, partition: Partition, end_offset: int, context: RequestContext
 ) -> FoundOffset | None:
     while not search.is_done:
-        if context.work.spend(STEP_UNITS):
-            await later(context.work.next_slice)
+        await give_way(context.work)
         opening = await _step(search, partition, context)
-        context.work.spend(search.seen_headers)
         if opening is not None:
             search.add_result(await _search_batch(search, opening, partition, context))
     found = search.found
@@ -76,8 +74,7 @@ async def _search_batch(
     """Look into a batch; an unreadable batch counts by its header."""
     batch, search_in_batch = opening.batch, partial(search.search_in_batch, opening)
     is_small = is_quick_to_open(batch)
-    if is_small and context.work.spend(units_to_open(batch, INLINE_LIMITS.max_headers)):
-        await later(context.work.next_slice)
+    await give_way(context.work)
     try:
         if is_small:
             try:

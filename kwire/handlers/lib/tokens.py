@@ -14,8 +14,6 @@ from kwire.security.principal import ANONYMOUS
 
 _KEY = "delegation.token.secret.key"
 
-UNITS_TO_FIND = 1
-TOKENS_PER_UNIT = 20
 
 REQUESTER_SINCE = 3
 """Since this version, responses contain who has created a token."""
@@ -60,8 +58,7 @@ async def change(
     """
     secret_key(context)
     tokens = context.broker.image.tokens
-    if context.work.spend(UNITS_TO_FIND + len(tokens) // TOKENS_PER_UNIT):
-        await context.work.next_slice()
+    await context.work.give_way()
     token_id = find(tokens, Secret(hmac))
     expires_ms: int | None = None
 

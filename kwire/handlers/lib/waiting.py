@@ -30,10 +30,10 @@ _T = TypeVar("_T")
 class Sleeper(Protocol):
     """Resumes a coroutine when its change has happened."""
 
-    def wake(self, units: int) -> None:
+    def wake(self, size: int) -> None:
         """Resume: the change has happened, or its deadline has passed; called once per wait.
 
-        ``units`` is the cost of going on.
+        ``size`` is how much there is to look at then.
         """
 
 
@@ -41,15 +41,15 @@ class Change:
     """A change that a handler waits for, until ``deadline_s`` by trio's clock.
 
     A change may happen repeatedly; several times between two looks count as one. ``is_timed``
-    belongs to the code that watches the deadline. ``units`` is the cost of going on, such as the
-    number of partitions to look at.
+    belongs to the code that watches the deadline. ``size`` is how much there is to look at then,
+    such as the number of partitions.
     """
 
-    __slots__ = ("deadline_s", "is_late", "is_set", "is_timed", "sleeper", "units")
+    __slots__ = ("deadline_s", "is_late", "is_set", "is_timed", "size", "sleeper")
 
-    def __init__(self, deadline_s: float = math.inf, units: int = 1) -> None:
+    def __init__(self, deadline_s: float = math.inf, size: int = 1) -> None:
         self.deadline_s = deadline_s
-        self.units = units
+        self.size = size
         self.is_set = False
         self.is_late = False
         self.is_timed = False
@@ -60,13 +60,13 @@ class Change:
         if not self.is_set:
             self.is_set = True
             if self.sleeper is not None and not self.is_late:
-                self.sleeper.wake(self.units)
+                self.sleeper.wake(self.size)
 
     def time_is_up(self) -> None:
         """Note that the deadline has passed."""
         self.is_late = True
         if self.sleeper is not None and not self.is_set:
-            self.sleeper.wake(self.units)
+            self.sleeper.wake(self.size)
 
 
 Job: TypeAlias = Callable[[], Awaitable[Any]]
@@ -118,17 +118,15 @@ class Begun(Protocol):
 class Unfinished:
     """A handler's coroutine, and what it waits for.
 
-    ``demands`` are the flushes that its response has to wait for (``broker.flusher``). ``units`` is
-    what a fast path's work so far has cost beside its bytes, if that is worth counting.
+    ``demands`` are the flushes that its response has to wait for (``broker.flusher``).
     """
 
-    __slots__ = ("_begun", "demands", "units", "waits_for")
+    __slots__ = ("_begun", "demands", "waits_for")
 
     def __init__(self, begun: Begun, waits_for: Wait) -> None:
         self._begun = begun
         self.waits_for = waits_for
         self.demands: frozenset[Any] = _NOTHING
-        self.units = 0
 
     def go_on(self, result: Any = None) -> Any:
         """Resume the coroutine; return the response, or this object if it waits again."""

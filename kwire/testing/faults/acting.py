@@ -156,7 +156,7 @@ class _Bell:
     def __init__(self) -> None:
         self.rings = trio.Event()
 
-    def wake(self, units: int) -> None:
+    def wake(self, size: int) -> None:
         """Resume the task."""
         self.rings.set()
 

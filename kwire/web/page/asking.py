@@ -42,7 +42,7 @@ async def ask_broker(
     listener = broker.config.listeners()[0].name
     connection = ConnectionInfo(_CONNECTION_ID, listener, peer_host, 0, peer_host, 0, PRINCIPAL)
     context = RequestContext(broker, connection, version, CLIENT_ID, work)
-    work.begin_request(1)
+    work.begin_request()
     try:
         served_by = route(request.API_KEY, version)
         handle = served_by.handle if broker.authorizer is None else served_by.guarded

@@ -76,7 +76,7 @@ async def gather(observed: Observed) -> Facts:
     listeners = Counter({listener.name: 0 for listener in broker.config.listeners()})
     clients: Counter[str] = Counter()
     for connection in list(observed.poller.connections):
-        await slices.turn()
+        await slices.give_way()
         listeners[connection.listener] += 1
         software = getattr(getattr(connection, "info", None), "software", None)
         if software is not None:

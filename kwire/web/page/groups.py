@@ -239,7 +239,7 @@ async def _offsets(observed: Observed, group_id: str, first: int) -> tuple[list[
     first = min(first, max(0, len(held) - 1) // PER_PAGE * PER_PAGE)
     rows = []
     for topic, index, committed in held[first : first + PER_PAGE]:
-        await slices.turn()
+        await slices.give_way()
         partition = broker.partition_if_served(topic, index)
         rows.append(
             OffsetRow(

@@ -100,7 +100,7 @@ async def gather(observed: Observed, wanted: str) -> tuple[list[Directory], list
     sizes: dict[str, list[int]] = {}
     rows = []
     for partition in broker.partitions():
-        await slices.turn()
+        await slices.give_way()
         log = partition.log
         path, size_bytes = str(log.health.path), log.size_bytes
         place = sizes.setdefault(path, [0, 0])
@@ -135,7 +135,7 @@ async def gather_segments(observed: Observed, topic: str, index: int) -> LogFact
     segments = list(log.segments)
     rows = []
     for place, segment in enumerate(segments):
-        await slices.turn()
+        await slices.give_way()
         is_active = place == len(segments) - 1
         rows.append(
             SegmentRow(

@@ -89,10 +89,10 @@ async def gather(observed: Observed, wanted: str) -> Facts:
     rows: list[ProducerRow] = []
     is_cut = False
     for partition in broker.partitions():
-        await slices.turn()
+        await slices.give_way()
         states = partition.log.producers
         for producer_id, first_offset in states.open_transactions.items():
-            await slices.turn()
+            await slices.give_way()
             entry = states.producers.get(producer_id)
             since_ms = entry.timestamp if entry else -1
             _note_open(opened, known.get(producer_id), producer_id, since_ms)
@@ -103,7 +103,7 @@ async def gather(observed: Observed, wanted: str) -> Facts:
                 epoch = entry.producer_epoch if entry else row.epoch
                 opened[producer_id] = row._replace(total=row.total + 1, epoch=epoch)
         for entry in list(states.producers.values()):
-            await slices.turn()
+            await slices.give_way()
             name = known[entry.producer_id].transactional_id if entry.producer_id in known else ""
             if wanted and wanted not in f"{partition.topic} {name} {entry.producer_id}".lower():
                 continue
@@ -155,7 +155,7 @@ async def _transactional_ids(broker: Broker, slices: Slices) -> list[Transaction
     found: list[Transaction] = []
     for home in broker.transactions.loaded():
         for known in list(home.coordinator.transactions.values()):
-            await slices.turn()
+            await slices.give_way()
             if len(found) < MAX_IDS:
                 found.append(known)
     found.sort(key=lambda one: (one.state in AT_REST, one.start_ms, one.transactional_id))

@@ -240,7 +240,7 @@ async def _topics(broker: Broker, slices: Slices) -> tuple[dict[str, TopicSample
     sums: dict[str, list[int]] = {}
     open_transactions: set[int] = set()
     for partition in broker.partitions():
-        await slices.turn()
+        await slices.give_way()
         topic = sums.get(partition.topic)
         if topic is None:
             topic = sums[partition.topic] = [0, 0, 0, 0, 0, 0]
@@ -254,7 +254,7 @@ async def _topics(broker: Broker, slices: Slices) -> tuple[dict[str, TopicSample
             open_transactions.update(partition.log.producers.open_transactions)
     samples = {}
     for name, image in broker.image.topics_by_name.items():
-        await slices.turn()
+        await slices.give_way()
         served = sums.get(name, [0, 0, 0, 0, 0, 0])
         count = len(image.partitions)
         offline = served[1] + max(0, count - served[0])
@@ -270,7 +270,7 @@ async def _groups(broker: Broker, slices: Slices) -> tuple[list[GroupSample], in
     offsets_left = MAX_OFFSETS
     for home in broker.groups.loaded():
         for group_id in home.groups.group_ids():
-            await slices.turn()
+            await slices.give_way()
             state = home.groups.state_of(group_id)
             if state is None:
                 continue
@@ -300,7 +300,7 @@ async def _lag(
     """The sum of a group's lags, and the number of its offsets."""
     lag = count = 0
     for topic, index, committed in home.groups.offsets.of(group_id).items():
-        await slices.turn()
+        await slices.give_way()
         count += 1
         partition = broker.partition_if_served(topic, index)
         if partition is not None:

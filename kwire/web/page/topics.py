@@ -124,7 +124,7 @@ async def gather(observed: Observed, name: str, first: int) -> TopicFacts:
     count = len(topic.partitions)
     first = min(first, max(0, count - 1) // PER_PAGE * PER_PAGE)
     for index in range(first, min(first + PER_PAGE, count)):
-        await slices.turn()
+        await slices.give_way()
         image = topic.partitions[index]
         row = PartitionRow(index, broker.leader_of(topic, index), image.leader_epoch)
         partition = broker.partition_if_served(name, index)

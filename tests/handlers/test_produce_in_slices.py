@@ -1,4 +1,4 @@
-"""What a produce request costs beside its bytes, and when its batches get their time."""
+"""What a produce request leaves to threads and to later slices, and the times of its batches."""
 
 import threading
 from pathlib import Path
@@ -6,27 +6,17 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.budget.checking import STRETCH_UNITS
-from kwire.budget.work import Turns, Work
+from kwire.budget.work import FIRST_S, Turns, Work
 from kwire.connection.connection import Connection
-from kwire.handlers.plain_produce_many import PARTITION_UNITS
-from kwire.handlers.produce import ROLL_UNITS
 from kwire.log.disk import Disk
-from kwire.log.prices import CODEC_UNITS, OPENING_UNITS, RECORD_UNITS
 from kwire.log.write_ahead import PIECE_BYTES
-from kwire.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from kwire.protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
 from kwire.record.batch import Buffer
 from kwire.record.compression import Compression
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, step_clock
 from tests.support.in_process import RawClient, running_server
 from tests.support.records import batch
 from tests.support.requests import produce_request
@@ -40,28 +30,6 @@ def request(
     """A batch for each of several partitions."""
     made = batch(*[value] * records, key=b"k", timestamp=timestamp_ms, compression=codec)
     return produce_request("t", dict.fromkeys(range(partitions), made), acks=1)
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "records"), [("segment.ms", "1", 1), ("segment.bytes", "1048576", 80_000)]
-)
-async def test_a_new_segment_costs_a_slice(
-    tmp_path: Path, setting: str, value: str, records: int
-) -> None:
-    """A request that rolls many partitions makes many files, so others have turns in between."""
-    clock = FakeClock()
-    async with running_server(tmp_path, clock=clock) as server:
-        await server.topic("t", PARTITIONS, **{setting: value})
-        await server.hang_up()
-        client = await server.connect()
-        now_ms = clock.now_ms()
-        await client.request(request(PARTITIONS, now_ms, records), 9, ProduceResponse)
-        (connection,) = server.server.poller.connections
-        assert isinstance(connection, Connection)
-        before = connection.used_units
-        await client.request(request(PARTITIONS, now_ms + 10, records), 9, ProduceResponse)
-        assert connection.used_units - before >= PARTITIONS * ROLL_UNITS
-        await client.aclose()
 
 
 @pytest.mark.parametrize(
@@ -88,48 +56,7 @@ async def test_slow_compression_is_left_to_a_thread(
         assert response.responses[0].partition_responses[0].error_code == 0
         (connection,) = server.server.poller.connections
         assert isinstance(connection, Connection)
-        assert (connection._work.in_threads_units > 0) == in_thread
-        await client.aclose()
-
-
-async def test_a_lookup_by_time_pays_for_the_batch_that_it_opens(tmp_path: Path) -> None:
-    """As Produce does: by its records, its codec and its bytes."""
-    clock = FakeClock()
-    async with running_server(tmp_path, clock=clock) as server:
-        await server.topic("t")
-        await server.hang_up()
-        client = await server.connect()
-        asked = request(1, clock.now_ms(), records=100, codec=Compression.GZIP)
-        await client.request(asked, 9, ProduceResponse)
-        (connection,) = server.server.poller.connections
-        assert isinstance(connection, Connection)
-        before = connection.used_units
-        wanted = ListOffsetsPartition(partition_index=0, timestamp=clock.now_ms())
-        lookup = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[wanted])])
-        answer = await client.request(lookup, 9, ListOffsetsResponse)
-        assert answer.topics[0].partitions[0].offset == 0
-        units = connection.used_units - before
-        assert units >= OPENING_UNITS + 100 * RECORD_UNITS + CODEC_UNITS
-        await client.aclose()
-
-
-@pytest.mark.parametrize("partitions", [10, 100])
-async def test_the_fast_path_pays_for_each_partition(tmp_path: Path, partitions: int) -> None:
-    """However small the batches are."""
-    clock = FakeClock()
-    async with running_server(tmp_path, clock=clock) as server:
-        await server.topic("t", partitions)
-        await server.hang_up()
-        client = await server.connect()
-        asked = request(partitions, clock.now_ms())
-        await client.request(asked, 9, ProduceResponse)  # the first batches make files
-        (connection,) = server.server.poller.connections
-        assert isinstance(connection, Connection)
-        before = connection.used_units
-        await client.request(asked, 9, ProduceResponse)
-        assert server.server.poller.counters.fast[0] == 1
-        units = connection.used_units - before
-        assert PARTITION_UNITS * partitions <= units < 1.5 * PARTITION_UNITS * partitions
+        assert (connection._work.in_threads_s > 0) == in_thread
         await client.aclose()
 
 
@@ -149,7 +76,7 @@ async def test_the_append_time_does_not_include_the_wait_for_a_thread(tmp_path: 
         lane = server.broker.threads.checking.small
         async with trio.open_nursery() as nursery:
             other = Work(Turns(), lambda: False)
-            nursery.start_soon(lane.run, other, block, None, STRETCH_UNITS)
+            nursery.start_soon(lane.run, other, block, None)
             await trio.to_thread.run_sync(begun.wait)
             sent_ms = clock.now_ms()
             asked = request(1, sent_ms, records=5000, codec=Compression.GZIP)
@@ -164,8 +91,11 @@ async def test_the_append_time_does_not_include_the_wait_for_a_thread(tmp_path: 
         await client.aclose()
 
 
-async def test_the_append_time_does_not_include_the_wait_for_a_slice(tmp_path: Path) -> None:
+async def test_the_append_time_does_not_include_the_wait_for_a_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Batches that others append meanwhile have earlier times: times of appends never fall."""
+    step_clock(monkeypatch, "kwire.budget.work", FIRST_S / 10)
     clock = FakeClock()
     async with running_server(tmp_path, clock=clock) as server:
         settings = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
