@@ -130,6 +130,11 @@ def topics_of(options: argparse.Namespace) -> list[str]:
     return _given(options, KINDS["TOPIC_AUTHORIZATION_FAILED"])
 
 
+def groups_of(options: argparse.Namespace) -> list[str]:
+    """The groups that the command line names."""
+    return _given(options, KINDS["GROUP_AUTHORIZATION_FAILED"])
+
+
 def _given(options: argparse.Namespace, kind: Kind) -> list[str]:
     """The names in the arguments that may be of this kind."""
     found: list[str] = []

@@ -30,14 +30,14 @@ def add_plan_options(parser: argparse.ArgumentParser, *, asks: bool = False) -> 
 
 
 def begins(options: argparse.Namespace, steps: Sequence[Step]) -> bool:
-    """Show the plan; whether it is to be carried out. If not, ``unchanged`` has the exit code."""
+    """Show the plan; whether it is to be carried out. If not, ``unchanged`` gives the exit code."""
     if options.dry_run:
         return False
-    if not options.json:
+    is_asked = hasattr(options, "yes") and not options.yes and sys.stdin.isatty() and steps
+    if is_asked or not options.json:
         for step in steps:
             print(f"plan: {one_line(step.text)}", file=sys.stderr)
-    is_asked = hasattr(options, "yes") and not options.yes and sys.stdin.isatty()
-    if not is_asked or not steps:
+    if not is_asked:
         return True
     print("go on? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

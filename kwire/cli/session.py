@@ -84,9 +84,9 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
                 return await work(cluster)
             except Exception as raised:
                 cause = first_error(raised)
-                name = _unknown_topic(cause, options)
-                if name is not None:
-                    raise await no_topic(cluster, name) from raised
+                found = await _not_found(cluster, cause, options)
+                if found is not None:
+                    raise found from raised
                 raise
 
     try:
@@ -147,15 +147,25 @@ def _said(cause: BaseException, options: argparse.Namespace, *, is_secured: bool
     return None
 
 
-def _unknown_topic(error: BaseException, options: argparse.Namespace) -> str | None:
-    """The topic of the command line that does not exist; None if the error is another one."""
-    from kwire.cli.denials import topics_of
+async def _not_found(
+    cluster: "Cluster", error: BaseException, options: argparse.Namespace
+) -> CommandError | None:
+    """The error about a topic or group that does not exist, with what was meant; None for others."""
+    from kwire.cli.denials import groups_of, topics_of
+    from kwire.cli.suggestions import did_you_mean
+    from kwire.client.group_overview import ids_of_groups
     from kwire.errors import ErrorCode, KafkaError
 
-    if not isinstance(error, KafkaError) or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return None
-    words = {word.strip("'") for word in error.message.split()}
-    return next((name for name in topics_of(options) if name in words), None)
+    code = error.code if isinstance(error, KafkaError) else None
+    words = {word.strip("'") for word in str(error).replace(":", " ").split()}
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        for name in words.intersection(topics_of(options)):
+            return await no_topic(cluster, name)
+    elif code is ErrorCode.GROUP_ID_NOT_FOUND:
+        for name in words.intersection(groups_of(options)):
+            guess = did_you_mean(name, await ids_of_groups(cluster))
+            return CommandError(f"there is no group {name}{guess}") if guess else None
+    return None
 
 
 async def no_topic(cluster: "Cluster", name: str, otherwise: str = "") -> CommandError:

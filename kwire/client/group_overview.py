@@ -47,6 +47,13 @@ class GroupOverview(NamedTuple):
     lag: int | None
 
 
+async def ids_of_groups(cluster: Cluster) -> list[str]:
+    """The groups of every broker by their ids, without anything else about them; KafkaError."""
+    await cluster.metadata()
+    found = [one for node in await cluster.nodes() for one in await _list_groups(cluster, node)]
+    return [group.group_id for group in found]
+
+
 async def overview_of_groups(cluster: Cluster) -> list[GroupOverview]:
     """The groups of every broker, sorted by id; KafkaError."""
     await cluster.metadata()

@@ -131,3 +131,19 @@ async def test_a_list_shows_members_and_lag(tmp_path: Path, capsys) -> None:
         (1, None),
     ]
     assert shown.splitlines()[0].split() == ["GROUP", "STATE", "TYPE", "PROTOCOL", "MEMBERS", "LAG"]
+
+
+async def test_a_mistyped_group_is_told_the_right_one(tmp_path: Path, capsys) -> None:
+    """Or that there is none like it."""
+    async with running_server(tmp_path) as server:
+        bootstrap = ["-b", f"{server.host}:{server.port}"]
+        run = partial(trio.to_thread.run_sync, main)
+        assert await run(["topics", "create", "t", *bootstrap]) == 0
+        assert await run(["consume", "t", "-g", "billing", "--exit", *bootstrap]) == 0
+        for name, said in (
+            ("biling", "kwire: there is no group biling: did you mean billing?\n"),
+            ("zzz", "GROUP_ID_NOT_FOUND; kwire groups list shows the groups\n"),
+        ):
+            capsys.readouterr()
+            assert await run(["groups", "describe", name, *bootstrap]) == 1
+            assert capsys.readouterr().err.endswith(said)
