@@ -150,7 +150,7 @@ def _said(cause: BaseException, options: argparse.Namespace, *, is_secured: bool
 async def _not_found(
     cluster: "Cluster", error: BaseException, options: argparse.Namespace
 ) -> CommandError | None:
-    """The error about a topic or group that does not exist, with what was meant; None for others."""
+    """The error about a topic or group that does not exist, with what was meant; else None."""
     from kwire.cli.denials import groups_of, topics_of
     from kwire.cli.suggestions import did_you_mean
     from kwire.client.group_overview import ids_of_groups
