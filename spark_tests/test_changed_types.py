@@ -256,23 +256,24 @@ def test_columns_of_any_name(kind: str, spark: SparkSession, tmp_path: Path) -> 
 @pytest.mark.parametrize("kind", KINDS)
 def test_unions_of_avro(kind: str, spark: SparkSession, tmp_path: Path) -> None:
     """A field becomes one, or was one: its value is in the table's column where it fits."""
-
-    def rows(path: str, batches: list[tuple[Any, list[Any]]]) -> list[Any]:
-        sink = settings_of(kind, tmp_path / path)
-        for number, (of, values) in enumerate(batches):
-            schema = {"type": "record", "name": "R", "fields": [{"name": "c", "type": of}]}
-            written = [avro(schema, {"c": one}, 0)[HEADER_BYTES:] for one in values]
-            one = batch(number, 0, 10, partitions=1)
-            _, errors = run(spark, sink, json.dumps(schema), written, one, format="avro")
-            assert set(errors) == {at for at, one in enumerate(values) if one == "x"} & set(dead)
-        found: list[Any] = read(kind, tmp_path / path)["c"].to_pylist()
-        return sorted(found, key=str)
-
+    sink = settings_of(kind, tmp_path / "t")
     union = ["int", "string"]
-    dead = [1]
-    assert rows("plain", [("int", [1]), (union, [2, "x"]), ("int", [3])]) == [1, 2, 3]
-    dead = []
-    assert rows("union", [(union, [1, "x"]), (union, [2]), ("int", [3]), (union, [4])]) == [
+    batches: list[tuple[Any, Any, list[tuple[Any, Any]], set[int]]] = [
+        ("int", union, [(1, 1), (5, "x")], set()),
+        (union, union, [(2, 2), ("x", 9)], {1}),
+        ("int", "int", [(3, 3)], set()),
+        (union, union, [(4, 4)], set()),
+    ]
+    for number, (plain, other, values, dead) in enumerate(batches):
+        fields = [{"name": "c", "type": plain}, {"name": "u", "type": other}]
+        schema = {"type": "record", "name": "R", "fields": fields}
+        written = [avro(schema, {"c": c, "u": u}, 0)[HEADER_BYTES:] for c, u in values]
+        one = batch(number, 0, 10, partitions=1)
+        _, errors = run(spark, sink, json.dumps(schema), written, one, format="avro")
+        assert set(errors) == dead
+    table = read(kind, tmp_path / "t")
+    assert sorted(table["c"].to_pylist()) == [1, 2, 3, 4, 5]
+    assert sorted(table["u"].to_pylist(), key=str) == [
         *({"member_int": one, "member_string": None} for one in (1, 2, 3, 4)),
         {"member_int": None, "member_string": "x"},
     ]

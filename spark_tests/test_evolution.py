@@ -33,7 +33,7 @@ from spark_tests.test_decode_poisoned import plain_rows
 from spark_tests.test_versions import decimal, protobuf, record
 
 STOCK = os.environ.get("KWIRE_SPARK_LANE") == "stock"
-KINDS = ("parquet", "delta-rs", "pyiceberg", *(("delta", "iceberg", "upsert") if STOCK else ()))
+KINDS = ("parquet", "delta-rs", *(("pyiceberg", "delta", "iceberg", "upsert") if STOCK else ()))
 WIDENS = ("parquet", "iceberg", "pyiceberg")
 """The kinds that get a bigint where the table began with an int."""
 
