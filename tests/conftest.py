@@ -22,6 +22,7 @@ from hypothesis.internal.conjecture import providers
 from kwire.metadata import embedded
 from tests.names import show_names
 from tests.rewriting import rewrite_a_share
+from tests.support.clock import step_clock
 
 settings.register_profile(
     "repeatable",
@@ -171,6 +172,18 @@ def nobody_waits_for_the_disk() -> Iterator[None]:
 OPEN_FILES = Path("/proc/self/fd")
 MOST_LEFT_OPEN = 20
 """Descriptors that a file of tests may leave: those of libraries, and of what the run shares."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def slices_have_no_real_time() -> Iterator[None]:
+    """A slice of a broker in this process ends after a number of looks at the clock.
+
+    By real time, a request would need another slice now and then, because the machine was busy.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("kwire.budget.work", "kwire.budget.slices"):
+            step_clock(patch, module, 1e-6)
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -141,9 +141,10 @@ class WatchedWrites(Disk):
 
 @pytest.mark.parametrize(("version", "settings"), [(8, {"cleanup.policy": "compact"}), (9, {})])
 async def test_a_large_batch_is_written_in_pieces(
-    tmp_path: Path, settings: dict[str, str], version: int
+    tmp_path: Path, settings: dict[str, str], version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others have their turns between two of them; producers of its partition follow it."""
+    step_clock(monkeypatch, "kwire.budget.work", FIRST_S / 4)
     disk = WatchedWrites()
     async with running_server(tmp_path, disk=disk) as server:
         await server.topic("t", **{"max.message.bytes": "50000000", **settings})

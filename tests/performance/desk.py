@@ -178,12 +178,10 @@ class Desk(Asks):
 
 # Private attributes: trio's scheduler takes turns by chance, and gives no other way to prevent it.
 def stand_still(monkeypatch):
-    """Take chance and the time that passes out of the scheduler, the poller and the slices."""
+    """Take chance and the time that passes out of the scheduler and the poller."""
     monkeypatch.setattr(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
     monkeypatch.setattr(trio._core._run, "_r", random.Random(1))
     step_clock(monkeypatch, "kwire.connection.poller", 0.0001)
-    step_clock(monkeypatch, "kwire.budget.work", 0.000_001)
-    step_clock(monkeypatch, "kwire.budget.slices", 0.000_001)
     # On one processor the poller doesn't look around before it sleeps.
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0}, raising=False)
 

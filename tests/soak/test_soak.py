@@ -34,7 +34,6 @@ from kwire.security import authorizer
 from tests.performance.answers import error_codes
 from tests.soak import things, things_of_access
 from tests.support import in_process
-from tests.support.clock import step_clock
 from tests.support.in_process import RawClient, running_server
 
 CYCLES = int(os.environ.get("KWIRE_SOAK_CYCLES", "3"))
@@ -166,9 +165,6 @@ async def soak(tmp_path, mock_clock, monkeypatch):
         monkeypatch.setattr(module, name, value)
     # The client's, not the broker's: each look-up leaves a name in the interpreter's caches.
     monkeypatch.setattr(in_process, "message_classes", cache(message_classes))
-    # A request that was held up, by whatever else this machine does, would count as a large one.
-    for module in ("kwire.budget.work", "kwire.budget.slices"):
-        step_clock(monkeypatch, module, 0.000_001)
 
     def now_ms():
         return NOW_MS + int(mock_clock.current_time() * 1000)
