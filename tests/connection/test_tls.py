@@ -116,6 +116,21 @@ async def test_many_requests_at_once(running):
     await client.aclose()
 
 
+async def test_many_requests_behind_one_in_two_parts(running):
+    """The buffer that has begun takes few of them, and no byte comes from the network any more."""
+    client = await _connect(running)
+    requests = [encode_request(ApiVersionsRequest(), 0, number, None) for number in range(1000)]
+    sent = b"".join(requests)
+    with trio.fail_after(20):
+        await client.stream.send_all(sent[:7])
+        await trio.testing.wait_all_tasks_blocked()
+        await client.stream.send_all(sent[7:])
+        for number in range(len(requests)):
+            frame = await client.receive_frame()
+            assert int.from_bytes(frame[:4], "big") == number
+    await client.aclose()
+
+
 async def test_a_client_that_does_not_read(running):
     """Little is held for it: no more is read from it, and it gets everything when it reads."""
     writer = await _connect(running)
