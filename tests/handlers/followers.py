@@ -96,6 +96,7 @@ class FollowerClient:
         self.session_id = 0
         self.session_epoch = -1
         self.wait_ms = 0
+        self.min_bytes = 1
         self.max_bytes = 10_000_000
 
     def request(self, *wanted: FetchPartition, forgotten: tuple[int, ...] = ()) -> FetchRequest:
@@ -105,7 +106,7 @@ class FollowerClient:
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self.node_id, replica_epoch=self.epoch),
             max_wait_ms=self.wait_ms,
-            min_bytes=1,
+            min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
             session_id=self.session_id,
             session_epoch=self.session_epoch,

@@ -76,6 +76,20 @@ async def test_a_fetch_waits_for_an_append(tmp_path: Path) -> None:
         assert offsets(told[0][0]) == [0]
 
 
+async def test_as_many_bytes_as_a_follower_wants_are_enough(tmp_path: Path) -> None:
+    """It is answered at once, in a new session and in one that goes on."""
+    async with leading(tmp_path) as leader:
+        follower = await leader.follower()
+        follower.session_epoch = 0
+        follower.wait_ms = 60_000
+        leader.append()
+        follower.min_bytes = leader.partition().log.active.size_bytes
+        with trio.fail_after(10):
+            for offset in range(3):
+                assert offsets((await follower.fetch(at(offset)))[0]) == [offset]
+                leader.append()
+
+
 @pytest.mark.parametrize("tells", [True, False])
 async def test_a_stale_high_watermark_is_answered_soon(tmp_path: Path, tells: bool) -> None:
     """If the follower tells it (KIP-1166); otherwise it comes with the next answer."""
