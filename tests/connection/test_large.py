@@ -143,6 +143,33 @@ async def test_a_large_request_without_a_response_holds_nothing_afterwards(tmp_p
         await client.aclose()
 
 
+async def test_who_wants_no_response_may_leave_before_its_large_request_is_read(
+    tmp_path, monkeypatch
+):
+    """A producer with acks=0 closes its connection when it has sent everything."""
+    builder = BatchBuilder()
+    builder.add(1, b"key", b"value")
+    data = PartitionProduceData(index=0, records=bytes(builder.build()))
+    topic = TopicProduceData(name="t", partition_data=[data] * (large.INLINE_ELEMENTS + 1))
+    waiting, gate, wait = [], trio.Event(), Turns.wait
+
+    async def held(turns, work):
+        waiting.append(work)
+        await gate.wait()
+        await wait(turns, work)
+
+    async with running_server(tmp_path) as server:
+        await server.topic("t")
+        client = await server.connect()
+        monkeypatch.setattr(Turns, "wait", held)
+        await client.send(ProduceRequest(acks=0, topic_data=[topic]), 9)
+        await until(lambda: waiting)
+        await client.aclose()
+        gate.set()
+        log = server.broker.partition("t", 0).log
+        await until(lambda: log.log_end_offset == len(topic.partition_data))
+
+
 def _encoded(response):
     """The parts of a Metadata response of version 9."""
     served_by = route(3, 9)

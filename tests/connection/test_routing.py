@@ -13,7 +13,9 @@ from kwire.coordinator.records import (
     group_metadata,
     offset_commit,
 )
+from kwire.handlers import OWN_APIS
 from kwire.protocol import decoding, encoding
+from kwire.protocol.messages import message_classes
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kwire.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kwire.protocol.types import Schema
@@ -22,6 +24,15 @@ from tests.support.in_process import running_server
 
 GROUPS = DescribeGroupsRequest(groups=[])
 OFFSETS = ListOffsetsRequest(topics=[])
+
+
+@pytest.mark.parametrize("api_key", OWN_APIS)
+def test_an_api_of_kwires_own_has_messages_of_its_name(api_key):
+    """Under its key, or its requests would find no handler."""
+    request, response = message_classes(api_key)
+    api = OWN_APIS[api_key]
+    assert (request.__name__, request.API_KEY) == (f"{api.name}Request", api_key)
+    assert (response.__name__, response.API_KEY) == (f"{api.name}Response", api_key)
 
 
 class Loads:

@@ -3,6 +3,7 @@
 import pytest
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata import controller
 from kwire.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -44,6 +45,15 @@ async def test_placed_by_the_client(server):
     """One assignment per new partition."""
     assert await _extend(server, _topic("orders", 4, [[1], [1]])) == [("orders", 0)]
     assert len(server.broker.image.topics_by_name["orders"].partitions) == 4
+
+
+async def test_a_topic_that_is_not_there_takes_no_room_in_a_request(server, monkeypatch):
+    """As many partitions as a request may create are created beside it."""
+    count = len(server.broker.image.topics_by_name["orders"].partitions) + 1
+    monkeypatch.setattr(controller, "MAX_PARTITIONS_PER_REQUEST", 1)
+    unknown = ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    answer = await _extend(server, _topic("nope", 9), _topic("orders", count))
+    assert answer == [unknown, ("orders", 0)]
 
 
 async def test_validate_only_changes_nothing(server):

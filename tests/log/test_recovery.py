@@ -288,6 +288,20 @@ def test_a_finished_swap_takes_the_place_of_what_it_replaces(tools, tmp_path):
     assert not [p for p in tools.directory.iterdir() if p.suffix in (".swap", ".cleaned")]
 
 
+def test_a_swap_of_one_record_replaces_no_neighbour(tools):
+    """The next segment begins with the next offset."""
+    log = tools.open(segment_bytes=150)
+    for number in range(3):
+        tools.append(log, b"%d" % number * 60)
+    before = tools.values(log)
+    assert base_offsets(log) == [0, 1, 2]
+    log.close(tools.now_ms)
+    first = tools.directory / f"{0:020d}.log"
+    first.rename(first.with_suffix(".log.swap"))
+    log = tools.open(clean=False, segment_bytes=150)
+    assert tools.values(log) == before
+
+
 def test_a_swap_whose_files_have_not_all_their_names_is_undone(tools):
     """The log is renamed before its indexes: one that is still ``.cleaned`` says so."""
     log = tools.open(segment_bytes=600)

@@ -256,6 +256,19 @@ async def test_recent_commits_are_remembered_up_to_a_size(path, monkeypatch):
     await store.close()
 
 
+async def test_so_many_recent_commits_are_remembered(path, monkeypatch):
+    """As many as the limit says, however small they are."""
+    monkeypatch.setattr(embedded, "RECENT_COMMITS", 4)
+    store = EmbeddedStore.open(path)
+    for revision in range(10):
+        await store.commit(revision, _config(str(revision)))
+    watch = store.watch(6)
+    assert [(await anext(watch)).revision for _ in range(4)] == [7, 8, 9, 10]
+    with pytest.raises(RevisionGone):
+        store.watch(5)
+    await store.close()
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_large_commits_are_replaced_by_a_snapshot_early(path, monkeypatch, restarts):
     """A file is no larger than a few images, whatever the commits that led to the last one."""

@@ -157,6 +157,13 @@ def test_transactions_of_metadata():
     assert cluster_of(begin, level).features == {}
 
 
+def test_a_feature_that_was_never_turned_on_stays_off():
+    """Whatever a new cluster of kwire has."""
+    image = image_of(cluster_of(FeatureLevelRecord(name="group.version", feature_level=1)))
+    assert image.feature_level("group.version") == 1
+    assert image.feature_level("transaction.version") == 0
+
+
 def test_only_a_replica_that_has_everything_is_taken_over():
     """In sync, an eligible leader, or the only one; else the partition is named."""
     eligible = PartitionChangeRecord(

@@ -297,6 +297,19 @@ async def test_a_session_of_a_dead_process_is_ended_by_others(open_store):
     assert await one.commit(0, _ids(1), again.guard) == 1
 
 
+async def test_a_controller_stays_when_another_member_goes(open_store):
+    """Its guard is as good as before."""
+    one, two = await open_store(1), await open_store(2)
+    first = await one.begin_session(_member(1), TTL_MS)
+    second = await two.begin_session(_member(2), TTL_MS)
+    guard = await one.hold_controller(first)
+    assert guard is not None
+    await second.close()
+    sessions = await _until(one, lambda sessions: 2 not in sessions.members and sessions)
+    assert sessions.controller == (1, guard)
+    assert await one.commit(0, _ids(1), guard) == 1
+
+
 async def test_a_hold_is_ended_without_its_session(open_store):
     """Another broker becomes the controller, the old one stays a member."""
     one, two = await open_store(1), await open_store(2)
