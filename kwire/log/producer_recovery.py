@@ -52,7 +52,7 @@ def rebuild_producers(
     if offset < log_end_offset:
         ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
         for segment, end in zip(segments, ends, strict=True):
-            if segment.base_offset in recovered and segment.base_offset > offset:
+            if segment.base_offset in recovered and segment.base_offset >= offset:
                 _replay_at(segment, states, recovered[segment.base_offset])
             elif end > offset:
                 _replay(segment, states, offset)

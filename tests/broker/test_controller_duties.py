@@ -97,6 +97,19 @@ async def cluster():
     return cluster
 
 
+async def test_who_comes_late_is_not_the_controller():
+    """Another broker holds it: there is nothing to commit."""
+    cluster = Cluster(ASTRAY)
+    cluster.hold_controller = lambda session: _nobody()
+    before = cluster.image
+    assert not await cluster.duties.begin(cluster, GUARD)
+    assert cluster.image is before
+
+
+async def _nobody():
+    return None
+
+
 async def test_preferred_leaders_are_elected_at_intervals(cluster):
     """And it says when to look again."""
     assert await cluster.perform(10_000) == 50_000

@@ -48,6 +48,19 @@ def test_members_leave_together_in_one_generation(script):
     )
 
 
+def test_a_group_stays_as_it_is_when_only_strangers_leave(script):
+    """A request that names nobody whom the group knows begins no rebalance."""
+    script.run(TWO_MEMBERS)
+    script.run(
+        """
+        leave nobody
+            leave: ? UNKNOWN_MEMBER_ID
+        beat a
+            a beat: ok
+        """
+    )
+
+
 def test_leaving_ends_a_wait(script):
     """Those who wait for somebody who leaves go on; a leaver's own requests are answered."""
     script.run(TWO_MEMBERS)
