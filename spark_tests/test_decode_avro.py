@@ -268,3 +268,24 @@ def test_random_bytes_never_fail_a_batch(registry: SchemaRegistry) -> None:
     number = registry.register("orders-value", json.dumps(ORDER))
     plan = from_registry(registry, "avro")
     assert survives_random_bytes(plan, "orders", number, encoded(ORDER, VALUES, number))
+
+
+def test_topics_that_spell_a_column_otherwise(registry: SchemaRegistry) -> None:
+    """A table has one column of both: no value is lost, and the type is the wider one."""
+    schemas = {
+        topic: {
+            "type": "record",
+            "name": "R",
+            "fields": [{"name": name, "type": kind, "default": 7} for name, kind in of.items()],
+        }
+        for topic, of in {"a": {"id": "int"}, "b": {"ID": "long", "n": "int"}}.items()
+    }
+    numbers = {
+        topic: registry.register(f"{topic}-value", json.dumps(of)) for topic, of in schemas.items()
+    }
+    plan = from_registry(registry, "avro", "a", "b")
+    for topic, row, found in (
+        ("a", {"id": 1}, {"id": 1, "n": None}),
+        ("b", {"ID": 1 << 40, "n": 2}, {"id": 1 << 40, "n": 2}),
+    ):
+        assert outcomes(plan, [encoded(schemas[topic], row, numbers[topic])], topic) == [found]

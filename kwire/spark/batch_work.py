@@ -48,7 +48,16 @@ from kwire.spark.decode.settled import decoder_settled, settled
 from kwire.spark.odd_records import exact
 from kwire.spark.schema_history import SchemaHistory
 from kwire.spark.settings import PipelineSettings, Source, Transform, WrongSetting
-from kwire.spark.sink import CommitsOffsets, FitsTable, InSteps, KeepsValues, KnowsBatches, Sink
+from kwire.spark.sink import (
+    CommitsOffsets,
+    FitsTable,
+    HasConstraints,
+    InSteps,
+    KeepsValues,
+    KnowsBatches,
+    Sink,
+)
+from kwire.spark.sinks.constraints import WHY
 from kwire.spark.sinks.misfits import Misfit, reasons, with_types
 from kwire.spark.sinks.remembered import Remembered
 from kwire.spark.split import Splits, runs_by_reason
@@ -67,7 +76,7 @@ class DeadLetterSink(Protocol):
     """The place for records that can't be decoded."""
 
     def write(self, dead: "DataFrame", batch: Batch) -> None:
-        """Write a batch's dead letters; decoded rows with an error. It may run again."""
+        """Write a batch's dead letters; decoded rows with an error, cached. It may run again."""
 
 
 class BatchWork:
@@ -157,10 +166,12 @@ class BatchWork:
             return self._write_again(source, before.checked(decode), batch, before.tombstones)
         decided = replace(decided_now(self._settings, source, decode), way=way)
         if self._has_changes:
-            decided = self._without_values(source, decode, decided)
+            decided = self._without_values(source, decode, decided, batch)
         return self._write(source, value, decode, batch, decided)
 
-    def _without_values(self, source: "DataFrame", decode: "Decoding", decided: Decided) -> Decided:
+    def _without_values(
+        self, source: "DataFrame", decode: "Decoding", decided: Decided, batch: Batch
+    ) -> Decided:
         """What is decided, with the records that lack values which nothing surely has.
 
         Nothing has if the batch has a dead letter: nobody knows which row it would have changed.
@@ -172,7 +183,9 @@ class BatchWork:
             return decided
         lacking = rows.where(lacks_values())
         if isinstance(self._sink, KeepsValues) and not self._steps:
-            decided = replace(decided, misfits=tuple(self._misfits(rows)))
+            misfits = self._misfits(rows)
+            decided = replace(decided, misfits=tuple(misfits))
+            decided = self._without_refused(misfits, source, decode, decided, batch)
             checked = treated(decided.checked(decode)(source, True), self._tombstones)
             if checked.where(f.col(names.ERROR).isNotNull()).isEmpty():
                 lacking = self._sink.lacking(rows)
@@ -223,8 +236,11 @@ class BatchWork:
         is_in_steps = isinstance(self._sink, InSteps) and not self._steps
         rows = rows_of(decided.checked(decode))
         misfits = self._misfits(rows)
+        before = decided
         if misfits:
             decided = self._with_misfits(misfits, source, decode, decided)
+        decided = self._without_refused(misfits, source, decode, decided, batch)
+        if misfits or decided is not before:
             read, good = Observation(), Observation()
             rows = with_types(rows_of(decided.checked(decode)), misfits)
         self._keep(rows, batch, decided)
@@ -300,6 +316,33 @@ class BatchWork:
             )
         dead = runs_by_reason(rows.where(reason.isNotNull()), reason)
         return replace(decided, dead=decided.dead | dead)
+
+    def _without_refused(
+        self,
+        misfits: list[Misfit],
+        source: "DataFrame",
+        decode: "Decoding",
+        decided: Decided,
+        batch: Batch,
+    ) -> Decided:
+        """What is decided, with the records whose rows a constraint of the table refuses.
+
+        If a transform has dropped which record a row is of, nobody knows them: the table refuses.
+        """
+        from pyspark.sql import functions as f
+
+        if not isinstance(self._sink, HasConstraints):
+            return decided
+
+        def rows() -> "DataFrame":
+            good = good_rows(treated(decided.checked(decode)(source, False), self._tombstones))
+            return with_types(self._transformed(good), misfits)
+
+        refused = self._sink.refused(source.sparkSession, rows, batch)
+        if refused is None:
+            return decided
+        dead = runs_by_reason(refused, f.col(WHY))
+        return replace(decided, dead=decided.dead | dead) if dead else decided
 
     def _transformed(self, rows: "DataFrame") -> "DataFrame":
         for step in self._steps:

@@ -239,23 +239,19 @@ class _WithRetries:
             & (attempt < len(self._delays_ms))
             & (size <= MAX_RETRIED_BYTES)
         )
-        kept = dead.persist()
-        try:
-            self._sink.write(kept.where(~is_retried), batch)
-            delays = f.array(*map(f.lit, self._delays_ms))
-            due_ms = f.unix_millis(f.current_timestamp()) + f.try_element_at(delays, attempt + 1)
-            write_records(
-                kept.where(is_retried),
-                batch,
-                self._source,
-                retry_topics(batch.pipeline, attempt + 1),
-                lambda headers: f.concat(
-                    headers,
-                    f.array(one_header(ATTEMPT, attempt + 1), one_header(DUE_MS, due_ms)),
-                ),
-            )
-        finally:
-            kept.unpersist()
+        self._sink.write(dead.where(~is_retried), batch)
+        delays = f.array(*map(f.lit, self._delays_ms))
+        due_ms = f.unix_millis(f.current_timestamp()) + f.try_element_at(delays, attempt + 1)
+        write_records(
+            dead.where(is_retried),
+            batch,
+            self._source,
+            retry_topics(batch.pipeline, attempt + 1),
+            lambda headers: f.concat(
+                headers,
+                f.array(one_header(ATTEMPT, attempt + 1), one_header(DUE_MS, due_ms)),
+            ),
+        )
 
 
 def write_records(

@@ -12,7 +12,8 @@ Rules:
   schema and the settings of then.
 - If the sink has none of it, nothing of the batch is anywhere, because dead letters are written
   after the rows. Then it is decided anew: a corrected schema helps a batch that has failed.
-- Files are replaced as a whole, so they need none of this.
+- Files whose ranges are noted are rows of the batch, too: its dead letters may be there, and a
+  table of these takes a batch once. Files that aren't noted yet are replaced as a whole.
 - Only the newest batch is kept, because Spark runs no other batch again.
 """
 
@@ -23,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 from kwire.spark import partition_values
 from kwire.spark.batch import Batch
 from kwire.spark.settings import PipelineSettings, SinkSettings
-from kwire.spark.sinks import FILE_KINDS
 from kwire.spark.sinks.misfits import Misfit, fitting
 from kwire.spark.split import Runs, with_dead
 from kwire.spark.storage import Storage
@@ -92,7 +92,7 @@ class Begun:
 
 def needs_begun(settings: PipelineSettings) -> bool:
     """Whether a record may get lost when a batch runs again with other settings."""
-    return settings.dead_letters is not None and settings.sink.kind not in FILE_KINDS
+    return settings.dead_letters is not None
 
 
 def _json(decided: Decided) -> dict[str, Any]:

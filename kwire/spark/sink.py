@@ -16,7 +16,7 @@ Rules:
   (``CommitsOffsets``).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -84,6 +84,20 @@ class FitsTable(Protocol):
         """Widen the table where its format can, and add columns; those that have to be converted.
 
         The pipeline converts them. A value that the table's type can't hold is a dead letter.
+        """
+
+
+@runtime_checkable
+class HasConstraints(Protocol):
+    """A sink whose table may refuse rows by constraints of its own."""
+
+    def refused(
+        self, spark: "SparkSession", rows: "Callable[[], DataFrame]", batch: Batch
+    ) -> "DataFrame | None":
+        """Place and reason (``constraints.WHY``) of rows that the table refuses.
+
+        None if it has no constraint: then ``rows`` isn't called. The records of such rows are dead
+        letters, because the table would refuse the whole batch.
         """
 
 

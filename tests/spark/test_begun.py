@@ -33,7 +33,7 @@ def test_no_secret_is_kept() -> None:
 
 
 def test_which_pipelines_need_it() -> None:
-    """Those with dead letters, unless the sink replaces a batch as a whole."""
+    """Those with dead letters, whatever the sink."""
     dead = DeadLetters(topic="dead")
 
     def pipeline(kind: str, decode: Decode = JSON, letters: Any = dead) -> PipelineSettings:
@@ -42,5 +42,5 @@ def test_which_pipelines_need_it() -> None:
 
     assert needs_begun(pipeline("delta"))
     assert not needs_begun(pipeline("delta", letters=None))
-    assert not needs_begun(pipeline("parquet"))
+    assert needs_begun(pipeline("parquet"))
     assert needs_begun(pipeline("topic", Decode("avro", registry="http://127.0.0.1:1")))

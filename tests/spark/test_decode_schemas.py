@@ -10,9 +10,10 @@ from kwire.spark.decode import avro_schema, avro_types, check, json_schema
 from kwire.spark.decode.avro_schema import WrongSchema
 from kwire.spark.decode.ddl import WrongDdl, parse_ddl
 from kwire.spark.decode.inferred import grown, settled
+from kwire.spark.decode.merged_types import Spelled, merged, renamed
 from kwire.spark.decode.options import options_of
 from kwire.spark.decode.proto_text import message_name
-from kwire.spark.decode.spark_types import has_value, loosened, merged, text_of
+from kwire.spark.decode.spark_types import has_value, loosened, text_of
 from kwire.spark.decode.undecodable import NotYet, Undecodable, is_worth_a_retry
 from kwire.spark.decode.wire_format import header, message_indexes, schema_id
 from kwire.spark.settings import Decode, WrongSetting
@@ -189,15 +190,15 @@ def test_schemas_of_several_topics_are_merged() -> None:
     """By name; numbers become wider; what doesn't meet is named."""
     one, two = parse_ddl("a int not null, s struct<x: int>"), parse_ddl("b string, a bigint")
     conflicts: dict[tuple[str, ...], str] = {}
-    found = merged(one, two, conflicts)
+    found = merged(one, two, conflicts, [])
     assert text_of(found) == "struct<a: bigint, s: struct<x: int>, b: string>"
     assert [field["nullable"] for field in found["fields"]] == [True, True, True]  # type: ignore[index]
     assert not conflicts
     other = parse_ddl("s struct<x: string>, l array<struct<y: int>>, m map<string, int>")
     kept = merged(
-        other, parse_ddl("s struct<x: int>, l array<struct<y: date>>, m string"), conflicts
+        other, parse_ddl("s struct<x: int>, l array<struct<y: date>>, m string"), conflicts, []
     )
-    assert kept == merged(other, other, {})
+    assert kept == merged(other, other, {}, [])
     assert conflicts == {
         ("s", "x"): "s.x is int, not string",
         ("l", "[]", "y"): "l[].y is date, not int",
@@ -209,6 +210,38 @@ def test_schemas_of_several_topics_are_merged() -> None:
     row = {"s": {"x": 0}, "l": [None, {"y": 0}], "m": [("k", None), ("l", 0)], "n": ""}
     assert all(has_value(row, one) for one in places)
     assert loosened(one)["fields"][0]["nullable"] is True  # type: ignore[index]
+
+
+def test_names_that_differ_by_case_are_one_column_of_several_topics() -> None:
+    """The first topic's spelling, at any depth; a topic that has both keeps its own."""
+    conflicts: dict[tuple[str, ...], str] = {}
+    spelled: Spelled = []
+    one = parse_ddl(
+        "id int, Of struct<a: int, l: array<struct<N: int>>>, m map<string, struct<x: int>>"
+    )
+    two = parse_ddl(
+        "m map<string, struct<X: int>>, oF struct<l: array<struct<n: bigint>>>, ID bigint"
+    )
+    found = merged(one, two, conflicts, spelled)
+    assert text_of(found) == (
+        "struct<id: bigint, Of: struct<a: int, l: array<struct<N: bigint>>>, "
+        "m: map<string, struct<x: int>>>"
+    )
+    assert not conflicts
+    default = {"l": [{"n": 1}, None]}
+    row = {"m": [("k", {"X": 1}), ("l", None)], "oF": default, "ID": 5}
+    for each in spelled:
+        row = renamed(row, *each)
+    assert row == {
+        "m": [("k", {"x": 1}), ("l", None)],
+        "Of": {"l": [{"N": 1}, None]},
+        "id": 5,
+    }
+    assert default == {"l": [{"n": 1}, None]}, "others share it"
+    assert renamed({"Of": None}, ("Of", "l", "[]"), "n", "N") == {"Of": None}
+    both: Spelled = []
+    merged(parse_ddl("id int"), parse_ddl("ID int, id int"), conflicts, both)
+    assert both == []
 
 
 def test_an_inferred_schema_only_grows() -> None:

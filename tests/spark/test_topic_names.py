@@ -149,6 +149,21 @@ def test_a_directory_of_an_earlier_version_may_be_beside_the_new_one(tmp_path: P
         assert [one.name for one in tmp_path.glob("topic=*")] == ["topic=@0042"]
 
 
+def test_files_of_an_earlier_version_expire(tmp_path: Path) -> None:
+    """Also before the pipeline runs again: else they would be noted as expired, and stay."""
+    for first in (0, 5, 10):
+        file = FileName("0042", 0, first, first + 5, extension="json").name
+        path = tmp_path / "topic=0042" / "partition=0" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}\n")
+    upkeep = Upkeep(SinkSettings("json", str(tmp_path)))
+    done = upkeep.expire(None, Cutoff(None, "0042", 0, 10), 0)
+    assert (done.files_before, done.files_after) == (3, 1)
+    [left] = tmp_path.glob("topic=*/*/*")
+    name = FileName("0042", 0, 10, 15, extension="json")
+    assert left.relative_to(tmp_path).as_posix() == str(name)
+
+
 @pytest.mark.parametrize(
     "topic", ["0042", "a" * 249, "9" * 249, "...", "__HIVE_DEFAULT_PARTITION__"]
 )

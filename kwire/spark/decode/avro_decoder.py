@@ -22,7 +22,7 @@ from kwire.spark.decode.avro_defaults import parsed
 from kwire.spark.decode.avro_schema import WrongSchema, as_record, load
 from kwire.spark.decode.avro_types import row_type
 from kwire.spark.decode.avro_values import has_choices, row_converter
-from kwire.spark.decode.decoding import Row, Unfit
+from kwire.spark.decode.decoding import Respelled, Row, Unfit
 from kwire.spark.decode.undecodable import NOT_KNOWN, NotYet, Undecodable
 from kwire.spark.decode.versions import filled, has_more
 from kwire.spark.decode.wire_format import HEADER_BYTES, schema_id
@@ -45,6 +45,7 @@ class AvroPlan:
     known: frozenset[int] = frozenset()
     """The ids of all versions whose columns are in ``row_type``."""
     unfit: Unfit = ()
+    respelled: Respelled = ()
 
     def decoder(self) -> "AvroDecoder":
         """Make the decoder."""

@@ -20,6 +20,10 @@ Unfit = tuple[tuple[str, tuple[tuple[Place, str], ...]], ...]
 """Topics, and the places where their values can't be in a table with those of other topics."""
 
 
+Respelled = tuple[tuple[str, tuple[tuple[Place, str, str], ...]], ...]
+"""Topics, and their fields that are spelled otherwise in the table: where, and both names."""
+
+
 class Decoder(Protocol):
     """Makes columns of values; lives as long as its worker process."""
 
@@ -37,6 +41,10 @@ class Plan(Protocol):
     @property
     def unfit(self) -> Unfit:
         """Where values of topics have types that the columns haven't."""
+
+    @property
+    def respelled(self) -> Respelled:
+        """Where values of topics have the columns' names with other letters, by case."""
 
     def decoder(self) -> Decoder:
         """Make the decoder; called once in each worker process."""

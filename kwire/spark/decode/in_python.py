@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kwire.spark import rows
 from kwire.spark.decode.arrow_rows import arrow_type_of_text, to_arrow
 from kwire.spark.decode.decoding import Decoder, Plan, Row
+from kwire.spark.decode.merged_types import renamed
 from kwire.spark.decode.spark_types import Place, has_value, marked
 from kwire.spark.decode.undecodable import Undecodable
 
@@ -58,12 +59,14 @@ def _decoded(batch: "pa.RecordBatch", decoder: Decoder, plan: Plan) -> "pa.Recor
     values = batch.column(names.index(rows.VALUE)).to_pylist()
     errors: list[str | None] = batch.column(names.index(rows.ERROR)).to_pylist()
     found: list[Row | None] = [None] * len(values)
-    unfit = dict(plan.unfit)
+    unfit, respelled = dict(plan.unfit), dict(plan.respelled)
     for place, value in enumerate(values):
         if value is None or errors[place] is not None:
             continue
         try:
             row = decoder.row(topics[place], value)
+            for one in respelled.get(topics[place], ()):
+                row = renamed(row, *one)
             if unfit:
                 _check_fits(row, unfit.get(topics[place], ()))
             found[place] = row

@@ -24,15 +24,16 @@ from kwire.spark.decode.avro_types import row_type as avro_row_type
 from kwire.spark.decode.connect_values import Meanings
 from kwire.spark.decode.ddl import WrongDdl, parse_ddl
 from kwire.spark.decode.debezium import DebeziumPlan
-from kwire.spark.decode.decoding import Plan, Unfit
+from kwire.spark.decode.decoding import Plan, Respelled, Unfit
 from kwire.spark.decode.in_python import plan_type
 from kwire.spark.decode.json_schema import row_type as json_row_type
+from kwire.spark.decode.merged_types import Spelled, merged
 from kwire.spark.decode.options import Options, file_text
 from kwire.spark.decode.protobuf_compiler import compile_file, compile_text, first_message
 from kwire.spark.decode.protobuf_decoder import ProtobufPlan, ProtobufReader
 from kwire.spark.decode.protobuf_types import row_type as protobuf_row_type
 from kwire.spark.decode.same_names import names_apart
-from kwire.spark.decode.spark_types import Place, merged
+from kwire.spark.decode.spark_types import Place
 from kwire.spark.decode.versions import how_to_fill, with_removed
 from kwire.spark.registry.client import AVRO, JSON, PROTOBUF, NoSuchSchema
 from kwire.spark.registry.subjects import Newest, Version, subjects_of
@@ -174,7 +175,7 @@ def registry_plan(
         found = [(topic, _until(one, last[topic])) for topic, one in found if topic in last]
     make: Any = _avro_readers if options.format == "avro" else _protobuf_readers
     each = [(topic, make(newest, options)) for topic, newest in found]
-    of, unfit = _merged((topic, one.columns) for topic, one in each)
+    of, unfit, respelled = _merged((topic, one.columns) for topic, one in each)
     plan: Any = AvroPlan if options.format == "avro" else ProtobufPlan
     found_plan: Plan = plan(
         plan_type(of),
@@ -183,6 +184,7 @@ def registry_plan(
         tuple((topic, *older) for topic, one in each for older in one.older),
         frozenset(number for _, one in each for number in one.known),
         unfit,
+        respelled,
     )
     return found_plan
 
@@ -231,18 +233,21 @@ def _newest(options: Options, topics: Sequence[str]) -> list[tuple[str, Newest]]
     return found
 
 
-def _merged(found: Iterable[tuple[str, Struct]]) -> tuple[Struct, Unfit]:
-    """The columns of all topics, and which values of a topic can't be in them."""
+def _merged(found: Iterable[tuple[str, Struct]]) -> tuple[Struct, Unfit, Respelled]:
+    """The columns of all topics, which values of a topic can't be in them, and other spellings."""
     whole: Struct | None = None
-    unfit = []
+    unfit, respelled = [], []
     for topic, of in found:
         conflicts: dict[Place, str] = {}
-        whole = of if whole is None else _as_struct(merged(whole, of, conflicts))
+        spelled: Spelled = []
+        whole = of if whole is None else _as_struct(merged(whole, of, conflicts, spelled))
         if conflicts:
             unfit.append((topic, tuple(conflicts.items())))
+        if spelled:
+            respelled.append((topic, tuple(spelled)))
     assert whole is not None
     # A new schema in the registry must not stop a pipeline: what a table can't keep is left out.
-    return _as_struct(names_apart(whole, METADATA)), tuple(unfit)
+    return _as_struct(names_apart(whole, METADATA)), tuple(unfit), tuple(respelled)
 
 
 class Readers(NamedTuple):

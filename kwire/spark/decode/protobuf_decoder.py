@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kwire.spark.decode.decoding import Row, Unfit
+from kwire.spark.decode.decoding import Respelled, Row, Unfit
 from kwire.spark.decode.proto_text import message_name
 from kwire.spark.decode.protobuf_values import row_converter
 from kwire.spark.decode.undecodable import NOT_KNOWN, NotYet, Undecodable
@@ -62,6 +62,7 @@ class ProtobufPlan:
     known: frozenset[int] = frozenset()
     """The ids of all versions whose columns are in ``row_type``."""
     unfit: Unfit = ()
+    respelled: Respelled = ()
 
     def decoder(self) -> "ProtobufDecoder":
         """Make the decoder."""

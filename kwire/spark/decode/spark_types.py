@@ -5,25 +5,13 @@ A type is a text ("long", "decimal(10,2)") or an object ("struct", "array", "map
 schema before Spark starts, and in a Python worker without a JVM.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 SparkType = str | dict[str, Any]
 
 MAX_PRECISION = 38
 """Digits of Spark's largest decimal."""
-
-_WIDER = {
-    ("byte", "short"): "short",
-    ("byte", "integer"): "integer",
-    ("byte", "long"): "long",
-    ("short", "integer"): "integer",
-    ("short", "long"): "long",
-    ("integer", "long"): "long",
-    ("float", "double"): "double",
-    ("integer", "double"): "double",
-}
-
 
 Place = tuple[str, ...]
 """A column, or a part of its values: names of fields, ITEMS, KEYS and VALUES."""
@@ -98,56 +86,6 @@ def loosened(of: SparkType) -> SparkType:
     if kind_of(of) == "map":
         return map_of(loosened(of["keyType"]), loosened(of["valueType"]))
     return of
-
-
-def merged(
-    old: SparkType, new: SparkType, conflicts: dict[Place, str], path: Place = ()
-) -> SparkType:
-    """A type for the values of both: columns of ``old``, then columns that only ``new`` has.
-
-    A column that one of the two lacks becomes nullable. Where no type fits both, that of ``old``
-    stays; ``conflicts`` gets the place, and what the types are.
-    """
-    if old == new:
-        return old
-    if isinstance(old, dict) and isinstance(new, dict) and kind_of(old) == kind_of(new):
-        return _merged_nested(old, new, conflicts, path)
-    if isinstance(old, str) and isinstance(new, str):
-        wider = _WIDER.get((old, new)) or _WIDER.get((new, old))
-        if wider is not None:
-            return wider
-    where = ".".join(path).replace(".[]", "[]").replace(".{", "{") or "the value"
-    conflicts[path] = f"{where} is {text_of(new)}, not {text_of(old)}"
-    return old
-
-
-def _merged_nested(
-    old: dict[str, Any], new: dict[str, Any], conflicts: dict[Place, str], path: Place
-) -> SparkType:
-    if kind_of(old) == "struct":
-        mark = {"union": True} if "union" in old and "union" in new else {}
-        return struct(list(_merged_fields(old, new, conflicts, path))) | mark
-    if kind_of(old) == "array":
-        item = merged(old["elementType"], new["elementType"], conflicts, (*path, ITEMS))
-        return array(item, nullable=old["containsNull"] or new["containsNull"])
-    key = merged(old["keyType"], new["keyType"], conflicts, (*path, KEYS))
-    value = merged(old["valueType"], new["valueType"], conflicts, (*path, VALUES))
-    return map_of(key, value, nullable=old["valueContainsNull"] or new["valueContainsNull"])
-
-
-def _merged_fields(
-    old: dict[str, Any], new: dict[str, Any], conflicts: dict[Place, str], path: Place
-) -> Iterator[dict[str, Any]]:
-    others = {one["name"]: one for one in new["fields"]}
-    for one in old["fields"]:
-        other = others.pop(one["name"], None)
-        if other is None:
-            yield {**one, "nullable": True}
-            continue
-        of = merged(one["type"], other["type"], conflicts, (*path, one["name"]))
-        yield field(one["name"], of, nullable=one["nullable"] or other["nullable"])
-    for other in others.values():
-        yield {**other, "nullable": True}
 
 
 def has_value(value: Any, path: Place) -> bool:

@@ -11,6 +11,7 @@ from kwire.spark.sink import Held
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 MAX_ROWS = 1_000_000
 _CHUNK = 100_000
@@ -58,6 +59,30 @@ def _type(given: Any) -> Any:
     if types.is_map(given):
         return pa.map_(_type(given.key_type), _field(given.item_field))
     return given
+
+
+def required_as(found: Any, of: "StructType") -> Any:
+    """The rows with the columns that a table requires as required ones, at any depth.
+
+    Else the writers, which add columns, would make such a column of somebody else's table optional.
+    """
+    import pyarrow as pa
+
+    types = {one.name: one for one in of.fields}
+    return found.cast(pa.schema([_required(one, types.get(one.name)) for one in found.schema]))
+
+
+def _required(given: Any, of: Any) -> Any:
+    import pyarrow as pa
+    from pyarrow import types
+
+    if of is None:
+        return given
+    inner, nullable = given.type, given.nullable and of.nullable
+    if types.is_struct(inner) and hasattr(of.dataType, "fields"):
+        fields = {one.name: one for one in of.dataType.fields}
+        inner = pa.struct([_required(one, fields.get(one.name)) for one in inner])
+    return pa.field(given.name, inner, nullable=nullable)
 
 
 def held_in_arrow(table: Any) -> Iterator[Held]:

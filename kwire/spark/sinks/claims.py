@@ -67,6 +67,11 @@ class Claims:
         """Whether the whole of a range is covered."""
         return not list(without(_span(one), self._ranges.get(_key(one), [])))
 
+    def has_batch(self, batch: Batch) -> bool:
+        """Whether a batch was noted: one of a known query, whose ranges are all covered."""
+        is_known = self._queries is not None and batch.query_id in self._queries
+        return is_known and all(map(self.has, batch.ranges))
+
     def check(self, batch: Batch) -> None:
         """CoveredBefore if a batch of an unknown query overlaps what is covered."""
         if self._queries is None or batch.query_id in self._queries:

@@ -13,7 +13,8 @@ Options: ``partition_by``, a list of columns, and ``properties``, a table with D
 properties; both count when the table is created.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kwire.spark.batch import Batch
@@ -21,6 +22,7 @@ from kwire.spark.column_names import DELTA, DELTA_MAPPED, NameRule
 from kwire.spark.parquet_times import writer_of
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held
+from kwire.spark.sinks.constraints import Constraints, Described
 from kwire.spark.sinks.misfits import Misfit
 from kwire.spark.sinks.table_conflicts import altered, retried
 from kwire.spark.sinks.table_rows import (
@@ -141,6 +143,17 @@ def _properties_of(spark: "SparkSession", path: str) -> dict[str, str]:
     return dict(found[0]["properties"])
 
 
+def describe_delta(spark: "SparkSession", path: str) -> Described | None:
+    """What a Delta table says of its columns; None if there is none."""
+    if not _is_table(spark, path):
+        return None
+    jvm: Any = spark._jvm
+    logs = jvm.org.apache.spark.sql.delta.DeltaLog
+    metadata = logs.forTableWithSnapshot(spark._jsparkSession, path)._2().metadata()
+    properties = jvm.scala.jdk.javaapi.CollectionConverters.asJava(metadata.configuration())
+    return json.loads(metadata.schemaString()), dict(properties)
+
+
 class DeltaSink:
     """Appends batches to the Delta table at ``path``."""
 
@@ -150,6 +163,7 @@ class DeltaSink:
         self._settings = settings
         self._names = DeltaNames(settings)
         self._rule = DELTA
+        self._constraints = Constraints(lambda spark: describe_delta(spark, settings.path))
 
     def check(self) -> None:
         """WrongSetting for a missing path or an option that isn't known."""
@@ -163,6 +177,12 @@ class DeltaSink:
     def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
         """As ``FitsTable.fit``."""
         return fit_delta(spark, self._settings, schema, self._names.rule(spark, schema))
+
+    def refused(
+        self, spark: "SparkSession", rows: "Callable[[], DataFrame]", batch: Batch
+    ) -> "DataFrame | None":
+        """As ``HasConstraints.refused``."""
+        return self._constraints.refused(spark, lambda: self.prepared(rows(), batch))
 
     def has(self, spark: "SparkSession", batch: Batch) -> bool:
         """As ``KnowsBatches.has``."""

@@ -12,7 +12,7 @@ deltalake for object stores.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch
@@ -20,7 +20,8 @@ from kwire.spark.column_names import DELTA, INCARNATION, spelled_rows
 from kwire.spark.decode.same_names import keys_of
 from kwire.spark.settings import SinkSettings, Source
 from kwire.spark.sink import Held
-from kwire.spark.sinks.arrow_rows import MAX_ROWS, collect, held_in_arrow
+from kwire.spark.sinks.arrow_rows import MAX_ROWS, collect, held_in_arrow, required_as
+from kwire.spark.sinks.constraints import Constraints, Described
 from kwire.spark.sinks.delta import application_of
 from kwire.spark.sinks.misfits import Misfit
 from kwire.spark.sinks.table_rows import (
@@ -43,6 +44,7 @@ class DeltaRsSink:
     def __init__(self, settings: SinkSettings, source: Source, pipeline_name: str) -> None:
         self._settings = settings
         self._storage: dict[str, str] | None = settings.options.get("storage")
+        self._constraints = Constraints(self._described)
 
     def check(self) -> None:
         """WrongSetting for a missing path or an option that isn't known."""
@@ -57,6 +59,20 @@ class DeltaRsSink:
         """As ``FitsTable.fit``; deltalake widens nothing, and would convert without a word."""
         table = self._table()
         return [] if table is None else compared(_columns_of(table), schema, DELTA, never)[1]
+
+    def refused(
+        self, spark: "SparkSession", rows: "Callable[[], DataFrame]", batch: Batch
+    ) -> "DataFrame | None":
+        """As ``HasConstraints.refused``."""
+        return self._constraints.refused(
+            spark, lambda: table_columns(rows(), self._settings, batch.ranges, DELTA)
+        )
+
+    def _described(self, _spark: "SparkSession") -> Described | None:
+        table = self._table()
+        if table is None:
+            return None
+        return json.loads(table.schema().to_json()), table.metadata().configuration
 
     def has(self, spark: "SparkSession", batch: Batch) -> bool:
         """As ``KnowsBatches.has``."""
@@ -75,6 +91,8 @@ class DeltaRsSink:
             wanted = spelled_rows(wanted, _columns_of(table))
         limit = self._settings.options.get("max_rows", MAX_ROWS)
         found = collect(wanted, limit)
+        if table is not None:
+            found = required_as(found, _columns_of(table))
         write_deltalake(
             self._settings.path if table is None else table,
             found,

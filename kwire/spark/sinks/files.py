@@ -77,6 +77,17 @@ _MOST_OPEN_FILES = "64"
 """Files that a task writes at the same time; with more it sorts its rows first."""
 
 
+def mark_topics(storage: Storage) -> None:
+    """Rename directories of earlier versions, which have no mark before a topic such as 0042."""
+    for one in storage.names():
+        if one.startswith("topic="):
+            wanted = topic_directory(one.removeprefix("topic="))
+            if wanted != one:
+                for file in list(storage.files(one)):  # both directories may be there
+                    storage.rename(file, f"{wanted}{file.removeprefix(one)}")
+                storage.delete(one)
+
+
 class FilesSink:
     """The sink of the kinds ``parquet`` and ``json``."""
 
@@ -105,15 +116,12 @@ class FilesSink:
         for one in self._aside.names():
             self._aside.delete(f"{one}/{COMPLETE}")
         self._aside.delete("")
-        for one in self._storage.names():
-            if one.startswith("topic="):
-                # Directories of earlier versions have no mark.
-                wanted = topic_directory(one.removeprefix("topic="))
-                if wanted != one:
-                    for file in list(self._storage.files(one)):  # both directories may be there
-                        self._storage.rename(file, f"{wanted}{file.removeprefix(one)}")
-                    self._storage.delete(one)
+        mark_topics(self._storage)
         self._is_first = True
+
+    def has(self, spark: "SparkSession", batch: Batch) -> bool:
+        """As ``KnowsBatches.has``: its files have their names, and its ranges are noted."""
+        return Claims(self._storage).has_batch(batch)
 
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Write a batch's rows exactly once; a transform may have changed where they are from."""

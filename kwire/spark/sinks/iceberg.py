@@ -18,7 +18,7 @@ New columns are added to the table, and columns get wider types where Iceberg ha
 column keeps its type (``table_types``).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -60,6 +60,14 @@ class IcebergSink:
     def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
         """As ``FitsTable.fit``."""
         return self.table.fit(spark, schema)
+
+    def refused(
+        self, spark: "SparkSession", rows: "Callable[[], DataFrame]", batch: Batch
+    ) -> "DataFrame | None":
+        """As ``HasConstraints.refused``."""
+        return self.table.refused(
+            spark, lambda: table_columns(rows(), self._settings, batch.ranges, ICEBERG)
+        )
 
     def has(self, spark: "SparkSession", batch: Batch) -> bool:
         """As ``KnowsBatches.has``."""

@@ -12,7 +12,7 @@ pyiceberg's catalog (``type``, ``uri``, ``warehouse``, …) and its ``name`` (kw
 catalog in an SQL database tells its tables from those of others; ``max_rows`` (1,000,000).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.batch import Batch
@@ -20,7 +20,8 @@ from kwire.spark.column_names import ICEBERG, INCARNATION, PARTITION_COLUMN, spe
 from kwire.spark.rows import PARTITION
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held
-from kwire.spark.sinks.arrow_rows import MAX_ROWS, collect, held_in_arrow
+from kwire.spark.sinks.arrow_rows import MAX_ROWS, collect, held_in_arrow, required_as
+from kwire.spark.sinks.constraints import Constraints, Described
 from kwire.spark.sinks.iceberg_table import named_for_iceberg
 from kwire.spark.sinks.misfits import Misfit
 from kwire.spark.sinks.table_rows import (
@@ -42,6 +43,7 @@ class PyIcebergSink:
     def __init__(self, settings: SinkSettings, source: Source, pipeline_name: str) -> None:
         self._settings = settings
         self._name: str = settings.options.get("table", "")
+        self._constraints = Constraints(self._described)
 
     def check(self) -> None:
         """WrongSetting for options that name no table."""
@@ -62,6 +64,18 @@ class PyIcebergSink:
             return []
         return compared(_columns_of(table), schema, ICEBERG, iceberg_widens)[1]
 
+    def refused(
+        self, spark: "SparkSession", rows: "Callable[[], DataFrame]", batch: Batch
+    ) -> "DataFrame | None":
+        """As ``HasConstraints.refused``."""
+        return self._constraints.refused(
+            spark, lambda: table_columns(rows(), self._settings, batch.ranges, ICEBERG)
+        )
+
+    def _described(self, _spark: "SparkSession") -> Described | None:
+        table = self._table()
+        return None if table is None else (_columns_of(table).jsonValue(), {})
+
     def has(self, spark: "SparkSession", batch: Batch) -> bool:
         """As ``KnowsBatches.has``."""
         table = self._table()
@@ -78,6 +92,8 @@ class PyIcebergSink:
             wanted = spelled_rows(wanted, _columns_of(table))
         limit = self._settings.options.get("max_rows", MAX_ROWS)
         found = collect(wanted, limit)
+        if table is not None:
+            found = required_as(found, _columns_of(table))
         if table is None:
             table = self._catalog().create_table_if_not_exists(self._name, found.schema)
         with table.transaction() as transaction:

@@ -16,7 +16,7 @@ the column ``_topic_partition`` of Iceberg tables.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from kwire.spark.column_names import ICEBERG, PARTITION_COLUMN
 from kwire.spark.decode.same_names import ByName
 from kwire.spark.rows import PARTITION
 from kwire.spark.settings import SinkSettings, WrongSetting
+from kwire.spark.sinks.constraints import Constraints, Described
 from kwire.spark.sinks.misfits import Misfit
 from kwire.spark.sinks.table_rows import check_options, has_class
 from kwire.spark.sinks.table_types import additions, fit_table, iceberg_widens
@@ -76,6 +77,7 @@ class IcebergTable:
             self._catalog_settings[f"spark.sql.catalog.{catalog}"] = _CATALOG
         self.spark_settings = {"spark.sql.extensions": EXTENSION, **self._catalog_settings}
         """The settings that the Spark session needs, in addition to Iceberg's jar."""
+        self._constraints = Constraints(self._described, needs_parents=False)
 
     def check(self, also: Mapping[str, type] | None = None) -> None:
         """Raise WrongSetting for options that name no table; ``also`` has options of the sink."""
@@ -118,6 +120,16 @@ class IcebergTable:
             return []
         table = self.read(spark).schema
         return fit_table(spark, self.name, table, schema, ICEBERG, iceberg_widens)
+
+    def refused(self, spark: "SparkSession", stored: "Callable[[], DataFrame]") -> Any:
+        """As ``Constraints.refused``."""
+        return self._constraints.refused(spark, stored)
+
+    def _described(self, spark: "SparkSession") -> Described | None:
+        self.open(spark)
+        if not spark.catalog.tableExists(self.name):
+            return None
+        return self.read(spark).schema.jsonValue(), {}
 
     def _create(self, spark: "SparkSession", schema: "StructType") -> None:
         columns = columns_text(schema.jsonValue())

@@ -69,10 +69,12 @@ from kwire.spark.rows import (
 )
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held, OffsetsUnknown
+from kwire.spark.sinks.constraints import Constraints
 from kwire.spark.sinks.delta import (
     SPARK_SETTINGS,
     DeltaNames,
     application_of,
+    describe_delta,
     fit_delta,
     has_batch,
     need_delta,
@@ -140,6 +142,7 @@ class UpsertSink:
         self.keys: Sequence[str] = settings.options.get("key", [KEY])
         self.marks_deleted = settings.options.get("deletes") == "mark"
         self._shown: DataFrame | None = None
+        self._constraints = Constraints(lambda spark: describe_delta(spark, settings.path))
 
     def check(self) -> None:
         """Raise WrongSetting for options that can't work."""
@@ -167,6 +170,28 @@ class UpsertSink:
         if self._is_delta:
             return fit_delta(spark, self._settings, schema, self._names.rule(spark, schema))
         return self._iceberg.fit(spark, schema)
+
+    def refused(
+        self, spark: "SparkSession", rows: "Callable[[], DataFrame]", batch: Batch
+    ) -> "DataFrame | None":
+        """As ``HasConstraints.refused``; rows that aren't written, or keep values, aren't asked."""
+        if self._is_delta:
+            return self._constraints.refused(spark, lambda: self._written(rows()))
+        return self._iceberg.refused(spark, lambda: self._written(rows()))
+
+    def _written(self, rows: "DataFrame") -> "DataFrame":
+        """The rows that are written with their own values, with the table's names."""
+        from pyspark.sql import functions as f
+
+        if CHANGE in rows.columns:
+            rows = rows.where(is_of_a_row() & ~f.coalesce(lacks_values(), f.lit(False)))
+        if self.marks_deleted and CHANGE in rows.columns:
+            rows = self._without_content(rows)
+        elif not self.marks_deleted:
+            rows = rows.where(~f.col(TOMBSTONE))
+        is_delta = self._is_delta
+        rule = self._names.rule(rows.sparkSession, rows.schema) if is_delta else ICEBERG
+        return stored_rows(rows, rule)
 
     def has(self, spark: "SparkSession", batch: Batch) -> bool:
         """As ``KnowsBatches.has``."""
@@ -317,7 +342,7 @@ class UpsertSink:
         refuses plans with a step in Python as not deterministic.
         """
         from pyspark.sql import DataFrame
-        from pyspark.sql.types import BooleanType, StructType
+        from pyspark.sql.types import BooleanType, StructField, StructType
 
         columns = schema
         if TOMBSTONE not in schema.names:
@@ -331,7 +356,11 @@ class UpsertSink:
             self._shown = fitted(newest, columns).persist()
             self._shown.count()
             computed = self._shown._jdf
-            rows = spark._jsparkSession.createDataFrame(computed.toJavaRDD(), computed.schema())
+            # A field that is required within a struct must be so in the view, or MERGE refuses it.
+            types = [StructField(one.name, one.dataType) for one in columns.fields]
+            jvm: Any = spark._jvm
+            wanted = jvm.org.apache.spark.sql.types.DataType.fromJson(StructType(types).json())
+            rows = spark._jsparkSession.createDataFrame(computed.toJavaRDD(), wanted)
             DataFrame(rows, spark).createOrReplaceTempView(_VIEW)
 
     def _merge_iceberg(

@@ -26,7 +26,7 @@ from kwire.spark.reporting import Report, silent
 from kwire.spark.rows import METADATA, OFFSET, PARTITION, TOPIC
 from kwire.spark.settings import SinkSettings, WrongSetting
 from kwire.spark.sinks.claims import Claims
-from kwire.spark.sinks.files import range_of
+from kwire.spark.sinks.files import mark_topics, range_of
 from kwire.spark.sql import quoted
 from kwire.spark.storage import LocalStorage
 from kwire.spark.upkeep import Cutoff, Done
@@ -59,6 +59,8 @@ class Upkeep:
             allowed = "a directory of this machine; elsewhere use a sink of kind delta or iceberg"
             raise WrongSetting("sink.path", settings.path, allowed)
         self._top = Path(path).absolute()
+        # The pipeline may not have run since an earlier version wrote.
+        mark_topics(LocalStorage(self._top))
 
     @property
     def needs_spark(self) -> bool:
