@@ -327,6 +327,36 @@ def test_a_change_that_delta_refuses_stops_nothing(spark: SparkSession, tmp_path
     assert sorted(table["d"].to_pylist()) == [1, 1099511627776]
 
 
+@pytest.mark.both_lanes
+def test_a_change_that_a_catalog_refuses_stops_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else decides about the columns of pyiceberg's table; rows don't need the change."""
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.exceptions import ForbiddenError
+    from pyiceberg.table.update import AddSchemaUpdate
+
+    sink = settings_of("pyiceberg", tmp_path / "t")
+    assert run(spark, sink, "c int", [b'{"c": 1}'], ONE) == (1, {})
+    commit = SqlCatalog.commit_table
+
+    def refused(catalog: Any, table: Any, requirements: Any, updates: Any) -> Any:
+        if any(isinstance(one, AddSchemaUpdate) for one in updates):
+            raise ForbiddenError("ask the owner")
+        return commit(catalog, table, requirements, updates)
+
+    values = [b'{"c": 2}', b'{"c": 1099511627776}', b'{"c": 3, "d": "x"}']
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlCatalog, "commit_table", refused)
+        rows, errors = run(spark, sink, "c bigint, d string", values, TWO)
+    assert (rows, list(errors)) == (1, [1, 2])
+    assert "can't hold its value; it refuses a change: ask the owner" in errors[1]
+    assert errors[2].startswith("value: column d is string in the record, and the table has no")
+    assert sorted(read("pyiceberg", tmp_path / "t")["c"].to_pylist()) == [1, 2]
+    three = replace(TWO, batch_id=3)
+    assert run(spark, sink, "c bigint, d string", values, three) == (3, {})
+
+
 @pytest.mark.skipif(not STOCK, reason="this lane has no jar for Iceberg")
 def test_a_column_that_iceberg_refuses_stops_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """Records with a value for it are dead letters, the others rows."""

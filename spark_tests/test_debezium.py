@@ -21,9 +21,12 @@ from kwire.spark import rows as names
 from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.batch_work import BatchWork, Counts, good_rows
 from kwire.spark.decode import decode
+from kwire.spark.decode.wire_format import header
 from kwire.spark.pipeline_file import pipeline_of
 from kwire.spark.settings import Decode, WrongSetting
 from kwire.spark.sinks import make_sink
+from kwire.spark.split import Splits, may_change
+from kwire.spark.storage import LocalStorage
 from kwire.testing.registry import SchemaRegistry
 from spark_tests.connect_avro import AvroConverter
 from spark_tests.decoding import CONNECTOR
@@ -85,7 +88,8 @@ class Work:
         sink.open(spark)
         self.sink = sink
         self.dead = Dead()
-        self._work = BatchWork(settings, sink, self.dead)
+        splits = Splits(LocalStorage(path)) if may_change(settings) else None
+        self._work = BatchWork(settings, sink, self.dead, splits)
 
     def batch(
         self, records: dict[Place, Record], *, again: bool = False, headers: Any = None
@@ -257,6 +261,22 @@ def test_the_table_equals_the_source(
             work.batch(batch, again=True)
             assert work.rows() == shop.rows()
     assert work.dead.errors == {}
+
+
+def test_an_event_whose_schema_is_not_known(
+    spark: SparkSession, tmp_path: Path, registry: SchemaRegistry
+) -> None:
+    """It is worth a retry, and stays a dead letter when its batch runs again."""
+    source, in_avro = SourceTable("orders", COLUMNS), AvroConverter(registry.url)
+    work = Work(spark, tmp_path, "delta", decode={"registry": registry.url})
+    row = row_of(1, 250, "x")
+    key, value = in_avro.record(source.create(row))
+    batch = placed([(key, value), (key, header(777) + b"x")])
+    for again in (False, True):
+        counts = work.batch(batch, again=again)
+        assert (counts.records, counts.dead_letters) == (2, 1)
+        assert work.rows() == {1: stored(row, 250)}
+        assert work.dead.errors[0, 1].startswith("registry: ")
 
 
 def test_a_tombstone_that_compaction_has_left(spark: SparkSession, tmp_path: Path) -> None:

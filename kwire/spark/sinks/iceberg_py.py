@@ -23,14 +23,15 @@ from kwire.spark.sink import Held
 from kwire.spark.sinks.arrow_rows import MAX_ROWS, collect, held_in_arrow, required_as
 from kwire.spark.sinks.constraints import Constraints, Described
 from kwire.spark.sinks.iceberg_table import named_for_iceberg
-from kwire.spark.sinks.misfits import Misfit
+from kwire.spark.sinks.misfits import Misfit, with_types
+from kwire.spark.sinks.table_conflicts import ANSWER_CHARS, retried
 from kwire.spark.sinks.table_rows import (
     PLACE,
     check_options,
     check_place,
     table_columns,
 )
-from kwire.spark.sinks.table_types import compared, iceberg_widens
+from kwire.spark.sinks.table_types import additions, compared, iceberg_widens
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,11 +59,44 @@ class PyIcebergSink:
         self._catalog().create_namespace_if_not_exists(self._name.rpartition(".")[0])
 
     def fit(self, spark: "SparkSession", schema: "StructType") -> list[Misfit]:
-        """As ``FitsTable.fit``; the write itself widens what Iceberg allows."""
+        """As ``FitsTable.fit``: the table's columns are changed before the batch is decided."""
         table = self._table()
         if table is None:
             return []
-        return compared(_columns_of(table), schema, ICEBERG, iceberg_widens)[1]
+        columns = _columns_of(table)
+        changes, misfits = compared(columns, schema, ICEBERG, iceberg_widens)
+        rows = with_types(spark.createDataFrame([], schema), misfits)
+        wanted = named_for_iceberg(table_columns(rows, self._settings, (), ICEBERG))
+        paths = [one.path for one in changes]
+        paths += [path for path, _ in additions(columns, wanted.schema)]
+        answer = self._changed(spelled_rows(wanted, columns)) if paths else ""
+        if not answer:
+            return misfits
+        return compared(columns, schema, ICEBERG, iceberg_widens, dict.fromkeys(paths, answer))[1]
+
+    def _changed(self, empty: "DataFrame") -> str:
+        """Give the table the columns of rows; "" if that was done, or why it is refused."""
+        from pyiceberg import exceptions
+
+        refusals = (
+            exceptions.BadRequestError,
+            exceptions.ForbiddenError,
+            exceptions.ValidationError,
+            exceptions.ValidationException,
+            ValueError,
+        )
+
+        def change() -> None:
+            table = self._table()
+            found = required_as(collect(empty, 1), _columns_of(table))
+            with table.update_schema() as update:
+                update.union_by_name(found.schema)
+
+        try:
+            retried(change)
+        except refusals as error:
+            return " ".join(str(error).split())[:ANSWER_CHARS] or type(error).__name__
+        return ""
 
     def refused(
         self, spark: "SparkSession", rows: "Callable[[], DataFrame]", batch: Batch

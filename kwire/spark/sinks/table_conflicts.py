@@ -37,7 +37,8 @@ _REFUSALS = (
 _INVALID = "Invalid schema"
 """How Iceberg begins if a version of its tables hasn't the type; the error is one of any kind."""
 
-_ANSWER_CHARS = 200
+ANSWER_CHARS = 200
+"""How much of a table's answer is told."""
 
 
 def altered(spark: "SparkSession", statement: str) -> str:
@@ -52,7 +53,7 @@ def altered(spark: "SparkSession", statement: str) -> str:
         text = text or (str(java.getMessage()) if java is not None else str(error))
         if not (kind.endswith(_REFUSALS) or text.startswith(_INVALID)):
             raise
-        return " ".join(text.split())[:_ANSWER_CHARS] or kind
+        return " ".join(text.split())[:ANSWER_CHARS] or kind
     return ""
 
 
