@@ -148,7 +148,7 @@ def test_what_cannot_be_decoded_is_a_dead_letter(
 
 
 def test_records_without_a_key_may_be_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
-    """With ``null_keys = "dead letter"``: the batch has its other rows."""
+    """They are if the pipeline has dead letters: the batch has its other rows."""
     dead: list[str] = []
 
     class Dead:
@@ -162,7 +162,8 @@ def test_records_without_a_key_may_be_dead_letters(spark: SparkSession, tmp_path
             "checkpoint": str(tmp_path / "checkpoint"),
             "source": {"bootstrap_servers": "127.0.0.1:1", "topics": ["orders"]},
             "decode": {"schema": "n int, m int"},
-            "sink": sink | {"null_keys": "dead letter"},
+            "sink": sink,
+            "dead_letters": {"topic": "dead"},
         }
     )
     work = BatchWork(pipeline, sink_of(tmp_path, "delta", key=["n"]), Dead())

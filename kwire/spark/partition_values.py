@@ -18,8 +18,9 @@ So records with such values get an error, as those that can't be decoded. A colu
 refused as a whole in Delta. A text's length is that of its directory's name with everything escaped
 that any writer escapes: the two kinds of Delta sinks have the same dead letters.
 
-A table of upserts has no row without a key. With ``null_keys = "dead letter"``, which is what
-Debezium's events get without the setting, a record without one has an error too.
+A table of upserts has no row without a key. With ``null_keys = "dead letter"``, which is what a
+pipeline with dead letters and Debezium's events get without the setting, a record without one has
+an error too.
 
 With transforms the values are known only after them. So the batch is decoded and transformed once
 more before it is written, to find the records whose rows can't be kept.
@@ -65,8 +66,9 @@ def columns_of(sink: SinkSettings) -> Sequence[str]:
 
 def part_of(settings: PipelineSettings) -> SinkSettings | None:
     """What this module needs to know of a table; None if the table keeps every value."""
-    given, is_debezium = settings.sink.options, settings.decode.format == "debezium"
-    null_keys = given.get("null_keys", DEAD_LETTER if is_debezium else "stop")
+    given = settings.sink.options
+    has_letters = settings.dead_letters is not None or settings.decode.format == "debezium"
+    null_keys = given.get("null_keys", DEAD_LETTER if has_letters else "stop")
     needed = ("partition_by", "format", "key")
     kept = {name: value for name, value in given.items() if name in needed}
     found = SinkSettings(settings.sink.kind, options={**kept, "null_keys": null_keys})

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from kwire.spark.decided import needs_begun
 from kwire.spark.decode.settled import settled
+from kwire.spark.partition_values import part_of
 from kwire.spark.settings import DeadLetters, Decode, PipelineSettings, SinkSettings, Source
 
 JSON = Decode()
@@ -44,3 +45,19 @@ def test_which_pipelines_need_it() -> None:
     assert not needs_begun(pipeline("delta", letters=None))
     assert needs_begun(pipeline("parquet"))
     assert needs_begun(pipeline("topic", Decode("avro", registry="http://127.0.0.1:1")))
+
+
+def test_what_becomes_of_records_without_a_key() -> None:
+    """A dead letter where there are any, unless the settings say otherwise."""
+
+    def null_keys(letters: Any, form: str = "json", **options: str) -> str:
+        source = Source("127.0.0.1:1", ("orders",))
+        sink = SinkSettings("upsert", "/t", options={"key": ["n"], **options})
+        found = part_of(PipelineSettings("p", source, sink, "", Decode(form), (), letters))
+        return "stop" if found is None else str(found.options["null_keys"])
+
+    dead = DeadLetters(topic="dead")
+    assert null_keys(dead) == "dead letter"
+    assert null_keys(None) == "stop"
+    assert null_keys(None, "debezium") == "dead letter"
+    assert null_keys(dead, null_keys="stop") == "stop"
