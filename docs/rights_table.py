@@ -1,4 +1,4 @@
-"""The table of rights in docs/SECURITY.md, made from the guards of the APIs.
+"""The table of rights in docs/SECURITY.md, made from the tables beside the handlers.
 
 `make docs` runs this and rewrites the part of docs/SECURITY.md between the two markers;
 tests/handlers/test_rights_table.py fails when the page doesn't say what the code does.
@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from kwire.handlers import APIS, OWN_APIS
-from kwire.handlers.guards import FOR_EVERYBODY, GUARDS
+from kwire.handlers.lib.rights import needs
 from kwire.protocol.messages import MODULES, OWN_MODULES
 
 PAGE = Path(__file__).parent / "SECURITY.md"
@@ -19,15 +19,9 @@ END = "<!-- end of rights -->\n"
 def table() -> str:
     """One Markdown row for each API that is served: its name, and what it needs."""
     rows = ["| API | needs |", "| --- | --- |"]
-    modules = {name: module for module, names in GUARDS.items() for name in names}
     for key, api in sorted({**APIS, **OWN_APIS}.items()):
-        name = MODULES.get(key) or OWN_MODULES[key]
-        if name in FOR_EVERYBODY:
-            needs = f"nothing: {FOR_EVERYBODY[name]}"
-        else:
-            guard = getattr(import_module(f"kwire.handlers.guards.{modules[name]}"), name)
-            needs = " ".join(guard.__doc__.split()).rstrip(".")
-        rows.append(f"| {api.name} | {needs} |")
+        module = import_module(f"kwire.handlers.{MODULES.get(key) or OWN_MODULES[key]}")
+        rows.append(f"| {api.name} | {needs(module.RIGHTS)} |")
     return "\n".join(rows) + "\n"
 
 

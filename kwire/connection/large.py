@@ -90,7 +90,7 @@ async def serve_large(
     work.doomed.append(request)
     work.outlives_client = False  # from here on, its handler decides
     broker.flusher.forget()
-    handle = served_by.handle if broker.authorizer is None else served_by.guarded
+    handle = served_by.handle if broker.authorizer is None else served_by.serve_authorized
     return handle(request, context)
 
 

@@ -197,7 +197,7 @@ class Serving:
         flusher = self._broker.flusher
         if flusher.asked:
             flusher.forget()
-        handle = served_by.handle if self._broker.authorizer is None else served_by.guarded
+        handle = served_by.handle if self._broker.authorizer is None else served_by.serve_authorized
         response = handle(request, context)
         self._take(served_by, header, held(response, flusher) if flusher.asked else response)
 

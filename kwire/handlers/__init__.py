@@ -145,8 +145,8 @@ class Route(NamedTuple):
     in_pieces: Callable[[], InPieces]
     """Makes the codecs of large requests and responses."""
 
-    guarded: Handler
-    """``handle`` behind an authorizer (``kwire.handlers.guards``)."""
+    serve_authorized: Handler
+    """``handle``, as far as the client has the rights in the API's ``RIGHTS``."""
 
 
 def served_api(api_key: int, version: int) -> Api:
@@ -167,6 +167,7 @@ def route(api_key: int, version: int) -> Route:
     api = served_api(api_key, version)
     request, response = message_classes(api_key)
     module = import_module(f"kwire.handlers.{MODULES.get(api_key) or OWN_MODULES[api_key]}")
+    assert module.RIGHTS, f"{api.name} says which rights it needs"
     return Route(
         api,
         module.handle,
@@ -176,10 +177,12 @@ def route(api_key: int, version: int) -> Route:
         response_header_version(response, version),
         import_module(PLAIN[api_key]).answer if api_key in PLAIN else None,
         partial(in_pieces, request, response, version),
-        partial(_guarded, api_key),
+        partial(_serve_authorized, module, api.name),
     )
 
 
-def _guarded(api_key: int, request: Any, context: Any) -> Any:
-    """The response of the guard before a handler, or an object that gives it later."""
-    return import_module("kwire.handlers.guards").guard(api_key, request, context)
+def _serve_authorized(module: Any, name: str, request: Any, context: Any) -> Any:
+    """The response as far as the client has the rights, or an object that gives it later."""
+    from kwire.handlers.lib.rights import serve_authorized
+
+    return serve_authorized(module.RIGHTS, module.handle, name, request, context)

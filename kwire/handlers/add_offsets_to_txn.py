@@ -7,12 +7,18 @@ version 2, the error is INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED.
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import GROUP, READ, TRANSACTIONAL_ID, WRITE, once
 from kwire.handlers.lib.transaction_errors import code_for_client
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.image import OFFSETS_TOPIC
 from kwire.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
+)
+
+RIGHTS = (
+    once(WRITE, of=TRANSACTIONAL_ID),
+    once(READ, of=GROUP),
 )
 
 

@@ -6,9 +6,21 @@ and may only ask to verify. A verified partition that wasn't added is TRANSACTIO
 version 2, the error is INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import (
+    CLUSTER_ACTION,
+    FAILED,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    WRITE,
+    Serve,
+    once,
+    right,
+)
 from kwire.handlers.lib.slices import give_way, pieces
 from kwire.handlers.lib.transaction_errors import code_for_client
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
@@ -17,9 +29,14 @@ from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from kwire.protocol.refusing import refusing_each
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 BATCHED_SINCE = 4
 
@@ -99,3 +116,36 @@ async def _by_topic(
             AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
         )
     return list(topics.values())
+
+
+@right("WRITE on the transactional id and each topic; CLUSTER_ACTION for the requests of brokers")
+async def _write(request: AddPartitionsToTxnRequest, rights: "Authorization", serve: Serve) -> Any:
+    if rights.context.api_version >= BATCHED_SINCE:
+        return await once(CLUSTER_ACTION).serve(request, rights, serve)
+    topics, code = request.v3_and_below_topics, FAILED[TRANSACTIONAL_ID]
+    if not rights.may(WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=await _not_added(topics, code, rights)
+        )
+    kept, others = await rights.split_by_name(topics, WRITE, TOPIC, lambda topic: topic.name)
+    if not others:
+        return await serve(request)
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            *await _not_added(others, FAILED[TOPIC], rights),
+            *await _not_added(kept, ErrorCode.OPERATION_NOT_ATTEMPTED, rights),
+        ]
+    )
+
+
+async def _not_added(
+    topics: list[AddPartitionsToTxnTopic], code: ErrorCode, rights: "Authorization"
+) -> list[AddPartitionsToTxnTopicResult]:
+    kinds = AddPartitionsToTxnTopic, AddPartitionsToTxnTopicResult
+    error = KafkaError(code)
+    refused = refusing_each(topics, *kinds, error, rights.context.api_version)
+    made: list[AddPartitionsToTxnTopicResult] = await rights.made(refused, error)
+    return made
+
+
+RIGHTS = (_write,)

@@ -12,6 +12,7 @@ from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
+from kwire.handlers.lib.rights import ALTER_CONFIGS, once
 from kwire.handlers.lib.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, QUOTAS_LEVEL
@@ -29,6 +30,9 @@ BYTES = 60
 
 MOST_PARTS = 100
 """Kafka has 3 types of entities and 5 keys, but accepts names and removals that mean nothing."""
+
+
+RIGHTS = (once(ALTER_CONFIGS, every=True),)
 
 
 async def handle(

@@ -3,9 +3,11 @@
 Behavior: each resource has its own result. A resource that is named twice is refused each time.
 """
 
+from kwire.handlers.lib.config_rights import each_config
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.key_changes import checked
 from kwire.handlers.lib.resources import alter_all, responses, warn_all
+from kwire.handlers.lib.rights import ALTER_CONFIGS
 from kwire.metadata.changes import Change
 from kwire.metadata.config_control import replace_configs, resource_type
 from kwire.metadata.image import MetadataImage
@@ -15,6 +17,8 @@ from kwire.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+
+RIGHTS = (each_config(ALTER_CONFIGS),)
 
 
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:

@@ -15,6 +15,7 @@ from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
+from kwire.handlers.lib.rights import ALTER, once
 from kwire.handlers.lib.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
@@ -33,6 +34,9 @@ REFUSAL_BYTES = 20
 
 MOST_REPLICAS = 1000
 """The most replicas of a partition. No cluster has so many brokers, so a longer list is wrong."""
+
+
+RIGHTS = (once(ALTER, every=True),)
 
 
 async def handle(

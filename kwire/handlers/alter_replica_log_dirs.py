@@ -5,14 +5,20 @@ replica that this broker doesn't have yet, the answer is REPLICA_NOT_AVAILABLE, 
 created in the directory later.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import ALTER, CLUSTER, FAILED, Serve, right
 from kwire.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 
 async def handle(
@@ -42,3 +48,27 @@ async def _request_move(context: RequestContext, key: tuple[str, int], path: str
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
+
+
+@right("ALTER on the cluster")
+async def _alter_on_cluster(
+    request: AlterReplicaLogDirsRequest, rights: "Authorization", serve: Serve
+) -> Any:
+    if rights.may_on_cluster(ALTER):
+        return await serve(request)
+
+    def refused(index: int) -> AlterReplicaLogDirPartitionResult:
+        return AlterReplicaLogDirPartitionResult(partition_index=index, error_code=FAILED[CLUSTER])
+
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name, partitions=await rights.each(refused, topic.partitions)
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
+RIGHTS = (_alter_on_cluster,)

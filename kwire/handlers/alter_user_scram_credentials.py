@@ -5,12 +5,15 @@ client salts it. UNSUPPORTED_VERSION while the cluster's ``kwire.changes`` is to
 """
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
+from kwire.handlers.lib.rights import ALTER, CLUSTER, Serve, denied, right
 from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import later
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, CREDENTIALS_LEVEL
 from kwire.metadata.image import MetadataImage
@@ -20,6 +23,9 @@ from kwire.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 BYTES = 80
 
@@ -105,3 +111,17 @@ async def _results(
                 result.error_code, result.error_message = error.code, error.message
             response.results.append(result)
     return response
+
+
+@right("ALTER on the cluster")
+async def _alter_on_cluster(
+    request: AlterUserScramCredentialsRequest, rights: "Authorization", serve: Serve
+) -> Any:
+    if rights.may_on_cluster(ALTER):
+        return await serve(request)
+    work = rights.context.work
+    work.answer(BYTES * (len(request.deletions) + len(request.upsertions)))
+    return await later(lambda: refused(request, denied(CLUSTER), work))
+
+
+RIGHTS = (_alter_on_cluster,)

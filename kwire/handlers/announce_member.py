@@ -4,9 +4,12 @@ A group whose coordinator is no longer here is left out: its clients will ask ag
 """
 
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import CLUSTER_ACTION, once
 from kwire.handlers.lib.slices import give_way
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.announce_member import AnnounceMemberRequest, AnnounceMemberResponse
+
+RIGHTS = (once(CLUSTER_ACTION),)
 
 
 def handle(

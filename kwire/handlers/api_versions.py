@@ -12,6 +12,7 @@ from kwire.broker.broker import Broker
 from kwire.errors import ErrorCode
 from kwire.handlers import advertised_versions
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import everybody
 from kwire.metadata.features import SUPPORTED
 from kwire.protocol.messages.api_versions import (
     ApiVersion,
@@ -29,6 +30,9 @@ _NO_NODE = -1
 TELEMETRY_KEYS = (71, 72)
 """Advertised only while a broker with an HTTP port has a client-metrics subscription: librdkafka
 asks for its own as soon as it may, and writes a line about the answer to its program's stderr."""
+
+
+RIGHTS = (everybody("a client asks before it can know anything"),)
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:

@@ -6,6 +6,7 @@ the member has given it back. Deleted topics are left out.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from kwire.broker.broker import Broker
 from kwire.coordinator.consumer.group import ConsumerGroup
@@ -18,6 +19,7 @@ from kwire.coordinator.consumer.topics import Topics
 from kwire.coordinator.group import GroupType
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
+from kwire.handlers.lib.rights import DESCRIBE, FAILED, GROUP, TOPIC, Serve, each, operations, right
 from kwire.handlers.lib.slices import give_way
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.features import GROUP_VERSION
@@ -29,6 +31,9 @@ from kwire.protocol.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 BYTES = 50
 
@@ -137,3 +142,38 @@ def check_consumer_protocol(broker: Broker) -> None:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is switched off."
         )
+
+
+@right("on every topic that its members have or subscribe to")
+async def _describe_topics(
+    request: ConsumerGroupDescribeRequest, rights: "Authorization", serve: Serve
+) -> Any:
+    response: ConsumerGroupDescribeResponse = await serve(request)
+    with_members, _ = await rights.split(lambda group: bool(group.members), response.groups)
+    for group in with_members:
+        names = await _topics_of(group, rights)
+        if names - await rights.allowed_names(DESCRIBE, TOPIC, names, tells_denied=False):
+            group.error_code = FAILED[TOPIC]
+            group.error_message = (
+                "The group has described topic(s) that the client is not authorized to describe."
+            )
+            group.members = []
+    return response
+
+
+async def _topics_of(group: DescribedGroup, rights: "Authorization") -> set[str]:
+    """The names of all topics in the description of a group."""
+    names: set[str] = set()
+    for member in group.members:
+        await give_way(rights.context.work)
+        names.update(member.subscribed_topic_names)
+        for assignment in (member.assignment, member.target_assignment):
+            names.update(topic.topic_name for topic in assignment.topic_partitions)
+    return names
+
+
+RIGHTS = (
+    each("group_ids", DESCRIBE, GROUP, is_first=True),
+    _describe_topics,
+    operations("groups", GROUP, named="group_id", told="authorized_operations"),
+)

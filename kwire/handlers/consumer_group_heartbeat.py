@@ -5,7 +5,7 @@ while the group is unsettled. Version 1 brought regular expressions and member i
 make. Behind an authorizer a regular expression matches only topics that the member may DESCRIBE.
 """
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kwire.coordinator.joining import Client, Visible
 from kwire.errors import KafkaError
@@ -14,6 +14,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.member_size import check_member_size
 from kwire.handlers.lib.regexes import compile_ahead
 from kwire.handlers.lib.replies import answer
+from kwire.handlers.lib.rights import DESCRIBE, FAILED, GROUP, READ, TOPIC, Serve, once, right
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.consumer_group_heartbeat import (
@@ -24,6 +25,7 @@ from kwire.runtime import Reply
 from kwire.security.principal import Principal
 
 if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
     from kwire.security.authorizer import Authorizer
 
 
@@ -72,3 +74,16 @@ async def _handle(
     response = await answer(reply, context)
     assert isinstance(response, ConsumerGroupHeartbeatResponse)
     return response
+
+
+@right("DESCRIBE on every topic that the member subscribes to by name")
+async def _describe_topics(
+    request: ConsumerGroupHeartbeatRequest, rights: "Authorization", serve: Serve
+) -> Any:
+    names = set(request.subscribed_topic_names or ())
+    if names - await rights.allowed_names(DESCRIBE, TOPIC, names):
+        return ConsumerGroupHeartbeatResponse(error_code=FAILED[TOPIC])
+    return await serve(request)
+
+
+RIGHTS = (once(READ, of=GROUP), _describe_topics)

@@ -11,6 +11,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.describe_acls import check_numbers
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
+from kwire.handlers.lib.rights import ALTER, once
 from kwire.handlers.lib.slices import free_in_slices, pieces
 from kwire.metadata.acls import (
     AclBinding,
@@ -30,6 +31,9 @@ from kwire.protocol.messages.create_acls import (
 BYTES = 60
 
 NO_AUTHORIZER = "No Authorizer is configured."
+
+
+RIGHTS = (once(ALTER, every=True),)
 
 
 async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:

@@ -5,9 +5,11 @@ a user, because the principal of a login by token is a user with the owner's nam
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import Serve, right
 from kwire.handlers.lib.tokens import (
     NO_TIME_MS,
     REQUESTER_SINCE,
@@ -15,6 +17,7 @@ from kwire.handlers.lib.tokens import (
     may_ask,
     secret_key,
 )
+from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, TOKENS_LEVEL
 from kwire.metadata.image import MetadataImage
@@ -33,6 +36,9 @@ from kwire.protocol.messages.create_delegation_token import (
 )
 from kwire.protocol.types import uuid_to_str
 from kwire.security.principal import Principal
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 
 def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
@@ -118,3 +124,21 @@ def _new_id(context: RequestContext) -> str:
         token_id = uuid_to_str(context.broker.random.randbytes(16))
         if not token_id.startswith("-"):
             return token_id
+
+
+@right("CREATE_TOKENS on the user, for a token of somebody else")
+async def _create_tokens(
+    request: CreateDelegationTokenRequest, rights: "Authorization", serve: Serve
+) -> Any:
+    context, requester = rights.context, rights.context.principal
+    owner = owner_of(request, requester)
+    if (
+        owner == requester
+        or not may_ask(context)
+        or rights.may(AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner))
+    ):
+        return await serve(request)
+    return refused(request, context, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+
+
+RIGHTS = (_create_tokens,)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices, in_slices
+from kwire.handlers.lib.rights import ALTER, each
 from kwire.handlers.lib.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import check_partition_total, partitions_in_steps
@@ -22,6 +23,9 @@ from kwire.protocol.messages.create_partitions import (
 
 STRICT_SINCE = 3
 """The first version with the error THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
+
+RIGHTS = (each("topics", ALTER, is_distinct=True),)
 
 
 async def handle(

@@ -8,13 +8,15 @@ as a whole (POLICY_VIOLATION). The answer carries a topic's id (version 7) and i
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from kwire.broker.configs import topic_configs
 from kwire.broker.topic_auto_creation import default_replicas
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices, in_slices
-from kwire.handlers.lib.slices import free_in_slices, pieces
+from kwire.handlers.lib.rights import CREATE, DESCRIBE_CONFIGS, FAILED, TOPIC, Serve, each, right
+from kwire.handlers.lib.slices import free_in_slices, give_way, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import check_number
 from kwire.metadata.controller import (
@@ -32,12 +34,16 @@ from kwire.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
+
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
 _NOT_READ = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
+CONFIGS_SINCE = 5
 STRICT_SINCE = 6
 """The first version with the error THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
@@ -229,3 +235,22 @@ def _described(wanted: NewTopic, context: RequestContext) -> list[CreatableTopic
         )
         for entry in topic_configs(context.broker, wanted.configs)
     ]
+
+
+@right("without DESCRIBE_CONFIGS its configs stay hidden")
+async def _hide_configs(request: CreateTopicsRequest, rights: "Authorization", serve: Serve) -> Any:
+    response: CreateTopicsResponse = await serve(request)
+    _, hidden = await rights.split_by_name(
+        response.topics, DESCRIBE_CONFIGS, TOPIC, lambda one: one.name, tells_denied=False
+    )
+    for piece in pieces(hidden):
+        await give_way(rights.context.work)
+        for result in piece:
+            if not result.error_code:
+                result.topic_config_error_code = FAILED[TOPIC]
+                result.num_partitions = result.replication_factor = -1
+                result.configs = None if rights.context.api_version >= CONFIGS_SINCE else []
+    return response
+
+
+RIGHTS = (each("topics", CREATE, instead=CREATE, is_distinct=True), _hide_configs)

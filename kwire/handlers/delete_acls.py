@@ -17,6 +17,7 @@ from kwire.handlers.create_acls import NO_AUTHORIZER
 from kwire.handlers.describe_acls import acl_filter
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
+from kwire.handlers.lib.rights import ALTER, once
 from kwire.handlers.lib.slices import pieces
 from kwire.metadata.acls import (
     MOST_PER_REQUEST,
@@ -46,6 +47,9 @@ MOST_MATCHES = 100_000
 names an entry once for each filter that matches it."""
 
 BYTES = 60
+
+
+RIGHTS = (once(ALTER, every=True),)
 
 
 async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:

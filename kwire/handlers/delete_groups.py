@@ -13,6 +13,7 @@ from kwire.broker.groups import LoadedCoordinator
 from kwire.budget.work import ClientGone, Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DELETE, GROUP, each
 from kwire.handlers.lib.slices import PIECE, give_way
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.delete_groups import (
@@ -20,6 +21,8 @@ from kwire.protocol.messages.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
+
+RIGHTS = (each("groups_names", DELETE, GROUP, is_distinct=True),)
 
 
 def handle(

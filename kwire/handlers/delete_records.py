@@ -15,6 +15,7 @@ from kwire.broker.partition import Partition
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DELETE, each
 from kwire.handlers.lib.slices import pieces
 from kwire.log.checkpoints import LOG_START_OFFSETS
 from kwire.metadata.image import INTERNAL_TOPICS
@@ -24,6 +25,8 @@ from kwire.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+
+RIGHTS = (each("topics", DELETE),)
 
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:

@@ -8,11 +8,12 @@ in one commit.
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
+from kwire.handlers.lib.rights import DELETE, DESCRIBE, TOPIC, Serve, denied, right
 from kwire.handlers.lib.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import delete_topic
@@ -27,6 +28,7 @@ from kwire.protocol.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kwire.broker.quotas import Mutations
+    from kwire.handlers.lib.authorization import Authorization
 
 BY_ID_SINCE = 6
 DISABLED_SINCE = 3
@@ -184,3 +186,47 @@ class _Deletion:
         known = self._context.api_version >= DISABLED_SINCE
         code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "Topic deletion is disabled.")
+
+
+@right("DELETE on the cluster or on each topic; without DESCRIBE the name of an id stays hidden")
+async def _delete_each(request: DeleteTopicsRequest, rights: "Authorization", serve: Serve) -> Any:
+    if rights.may_on_cluster(DELETE, tells_denied=False):
+        return await serve(request)
+    by_id = rights.context.api_version >= BY_ID_SINCE
+    named = await rights.each(lambda name: DeleteTopicState(name=name), request.topic_names)
+    wanted = request.topics if by_id else named
+
+    def name_of(topic: DeleteTopicState) -> str | None:
+        return rights.name_of(topic.topic_id) if topic.name is None else topic.name
+
+    kept, others = await rights.split_by_name(wanted, DELETE, TOPIC, name_of)
+    # A topic that the client may not even describe isn't deleted either.
+    kept, unseen = await rights.split_by_name(kept, DESCRIBE, TOPIC, name_of)
+    request.topics = kept if by_id else []
+    request.topic_names = [] if by_id else [one.name for one in kept]
+    denied_ones = others + unseen
+    if not by_id:
+        denied_ones = await rights.distinct(denied_ones, name_of)
+    refused = await rights.each(lambda topic: _refused(topic, name_of(topic), rights), denied_ones)
+    response: DeleteTopicsResponse = await serve(request)
+    response.responses += refused
+    return response
+
+
+def _refused(
+    topic: DeleteTopicState, name: str | None, rights: "Authorization"
+) -> DeletableTopicResult:
+    """The answer for a topic that may not be deleted; the request has its name or its id."""
+    shows = topic.name is not None or (
+        name is not None and rights.may(DESCRIBE, TOPIC, name, tells_denied=False)
+    )
+    error = denied(TOPIC)
+    return DeletableTopicResult(
+        name=name if shows else None,
+        topic_id=topic.topic_id,
+        error_code=error.code,
+        error_message=error.message,
+    )
+
+
+RIGHTS = (_delete_each,)

@@ -6,6 +6,7 @@ Behavior: without an authorizer the response is SECURITY_DISABLED. A filter with
 
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE, once
 from kwire.handlers.lib.slices import give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.acls import AclFilter
@@ -18,6 +19,9 @@ from kwire.protocol.messages.describe_acls import (
 from kwire.protocol.wire import MalformedRequest
 
 BYTES = 40
+
+
+RIGHTS = (once(DESCRIBE),)
 
 
 def handle(

@@ -7,6 +7,7 @@ matches every entity.
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE_CONFIGS, once
 from kwire.handlers.lib.slices import give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.quotas import CLIENT_ID, IP, USER, Filter, canonical
@@ -23,6 +24,9 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 """How a part of a filter matches names (DescribeClientQuotasRequest of Kafka)."""
 
 BYTES = 80
+
+
+RIGHTS = (once(DESCRIBE_CONFIGS, entries=None),)
 
 
 def handle(

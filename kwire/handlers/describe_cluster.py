@@ -4,14 +4,20 @@ Behavior: the answer lists brokers. kwire doesn't serve the controllers' own lis
 type 2 is MISMATCHED_ENDPOINT_TYPE, as with any broker of Kafka.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.advertised_listeners import advertised_brokers
 from kwire.handlers.lib.context import CLUSTER_OPERATIONS, NOT_ASKED, RequestContext
+from kwire.handlers.lib.rights import Serve, right
 from kwire.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 BROKERS, CONTROLLERS = 1, 2
 
@@ -44,3 +50,16 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if ask else NOT_ASKED,
     )
+
+
+@right("nothing; DESCRIBE on the cluster shows what the client may do to it")
+async def _tell_operations(
+    request: DescribeClusterRequest, rights: "Authorization", serve: Serve
+) -> Any:
+    response: DescribeClusterResponse = await serve(request)
+    if not response.error_code:
+        rights.tell_cluster_operations(response)
+    return response
+
+
+RIGHTS = (_tell_operations,)

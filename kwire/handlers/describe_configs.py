@@ -19,7 +19,9 @@ from kwire.broker.configs import (
 from kwire.broker.loggers import logger_configs
 from kwire.config.documentation import documentation
 from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.lib.config_rights import each_config
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE_CONFIGS
 from kwire.handlers.lib.slices import distinct, give_way
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.config_checks import SCOPES
@@ -45,6 +47,9 @@ _WITH_DEFAULTS = (
 
 Described = dict[tuple[Hashable, ...], tuple[list[DescribeConfigsResourceResult], int]]
 """The configs that this request has already described, each with its approximate size in bytes."""
+
+
+RIGHTS = (each_config(DESCRIBE_CONFIGS),)
 
 
 def handle(

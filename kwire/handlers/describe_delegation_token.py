@@ -5,12 +5,16 @@ asked for or may renew. A null list means all tokens, and an empty list none. Th
 decides which of these tokens the client may see (``kwire.handlers.guards``).
 """
 
+from typing import TYPE_CHECKING, Any
+
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE, Serve, right
 from kwire.handlers.lib.slices import free_in_slices, give_way, pieces
 from kwire.handlers.lib.tokens import REQUESTER_SINCE, may_ask, secret_key
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
+from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.metadata.tokens import DelegationToken, Name, secret_of
 from kwire.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -19,6 +23,10 @@ from kwire.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from kwire.security.principal import Principal
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 BYTES = 300
 
@@ -91,3 +99,26 @@ def _described(
         described.token_requester_principal_type = token.requester[0]
         described.token_requester_principal_name = token.requester[1]
     return described
+
+
+@right("own tokens; DESCRIBE on another token, or DESCRIBE_TOKENS on its owner, shows it too")
+async def _describe_each(
+    request: DescribeDelegationTokenRequest, rights: "Authorization", serve: Serve
+) -> Any:
+    response: DescribeDelegationTokenResponse = await serve(request)
+    response.tokens, _ = await rights.split(lambda token: _is_seen(token, rights), response.tokens)
+    return response
+
+
+def _is_seen(token: DescribedDelegationToken, rights: "Authorization") -> bool:
+    known = rights.context.broker.image.tokens.get(token.token_id)
+    if known is not None and known.concerns(rights.context.principal):
+        return True
+    owner = str(Principal(token.principal_type, token.principal_name))
+    kind, of_tokens = ResourceType.DELEGATION_TOKEN, AclOperation.DESCRIBE_TOKENS
+    return rights.may(DESCRIBE, kind, token.token_id, tells_denied=False) or rights.may(
+        of_tokens, ResourceType.USER, owner, tells_denied=False
+    )
+
+
+RIGHTS = (_describe_each,)

@@ -9,6 +9,7 @@ from kwire.coordinator.classic_group import ClassicGroup, GroupState
 from kwire.coordinator.group import EMPTY_STATE
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
+from kwire.handlers.lib.rights import DESCRIBE, GROUP, each, operations
 from kwire.handlers.lib.slices import give_way
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.describe_groups import (
@@ -22,6 +23,12 @@ NOT_FOUND_SINCE = 6
 
 BYTES = 50
 """The bytes that each part of a response has without its strings."""
+
+
+RIGHTS = (
+    each("groups", DESCRIBE, GROUP, is_first=True),
+    operations("groups", GROUP, named="group_id", told="authorized_operations"),
+)
 
 
 def handle(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE, once
 from kwire.handlers.lib.slices import give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.describe_log_dirs import (
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from kwire.log.moving import Move
 
 Topics = dict[str, DescribeLogDirsTopic]
+
+
+RIGHTS = (once(DESCRIBE),)
 
 
 def handle(

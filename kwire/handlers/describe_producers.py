@@ -9,6 +9,7 @@ Source: ReplicaManager.activeProducerState of Kafka.
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import READ, each
 from kwire.handlers.lib.slices import give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.log.producer_entry import ProducerEntry
@@ -22,6 +23,9 @@ from kwire.protocol.messages.describe_producers import (
 )
 
 BYTES = 40
+
+
+RIGHTS = (each("topics", READ),)
 
 
 def handle(

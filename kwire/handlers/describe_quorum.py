@@ -13,6 +13,7 @@ reach a controller.
 
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE, once
 from kwire.handlers.lib.slices import give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.image import BrokerImage
@@ -30,6 +31,9 @@ from kwire.protocol.types import ZERO_UUID, uuid_from_str
 METADATA_TOPIC = "__cluster_metadata"
 NODES_SINCE = 2
 STORE_IS_SILENT = "the metadata store (kwire.metadata.store) doesn't answer"
+
+
+RIGHTS = (once(DESCRIBE),)
 
 
 def handle(

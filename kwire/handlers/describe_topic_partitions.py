@@ -7,11 +7,13 @@ its cursor has to name one of them.
 
 from collections.abc import Sequence
 from heapq import merge
+from typing import TYPE_CHECKING, Any
 
 from kwire.broker.broker import Broker
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import TOPIC_OPERATIONS, RequestContext
-from kwire.handlers.lib.slices import give_way, in_order, pieces
+from kwire.handlers.lib.rights import DESCRIBE, TOPIC, Serve, denied, right
+from kwire.handlers.lib.slices import distinct, give_way, in_order, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.controller import check_topic_name
 from kwire.metadata.image import INTERNAL_TOPICS, TopicImage
@@ -21,7 +23,11 @@ from kwire.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 
 def handle(
@@ -139,3 +145,35 @@ def _partitions(
         for p in (topic.partitions[index],)
         for leader in (broker.leader_of(topic, index),)
     ]
+
+
+@right("DESCRIBE on each topic")
+async def _describe_each(
+    request: DescribeTopicPartitionsRequest, rights: "Authorization", serve: Serve
+) -> Any:
+    # What is hidden is taken from the request, so that a page has as many partitions as asked.
+    names = await rights.each(lambda topic: topic.name, request.topics)
+    wanted = names or list(rights.context.broker.image.topics_by_name)
+    allowed = await rights.allowed_names(DESCRIBE, TOPIC, wanted, tells_denied=bool(names))
+    first = request.cursor.topic_name if request.cursor else ""
+    if request.cursor and first not in allowed and (not names or first in names):
+        allowed = {name for name in allowed if name > first}
+        request.cursor = None
+    hidden, _ = await rights.split(
+        lambda name: name not in allowed and name >= first,
+        list(await distinct(names, rights.context.work)),
+    )
+    others = await rights.refused_elements(
+        request, "topics", [TopicRequest(name=name) for name in hidden], denied(TOPIC)
+    )
+    request.topics = await rights.each(lambda name: TopicRequest(name=name), list(allowed))
+    if not request.topics:
+        return DescribeTopicPartitionsResponse(topics=others)
+    response: DescribeTopicPartitionsResponse = await serve(request)
+    told = "topic_authorized_operations"
+    await rights.tell_operations(response.topics, TOPIC, "name", told)
+    response.topics += others
+    return response
+
+
+RIGHTS = (_describe_each,)

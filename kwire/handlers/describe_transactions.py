@@ -1,8 +1,11 @@
 """DescribeTransactions: the state of transactional ids, and their transactions' partitions."""
 
+from typing import TYPE_CHECKING, Any
+
 from kwire.coordinator.transaction.state import Transaction
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE, TOPIC, TRANSACTIONAL_ID, Serve, each, right
 from kwire.handlers.lib.slices import give_way
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.describe_transactions import (
@@ -11,6 +14,9 @@ from kwire.protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 BYTES = 50
 
@@ -63,3 +69,17 @@ def _topics(known: Transaction) -> list[TopicData]:
     for topic, index in sorted(known.partitions):
         topics.setdefault(topic, TopicData(topic=topic)).partitions.append(index)
     return list(topics.values())
+
+
+@right("topics without DESCRIBE are left out")
+async def _leave_topics_out(
+    request: DescribeTransactionsRequest, rights: "Authorization", serve: Serve
+) -> Any:
+    response: DescribeTransactionsResponse = await serve(request)
+    with_topics, _ = await rights.split(lambda one: bool(one.topics), response.transaction_states)
+    for state in with_topics:
+        await rights.keep_seen(state, "topics", DESCRIBE, TOPIC, "topic")
+    return response
+
+
+RIGHTS = (each("transactional_ids", DESCRIBE, TRANSACTIONAL_ID), _leave_topics_out)

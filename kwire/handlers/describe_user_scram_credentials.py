@@ -11,6 +11,7 @@ from itertools import groupby
 
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE, once
 from kwire.handlers.lib.slices import give_way, in_order, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.scram import MECHANISMS, Credentials
@@ -22,6 +23,9 @@ from kwire.protocol.messages.describe_user_scram_credentials import (
 )
 
 BYTES = 60
+
+
+RIGHTS = (once(DESCRIBE, every=True),)
 
 
 def handle(

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
+from kwire.handlers.lib.rights import ALTER, once
 from kwire.handlers.lib.slices import free_in_slices, pieces
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
@@ -24,6 +25,9 @@ from kwire.protocol.messages.elect_leaders import (
 )
 
 PREFERRED, UNCLEAN = 0, 1
+
+
+RIGHTS = (once(ALTER, every=True),)
 
 
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:

@@ -15,11 +15,15 @@ from kwire.coordinator.transaction.state import (
 )
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import TRANSACTIONAL_ID, WRITE, once
 from kwire.handlers.lib.transaction_errors import code_for_client
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 BUMPS_SINCE = 5
+
+
+RIGHTS = (once(WRITE, of=TRANSACTIONAL_ID),)
 
 
 def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Unfinished:

@@ -6,12 +6,15 @@ period removes the token. Connections that have logged in with it stay until the
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import everybody
 from kwire.handlers.lib.tokens import NO_TIME_MS, change, may_ask
 from kwire.metadata.tokens import expiring
 from kwire.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
+
+RIGHTS = (everybody("its handler asks for the owner and the renewers"),)
 
 
 async def handle(

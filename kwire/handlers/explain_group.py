@@ -3,11 +3,14 @@
 from kwire.coordinator.group import GroupType
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE, GROUP, once
 from kwire.protocol.messages.explain_group import (
     ExplainGroupRequest,
     ExplainGroupResponse,
     GroupEvent,
 )
+
+RIGHTS = (once(DESCRIBE, of=GROUP),)
 
 
 def handle(request: ExplainGroupRequest, context: RequestContext) -> ExplainGroupResponse:

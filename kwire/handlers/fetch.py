@@ -16,7 +16,7 @@ Behavior:
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
@@ -37,6 +37,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.fetch_news import add_by_topic, remember
 from kwire.handlers.lib.lookups import look_without_waiting
 from kwire.handlers.lib.readable import note_allowed, readable_partition
+from kwire.handlers.lib.rights import CLUSTER_ACTION, FAILED, TOPIC, Serve, right
 from kwire.handlers.lib.slices import PIECE, give_way, in_slices, pieces
 from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later, happens
 from kwire.protocol.file_slice import FileSlice
@@ -45,9 +46,14 @@ from kwire.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
+from kwire.protocol.refusing import refusing_each
 from kwire.protocol.taking_apart import collect_young
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 READ_COMMITTED = 1
 TOPIC_IDS_SINCE = 13
@@ -374,3 +380,17 @@ def _aborted(
         AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
         for entry in found
     ]
+
+
+@right("READ on each topic for clients, which the handler checks; CLUSTER_ACTION for brokers")
+async def _cluster_action(request: FetchRequest, rights: "Authorization", serve: Serve) -> Any:
+    # A fetch session also has topics of earlier requests, so the handler checks the topics.
+    replica_id = request.replica_state.replica_id if request.replica_state else request.replica_id
+    if replica_id < 0 or rights.may_on_cluster(CLUSTER_ACTION):
+        return await serve(request)
+    kinds, error = (FetchTopic, FetchableTopicResponse), KafkaError(FAILED[TOPIC])
+    refused = refusing_each(request.topics, *kinds, error, rights.context.api_version)
+    return FetchResponse(responses=await rights.made(refused, error))
+
+
+RIGHTS = (_cluster_action,)

@@ -10,17 +10,23 @@ Behavior:
 """
 
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.advertised_listeners import advertised_address
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE, TRANSACTIONAL_ID, Serve, denied, each, right
 from kwire.handlers.lib.slices import give_way
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.metadata.acls import ResourceType
 from kwire.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_SINCE = 4
@@ -96,3 +102,20 @@ async def _elsewhere(
     if key_type == GROUP:
         await later(partial(announce, key, node_id, context))
     return address
+
+
+@right("DESCRIBE on each group or transactional id")
+async def _describe_each(
+    request: FindCoordinatorRequest, rights: "Authorization", serve: Serve
+) -> Any:
+    kind = {GROUP: ResourceType.GROUP, TRANSACTION: TRANSACTIONAL_ID}.get(request.key_type)
+    if kind is None:
+        return await serve(request)
+    if rights.context.api_version >= BATCHED_SINCE:
+        return await each("coordinator_keys", DESCRIBE, kind).serve(request, rights, serve)
+    if rights.may(DESCRIBE, kind, request.key):
+        return await serve(request)
+    return await rights.refuse(request, denied(kind))
+
+
+RIGHTS = (_describe_each,)

@@ -9,6 +9,7 @@ has a plugin for them.
 from kwire.broker.client_metrics import Client
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import everybody
 from kwire.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -17,6 +18,9 @@ from kwire.protocol.types import ZERO_UUID
 from kwire.record.compression import Compression
 
 CODECS = [Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY]
+
+
+RIGHTS = (everybody("it tells nothing about the cluster"),)
 
 
 def handle(

@@ -5,7 +5,10 @@ Behavior: while the coordinator is being loaded, the answer has no error, so tha
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import GROUP, READ, once
 from kwire.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+RIGHTS = (once(READ, of=GROUP),)
 
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:

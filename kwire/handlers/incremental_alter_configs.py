@@ -6,9 +6,11 @@ This API also changes the levels of this broker's loggers (KIP-412).
 
 from kwire.broker.loggers import alter_loggers
 from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.lib.config_rights import each_config
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.key_changes import checked
 from kwire.handlers.lib.resources import alter_all, responses, warn_all
+from kwire.handlers.lib.rights import ALTER_CONFIGS
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import check_number
 from kwire.metadata.config_control import Alteration, Operation, alter_configs, resource_type
@@ -19,6 +21,8 @@ from kwire.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+
+RIGHTS = (each_config(ALTER_CONFIGS),)
 
 
 async def handle(

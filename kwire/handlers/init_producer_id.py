@@ -9,6 +9,8 @@ INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED.
 Skipped: version 6, two-phase commit (KIP-939), which isn't stable in Kafka 4.3.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from kwire.coordinator.transaction.coordinator import ProducerIdNeeded
 from kwire.coordinator.transaction.state import (
     NO_PRODUCER_EPOCH,
@@ -17,12 +19,17 @@ from kwire.coordinator.transaction.state import (
 )
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import CLUSTER, TOPIC, TRANSACTIONAL_ID, WRITE, Serve, denied, right
 from kwire.handlers.lib.transaction_errors import code_for_client
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.metadata.acls import AclOperation
 from kwire.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 PRODUCER_FENCED_SINCE = 4
 
@@ -83,3 +90,23 @@ async def _init(
             raise KafkaError(decision.error)
         begun = home.coordinator.transactions[transactional_id]
         return ProducerIdAndEpoch(begun.producer_id, begun.producer_epoch)
+
+
+@right("WRITE on the transactional id; without one, a right to write to any topic")
+async def _write(request: InitProducerIdRequest, rights: "Authorization", serve: Serve) -> Any:
+    transactional_id = request.transactional_id
+    if transactional_id is not None:
+        kind, is_allowed = TRANSACTIONAL_ID, rights.may(WRITE, TRANSACTIONAL_ID, transactional_id)
+    else:
+        kind = CLUSTER
+        is_allowed = rights.may_on_cluster(
+            AclOperation.IDEMPOTENT_WRITE, tells_denied=False
+        ) or rights.may_somewhere(WRITE, TOPIC)
+    if is_allowed:
+        return await serve(request)
+    response = await rights.refuse(request, denied(kind))
+    response.producer_epoch = -1
+    return response
+
+
+RIGHTS = (_write,)

@@ -1,10 +1,13 @@
 """JoinGroup: a member joins a classic group, and waits for the others; see ``classic_protocol``."""
 
+from typing import TYPE_CHECKING, Any
+
 from kwire.coordinator.joining import Client
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.member_size import check_member_size
 from kwire.handlers.lib.replies import answer
+from kwire.handlers.lib.rights import FAILED, GROUP, READ, Serve, right
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -12,6 +15,9 @@ from kwire.protocol.messages.join_group import (
     JoinGroupResponse,
 )
 from kwire.runtime import Reply
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 NULL_NAMES_SINCE = 7
 
@@ -56,3 +62,14 @@ async def _join(request: JoinGroupRequest, context: RequestContext) -> JoinGroup
 
 def _bytes_of(protocol: JoinGroupRequestProtocol) -> int:
     return len(protocol.name) + len(protocol.metadata)
+
+
+@right("READ on the group")
+async def _read_on_group(request: JoinGroupRequest, rights: "Authorization", serve: Serve) -> Any:
+    if rights.may(READ, GROUP, request.group_id):
+        return await serve(request)
+    name = None if rights.context.api_version >= NULL_NAMES_SINCE else ""
+    return JoinGroupResponse(error_code=FAILED[GROUP], protocol_name=name)
+
+
+RIGHTS = (_read_on_group,)

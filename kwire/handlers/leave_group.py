@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.replies import answer
+from kwire.handlers.lib.rights import GROUP, READ, once
 from kwire.handlers.lib.slices import give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.leave_group import (
@@ -19,6 +20,9 @@ from kwire.protocol.messages.leave_group import (
 from kwire.runtime import Reply
 
 BATCHED_SINCE = 3
+
+
+RIGHTS = (once(READ, of=GROUP),)
 
 
 def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse | Unfinished:

@@ -6,6 +6,7 @@ on, no types mean all types.
 
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE_CONFIGS, once
 from kwire.handlers.lib.slices import distinct, give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.image import ConfigResourceType
@@ -16,6 +17,9 @@ from kwire.protocol.messages.list_config_resources import (
 )
 
 BYTES = 10
+
+
+RIGHTS = (once(DESCRIBE_CONFIGS),)
 
 
 def handle(

@@ -10,11 +10,15 @@ from kwire.budget.work import Work
 from kwire.coordinator.group import GroupType
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE, GROUP, shown
 from kwire.handlers.lib.slices import PIECE, give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 BYTES = 40
+
+
+RIGHTS = (shown("groups", DESCRIBE, GROUP, named="group_id", instead=DESCRIBE),)
 
 
 def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse | Unfinished:

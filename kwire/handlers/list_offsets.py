@@ -23,6 +23,7 @@ if there is none.
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE, each
 from kwire.handlers.lib.slices import PIECE, give_way
 from kwire.handlers.lib.time_lookups import find_by_time, find_largest
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
@@ -47,6 +48,9 @@ _SINCE = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING: 11,
 }
+
+
+RIGHTS = (each("topics", DESCRIBE),)
 
 
 def handle(

@@ -7,6 +7,7 @@ move are left out.
 from collections.abc import Sequence
 
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE, once
 from kwire.handlers.lib.slices import distinct, give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.image import TopicImage
@@ -19,6 +20,9 @@ from kwire.protocol.messages.list_partition_reassignments import (
 )
 
 BYTES = 30
+
+
+RIGHTS = (once(DESCRIBE, every=True),)
 
 
 def handle(

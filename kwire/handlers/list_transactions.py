@@ -8,6 +8,7 @@ matches the ids, a piece at a time.
 
 from collections.abc import Callable, Container, Mapping
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from kwire.coordinator.consumer.regexes import Question, answer
 from kwire.coordinator.transaction.state import Transaction
@@ -15,6 +16,7 @@ from kwire.coordinator.transaction.state import TransactionState as State
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.regexes import compile_ahead
+from kwire.handlers.lib.rights import DESCRIBE, TRANSACTIONAL_ID, Serve, right
 from kwire.handlers.lib.slices import distinct, give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.list_transactions import (
@@ -22,6 +24,9 @@ from kwire.protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 _BY_TITLE = {state.title: state for state in State}
 
@@ -103,3 +108,16 @@ def _filter(
         )
 
     return is_wanted
+
+
+@right("those transactional ids with DESCRIBE")
+async def _leave_ids_out(
+    request: ListTransactionsRequest, rights: "Authorization", serve: Serve
+) -> Any:
+    response: ListTransactionsResponse = await serve(request)
+    where = "transaction_states", DESCRIBE, TRANSACTIONAL_ID, "transactional_id"
+    await rights.keep_seen(response, *where)
+    return response
+
+
+RIGHTS = (_leave_ids_out,)

@@ -14,13 +14,15 @@ Behavior:
 """
 
 import logging
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.topic_auto_creation import create_missing
+from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.advertised_listeners import advertised_address, advertised_brokers
 from kwire.handlers.lib.context import (
@@ -29,7 +31,8 @@ from kwire.handlers.lib.context import (
     TOPIC_OPERATIONS,
     RequestContext,
 )
-from kwire.handlers.lib.slices import PIECE, give_way, pieces
+from kwire.handlers.lib.rights import CREATE, DESCRIBE, FAILED, TOPIC, Serve, right
+from kwire.handlers.lib.slices import PIECE, free_in_slices, give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.controller import check_partition_total, check_topic_name
 from kwire.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
@@ -43,6 +46,9 @@ from kwire.protocol.messages.metadata import (
 )
 from kwire.protocol.types import ZERO_UUID
 
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
+
 log = logging.getLogger(__name__)
 
 NAMES_PER_TURN = 1000
@@ -51,6 +57,10 @@ NAMES_PER_TURN = 1000
 BYTES = 50
 
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+NULL_NAMES_SINCE = 12
+AUTO_CREATION_FIELD_SINCE = 4
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Unfinished:
@@ -234,3 +244,90 @@ def _partitions(
         for index, p in enumerate(piece, first)
         for leader in (broker.leader_of(topic, index),)
     ]
+
+
+@right("DESCRIBE on each topic, CREATE for one that doesn't exist")
+async def _describe_each(request: MetadataRequest, rights: "Authorization", serve: Serve) -> Any:
+    version = rights.context.api_version
+    wants_all = request.topics is None or (version == 0 and not request.topics)
+    others: list[MetadataResponseTopic] = []
+    if not wants_all and request.topics:
+        request.topics, others = await _visible(request.topics, request, rights)
+    response: MetadataResponse = await serve(request)
+    if version == 0 and not wants_all and not request.topics:
+        response.topics = []  # for the handler, an empty list would mean all topics
+    if wants_all:
+        await rights.keep_seen(response, "topics", DESCRIBE, TOPIC, "name")
+    told = "topic_authorized_operations"
+    await rights.tell_operations(response.topics, TOPIC, "name", told)
+    response.topics += others
+    rights.tell_cluster_operations(response)
+    return response
+
+
+async def _visible(
+    topics: list[MetadataRequestTopic], request: MetadataRequest, rights: "Authorization"
+) -> tuple[list[MetadataRequestTopic], list[MetadataResponseTopic]]:
+    """The topics of a request that the handler may answer, and the answers for the others."""
+    image = rights.context.broker.image
+    with_id, without = await rights.split(lambda topic: topic.topic_id != ZERO_UUID, topics)
+
+    def name_of(topic: MetadataRequestTopic) -> str | None:
+        return rights.name_of(topic.topic_id) if topic.topic_id != ZERO_UUID else topic.name or ""
+
+    # With an id in the request, names don't count.
+    kept, unseen = await rights.split_by_name(with_id or without, DESCRIBE, TOPIC, name_of)
+    missing, existing = await rights.split(
+        lambda topic: (name_of(topic) or "") not in image.topics_by_name, kept
+    )
+    uncreatable: list[MetadataRequestTopic] = []
+    if (
+        missing
+        and _creates(request, rights.context)
+        and not rights.may_on_cluster(CREATE, tells_denied=False)
+    ):
+        creatable, uncreatable = await rights.split_by_name(missing, CREATE, TOPIC, name_of)
+        kept = existing + creatable
+    refused = await rights.each(
+        lambda topic: _unseen(topic, name_of(topic), rights.context),
+        await _once(unseen, name_of, rights.context.work),
+    )
+    for hidden in await rights.distinct(uncreatable, name_of):
+        await give_way(rights.context.work)
+        answer = _unseen(hidden, name_of(hidden), rights.context)
+        answer.is_internal = name_of(hidden) in INTERNAL_TOPICS
+        refused.append(answer)
+    return kept, refused
+
+
+async def _once(
+    topics: list[MetadataRequestTopic],
+    name_of: Callable[[MetadataRequestTopic], str | None],
+    work: Work,
+) -> list[MetadataRequestTopic]:
+    """The topics, each once by its name and id."""
+    once: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
+    for piece in pieces(topics):
+        await give_way(work)
+        once.update(((name_of(topic), topic.topic_id), topic) for topic in piece)
+    free_in_slices(once, work)
+    return list(once.values())
+
+
+def _creates(request: MetadataRequest, context: RequestContext) -> bool:
+    """Whether the handler would create a topic that doesn't exist."""
+    asked = request.allow_auto_topic_creation or context.api_version < AUTO_CREATION_FIELD_SINCE
+    return bool(asked and context.broker.setting("auto.create.topics.enable"))
+
+
+def _unseen(
+    topic: MetadataRequestTopic, name: str | None, context: RequestContext
+) -> MetadataResponseTopic:
+    """The answer about a topic that the client may not see, with the request's own values only."""
+    if topic.topic_id == ZERO_UUID:
+        return MetadataResponseTopic(error_code=FAILED[TOPIC], name=name)
+    shown = None if context.api_version >= NULL_NAMES_SINCE else ""
+    return MetadataResponseTopic(error_code=FAILED[TOPIC], name=shown, topic_id=topic.topic_id)
+
+
+RIGHTS = (_describe_each,)

@@ -15,6 +15,7 @@ from kwire.coordinator.offsets import NO_EXPIRY
 from kwire.coordinator.records import OffsetCommitValue
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import GROUP, READ, each, once
 from kwire.handlers.lib.slices import PIECE, give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.offset_commit import (
@@ -34,6 +35,12 @@ Accepted = list[AcceptedOffset]
 
 LATEST_MS = (1 << 63) - 1
 """The latest time a record can hold. In Kafka the sum overflows: the offset expires at once."""
+
+
+RIGHTS = (
+    once(READ, of=GROUP),
+    each("topics", READ, ids_since=TOPIC_IDS_SINCE),
+)
 
 
 def handle(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DELETE, GROUP, READ, each, once
 from kwire.handlers.lib.slices import PIECE, free_in_slices, give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.offset_delete import (
@@ -19,6 +20,12 @@ from kwire.protocol.messages.offset_delete import (
 )
 
 Wanted = list[tuple[str, OffsetDeleteResponsePartition]]
+
+
+RIGHTS = (
+    once(DELETE, of=GROUP),
+    each("topics", READ, asks_for_none=True),
+)
 
 
 def handle(

@@ -5,16 +5,19 @@ With ``require_stable``, an offset that an open transaction may change is UNSTAB
 The offsets of a deleted topic don't count for a new topic of the same name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from kwire.coordinator.offsets import CommittedOffset, OffsetStore
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import DESCRIBE, GROUP, TOPIC, Serve, denied, right
 from kwire.handlers.lib.slices import give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -23,7 +26,11 @@ from kwire.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from kwire.protocol.types import ZERO_UUID
+from kwire.protocol.refusing import refusing_each
+from kwire.protocol.types import ZERO_UUID, MessageType
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
 
 GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
@@ -213,3 +220,75 @@ def _refused(index: int, error_code: int) -> OffsetFetchResponsePartition:
     return OffsetFetchResponsePartition(
         partition_index=index, committed_offset=-1, metadata="", error_code=error_code
     )
+
+
+@right("DESCRIBE on each group and each topic; a request for all topics leaves the others out")
+async def _describe_each(request: OffsetFetchRequest, rights: "Authorization", serve: Serve) -> Any:
+    if rights.context.api_version < GROUPS_SINCE:
+        return await _describe_one(request, rights, serve)
+    request.groups, denied_groups = await rights.split_by_name(
+        request.groups, DESCRIBE, GROUP, lambda group: group.group_id
+    )
+    work = rights.context.work
+    others: list[list[OffsetFetchResponseTopics]] = []
+    for group in request.groups:
+        await give_way(work)
+        others.append(await _take_hidden(group, OffsetFetchResponseTopics, rights))
+    response: OffsetFetchResponse = await serve(request)
+    last: OffsetFetchResponseGroup | None = None
+    for wanted, answer, more in zip(request.groups, response.groups, others, strict=True):
+        await give_way(work)
+        if wanted.topics is None:
+            if answer is not last:  # a group that is named twice has the same answer object twice
+                await _leave_out(answer, rights)
+            last = answer
+        elif not answer.error_code:
+            answer.topics += more
+    response.groups += await rights.refused_elements(
+        request, "groups", denied_groups, denied(GROUP)
+    )
+    return response
+
+
+async def _describe_one(request: OffsetFetchRequest, rights: "Authorization", serve: Serve) -> Any:
+    """The same for versions with one group."""
+    version = rights.context.api_version
+    if not rights.may(DESCRIBE, GROUP, request.group_id):
+        return await rights.refuse(request, denied(GROUP), every=version < ERROR_SINCE)
+    others = await _take_hidden(request, OffsetFetchResponseTopic, rights)
+    response: OffsetFetchResponse = await serve(request)
+    if request.topics is None:
+        await _leave_out(response, rights)
+    elif not response.error_code:
+        response.topics += others
+    return response
+
+
+async def _take_hidden(group: Any, answer: MessageType, rights: "Authorization") -> list[Any]:
+    """Remove the topics that the client may not describe from a request; returns their answers."""
+    if group.topics is None:
+        return []
+    kept, hidden = await rights.split_by_name(group.topics, DESCRIBE, TOPIC, _name_of(rights))
+    group.topics, error = kept, denied(TOPIC)
+    single = answer is OffsetFetchResponseTopic
+    kind = OffsetFetchRequestTopic if single else OffsetFetchRequestTopics
+    refused = refusing_each(hidden, kind, answer, error, rights.context.api_version)
+    made: list[Any] = await rights.made(refused, error)
+    return made
+
+
+async def _leave_out(answer: Any, rights: "Authorization") -> None:
+    """Remove the topics that the client may not describe from an answer."""
+    answer.topics, _ = await rights.split_by_name(
+        answer.topics, DESCRIBE, TOPIC, _name_of(rights), tells_denied=False
+    )
+
+
+def _name_of(rights: "Authorization") -> Callable[[Any], str | None]:
+    """The name of a topic in a request or a response; None for an id that doesn't exist."""
+    if rights.context.api_version < TOPIC_IDS_SINCE:
+        return lambda topic: cast(str, topic.name)
+    return rights.name_of_topic
+
+
+RIGHTS = (_describe_each,)

@@ -2,6 +2,7 @@
 
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import CLUSTER_ACTION, DESCRIBE, each
 from kwire.handlers.lib.slices import give_way
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.offset_for_leader_epoch import (
@@ -11,6 +12,8 @@ from kwire.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+
+RIGHTS = (each("topics", DESCRIBE, named="topic", instead=CLUSTER_ACTION),)
 
 
 def handle(

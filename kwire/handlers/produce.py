@@ -22,7 +22,7 @@ Behavior:
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
@@ -31,11 +31,13 @@ from kwire.broker.broker import Broker
 from kwire.broker.flusher import Flush
 from kwire.broker.partition import ACKS_ALL, Partition
 from kwire.broker.verification import Support, Writer, verify
+from kwire.budget.work import Work
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.opening import full_limits, open_in_thread
-from kwire.handlers.lib.slices import give_way, in_slices
+from kwire.handlers.lib.rights import TOPIC, TRANSACTIONAL_ID, WRITE, Serve, denied, each, right
+from kwire.handlers.lib.slices import give_way, in_slices, pieces
 from kwire.handlers.lib.waiting import Unfinished, acknowledged, at_once_or_later, later
 from kwire.log.inline_limits import AT_ONCE_BYTES
 from kwire.log.partition_log import PartitionLog
@@ -59,11 +61,12 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kwire.record.batch import NO_TIMESTAMP, TRANSACTIONAL_MASK, RecordBatch, TooLarge
+from kwire.record.batch import MAGIC, NO_TIMESTAMP, TRANSACTIONAL_MASK, RecordBatch, TooLarge
 from kwire.record.streaming_decompressor import BetweenPieces, Limits
 
 if TYPE_CHECKING:
     from kwire.broker.leader_partition import LeaderPartition
+    from kwire.handlers.lib.authorization import Authorization
 
 VALID_ACKS = (ACKS_ALL, 0, 1)
 ADMIN_CLIENT_ID = "__admin_client"
@@ -71,6 +74,9 @@ TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
 ABORTABLE_SINCE = 11
 ADDS_SINCE = 12
+
+_MAGIC_AT, _ATTRIBUTES_AT = 16, 22
+"""A batch's format, and the second byte of its attributes."""
 
 BACKOFF = "add.partitions.to.txn.retry.backoff.ms"
 PATIENCE = "add.partitions.to.txn.retry.backoff.max.ms"
@@ -383,3 +389,51 @@ def _partition(appends: _Appends, name: str | None, data: PartitionProduceData) 
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}"
         )
     return context.broker.partition(name, data.index)
+
+
+@right("with records of a transaction, WRITE on its transactional id")
+async def _write_transaction(request: ProduceRequest, rights: "Authorization", serve: Serve) -> Any:
+    transactional_id = request.transactional_id
+    if await _is_transactional(request, rights.context.work) and not (
+        transactional_id is not None and rights.may(WRITE, TRANSACTIONAL_ID, transactional_id)
+    ):
+        if not request.acks:
+            raise denied(TRANSACTIONAL_ID)
+        return await rights.refuse(request, denied(TRANSACTIONAL_ID))
+    return await serve(request)
+
+
+async def _is_transactional(request: ProduceRequest, work: Work) -> bool:
+    """Whether a partition's first batch belongs to a transaction."""
+    for topic in request.topic_data:
+        for piece in pieces(topic.partition_data):
+            await give_way(work)
+            if any(_of_transaction(one) for one in piece):
+                return True
+    return False
+
+
+def _of_transaction(data: PartitionProduceData) -> bool:
+    records = data.records
+    if not isinstance(records, bytes | bytearray | memoryview) or len(records) <= _ATTRIBUTES_AT:
+        return False
+    return records[_MAGIC_AT] == MAGIC and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL_MASK)
+
+
+@right("")
+async def _end_without_answer(
+    request: ProduceRequest, rights: "Authorization", serve: Serve
+) -> Any:
+    # With acks=0, the end of the connection is the error.
+    count = len(request.topic_data)
+    response = await serve(request)
+    if response is None and len(request.topic_data) < count:
+        raise denied(TOPIC)
+    return response
+
+
+RIGHTS = (
+    _write_transaction,
+    _end_without_answer,
+    each("topic_data", WRITE, ids_since=TOPIC_IDS_SINCE, asks_for_none=True),
+)

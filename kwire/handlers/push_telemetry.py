@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.get_telemetry_subscriptions import client_of
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import everybody
 from kwire.handlers.lib.slices import free_in_slices, give_way
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
@@ -30,6 +31,9 @@ class _Push(NamedTuple):
     codec: int
     metrics: bytes
     most_bytes: int
+
+
+RIGHTS = (everybody("the broker says which metrics it wants"),)
 
 
 def handle(

@@ -5,12 +5,15 @@ Behavior: the owner and the renewers may do this, if they have not logged in by 
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import everybody
 from kwire.handlers.lib.tokens import NO_TIME_MS, change, lifetimes, may_ask
 from kwire.metadata.tokens import renewed
 from kwire.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
+
+RIGHTS = (everybody("its handler asks for the owner and the renewers"),)
 
 
 async def handle(

@@ -9,6 +9,7 @@ import trio
 
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import everybody
 from kwire.handlers.lib.slices import give_way
 from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later, happens
 from kwire.protocol.messages.sasl_authenticate import (
@@ -16,6 +17,8 @@ from kwire.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from kwire.security.sasl import LoginRefused
+
+RIGHTS = (everybody("it says who the client is"),)
 
 
 def handle(

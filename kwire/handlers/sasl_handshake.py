@@ -11,8 +11,11 @@ import trio
 
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import everybody
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.security.sasl import LoginRefused
+
+RIGHTS = (everybody("it says who the client is"),)
 
 
 def handle(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:

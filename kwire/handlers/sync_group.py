@@ -8,12 +8,16 @@ from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.replies import answer
+from kwire.handlers.lib.rights import GROUP, READ, once
 from kwire.handlers.lib.slices import PIECE, give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kwire.runtime import Reply
 
 NAMES_SINCE = 5
+
+
+RIGHTS = (once(READ, of=GROUP),)
 
 
 def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Unfinished:

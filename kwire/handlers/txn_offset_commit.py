@@ -19,6 +19,7 @@ from kwire.coordinator.records import OffsetCommitValue
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import GROUP, READ, TRANSACTIONAL_ID, WRITE, each, once
 from kwire.handlers.lib.slices import free_in_slices, give_way, pieces
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.txn_offset_commit import (
@@ -39,6 +40,13 @@ TOPIC_IDS_SINCE = 6
 
 AcceptedOffset = tuple[TxnOffsetCommitResponsePartition, str, OffsetCommitValue]
 Accepted = list[AcceptedOffset]
+
+
+RIGHTS = (
+    once(WRITE, of=TRANSACTIONAL_ID),
+    once(READ, of=GROUP),
+    each("topics", READ, ids_since=TOPIC_IDS_SINCE),
+)
 
 
 def handle(

@@ -7,6 +7,7 @@ lists of replicas, so another broker with its node id can take its place.
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import ALTER, once
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage
 from kwire.metadata.registration import unregister
@@ -14,6 +15,8 @@ from kwire.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
+
+RIGHTS = (once(ALTER),)
 
 
 async def handle(

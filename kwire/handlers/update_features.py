@@ -6,6 +6,7 @@ version 1 the answer names every feature, unless the request as a whole has an e
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import ALTER, once
 from kwire.metadata.features import FeatureUpdate, UpgradeType, update_features
 from kwire.protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -19,6 +20,9 @@ RESULTS_UNTIL = 1
 
 MOST_UPDATES = 100
 """Far above the number of features: a longer request repeats a feature or names an unknown one."""
+
+
+RIGHTS = (once(ALTER),)
 
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:

@@ -11,6 +11,7 @@ from kwire.broker.flusher import Flush
 from kwire.broker.markers import EndMarker, write_marker
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.rights import ALTER, CLUSTER_ACTION, once
 from kwire.handlers.lib.slices import give_way
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.write_txn_markers import (
@@ -32,6 +33,9 @@ _NOT_READY = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
 )
+
+
+RIGHTS = (once(ALTER, CLUSTER_ACTION, every=True),)
 
 
 def handle(

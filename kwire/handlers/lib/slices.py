@@ -25,13 +25,14 @@ async def give_way(work: Work) -> None:
         await later(work.next_slice)
 
 
-def pieces(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    """A list in pieces of at most ``PIECE``; a short list is one piece, itself."""
-    if len(items) <= PIECE:
+def pieces(items: Sequence[_T], most: int | None = None) -> Iterator[Sequence[_T]]:
+    """A list in pieces of at most ``most`` elements or ``PIECE``; a short list is one, itself."""
+    most = most or PIECE
+    if len(items) <= most:
         yield items
         return
-    for start in range(0, len(items), PIECE):
-        yield items[start : start + PIECE]
+    for start in range(0, len(items), most):
+        yield items[start : start + most]
 
 
 async def distinct(items: Sequence[_K], work: Work) -> dict[_K, None]:

@@ -45,7 +45,7 @@ async def ask_broker(
     work.begin_request()
     try:
         served_by = route(request.API_KEY, version)
-        handle = served_by.handle if broker.authorizer is None else served_by.guarded
+        handle = served_by.handle if broker.authorizer is None else served_by.serve_authorized
         answer = handle(request, context)
         if isinstance(answer, Unfinished):
             answer = await answer.work()
