@@ -3,8 +3,8 @@
 Rules:
 
 - kwire serves the APIs and versions in ``APIS`` and ``OWN_APIS``, and no others.
-- A handler is ``handle(request, context)``. It returns the response, or None to send nothing. If it
-  can't answer at once, it returns ``Unfinished``, or a coroutine, which runs in a task.
+- A handler is ``handle(request, context)``, a function or a coroutine (``lib.waiting``). It returns
+  the response, or None to send nothing.
 - The module and the messages of an API are imported with the first request that needs them. A
   broker that runs as its own process does that in a thread (``kwire.connection.routing``).
 - Before a request waits, its connection sends the responses to earlier requests.
@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.lib.waiting import Unfinished
+from kwire.handlers.lib.waiting import Unfinished, begun_at_once
 from kwire.protocol.codec import Decoder, Encoder, InPieces, decoder, encoder, in_pieces
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import RequestHeader, response_header_version
@@ -170,7 +170,7 @@ def route(api_key: int, version: int) -> Route:
     assert module.RIGHTS, f"{api.name} says which rights it needs"
     return Route(
         api,
-        module.handle,
+        begun_at_once(module.handle),
         decoder(request, version),
         encoder(response, version),
         is_flexible(request, version),

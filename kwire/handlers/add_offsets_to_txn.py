@@ -9,7 +9,7 @@ from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import GROUP, READ, TRANSACTIONAL_ID, WRITE, once
 from kwire.handlers.lib.transaction_errors import code_for_client
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.waiting import later
 from kwire.metadata.image import OFFSETS_TOPIC
 from kwire.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -22,16 +22,10 @@ RIGHTS = (
 )
 
 
-def handle(
-    request: AddOffsetsToTxnRequest, context: RequestContext
-) -> AddOffsetsToTxnResponse | Unfinished:
-    """Add the partition of the group."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse:
+    """Add the partition of the group."""
     broker = context.broker
     try:
         if not broker.groups.has_topic:

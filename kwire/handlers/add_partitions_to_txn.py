@@ -23,7 +23,6 @@ from kwire.handlers.lib.rights import (
 )
 from kwire.handlers.lib.slices import give_way, pieces
 from kwire.handlers.lib.transaction_errors import code_for_client
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -45,16 +44,10 @@ _NOT_ADDED = ErrorCode.TRANSACTION_ABORTABLE
 Results = dict[TopicPartition, ErrorCode]
 
 
-def handle(
-    request: AddPartitionsToTxnRequest, context: RequestContext
-) -> AddPartitionsToTxnResponse | Unfinished:
-    """Add or verify the partitions of each transaction."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
+    """Add or verify the partitions of each transaction."""
     if context.api_version >= BATCHED_SINCE:
         results: list[AddPartitionsToTxnResult] = []
         for one in request.transactions:

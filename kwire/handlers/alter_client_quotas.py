@@ -14,6 +14,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.rights import ALTER_CONFIGS, once
 from kwire.handlers.lib.slices import free_in_slices, pieces
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, QUOTAS_LEVEL
 from kwire.metadata.image import MetadataImage
@@ -35,6 +36,7 @@ MOST_PARTS = 100
 RIGHTS = (once(ALTER_CONFIGS, every=True),)
 
 
+@in_task
 async def handle(
     request: AlterClientQuotasRequest, context: RequestContext
 ) -> AlterClientQuotasResponse:

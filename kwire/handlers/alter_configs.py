@@ -8,6 +8,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.key_changes import checked
 from kwire.handlers.lib.resources import alter_all, responses, warn_all
 from kwire.handlers.lib.rights import ALTER_CONFIGS
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.changes import Change
 from kwire.metadata.config_control import replace_configs, resource_type
 from kwire.metadata.image import MetadataImage
@@ -21,6 +22,7 @@ from kwire.protocol.messages.alter_configs import (
 RIGHTS = (each_config(ALTER_CONFIGS),)
 
 
+@in_task
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Alter every resource whose change is allowed."""
 

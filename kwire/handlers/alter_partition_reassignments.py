@@ -17,6 +17,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.rights import ALTER, once
 from kwire.handlers.lib.slices import free_in_slices, pieces
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
 from kwire.metadata.leader_election import active_brokers, election_rules
@@ -39,6 +40,7 @@ MOST_REPLICAS = 1000
 RIGHTS = (once(ALTER, every=True),)
 
 
+@in_task
 async def handle(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import ALTER, CLUSTER, FAILED, Serve, right
+from kwire.handlers.lib.waiting import in_task
 from kwire.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kwire.handlers.lib.authorization import Authorization
 
 
+@in_task
 async def handle(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:

@@ -13,7 +13,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.rights import ALTER, CLUSTER, Serve, denied, right
 from kwire.handlers.lib.slices import pieces
-from kwire.handlers.lib.waiting import later
+from kwire.handlers.lib.waiting import in_task, later
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, CREDENTIALS_LEVEL
 from kwire.metadata.image import MetadataImage
@@ -33,6 +33,7 @@ MOST_USERS = 1000
 """How many users one request may alter."""
 
 
+@in_task
 async def handle(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:

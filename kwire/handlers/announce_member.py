@@ -6,22 +6,13 @@ A group whose coordinator is no longer here is left out: its clients will ask ag
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import CLUSTER_ACTION, once
 from kwire.handlers.lib.slices import give_way
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.announce_member import AnnounceMemberRequest, AnnounceMemberResponse
 
 RIGHTS = (once(CLUSTER_ACTION),)
 
 
-def handle(
-    request: AnnounceMemberRequest, context: RequestContext
-) -> AnnounceMemberResponse | Unfinished:
+async def handle(request: AnnounceMemberRequest, context: RequestContext) -> AnnounceMemberResponse:
     """Note every client with its group."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
-    request: AnnounceMemberRequest, context: RequestContext
-) -> AnnounceMemberResponse:
     for one in request.announcements:
         await give_way(context.work)
         context.broker.groups.announce(one.group_id, one.connection_id)

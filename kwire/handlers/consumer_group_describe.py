@@ -21,7 +21,6 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, FAILED, GROUP, TOPIC, Serve, each, operations, right
 from kwire.handlers.lib.slices import give_way
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.features import GROUP_VERSION
 from kwire.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -38,16 +37,10 @@ if TYPE_CHECKING:
 BYTES = 50
 
 
-def handle(
-    request: ConsumerGroupDescribeRequest, context: RequestContext
-) -> ConsumerGroupDescribeResponse | Unfinished:
-    """Describe every group that the request names."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
+    """Describe every group that the request names."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     work = context.work
     described: dict[str, tuple[DescribedGroup, int]] = {}

@@ -15,7 +15,6 @@ from kwire.handlers.lib.member_size import check_member_size
 from kwire.handlers.lib.regexes import compile_ahead
 from kwire.handlers.lib.replies import answer
 from kwire.handlers.lib.rights import DESCRIBE, FAILED, GROUP, READ, TOPIC, Serve, once, right
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -40,16 +39,10 @@ class _Sight(NamedTuple):
         return self.authorizer.allowed_names(self, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
 
 
-def handle(
-    request: ConsumerGroupHeartbeatRequest, context: RequestContext
-) -> ConsumerGroupHeartbeatResponse | Unfinished:
-    """Take the member one step further."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
+    """Take the member one step further."""
     authorizer = context.broker.authorizer
     visible: Visible | None = None
     if authorizer is not None:

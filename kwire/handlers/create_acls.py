@@ -13,6 +13,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.rights import ALTER, once
 from kwire.handlers.lib.slices import free_in_slices, pieces
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.acls import (
     AclBinding,
     check_binding,
@@ -36,6 +37,7 @@ NO_AUTHORIZER = "No Authorizer is configured."
 RIGHTS = (once(ALTER, every=True),)
 
 
+@in_task
 async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     """Create every valid entry."""
     results: list[AclCreationResult] = []

@@ -17,6 +17,7 @@ from kwire.handlers.lib.tokens import (
     may_ask,
     secret_key,
 )
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, TOKENS_LEVEL
@@ -72,6 +73,7 @@ def _response(
     return response
 
 
+@in_task
 async def handle(
     request: CreateDelegationTokenRequest, context: RequestContext
 ) -> CreateDelegationTokenResponse:

@@ -11,6 +11,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices, in_slices
 from kwire.handlers.lib.rights import ALTER, each
 from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import check_partition_total, partitions_in_steps
 from kwire.metadata.image import MetadataImage
@@ -28,6 +29,7 @@ STRICT_SINCE = 3
 RIGHTS = (each("topics", ALTER, is_distinct=True),)
 
 
+@in_task
 async def handle(
     request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:

@@ -17,6 +17,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices, in_slices
 from kwire.handlers.lib.rights import CREATE, DESCRIBE_CONFIGS, FAILED, TOPIC, Serve, each, right
 from kwire.handlers.lib.slices import free_in_slices, give_way, pieces
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import check_number
 from kwire.metadata.controller import (
@@ -48,6 +49,7 @@ STRICT_SINCE = 6
 """The first version with the error THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
+@in_task
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create every topic that is allowed."""
     creation = _Creation(context)

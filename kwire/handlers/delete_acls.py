@@ -19,6 +19,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.rights import ALTER, once
 from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.acls import (
     MOST_PER_REQUEST,
     AclBinding,
@@ -52,6 +53,7 @@ BYTES = 60
 RIGHTS = (once(ALTER, every=True),)
 
 
+@in_task
 async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
     """Delete every entry that a filter matches."""
     work = context.work

@@ -15,7 +15,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DELETE, GROUP, each
 from kwire.handlers.lib.slices import PIECE, give_way
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.waiting import later
 from kwire.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -25,14 +25,8 @@ from kwire.protocol.messages.delete_groups import (
 RIGHTS = (each("groups_names", DELETE, GROUP, is_distinct=True),)
 
 
-def handle(
-    request: DeleteGroupsRequest, context: RequestContext
-) -> DeleteGroupsResponse | Unfinished:
+async def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     """Delete every group whose deletion is allowed."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     work = context.work
     results: dict[str, DeletableGroupResult] = {}
     for group_id in request.groups_names:

@@ -17,6 +17,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DELETE, each
 from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import in_task
 from kwire.log.checkpoints import LOG_START_OFFSETS
 from kwire.metadata.image import INTERNAL_TOPICS
 from kwire.protocol.messages.delete_records import (
@@ -29,6 +30,7 @@ from kwire.protocol.messages.delete_records import (
 RIGHTS = (each("topics", DELETE),)
 
 
+@in_task
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     """Delete the records of every partition; each partition has its own result."""
     work = context.work

@@ -15,6 +15,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.rights import DELETE, DESCRIBE, TOPIC, Serve, denied, right
 from kwire.handlers.lib.slices import pieces
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import delete_topic
 from kwire.metadata.image import MetadataImage, TopicImage
@@ -38,6 +39,7 @@ STRICT_SINCE = 5
 """The first version with the error THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
+@in_task
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     """Delete every topic whose deletion is allowed."""
     if context.api_version >= BY_ID_SINCE:

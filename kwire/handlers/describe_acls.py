@@ -8,7 +8,6 @@ from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, once
 from kwire.handlers.lib.slices import give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.acls import AclFilter
 from kwire.protocol.messages.describe_acls import (
     AclDescription,
@@ -24,14 +23,8 @@ BYTES = 40
 RIGHTS = (once(DESCRIBE),)
 
 
-def handle(
-    request: DescribeAclsRequest, context: RequestContext
-) -> DescribeAclsResponse | Unfinished:
+async def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     """List the entries that match."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     wanted = acl_filter(
         (request.resource_type_filter, request.resource_name_filter, request.pattern_type_filter),
         (

@@ -9,7 +9,6 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE_CONFIGS, once
 from kwire.handlers.lib.slices import give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.quotas import CLIENT_ID, IP, USER, Filter, canonical
 from kwire.protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -29,16 +28,10 @@ BYTES = 80
 RIGHTS = (once(DESCRIBE_CONFIGS, entries=None),)
 
 
-def handle(
-    request: DescribeClientQuotasRequest, context: RequestContext
-) -> DescribeClientQuotasResponse | Unfinished:
-    """Describe the entities that the filter matches."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
+    """Describe the entities that the filter matches."""
     work = context.work
     response = DescribeClientQuotasResponse(error_message="", entries=[])
     try:

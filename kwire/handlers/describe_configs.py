@@ -23,7 +23,6 @@ from kwire.handlers.lib.config_rights import each_config
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE_CONFIGS
 from kwire.handlers.lib.slices import distinct, give_way
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.config_checks import SCOPES
 from kwire.metadata.config_control import check_resource
 from kwire.metadata.controller import check_topic_name
@@ -52,16 +51,10 @@ Described = dict[tuple[Hashable, ...], tuple[list[DescribeConfigsResourceResult]
 RIGHTS = (each_config(DESCRIBE_CONFIGS),)
 
 
-def handle(
-    request: DescribeConfigsRequest, context: RequestContext
-) -> DescribeConfigsResponse | Unfinished:
-    """Describe every resource that the request names."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
+    """Describe every resource that the request names."""
     described: Described = {}
     results: list[DescribeConfigsResult] = []
     context.work.doomed.append(results)  # also if the response becomes too large

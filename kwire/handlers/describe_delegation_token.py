@@ -13,7 +13,6 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, Serve, right
 from kwire.handlers.lib.slices import free_in_slices, give_way, pieces
 from kwire.handlers.lib.tokens import REQUESTER_SINCE, may_ask, secret_key
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.metadata.tokens import DelegationToken, Name, secret_of
 from kwire.protocol.messages.describe_delegation_token import (
@@ -31,16 +30,10 @@ if TYPE_CHECKING:
 BYTES = 300
 
 
-def handle(
-    request: DescribeDelegationTokenRequest, context: RequestContext
-) -> DescribeDelegationTokenResponse | Unfinished:
-    """Describe tokens."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:
+    """Describe tokens."""
     if not may_ask(context):
         code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return DescribeDelegationTokenResponse(error_code=code)

@@ -11,7 +11,6 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, GROUP, each, operations
 from kwire.handlers.lib.slices import give_way
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -31,16 +30,8 @@ RIGHTS = (
 )
 
 
-def handle(
-    request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse | Unfinished:
+async def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe every group that the request names."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
-    request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     work = context.work
     described: dict[str, DescribedGroup] = {}

@@ -12,7 +12,6 @@ from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, once
 from kwire.handlers.lib.slices import give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -32,16 +31,10 @@ Topics = dict[str, DescribeLogDirsTopic]
 RIGHTS = (once(DESCRIBE),)
 
 
-def handle(
-    request: DescribeLogDirsRequest, context: RequestContext
-) -> DescribeLogDirsResponse | Unfinished:
-    """Describe every directory; if the request names no topics, show all of them."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:
+    """Describe every directory; if the request names no topics, show all of them."""
     shown = await _topics(await _wanted(request, context.work), context)
     failures = context.broker.log_manager.failures
     return DescribeLogDirsResponse(

@@ -11,7 +11,6 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import READ, each
 from kwire.handlers.lib.slices import give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.log.producer_entry import ProducerEntry
 from kwire.metadata.controller import check_topic_name
 from kwire.protocol.messages.describe_producers import (
@@ -28,16 +27,10 @@ BYTES = 40
 RIGHTS = (each("topics", READ),)
 
 
-def handle(
-    request: DescribeProducersRequest, context: RequestContext
-) -> DescribeProducersResponse | Unfinished:
-    """Answer every partition; a repeated partition has the same answer again."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
+    """Answer every partition; a repeated partition has the same answer again."""
     work = context.work
     described: dict[tuple[str, int], PartitionResponse] = {}
     topics = []

@@ -15,7 +15,6 @@ from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, once
 from kwire.handlers.lib.slices import give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.image import BrokerImage
 from kwire.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -36,16 +35,14 @@ STORE_IS_SILENT = "the metadata store (kwire.metadata.store) doesn't answer"
 RIGHTS = (once(DESCRIBE),)
 
 
-def handle(
-    request: DescribeQuorumRequest, context: RequestContext
-) -> DescribeQuorumResponse | Unfinished:
+async def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     """Describe the quorum; a request about another topic gets an error."""
     asked = [
         (topic.topic_name, [p.partition_index for p in topic.partitions[:2]])
         for topic in request.topics[:2]
     ]
     if asked != [(METADATA_TOPIC, [0])]:
-        return at_once_or_later(_refused(request, context))
+        return await _refused(request, context)
     broker = context.broker
     if broker.lease is not None and broker.lease.is_cut_off:
         return DescribeQuorumResponse(

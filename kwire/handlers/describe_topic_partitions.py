@@ -14,7 +14,6 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import TOPIC_OPERATIONS, RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, TOPIC, Serve, denied, right
 from kwire.handlers.lib.slices import distinct, give_way, in_order, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.controller import check_topic_name
 from kwire.metadata.image import INTERNAL_TOPICS, TopicImage
 from kwire.protocol.messages.describe_topic_partitions import (
@@ -30,16 +29,10 @@ if TYPE_CHECKING:
     from kwire.handlers.lib.authorization import Authorization
 
 
-def handle(
-    request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> DescribeTopicPartitionsResponse | Unfinished:
-    """Describe topics up to the limit."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
+    """Describe topics up to the limit."""
     work = context.work
     all_topics = context.broker.image.topics_by_name
     wanted: set[str] = set()

@@ -7,7 +7,6 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, TOPIC, TRANSACTIONAL_ID, Serve, each, right
 from kwire.handlers.lib.slices import give_way
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -21,16 +20,10 @@ if TYPE_CHECKING:
 BYTES = 50
 
 
-def handle(
-    request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse | Unfinished:
-    """Answer every transactional id; a repeated id gets the same answer again."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
+    """Answer every transactional id; a repeated id gets the same answer again."""
     work = context.work
     described: dict[str, TransactionState] = {}
     states = []

@@ -13,7 +13,6 @@ from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, once
 from kwire.handlers.lib.slices import give_way, in_order, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.scram import MECHANISMS, Credentials
 from kwire.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -28,16 +27,10 @@ BYTES = 60
 RIGHTS = (once(DESCRIBE, every=True),)
 
 
-def handle(
-    request: DescribeUserScramCredentialsRequest, context: RequestContext
-) -> DescribeUserScramCredentialsResponse | Unfinished:
-    """Describe the users that the request names."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
+    """Describe the users that the request names."""
     known, work = context.broker.image.scram_credentials, context.work
     counts: Counter[str] = Counter()
     for piece in pieces(request.users or []):

@@ -12,6 +12,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.rights import ALTER, once
 from kwire.handlers.lib.slices import free_in_slices, pieces
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
 from kwire.metadata.leader_election import NO_LEADER, ElectionRules, active_brokers, election_rules
@@ -30,6 +31,7 @@ PREFERRED, UNCLEAN = 0, 1
 RIGHTS = (once(ALTER, every=True),)
 
 
+@in_task
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     """Elect, and report the result of each partition."""
     if request.election_type not in (PREFERRED, UNCLEAN):

@@ -17,7 +17,7 @@ from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import TRANSACTIONAL_ID, WRITE, once
 from kwire.handlers.lib.transaction_errors import code_for_client
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.waiting import later
 from kwire.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 BUMPS_SINCE = 5
@@ -26,12 +26,8 @@ BUMPS_SINCE = 5
 RIGHTS = (once(WRITE, of=TRANSACTIONAL_ID),)
 
 
-def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Unfinished:
+async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     """End the transaction."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     try:
         ended = await _end(request, context)
     except KafkaError as error:

@@ -8,6 +8,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import everybody
 from kwire.handlers.lib.tokens import NO_TIME_MS, change, may_ask
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.tokens import expiring
 from kwire.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
@@ -17,6 +18,7 @@ from kwire.protocol.messages.expire_delegation_token import (
 RIGHTS = (everybody("its handler asks for the owner and the renewers"),)
 
 
+@in_task
 async def handle(
     request: ExpireDelegationTokenRequest, context: RequestContext
 ) -> ExpireDelegationTokenResponse:

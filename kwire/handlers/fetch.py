@@ -39,7 +39,7 @@ from kwire.handlers.lib.lookups import look_without_waiting
 from kwire.handlers.lib.readable import note_allowed, readable_partition
 from kwire.handlers.lib.rights import CLUSTER_ACTION, FAILED, TOPIC, Serve, right
 from kwire.handlers.lib.slices import PIECE, give_way, in_slices, pieces
-from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later, happens
+from kwire.handlers.lib.waiting import Change, happens
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
     AbortedTransaction,
@@ -72,7 +72,7 @@ class Answer(NamedTuple):
     has_error: bool
 
 
-def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Unfinished:
+async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse:
     """Answer with the records that exist, or wait for more."""
     replica = request.replica_state
     node_id = request.replica_id if replica is None else replica.replica_id
@@ -81,11 +81,11 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Un
 
         context.work.is_exempt = True  # quotas are for clients
         epoch = -1 if replica is None else replica.replica_epoch
-        return at_once_or_later(fetch_by_replica(request, context, node_id, epoch))
-    return at_once_or_later(_handle(request, context))
+        return await fetch_by_replica(request, context, node_id, epoch)
+    return await _fetch_by_client(request, context)
 
 
-async def _handle(request: FetchRequest, context: RequestContext) -> FetchResponse:
+async def _fetch_by_client(request: FetchRequest, context: RequestContext) -> FetchResponse:
     try:
         session, wanted = await _session(request, context)
     except KafkaError as error:

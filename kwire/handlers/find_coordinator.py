@@ -17,7 +17,7 @@ from kwire.handlers.lib.advertised_listeners import advertised_address
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, TRANSACTIONAL_ID, Serve, denied, each, right
 from kwire.handlers.lib.slices import give_way
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.waiting import later
 from kwire.metadata.acls import ResourceType
 from kwire.protocol.messages.find_coordinator import (
     Coordinator,
@@ -32,16 +32,10 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_SINCE = 4
 
 
-def handle(
-    request: FindCoordinatorRequest, context: RequestContext
-) -> FindCoordinatorResponse | Unfinished:
-    """Answer every key."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
+    """Answer every key."""
     keys = request.coordinator_keys if context.api_version >= BATCHED_SINCE else [request.key]
     work = context.work
     address = advertised_address(context)

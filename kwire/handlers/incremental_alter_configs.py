@@ -11,6 +11,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.key_changes import checked
 from kwire.handlers.lib.resources import alter_all, responses, warn_all
 from kwire.handlers.lib.rights import ALTER_CONFIGS
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import check_number
 from kwire.metadata.config_control import Alteration, Operation, alter_configs, resource_type
@@ -25,6 +26,7 @@ from kwire.protocol.messages.incremental_alter_configs import (
 RIGHTS = (each_config(ALTER_CONFIGS),)
 
 
+@in_task
 async def handle(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:

@@ -21,7 +21,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import CLUSTER, TOPIC, TRANSACTIONAL_ID, WRITE, Serve, denied, right
 from kwire.handlers.lib.transaction_errors import code_for_client
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.waiting import later
 from kwire.metadata.acls import AclOperation
 from kwire.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -34,16 +34,8 @@ if TYPE_CHECKING:
 PRODUCER_FENCED_SINCE = 4
 
 
-def handle(
-    request: InitProducerIdRequest, context: RequestContext
-) -> InitProducerIdResponse | Unfinished:
+async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     """Give an unused producer id, or the next epoch of a transactional id."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
-    request: InitProducerIdRequest, context: RequestContext
-) -> InitProducerIdResponse:
     try:
         expected = _expected(request)
         if request.transactional_id is None:

@@ -8,7 +8,6 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.member_size import check_member_size
 from kwire.handlers.lib.replies import answer
 from kwire.handlers.lib.rights import FAILED, GROUP, READ, Serve, right
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -27,12 +26,8 @@ MOST_PROTOCOLS = 1000
 """Far above the number of assignors that a member offers: clients have two or three."""
 
 
-def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Unfinished:
+async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     """Answer when the rebalance is complete."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     response = await _join(request, context)
     # Without a protocol the name is null, or empty in the versions that have no null.
     name = response.protocol_name or None

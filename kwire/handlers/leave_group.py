@@ -10,7 +10,6 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.replies import answer
 from kwire.handlers.lib.rights import GROUP, READ, once
 from kwire.handlers.lib.slices import give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -25,12 +24,8 @@ BATCHED_SINCE = 3
 RIGHTS = (once(READ, of=GROUP),)
 
 
-def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse | Unfinished:
+async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     """Remove every member; each has its own result."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     is_batched = context.api_version >= BATCHED_SINCE
     leaving = request.members if is_batched else [MemberIdentity(member_id=request.member_id)]
     members: list[MemberResponse] = []

@@ -8,7 +8,6 @@ from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE_CONFIGS, once
 from kwire.handlers.lib.slices import distinct, give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.list_config_resources import (
     ConfigResource,
@@ -22,16 +21,10 @@ BYTES = 10
 RIGHTS = (once(DESCRIBE_CONFIGS),)
 
 
-def handle(
-    request: ListConfigResourcesRequest, context: RequestContext
-) -> ListConfigResourcesResponse | Unfinished:
-    """List the resources of the types that the request names."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
+    """List the resources of the types that the request names."""
     work = context.work
     known = {kind.value for kind in ConfigResourceType}
     wanted = set(await distinct(request.resource_types, work)) or known

@@ -12,7 +12,6 @@ from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, GROUP, shown
 from kwire.handlers.lib.slices import PIECE, give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 BYTES = 40
@@ -21,12 +20,8 @@ BYTES = 40
 RIGHTS = (shown("groups", DESCRIBE, GROUP, named="group_id", instead=DESCRIBE),)
 
 
-def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse | Unfinished:
+async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """List the groups of every coordinator."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     work = context.work
     states = await _lower(request.states_filter, work)
     types = await _lower(request.types_filter, work)

@@ -26,7 +26,6 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, each
 from kwire.handlers.lib.slices import PIECE, give_way
 from kwire.handlers.lib.time_lookups import find_by_time, find_largest
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -53,14 +52,8 @@ _SINCE = {
 RIGHTS = (each("topics", DESCRIBE),)
 
 
-def handle(
-    request: ListOffsetsRequest, context: RequestContext
-) -> ListOffsetsResponse | Unfinished:
+async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Answer every partition."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     work = context.work
     topics: dict[str, ListOffsetsTopicResponse] = {}
     answers: dict[tuple[str, int], ListOffsetsPartitionResponse | None] = {}

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, once
 from kwire.handlers.lib.slices import distinct, give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.metadata.image import TopicImage
 from kwire.metadata.reassignment import is_reassigning
 from kwire.protocol.messages.list_partition_reassignments import (
@@ -25,16 +24,10 @@ BYTES = 30
 RIGHTS = (once(DESCRIBE, every=True),)
 
 
-def handle(
-    request: ListPartitionReassignmentsRequest, context: RequestContext
-) -> ListPartitionReassignmentsResponse | Unfinished:
-    """List the moves."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
+    """List the moves."""
     response = ListPartitionReassignmentsResponse(error_message=None)
     known = context.broker.image.topics_by_name
     if request.topics is None:

@@ -18,7 +18,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.regexes import compile_ahead
 from kwire.handlers.lib.rights import DESCRIBE, TRANSACTIONAL_ID, Serve, right
 from kwire.handlers.lib.slices import distinct, give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.waiting import later
 from kwire.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -33,16 +33,10 @@ _BY_TITLE = {state.title: state for state in State}
 BYTES = 40
 
 
-def handle(
-    request: ListTransactionsRequest, context: RequestContext
-) -> ListTransactionsResponse | Unfinished:
-    """List the ids of every coordinator, filtered."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse:
+    """List the ids of every coordinator, filtered."""
     try:
         homes = context.broker.transactions.all_coordinators()
     except KafkaError as error:

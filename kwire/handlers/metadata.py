@@ -33,7 +33,7 @@ from kwire.handlers.lib.context import (
 )
 from kwire.handlers.lib.rights import CREATE, DESCRIBE, FAILED, TOPIC, Serve, right
 from kwire.handlers.lib.slices import PIECE, free_in_slices, give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.waiting import later
 from kwire.metadata.controller import check_partition_total, check_topic_name
 from kwire.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from kwire.protocol.messages.metadata import (
@@ -63,12 +63,8 @@ NULL_NAMES_SINCE = 12
 AUTO_CREATION_FIELD_SINCE = 4
 
 
-def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Unfinished:
+async def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """Describe the cluster and the topics that the request names."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     broker = context.broker
     if broker.suspects is not None:
         from kwire.handlers.lib.await_elections import await_elections

@@ -17,7 +17,6 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import GROUP, READ, each, once
 from kwire.handlers.lib.slices import PIECE, give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -43,14 +42,8 @@ RIGHTS = (
 )
 
 
-def handle(
-    request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse | Unfinished:
+async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     """Write every offset that the group accepts."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     work = context.work
     accepted: Accepted = []
     topics: list[OffsetCommitResponseTopic] = []

@@ -11,7 +11,6 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DELETE, GROUP, READ, each, once
 from kwire.handlers.lib.slices import PIECE, free_in_slices, give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -28,14 +27,8 @@ RIGHTS = (
 )
 
 
-def handle(
-    request: OffsetDeleteRequest, context: RequestContext
-) -> OffsetDeleteResponse | Unfinished:
+async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Delete every offset whose deletion is allowed, many of them in pieces."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     work = context.work
     topics = []
     wanted: Wanted = []

@@ -13,7 +13,6 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, GROUP, TOPIC, Serve, denied, right
 from kwire.handlers.lib.slices import give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -41,14 +40,8 @@ BYTES = 20
 _NOTHING = CommittedOffset(-1, -1, "", -1)
 
 
-def handle(
-    request: OffsetFetchRequest, context: RequestContext
-) -> OffsetFetchResponse | Unfinished:
+async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Answer every group."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     stable = request.require_stable
     if context.api_version >= GROUPS_SINCE:
         return OffsetFetchResponse(groups=await _groups(request, context))

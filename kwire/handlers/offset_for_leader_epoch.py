@@ -4,7 +4,6 @@ from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import CLUSTER_ACTION, DESCRIBE, each
 from kwire.handlers.lib.slices import give_way
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -16,16 +15,10 @@ from kwire.protocol.messages.offset_for_leader_epoch import (
 RIGHTS = (each("topics", DESCRIBE, named="topic", instead=CLUSTER_ACTION),)
 
 
-def handle(
-    request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> OffsetForLeaderEpochResponse | Unfinished:
-    """Answer every partition."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
+    """Answer every partition."""
     work = context.work
     topics = []
     for topic in request.topics:

@@ -38,7 +38,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.opening import full_limits, open_in_thread
 from kwire.handlers.lib.rights import TOPIC, TRANSACTIONAL_ID, WRITE, Serve, denied, each, right
 from kwire.handlers.lib.slices import give_way, in_slices, pieces
-from kwire.handlers.lib.waiting import Unfinished, acknowledged, at_once_or_later, later
+from kwire.handlers.lib.waiting import acknowledged, later
 from kwire.log.inline_limits import AT_ONCE_BYTES
 from kwire.log.partition_log import PartitionLog
 from kwire.log.plain_batch import is_plain
@@ -101,12 +101,8 @@ WITHOUT_LOG_START = (
 """Errors for which Kafka leaves out the log start offset."""
 
 
-def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Unfinished | None:
+async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     """Append every batch, and report the result of each."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     by_id, work = context.api_version >= TOPIC_IDS_SINCE, context.work
     work.outlives_client = request.acks == 0
     topic: TopicProduceData | None

@@ -14,7 +14,7 @@ from kwire.handlers.get_telemetry_subscriptions import client_of
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import everybody
 from kwire.handlers.lib.slices import free_in_slices, give_way
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.waiting import later
 from kwire.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from kwire.protocol.otlp import Point, points
 from kwire.protocol.wire import MalformedRequest
@@ -36,14 +36,8 @@ class _Push(NamedTuple):
 RIGHTS = (everybody("the broker says which metrics it wants"),)
 
 
-def handle(
-    request: PushTelemetryRequest, context: RequestContext
-) -> PushTelemetryResponse | Unfinished:
+async def handle(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
     """Take the metrics."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
     broker, client = context.broker, client_of(context)
     try:
         broker.client_metrics.check_push(

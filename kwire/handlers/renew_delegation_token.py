@@ -7,6 +7,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import everybody
 from kwire.handlers.lib.tokens import NO_TIME_MS, change, lifetimes, may_ask
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.tokens import renewed
 from kwire.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
@@ -16,6 +17,7 @@ from kwire.protocol.messages.renew_delegation_token import (
 RIGHTS = (everybody("its handler asks for the owner and the renewers"),)
 
 
+@in_task
 async def handle(
     request: RenewDelegationTokenRequest, context: RequestContext
 ) -> RenewDelegationTokenResponse:

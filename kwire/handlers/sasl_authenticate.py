@@ -11,7 +11,7 @@ from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import everybody
 from kwire.handlers.lib.slices import give_way
-from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later, happens
+from kwire.handlers.lib.waiting import Change, happens
 from kwire.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -21,16 +21,10 @@ from kwire.security.sasl import LoginRefused
 RIGHTS = (everybody("it says who the client is"),)
 
 
-def handle(
-    request: SaslAuthenticateRequest, context: RequestContext
-) -> SaslAuthenticateResponse | Unfinished:
-    """Continue a login."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: SaslAuthenticateRequest, context: RequestContext
 ) -> SaslAuthenticateResponse:
+    """Continue a login."""
     login, broker = context.connection.login, context.broker
     if login is None or not login.is_begun:
         text = "SaslAuthenticate request received after successful authentication"

@@ -10,7 +10,6 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.replies import answer
 from kwire.handlers.lib.rights import GROUP, READ, once
 from kwire.handlers.lib.slices import PIECE, give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kwire.runtime import Reply
 
@@ -20,12 +19,8 @@ NAMES_SINCE = 5
 RIGHTS = (once(READ, of=GROUP),)
 
 
-def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Unfinished:
+async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
     """Answer when the leader has sent the assignment."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
     reply = Reply()
     try:
         if context.api_version >= NAMES_SINCE and None in (

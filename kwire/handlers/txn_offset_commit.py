@@ -21,7 +21,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import GROUP, READ, TRANSACTIONAL_ID, WRITE, each, once
 from kwire.handlers.lib.slices import free_in_slices, give_way, pieces
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.waiting import later
 from kwire.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -49,16 +49,10 @@ RIGHTS = (
 )
 
 
-def handle(
-    request: TxnOffsetCommitRequest, context: RequestContext
-) -> TxnOffsetCommitResponse | Unfinished:
-    """Write every offset that the group accepts."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse:
+    """Write every offset that the group accepts."""
     accepted: Accepted = []
     topics: list[TxnOffsetCommitResponseTopic] = []
     work = context.work

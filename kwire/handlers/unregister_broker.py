@@ -8,6 +8,7 @@ lists of replicas, so another broker with its node id can take its place.
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import ALTER, once
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage
 from kwire.metadata.registration import unregister
@@ -19,6 +20,7 @@ from kwire.protocol.messages.unregister_broker import (
 RIGHTS = (once(ALTER),)
 
 
+@in_task
 async def handle(
     request: UnregisterBrokerRequest, context: RequestContext
 ) -> UnregisterBrokerResponse:

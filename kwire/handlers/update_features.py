@@ -7,6 +7,7 @@ version 1 the answer names every feature, unless the request as a whole has an e
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import ALTER, once
+from kwire.handlers.lib.waiting import in_task
 from kwire.metadata.features import FeatureUpdate, UpgradeType, update_features
 from kwire.protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -25,6 +26,7 @@ MOST_UPDATES = 100
 RIGHTS = (once(ALTER),)
 
 
+@in_task
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     """Change the levels, or answer with an error."""
     response = UpdateFeaturesResponse(error_message=None)

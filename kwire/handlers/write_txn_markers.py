@@ -13,7 +13,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import ALTER, CLUSTER_ACTION, once
 from kwire.handlers.lib.slices import give_way
-from kwire.handlers.lib.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.lib.waiting import later
 from kwire.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -38,16 +38,10 @@ _NOT_READY = (
 RIGHTS = (once(ALTER, CLUSTER_ACTION, every=True),)
 
 
-def handle(
-    request: WriteTxnMarkersRequest, context: RequestContext
-) -> WriteTxnMarkersResponse | Unfinished:
-    """Write every marker into every partition it names."""
-    return at_once_or_later(_handle(request, context))
-
-
-async def _handle(
+async def handle(
     request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse:
+    """Write every marker into every partition it names."""
     written: list[_Written] = []
     markers = [await _write_all(one, context, written) for one in request.markers]
     for row, replication in written:

@@ -17,13 +17,13 @@ Rules:
   handler if the client may not do all of it.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from types import CoroutineType, coroutine
+from collections.abc import Awaitable, Callable, Sequence
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.waiting import Unfinished, Wait, at_once_or_later, later
+from kwire.handlers.lib.waiting import at_once_or_later, begun_at_once
 from kwire.metadata.acls import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -205,37 +205,15 @@ def serve_authorized(
 
     checks = [one.serve for one in rights if one.serve is not unchecked]
     if not checks:
-        return handle(request, context)
+        return begun_at_once(handle)(request, context)
     authorizer = context.broker.authorizer
     assert authorizer is not None
     authorization = Authorization(authorizer, api, context)
 
     async def serve(request: Any, place: int = 0) -> Any:
         if place == len(checks):
-            return await _answer(handle(request, context))
+            answer = handle(request, context)
+            return await answer if type(answer) is CoroutineType else answer
         return await checks[place](request, authorization, lambda left: serve(left, place + 1))
 
     return at_once_or_later(serve(request))
-
-
-async def _answer(answer: Any) -> Any:
-    """The handler's response, when it is there."""
-    if type(answer) is Unfinished:
-        return await _rest(answer)
-    if type(answer) is CoroutineType:
-        return await later(lambda: answer)
-    return answer
-
-
-@coroutine
-def _rest(unfinished: Unfinished) -> Generator[Wait, Any, Any]:
-    """Wait as often as the handler has to wait; return its response."""
-    while True:
-        try:
-            result = yield unfinished.waits_for
-        except BaseException as error:
-            response = unfinished.go_on_with(error)
-        else:
-            response = unfinished.go_on(result)
-        if response is not unfinished:
-            return response

@@ -1,6 +1,6 @@
 """Handlers that nearly always answer at once, and sometimes wait.
 
-``handle = at_once_or_later(_handle(request, context))`` runs the coroutine on the spot. If the
+``at_once_or_later(handle(request, context))`` runs the coroutine of a handler on the spot. If the
 coroutine ends without waiting, its result is the response. If it waits, the response is
 ``Unfinished``, and the coroutine continues from there. It may wait for two kinds of things:
 
@@ -11,6 +11,7 @@ coroutine ends without waiting, its result is the response. If it waits, the res
 
 Rules:
 
+- A handler that awaits other things, such as a commit of metadata, is ``in_task`` as a whole.
 - Such a coroutine awaits only ``later``, ``happens`` and other coroutines of this kind, because it
   may begin in one task and continue in another.
 - A coroutine that waits for a change holds no views of its request's frame, because the buffer of
@@ -19,12 +20,16 @@ Rules:
 
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import wraps
+from inspect import iscoroutinefunction
 from types import coroutine
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from kwire.broker.acks import Acks
 
 _T = TypeVar("_T")
+_Q = TypeVar("_Q")
+_C = TypeVar("_C")
 
 
 class Sleeper(Protocol):
@@ -78,6 +83,18 @@ NEED_NO_TASK: Final = (Change, Acks)
 def later(job: Callable[[], Awaitable[_T]]) -> Generator[Wait, _T, _T]:
     """Wait for ``job()``; return its result."""
     return (yield job)
+
+
+def in_task(
+    handle: Callable[[_Q, _C], Awaitable[_T]],
+) -> Callable[[_Q, _C], Coroutine[Any, Any, _T]]:
+    """Makes a handler run in a task from its beginning: it may await anything of trio's."""
+
+    @wraps(handle)
+    async def begun(request: _Q, context: _C) -> _T:
+        return await later(lambda: handle(request, context))
+
+    return begun
 
 
 @coroutine
@@ -170,6 +187,13 @@ class Slow(NamedTuple):
 
     frame: memoryview
     position: int
+
+
+def begun_at_once(handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A handler whose result is the response, or ``Unfinished``."""
+    if not iscoroutinefunction(handle):
+        return handle
+    return lambda request, context: at_once_or_later(handle(request, context))
 
 
 def at_once_or_later(begun: Coroutine[Wait, Any, _T]) -> _T | Unfinished:
