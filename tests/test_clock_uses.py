@@ -73,7 +73,7 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         "waits of a request for replicas, for a commit, or for a transaction that ends",
         (
             *("broker/basis", "handlers/delete_records", "handlers/lib/await_elections"),
-            *("handlers/produce", "handlers/lib/settled", "handlers/lib/unacked"),
+            *("handlers/produce", "handlers/lib/settled"),
         ),
     ),
     (

@@ -198,12 +198,14 @@ class Work:
         """How many bytes of the response have been counted."""
         return self._answer_bytes
 
-    def begin_request(self) -> None:
-        """Begin a request with its first slice."""
+    def begin_request(self, *, has_whole_slice: bool = False) -> None:
+        """Begin a request with its first slice, which may be shorter at the end of a pass."""
         self.is_large = False
         self.outlives_client = False
         self._answer_bytes = 0
         self.go_on()
+        if has_whole_slice:
+            self._end_s = self._turns.clock() + FIRST_S
 
     def go_on(self) -> None:
         """Continue the current request in another pass of the event loop, with a new slice."""

@@ -368,6 +368,7 @@ class Connection:
             else:
                 return
             if self._serving.waiting is None:
+                self._poller.turns.begin_pass()  # the poller's last one may be long over
                 self._work.resume()
                 try:
                     self._serve_frames()

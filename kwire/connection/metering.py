@@ -16,7 +16,6 @@ Rules:
 Source: RequestHandlerHelper, ClientRequestQuotaManager of Kafka; KIP-124.
 """
 
-from struct import Struct
 from time import perf_counter
 from typing import Any
 
@@ -45,9 +44,6 @@ MUTATING = frozenset({19, 20, 37})
 """CreateTopics, DeleteTopics, CreatePartitions: their handlers say how long to wait."""
 
 FETCH, PRODUCE, REQUEST, MUTATION = "fetch", "produce", "request", "controller_mutation"
-
-_PLAIN_PRODUCE_END = Struct(">iB")
-"""The end of a response from a fast path: the throttle time, and no tagged fields."""
 
 
 class Pause(Waiting):
@@ -121,10 +117,7 @@ class Metering:
             self._spent_s = 0.0
 
     def answer(self, response: Any) -> None:
-        """Count a request that has its response, once; put the throttle time into the response.
-
-        A list is the response of a fast path of Produce.
-        """
+        """Count a request that has its response, once; put the throttle time into the response."""
         if self._is_answered:
             return
         self._is_answered = True
@@ -155,11 +148,7 @@ class Metering:
         return meter.use(spent_s * 100, now_ms)
 
     def _tell(self, response: Any) -> None:
-        if type(response) is list:
-            plain = response[-1]
-            end = _PLAIN_PRODUCE_END.pack(self.wait_ms, 0)
-            response[-1] = plain[: -len(end)] + end
-        elif hasattr(response, "throttle_time_ms"):
+        if hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = self.wait_ms
 
 

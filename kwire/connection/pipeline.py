@@ -6,37 +6,28 @@ next requests meanwhile, and answers all in order.
 
 Rules:
 
-- Only requests that the fast path of Produce takes are appended early. Any other request waits for
-  its turn, and so do all requests after it.
-- At most ``MOST_WAITING`` requests and ``MOST_BYTES`` of answers wait. Beyond that, nothing is
-  read.
+- Only Produce requests that aren't large are appended early. Any other request waits for its turn,
+  and so do all requests after it. They also wait for a request that waits for anything but
+  replicas, or that ends the connection.
+- At most ``MOST_WAITING`` requests and ``MOST_BYTES`` of them wait. Beyond that, nothing is read.
 - None is appended after the end of a pass of the event loop.
 - The first request is the connection's current request. When it is answered, the next one becomes
   the current request.
 """
 
 from collections import deque
-from typing import TypeAlias
 
 from kwire.budget.work import Turns
 from kwire.connection.inbox import Inbox
-from kwire.connection.serving import Serving
-from kwire.connection.stopwatch import Stopwatch
-from kwire.connection.waiting import Waiting
+from kwire.connection.serving import Behind, Serving
 
 MOST_WAITING = 64
 MOST_BYTES = 256 * 1024
-
-WAITING_BYTES = 1024
-"""How much memory a waiting request takes, roughly."""
 
 RESTING_BYTES = 16 * 1024
 """Less memory of waiting requests than this isn't counted; see ``kwire.connection.rest``."""
 
 PRODUCE_KEY = 0
-
-_Behind: TypeAlias = bytes | tuple[Waiting, Stopwatch | None]
-"""An answer, or a request that waits for replicas."""
 
 
 class Pipeline:
@@ -47,7 +38,7 @@ class Pipeline:
     def __init__(self, serving: Serving, inbox: Inbox) -> None:
         self._serving = serving
         self._inbox = inbox
-        self._behind: deque[_Behind] = deque()
+        self._behind: deque[Behind] = deque()
         self._held_bytes = 0
         self._is_blocked = False
 
@@ -70,10 +61,7 @@ class Pipeline:
         self._is_blocked = True
 
     def serve(self, turns: Turns) -> None:
-        """Append at least one request that has arrived, and as many more as may be appended early.
-
-        Raises ConnectionClosed after a bug in the handler.
-        """
+        """Append at least one request that has arrived, and as many more as may be."""
         inbox = self._inbox
         while inbox.has_frame and self.takes_more:
             self._serve_one()
@@ -82,35 +70,32 @@ class Pipeline:
 
     def _serve_one(self) -> None:
         frame = self._inbox.next_frame_if(PRODUCE_KEY)
-        answer = None if frame is None else self._serving.serve_plain(frame)
-        if answer is None:
+        behind = None if frame is None else self._serving.serve_behind(frame)
+        if frame is None or behind is None:
             self._is_blocked = True
             if frame is not None:
                 self._inbox.put_back(frame)
-        elif isinstance(answer, bytes):
-            self._behind.append(answer)
-            self._held_bytes += len(answer)
-        else:
-            self._behind.append(answer)
-            self._held_bytes += WAITING_BYTES
+            return
+        self._is_blocked = not behind.waits_for_replicas
+        self._behind.append(behind)
+        self._held_bytes += behind.size_bytes
 
     def answer_ready(self) -> None:
-        """Answer the requests after the one that was just answered, up to one that waits."""
+        """Answer the requests after the one that was just answered, up to one that waits.
+
+        Raises ConnectionClosed for a request that ends the connection.
+        """
         serving = self._serving
         while self._behind and serving.waiting is None:
-            first = self._behind.popleft()
-            if isinstance(first, bytes):
-                self._held_bytes -= len(first)
-                serving.answer(first)
-                continue
-            self._held_bytes -= WAITING_BYTES
-            waiting = serving.take_up(*first)
-            if waiting.is_acknowledged:
+            behind = self._behind.popleft()
+            self._held_bytes -= behind.size_bytes
+            serving.take_up(behind)
+            waiting = serving.waiting
+            if waiting is not None and waiting.is_acknowledged:
                 serving.finish(waiting)
 
     def close(self) -> None:
         """Drop the requests, because the client can't get their answers any more."""
-        for one in self._behind:
-            if not isinstance(one, bytes):
-                one[0].close()
+        for behind in self._behind:
+            behind.close()
         self._behind.clear()

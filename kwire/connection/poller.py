@@ -138,6 +138,7 @@ class Poller:
         self.gathers = self.expects_nothing = False
         self._gathered: list[Pollable] = []
         self._is_in_turn = False
+        self._has_turn_soon = False
         self._crowd = Crowd()
         self._is_crowded = False  # whether the last pass left connections for the next one
         self._has_ended = False
@@ -181,14 +182,12 @@ class Poller:
             self._selector.unregister(connection.fileno())
 
     def serve_again(self, connection: Watched) -> None:
-        """Call ``on_readable`` again in the next turn, for requests beyond the limit of a turn."""
-        self._again[connection] = None
+        """Call ``on_readable`` again in the next turn, for requests beyond the limit of a turn.
 
-    def serve_soon(self, connection: Pollable) -> None:
-        """Call ``on_readable`` in the next turn, also if this isn't called in a turn."""
+        If this isn't called in a turn, the poller's own task may be asleep.
+        """
         self._again[connection] = None
-        if not self._is_in_turn:
-            self._nursery.start_soon(self._take_turn_of_woken)
+        self._take_turn_soon()
 
     def wake(self, connection: Pollable, size: int = 1) -> None:
         """Call ``go_on`` in this turn; between turns, in a turn for woken connections.
@@ -197,8 +196,7 @@ class Poller:
         """
         self._woken_so_far += 1
         heappush(self._woken, (self._woken_so_far + size, self._woken_so_far, connection))
-        if not self._is_in_turn and len(self._woken) == 1:
-            self._nursery.start_soon(self._take_turn_of_woken)
+        self._take_turn_soon()
 
     def do_afterwards(self, function: Callable[[], object]) -> None:
         """Call ``function`` after the responses of this turn are sent; between turns, at once."""
@@ -387,19 +385,27 @@ class Poller:
         for woken in later:
             heappush(self._woken, woken)
 
-    async def _take_turn_of_woken(self) -> None:
-        self.now_s = trio.current_time()
-        if self.lease is not None:
-            self.lease.check_deadline()
-        self.turns.begin_pass()
-        self._is_in_turn = True
-        self._serve_again(list(self._again))
-        self._serve_woken()
-        self._is_in_turn = False
-        if self._afterwards:
-            self._finish_turn()
-        if self._woken or self._again:  # the poller's own task may be asleep
+    def _take_turn_soon(self) -> None:
+        """Have a task take a turn, if this isn't called in one: the poller's own may be asleep."""
+        if not self._is_in_turn and not self._has_turn_soon:
+            self._has_turn_soon = True
             self._nursery.start_soon(self._take_turn_of_woken)
+
+    async def _take_turn_of_woken(self) -> None:
+        while self._woken or self._again:
+            self.now_s = trio.current_time()
+            if self.lease is not None:
+                self.lease.check_deadline()
+            self.turns.begin_pass()
+            self._is_in_turn = True
+            self._serve_again(list(self._again))
+            self._serve_woken()
+            self._is_in_turn = False
+            if self._afterwards:
+                self._finish_turn()
+            if self._woken or self._again:
+                await trio.lowlevel.checkpoint()
+        self._has_turn_soon = False
 
     def _may_look(self) -> bool:
         """Whether to check the selector again instead of sleeping."""

@@ -24,11 +24,9 @@ from kwire.connection.disconnect_reasons import ConnectionClosed, LoginFailed, l
 from kwire.connection.inbox import Inbox
 from kwire.connection.outbox import Outbox
 from kwire.connection.poller import Poller
-from kwire.connection.serving import Serving
-from kwire.connection.stopwatch import Stopwatch
+from kwire.connection.serving import Behind, Serving
 from kwire.connection.tls_buffers import TlsInbox, TlsOutbox
 from kwire.connection.tls_socket import TlsSocket
-from kwire.connection.waiting import Waiting
 from kwire.handlers import Route
 from kwire.handlers.lib.context import ConnectionInfo
 from kwire.protocol.frame import MIN_REQUEST_BYTES, RequestHeader
@@ -76,9 +74,9 @@ class SecuredServing(Serving):
                 raise ConnectionClosed(f"the client sends {refusal}")
         super().serve(frame)
 
-    def serve_plain(self, frame: memoryview) -> bytes | tuple[Waiting, Stopwatch | None] | None:
+    def serve_behind(self, frame: memoryview) -> Behind | None:
         """As without a login; None if the client has to log in again first."""
-        return None if self._has_to_log_in() else super().serve_plain(frame)
+        return None if self._has_to_log_in() else super().serve_behind(frame)
 
     def _has_to_log_in(self) -> bool:
         login = self._login
@@ -170,7 +168,7 @@ class SecuredConnection(Connection):
             and not self._outbox
             and tls_socket.fileno() >= 0
         ):
-            self._poller.serve_soon(self)
+            self._poller.serve_again(self)
 
     def _pay_as(self, principal: Principal) -> None:
         """Count the connection's work for its user from now on, and no longer for its address."""

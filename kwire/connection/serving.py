@@ -10,8 +10,10 @@ Rules:
 - An error in a request is raised as ConnectionClosed: it ends that client's connection alone.
 """
 
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
+from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
 from kwire.budget.timed import timed
 from kwire.budget.work import Work
@@ -22,7 +24,7 @@ from kwire.connection.poller import Poller
 from kwire.connection.routing import NotLoaded, unknown_api_versions
 from kwire.connection.stopwatch import Stopwatch
 from kwire.connection.waiting import COME_LATER, FirstUse, Waiting, held
-from kwire.handlers import PRODUCE_KEY, Route
+from kwire.handlers import Route
 from kwire.handlers.lib.context import ConnectionInfo, RequestContext
 from kwire.handlers.lib.waiting import Slow, Unfinished
 from kwire.protocol.frame import RequestHeader
@@ -30,6 +32,45 @@ from kwire.protocol.wire import TooManyElements
 
 if TYPE_CHECKING:
     from kwire.connection.metering import Metering
+
+
+MOST_BEHIND_BYTES = 256 * 1024
+"""A larger request isn't begun while an earlier one waits: it would be held in memory meanwhile."""
+
+BEHIND_BYTES = 2048
+BEHIND_PARTITION_BYTES = 400
+"""How much memory a request takes that waits, roughly, and each partition of it."""
+
+
+class Behind:
+    """A request that was begun while an earlier one waits for replicas.
+
+    ``response`` is the response, what gives it later, or the error that ends the connection.
+    """
+
+    __slots__ = ("header", "response", "served_by", "size_bytes", "stopwatch")
+
+    def __init__(
+        self, served_by: Route, header: RequestHeader, stopwatch: Stopwatch | None
+    ) -> None:
+        self.served_by = served_by
+        self.header = header
+        self.stopwatch = stopwatch
+        self.response: Any = None
+        self.size_bytes = BEHIND_BYTES
+
+    @property
+    def waits_for_replicas(self) -> bool:
+        """Whether nothing but replicas is missing for the response, if anything is."""
+        response = self.response
+        if isinstance(response, Exception) or type(response) is CoroutineType:
+            return False
+        return type(response) is not Unfinished or type(response.waits_for) is Acks
+
+    def close(self) -> None:
+        """Drop the request, because the client can't get its response any more."""
+        if type(self.response) in COME_LATER:
+            self.response.close()
 
 
 class Serving:
@@ -89,40 +130,46 @@ class Serving:
                 error, served_by, header, self._broker, self._info.peer
             ) from error
 
-    def serve_plain(self, frame: memoryview) -> bytes | tuple[Waiting, Stopwatch | None] | None:
-        """Serve a request on its fast path, while an earlier one waits for replicas.
+    def serve_behind(self, frame: memoryview) -> "Behind | None":
+        """Begin a Produce request while an earlier one waits for replicas.
 
-        Returns its answer, or the request if it waits, too; pass that to ``take_up``. None, with
-        nothing changed, if the request has to be served after the earlier one is answered.
+        None, with nothing changed, if it has to be served after the earlier one is answered.
         """
+        if len(frame) > MOST_BEHIND_BYTES:
+            return None
         try:
             header, served_by, position = self._poller.open_frame(frame)
         except (ConnectionClosed, NotLoaded):
             return None  # this has to follow the answers before it
-        if served_by is None or served_by.plain is None:
+        if served_by is None:
             return None
         if self._broker.quotas is not None and self._metering_of(header, frame) is not None:
             return None  # a pause may have to follow the request
+        # The buffer of the frame is used again before this request is answered.
+        frame = memoryview(bytearray(frame))
+        try:
+            request, _ = served_by.decode(frame, position, large.INLINE_ELEMENTS)
+        except Exception:
+            return None  # likewise
         stopwatch = None
         if self._stopwatch is not None:
             stopwatch = Stopwatch(self._poller.counters)
             stopwatch.begin(header.api_key, self._poller.ready_s)
+        self._work.begin_request(has_whole_slice=True)
+        behind = Behind(served_by, header, stopwatch)
+        partitions = sum(len(topic.partition_data) for topic in request.topic_data)
+        behind.size_bytes += BEHIND_PARTITION_BYTES * partitions
         try:
-            answer = served_by.plain(frame, position, header, self._broker, self._info)
+            behind.response = self._begin(served_by, request, self._context(header))
         except Exception as error:
-            raise reason_of_failure(
+            behind.response = reason_of_failure(
                 error, served_by, header, self._broker, self._info.peer
-            ) from error
-        if answer is None:
-            return None
-        if isinstance(answer, Unfinished):
-            self._work.begin_request()
-            if stopwatch is not None:
-                stopwatch.take(answer, False)
-            return Waiting(served_by, header, answer), stopwatch
-        self._poller.counters.fast[header.api_key] += 1
-        assert isinstance(answer, bytes)
-        return answer
+            )
+        if stopwatch is not None:
+            stopwatch.take(behind.response, False)
+        if not behind.waits_for_replicas:
+            behind.size_bytes += len(frame)  # its batches are parts of the frame
+        return behind
 
     def _metering_of(self, header: RequestHeader, frame: memoryview) -> "Metering | None":
         """The object that counts a request for its client's quotas; None if it has none."""
@@ -137,16 +184,9 @@ class Serving:
         metering = self._metering = self._metering_of(header, frame)
         if metering is None:
             return False
-        answer = None
-        if header.api_key == PRODUCE_KEY and served_by.plain is not None:
-            answer = served_by.plain(frame, position, header, self._broker, self._info)
         if self._stopwatch is not None:
             self._stopwatch.begin(header.api_key, self._poller.ready_s)
-        if answer is None:
-            self._decode(served_by, header, frame, position)
-        else:
-            self._work.begin_request()
-            self._take(served_by, header, [answer] if isinstance(answer, bytes) else answer)
+        self._decode(served_by, header, frame, position)
         metering.rest()
         return True
 
@@ -159,14 +199,16 @@ class Serving:
         if wait_ms and quotas is not None and not self._broker.is_stopping:
             self.waiting = Pause(served_by, header, quotas, wait_ms)
 
-    def take_up(self, waiting: Waiting, stopwatch: Stopwatch | None) -> Waiting:
-        """Make a request of ``serve_plain`` the one in hand."""
-        self.waiting, self._stopwatch = waiting, stopwatch
-        return waiting
-
-    def answer(self, answer: bytes) -> None:
-        """Append an answer of ``serve_plain``."""
-        self._outbox.append_plain(answer)
+    def take_up(self, behind: "Behind") -> None:
+        """Answer a request of ``serve_behind``, or make it the one in hand; ConnectionClosed."""
+        response = behind.response
+        if isinstance(response, Exception):
+            raise response
+        if type(response) in COME_LATER:
+            self._stopwatch = behind.stopwatch
+            self.waiting = Waiting(behind.served_by, behind.header, response)
+        elif response is not None:
+            self._outbox.append(behind.served_by, response, behind.header.correlation_id)
 
     def _context(self, header: RequestHeader) -> RequestContext:
         return RequestContext(
@@ -194,12 +236,15 @@ class Serving:
 
         If the handler's appends have to be on the disk first, the response waits for that.
         """
+        self._take(served_by, header, self._begin(served_by, request, context))
+
+    def _begin(self, served_by: Route, request: Any, context: RequestContext) -> Any:
         flusher = self._broker.flusher
         if flusher.asked:
             flusher.forget()
         handle = served_by.handle if self._broker.authorizer is None else served_by.serve_authorized
         response = handle(request, context)
-        self._take(served_by, header, held(response, flusher) if flusher.asked else response)
+        return held(response, flusher) if flusher.asked else response
 
     def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
         """Keep a response, or the object that gives the response later."""

@@ -113,10 +113,7 @@ OWN_APIS: dict[int, Api] = {
 
 PRODUCE_KEY, FETCH_KEY = 0, 1
 
-PLAIN = {
-    PRODUCE_KEY: "kwire.handlers.plain_produce",
-    FETCH_KEY: "kwire.handlers.plain_fetch",
-}
+PLAIN = {FETCH_KEY: "kwire.handlers.plain_fetch"}
 """Modules with a fast path for the common request of an API; each module says what is common."""
 
 

@@ -29,7 +29,7 @@ import trio
 from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
 from kwire.broker.flusher import Flush
-from kwire.broker.partition import ACKS_ALL, Partition
+from kwire.broker.partition import ACKS_ALL, UNACKED, Partition
 from kwire.broker.verification import Support, Writer, verify
 from kwire.budget.work import Work
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition
@@ -41,7 +41,7 @@ from kwire.handlers.lib.slices import give_way, in_slices, pieces
 from kwire.handlers.lib.waiting import acknowledged, later
 from kwire.log.inline_limits import AT_ONCE_BYTES
 from kwire.log.partition_log import PartitionLog
-from kwire.log.plain_batch import is_plain
+from kwire.log.plain_batch import is_plain, plain_batch
 from kwire.log.validation import (
     INLINE_LIMITS,
     AppendInfo,
@@ -109,13 +109,19 @@ async def handle(request: ProduceRequest, context: RequestContext) -> ProduceRes
     data: PartitionProduceData | None
     appends = _Appends(request, context)
     responses: list[TopicProduceResponse] = []
+    is_begun = False
     for topic in request.topic_data:
-        await give_way(work)
+        if responses and work.is_due:
+            await later(work.next_slice)
         name = _topic_name(context.broker, topic) if by_id else topic.name
+        takes_plain = request.acks in VALID_ACKS and name not in INTERNAL_TOPICS
         partitions = []
         for data in topic.partition_data:
-            await give_way(work)
-            partitions.append(await _produce(appends, name, data))
+            if is_begun and work.is_due:
+                await later(work.next_slice)
+            is_begun = True
+            answer = append_plain(appends, name, data) if takes_plain else None
+            partitions.append(answer or await _produce(appends, name, data))
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
@@ -135,6 +141,40 @@ async def handle(request: ProduceRequest, context: RequestContext) -> ProduceRes
 
         await in_slices(hint_producer(response, context), work)
     return response
+
+
+def append_plain(
+    appends: "_Appends", name: str | None, data: PartitionProduceData
+) -> PartitionProduceResponse | None:
+    """Append a plain batch to one partition in one step; None, with nothing done, if it isn't so.
+
+    Most batches are plain (``kwire.log.plain_batch``). ``_produce`` appends any batch, and says
+    what is wrong with it.
+    """
+    broker, records = appends.context.broker, data.records
+    partition = broker.partition_if_served(name, data.index) if name is not None else None
+    if partition is None or type(records) is not memoryview or len(records) > AT_ONCE_BYTES:
+        return None
+    if partition.writing is not None:
+        return None
+    log = partition.log
+    batch = plain_batch(records, log.config, broker.now_ms())
+    if batch is None:
+        return None
+    offset = partition.append_plain(batch, appends.request.acks)
+    if offset >= 0:
+        return PartitionProduceResponse(
+            index=data.index, base_offset=offset, log_start_offset=log.log_start_offset
+        )
+    if offset > UNACKED:
+        return None
+    offset = UNACKED - offset
+    answer = PartitionProduceResponse(
+        index=data.index, base_offset=offset, log_start_offset=log.log_start_offset
+    )
+    led = cast("LeaderPartition", partition)
+    appends.unreplicated.append((led, offset + batch.records_count, answer))
+    return answer
 
 
 def _topic_name(broker: Broker, topic: TopicProduceData) -> str | None:

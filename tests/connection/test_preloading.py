@@ -8,6 +8,7 @@ UNLESS_SET = (
     *("kwire.broker.client_metrics", "kwire.broker.quotas", "kwire.broker.replica_moves"),
     *("kwire.connection.connection_limits", "kwire.connection.connection_rates"),
     *("kwire.connection.metering", "kwire.connection.secured"),
+    "kwire.handlers.lib.authorization",
     *("kwire.security.audit", "kwire.security.authorizer", "kwire.security.login_lines"),
 )
 """What only settings, or requests of administrators, make a broker use."""

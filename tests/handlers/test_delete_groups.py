@@ -3,17 +3,20 @@
 import pytest
 import trio
 
+from kwire.budget.work import SLICE_S
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.records import OffsetCommitValue, offset_commit
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from tests.support.clock import steps
 
 OFFSETS = 1000
 
 
 @pytest.fixture
 def offsets(server):
-    """The offsets of the group ``billing``, which has no members."""
+    """The offsets of the group ``billing``, which has no members; each piece takes a slice."""
+    server.server.poller.turns.clock = steps(SLICE_S)
     home = server.broker.groups.coordinator("billing")
     effects = Effects(is_atomic=False)
     value = OffsetCommitValue(offset=5, commit_timestamp=server.broker.now_ms())

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from kwire.budget.work import FIRST_S, Turns, Work
-from kwire.handlers.lib.waiting import Unfinished
+from kwire.handlers.lib.waiting import Unfinished, begun_at_once
 from kwire.handlers.sasl_authenticate import handle
 from kwire.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from tests.support.clock import HandClock
@@ -35,6 +35,6 @@ async def test_a_message_waits_for_its_turn(taken_s, steps):
     context = SimpleNamespace(
         work=work, connection=SimpleNamespace(login=login), broker=SimpleNamespace(clock=clock)
     )
-    answer = handle(SaslAuthenticateRequest(auth_bytes=bytes(500)), context)
+    answer = begun_at_once(handle)(SaslAuthenticateRequest(auth_bytes=bytes(500)), context)
     assert login.steps == steps
     assert (type(answer) is Unfinished) == (not steps)

@@ -134,6 +134,8 @@ def each(
         by_id = ids_since is not None and rights.context.api_version >= ids_since
         name_of = rights.name_of_topic if by_id else _named(named)
         asked = getattr(request, field)
+        if rights.may_all(asked, operation, of, name_of):
+            return await serve(request)
         kept, refused = await rights.split_by_name(asked, operation, of, name_of)
         if not refused:
             return await serve(request)

@@ -203,4 +203,6 @@ def at_once_or_later(begun: Coroutine[Wait, Any, _T]) -> _T | Unfinished:
     except StopIteration as done:
         result: _T = done.value
         return result
+    # What trio's own functions wait for would need a task from the beginning (``in_task``).
+    assert callable(waits_for) or isinstance(waits_for, NEED_NO_TASK), waits_for
     return Unfinished(begun, waits_for)

@@ -1,19 +1,13 @@
-"""Produce with acks=all to partitions with followers: who answers, and when.
-
-Each on the fast path and on the slow one, which give the same answers.
-"""
+"""Produce with acks=all to partitions with followers: who answers, and when."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from random import Random
 
 import pytest
 import trio
 
 from kwire.broker.leader_partition import LeaderPartition
-from kwire.connection.routing import loaded_route
 from kwire.errors import ErrorCode
-from kwire.handlers import route
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header
 from kwire.protocol.messages.produce import (
@@ -24,7 +18,6 @@ from kwire.protocol.messages.produce import (
 from kwire.record.records import BatchBuilder, ProducerState
 from kwire.testing.waiting import until
 from tests.broker.leading import follow, lead
-from tests.support.committed_topics import commit_topic
 from tests.support.in_process import RawClient, RunningServer, running_server
 from tests.support.requests import produce_request
 
@@ -32,9 +25,7 @@ TOPIC = "t"
 PARTITIONS = 3
 NOW_MS = 1_700_000_000_000
 VERSIONS = [8, 12]
-"""Without and with the fast path."""
-
-FAST_VERSIONS = [12]
+"""Before and since the compact encoding."""
 
 FOLLOWERS = (2, 3)
 
@@ -225,64 +216,3 @@ async def test_a_repeated_batch_waits_for_its_own_offset(running, partitions, ve
     assert await outcomes(again, version) == [(0, 0)]
     for one in (client, again):
         await one.aclose()
-
-
-async def test_both_paths_answer_alike(tmp_path, monkeypatch, version):
-    """To the byte, whatever becomes of each partition."""
-    found = []
-    for way in ("fast", "slow"):
-        if way == "slow":
-            monkeypatch.setattr("kwire.handlers.PLAIN", {})
-        route.cache_clear()
-        loaded_route.cache_clear()
-        async with running_server(tmp_path / way) as server:
-            broker = server.broker
-            await commit_topic(broker, TOPIC, PARTITIONS, random=Random(1))
-            led = [lead(broker, TOPIC, index) for index in range(PARTITIONS)]
-            frames = await _frames(await server.connect(), led, version)
-            port = server.port.to_bytes(4, "big")  # of the leader that a hint names
-            found.append([frame.replace(port, b"port") for frame in frames])
-            assert bool(broker.counters.fast[0]) == (way == "fast" and version in FAST_VERSIONS)
-    monkeypatch.undo()
-    route.cache_clear()
-    loaded_route.cache_clear()
-    fast, slow = found
-    assert fast == slow
-
-
-async def _frames(client: RawClient, led: list[LeaderPartition], version: int) -> list[bytes]:
-    """The responses to requests of one partition and of several, with each outcome."""
-    frames = []
-    size = 0
-
-    async def ask(*indexes: int, timeout_ms: int = 60_000) -> None:
-        await client.send(request(*indexes, timeout_ms=timeout_ms), version)
-
-    async def answered() -> None:
-        with trio.fail_after(20):
-            frame = await client.receive_frame()
-        assert frame is not None
-        frames.append(frame)
-
-    for indexes in ((0,), (2, 0), (0, 1, 2)):
-        await ask(*indexes, timeout_ms=0)  # the first batch of a log takes the slow path
-        await answered()
-        size += 0 in indexes
-        await ask(*indexes)
-        size += 0 in indexes
-        await appended(led[0], size)
-        all_follow(*led)
-        await answered()
-    await client.send(request(1, acks=1), version)
-    await answered()
-    await ask(0, 1)
-    await appended(led[0], size + 1)
-    led[0].update(led[0].row._replace(isr=(1,), partition_epoch=9))
-    all_follow(led[1])
-    await answered()
-    await ask(0, 2)
-    await until(lambda: len(led[2].acks) == 1)
-    led[2].delete()
-    await answered()
-    await client.aclose()
-    return frames
