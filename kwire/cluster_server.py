@@ -89,7 +89,7 @@ class ClusterServer(Server):
 
     async def preload(self) -> None:
         """Import, in a thread, the modules that a cluster's clients will need."""
-        from kwire.connection.preloading import preload
+        from kwire.dispatch.preloading import preload
 
         await self.broker.threads.loading.run(preload)
 

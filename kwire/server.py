@@ -29,7 +29,7 @@ from kwire.config.broker import BrokerConfig, Listener
 from kwire.connection.admission import Admission
 from kwire.connection.own_wait import OwnWait
 from kwire.connection.poller import Poller
-from kwire.connection.routing import OpenFrame, loads_in_threads, open_frame
+from kwire.dispatch.routing import OpenFrame, loads_in_threads, open_frame
 from kwire.errors import KafkaError
 from kwire.housekeeping import Housekeeping
 from kwire.log.data_directory import LogDirectoryError

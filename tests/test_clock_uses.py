@@ -41,8 +41,8 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         SPANS,
         "how long a piece of work took, for metrics and for turns of some milliseconds",
         (
-            *("budget/slices", "budget/work", "connection/metering", "connection/poller"),
-            *("connection/stopwatch", "log/syncing", "server", "web/cross_loop_calls"),
+            *("budget/slices", "budget/work", "dispatch/metering", "connection/poller"),
+            *("dispatch/stopwatch", "log/syncing", "server", "web/cross_loop_calls"),
         ),
     ),
     (
@@ -62,7 +62,7 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         "waits for a client, and how long it may be silent",
         (
             *("broker/groups", "connection/acceptor", "connection/connection_rates"),
-            *("connection/deadlines", "connection/metering", "connection/outbox"),
+            *("connection/deadlines", "dispatch/metering", "connection/outbox"),
             *("connection/poller", "handlers/fetch", "handlers/plain_fetch", "housekeeping"),
             *("handlers/sasl_authenticate", "handlers/sasl_handshake", "server"),
             "web/connections",

@@ -13,7 +13,7 @@ ROWS = ROW.findall(PAGE.read_text(encoding="utf-8"))
 
 ROOMS = (
     *("protocol", "handlers", "coordinator", "metadata", "quotas", "budget"),
-    *("broker", "connection", "security"),
+    *("broker", "connection", "dispatch", "security"),
 )
 CONSTANT = re.compile(
     r"^((?:MAX|MOST|LONGEST|LARGEST)(?:_[A-Z_]+)?|[A-Z_]+_AT_MOST)(?:: \w+)? = ", re.MULTILINE
@@ -40,7 +40,7 @@ NO_LIMITS_OF_CLIENTS = {
     "broker/token_expiry MOST_AT_ONCE": "what shares a commit",
     "connection/own_wait LONGEST_S": "a wait",
     "connection/poller MAX_PATIENCE": "when the poller sleeps",
-    "connection/serving MOST_BEHIND_BYTES": "what is begun while an earlier request waits",
+    "dispatch/serving MOST_BEHIND_BYTES": "what is begun while an earlier request waits",
     "coordinator/consumer/changes OVERTAKEN_AT_MOST": "when groups are settled",
     "coordinator/transaction/coordinator MAX_TOMBSTONES": "what shares a batch",
     "coordinator/transaction/state MAX_EPOCH": "where epochs wrap",

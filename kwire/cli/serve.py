@@ -304,7 +304,7 @@ def _serve(config: "BrokerConfig") -> int:
     import trio
 
     from kwire.connection.own_wait import own_wait
-    from kwire.connection.routing import load_in_threads
+    from kwire.dispatch.routing import load_in_threads
     from kwire.housekeeping import StorageLost
     from kwire.log.loading import LoadingStopped
     from kwire.server import Server, StartError

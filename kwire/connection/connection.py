@@ -20,14 +20,15 @@ import trio
 from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
-from kwire.connection.disconnect_reasons import ConnectionClosed, bad_frame_size, log_disconnect
+from kwire.connection.disconnect_reasons import bad_frame_size, log_disconnect
 from kwire.connection.inbox import BadFrameSize, Inbox
-from kwire.connection.large import free
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
 from kwire.connection.rest import Rest, keep_buffer
-from kwire.connection.serving import Serving
 from kwire.connection.watch import Watch
+from kwire.dispatch.failures import ConnectionClosed
+from kwire.dispatch.large_requests import free
+from kwire.dispatch.serving import Serving
 from kwire.handlers.lib.context import ConnectionInfo
 from kwire.protocol.frame import MIN_REQUEST_BYTES
 

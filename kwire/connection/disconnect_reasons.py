@@ -1,4 +1,4 @@
-"""Why a connection ends: its reason as an exception, and the log line for it.
+"""The log line for the end of a connection.
 
 An end that the client caused is an info or debug line. An unexpected exception is a bug. A login
 that failed is a line of the audit log (``kwire.security.login_lines``).
@@ -7,13 +7,9 @@ that failed is a line of the audit log (``kwire.security.login_lines``).
 import logging
 
 from kwire.broker.broker import Broker
-from kwire.budget.work import AnswerTooLarge, ClientGone
 from kwire.connection.inbox import BadFrameSize
 from kwire.connection.outbox import SliceEnded
-from kwire.errors import KafkaError
-from kwire.handlers import Route
-from kwire.protocol.frame import RequestHeader
-from kwire.protocol.wire import MalformedRequest
+from kwire.dispatch.failures import ConnectionClosed, LoginFailed
 
 log = logging.getLogger(__name__)
 
@@ -29,50 +25,12 @@ _OTHER_PROTOCOLS = {
 }
 
 
-class ConnectionClosed(Exception):
-    """The client has closed the connection, or sent bytes that end it."""
-
-
-class LoginFailed(ConnectionClosed):
-    """The client's login, its certificate or its TLS handshake failed."""
-
-
 def bad_frame_size(error: BadFrameSize, most_bytes: int, setting: str) -> ConnectionClosed:
     """The error for a frame that is too small, or larger than ``setting`` allows."""
     for prefix, what in _OTHER_PROTOCOLS.items():
         if error.start.startswith(prefix):
             return ConnectionClosed(f"this looks like {what}; this listener doesn't")
     return ConnectionClosed(f"a request of {error.size_bytes} bytes; {setting} allows {most_bytes}")
-
-
-def reason_of_failure(
-    error: Exception, served_by: Route, header: RequestHeader, broker: Broker, peer: str
-) -> ConnectionClosed:
-    """A new error for an exception of a handler; an unexpected exception is a bug.
-
-    An error that was raised from itself would be a circle, which keeps its request in memory.
-    """
-    if isinstance(error, ConnectionClosed):
-        return type(error)(*error.args)
-    if isinstance(error, MalformedRequest):
-        return ConnectionClosed(f"a malformed {served_by.api.name} request: {error}")
-    if isinstance(error, AnswerTooLarge):
-        return ConnectionClosed(f"{served_by.api.name}: {error}")
-    if isinstance(error, ClientGone):
-        return ConnectionClosed()
-    if isinstance(error, KafkaError):
-        # Handlers raise this error where the protocol has no response for the problem.
-        return ConnectionClosed(f"{served_by.api.name}: {error}")
-    log.error(
-        "bug in %s v%d, client %r at %s",
-        served_by.api.name,
-        header.api_version,
-        header.client_id,
-        peer,
-        exc_info=error,
-    )
-    broker.bugs.append(error)
-    return ConnectionClosed()
 
 
 def log_disconnect(error: Exception, broker: Broker, peer: str) -> None:

@@ -15,15 +15,13 @@ import os
 import socket
 from collections import deque
 from contextlib import suppress
-from struct import Struct
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
 from kwire.broker.cold_reads import ColdReads
-from kwire.handlers import PlainAnswer, Route
 from kwire.log.page_cache import ColdPages, is_cold, pread_nowait
-from kwire.protocol.file_slice import FileSlice
+from kwire.protocol.file_slice import EncodedResponse, FileSlice
 
 FLUSH_BYTES = 256 * 1024
 """At this many bytes the responses are sent, even if more requests are at hand."""
@@ -38,8 +36,6 @@ WINDOW_BYTES = 1024 * 1024
 LONG_WAIT_S = 0.5
 LAST_FLUSH_S = 1.0
 
-_SIZE = Struct(">i")
-_RESPONSE_START = Struct(">ii")
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 
 Part: TypeAlias = memoryview | FileSlice
@@ -83,21 +79,12 @@ class Outbox:
         """Whether sending stopped at bytes that aren't in memory; only ``send`` continues then."""
         return self._cold is not None
 
-    def append(self, served_by: Route, response: Any, correlation_id: int) -> None:
-        """Encode a response, and queue it behind the responses that wait."""
-        out = self._out
-        start = len(out)
-        first_slice = len(self._slices)
-        out += _RESPONSE_START.pack(0, correlation_id)
-        if served_by.response_header_version:
-            out.append(0)
-        served_by.encode(response, out, self._slices)
-        size = len(out) - start - 4
-        for _, part in self._slices[first_slice:]:
-            size += part.size_bytes
-        _SIZE.pack_into(out, start, size)
+    @property
+    def buffers(self) -> tuple[bytearray, list[tuple[int, FileSlice]]]:
+        """Where a response is encoded, behind those that wait: its bytes, and its slices."""
+        return self._out, self._slices
 
-    def append_plain(self, response: PlainAnswer) -> None:
+    def append_plain(self, response: EncodedResponse) -> None:
         """Queue a whole response, which has its size in front."""
         if isinstance(response, bytes):
             self._out += response

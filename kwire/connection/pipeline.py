@@ -19,7 +19,7 @@ from collections import deque
 
 from kwire.budget.work import Turns
 from kwire.connection.inbox import Inbox
-from kwire.connection.serving import Behind, Serving
+from kwire.dispatch.serving import Behind, Serving
 
 MOST_WAITING = 64
 MOST_BYTES = 256 * 1024

@@ -42,8 +42,8 @@ from kwire.connection.crowd import Crowd, Ready, Watched
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
 from kwire.connection.own_wait import OwnWait
-from kwire.connection.routing import OpenFrame, open_frame
 from kwire.connection.unauthenticated_connections import UnauthenticatedConnections
+from kwire.dispatch.routing import OpenFrame, open_frame
 
 if TYPE_CHECKING:
     from kwire.broker.controller_lease import ControllerLease

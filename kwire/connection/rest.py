@@ -9,7 +9,7 @@ from kwire.budget.work import Work
 from kwire.connection.inbox import Inbox
 from kwire.connection.outbox import Outbox
 from kwire.connection.poller import Pollable, Poller
-from kwire.connection.waiting import Waiting
+from kwire.dispatch.pending_request import Waiting
 
 
 class Rest:

@@ -20,14 +20,15 @@ import trio
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
 from kwire.connection.connection import Connection
-from kwire.connection.disconnect_reasons import ConnectionClosed, LoginFailed, log_disconnect
+from kwire.connection.disconnect_reasons import log_disconnect
 from kwire.connection.inbox import Inbox
 from kwire.connection.outbox import Outbox
 from kwire.connection.poller import Poller
-from kwire.connection.serving import Behind, Serving
 from kwire.connection.tls_buffers import TlsInbox, TlsOutbox
 from kwire.connection.tls_socket import TlsSocket
-from kwire.handlers import Route
+from kwire.dispatch.failures import ConnectionClosed, LoginFailed
+from kwire.dispatch.routes import Route
+from kwire.dispatch.serving import Behind, Serving
 from kwire.handlers.lib.context import ConnectionInfo
 from kwire.protocol.frame import MIN_REQUEST_BYTES, RequestHeader
 from kwire.security.listeners import ListenerSecurity

@@ -5,31 +5,12 @@ Rules:
 - kwire serves the APIs and versions in ``APIS`` and ``OWN_APIS``, and no others.
 - A handler is ``handle(request, context)``, a function or a coroutine (``lib.waiting``). It returns
   the response, or None to send nothing.
-- The module and the messages of an API are imported with the first request that needs them. A
-  broker that runs as its own process does that in a thread (``kwire.connection.routing``).
+- The module and the messages of an API are imported with the first request that needs them
+  (``kwire.dispatch.routes``).
 - Before a request waits, its connection sends the responses to earlier requests.
 """
 
-from collections.abc import Callable
-from functools import cache, partial
-from importlib import import_module
-from typing import Any, NamedTuple, TypeAlias
-
-from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.lib.waiting import Unfinished, begun_at_once
-from kwire.protocol.codec import Decoder, Encoder, InPieces, decoder, encoder, in_pieces
-from kwire.protocol.file_slice import FileSlice
-from kwire.protocol.frame import RequestHeader, response_header_version
-from kwire.protocol.messages import MODULES, OWN_MODULES, message_classes
-from kwire.protocol.types import is_flexible
-
-Handler: TypeAlias = Callable[[Any, Any], Any]
-PlainAnswer: TypeAlias = bytes | list[bytes | FileSlice]
-PlainHandler: TypeAlias = Callable[
-    [memoryview, int, RequestHeader, Any, Any], PlainAnswer | Unfinished | None
-]
-"""(frame, start of the body, header, broker, client) → the response with its size in front, now or
-later. With None, the handler has to serve the request."""
+from typing import NamedTuple
 
 
 class Api(NamedTuple):
@@ -113,9 +94,6 @@ OWN_APIS: dict[int, Api] = {
 
 PRODUCE_KEY, FETCH_KEY = 0, 1
 
-PLAIN = {FETCH_KEY: "kwire.handlers.plain_fetch"}
-"""Modules with a fast path for the common request of an API; each module says what is common."""
-
 
 def advertised_versions() -> list[tuple[int, int, int]]:
     """(key, first version, last version) of each API, as ApiVersions shows them.
@@ -127,59 +105,3 @@ def advertised_versions() -> list[tuple[int, int, int]]:
         (key, 0 if key == PRODUCE_KEY else api.min_version, api.max_version)
         for key, api in sorted(APIS.items())
     ]
-
-
-class Route(NamedTuple):
-    """All parts that serve one version of an API."""
-
-    api: Api
-    handle: Handler
-    decode: Decoder[Any]
-    encode: Encoder
-    request_is_flexible: bool
-    response_header_version: int
-    plain: PlainHandler | None
-    in_pieces: Callable[[], InPieces]
-    """Makes the codecs of large requests and responses."""
-
-    serve_authorized: Handler
-    """``handle``, as far as the client has the rights in the API's ``RIGHTS``."""
-
-
-def served_api(api_key: int, version: int) -> Api:
-    """The API with this key; KafkaError (UNSUPPORTED_VERSION) if kwire lacks it or the version."""
-    api = APIS.get(api_key) or OWN_APIS.get(api_key)
-    if api is None or not api.min_version <= version <= api.max_version:
-        name = api.name if api else f"API key {api_key}"
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{name} version {version} is not served")
-    return api
-
-
-@cache
-def route(api_key: int, version: int) -> Route:
-    """The route for a version of an API, whose modules are imported now if they aren't yet.
-
-    Raises KafkaError (UNSUPPORTED_VERSION) if kwire lacks it.
-    """
-    api = served_api(api_key, version)
-    request, response = message_classes(api_key)
-    module = import_module(f"kwire.handlers.{MODULES.get(api_key) or OWN_MODULES[api_key]}")
-    assert module.RIGHTS, f"{api.name} says which rights it needs"
-    return Route(
-        api,
-        begun_at_once(module.handle),
-        decoder(request, version),
-        encoder(response, version),
-        is_flexible(request, version),
-        response_header_version(response, version),
-        import_module(PLAIN[api_key]).answer if api_key in PLAIN else None,
-        partial(in_pieces, request, response, version),
-        partial(_serve_authorized, module, api.name),
-    )
-
-
-def _serve_authorized(module: Any, name: str, request: Any, context: Any) -> Any:
-    """The response as far as the client has the rights, or an object that gives it later."""
-    from kwire.handlers.lib.rights import serve_authorized
-
-    return serve_authorized(module.RIGHTS, module.handle, name, request, context)

@@ -44,3 +44,7 @@ class RecordsParts:
 
 Records: TypeAlias = bytes | bytearray | memoryview | FileSlice | RecordsParts | None
 """The type of a ``records`` field. A decoder sets a view into the frame; an encoder takes any."""
+
+
+EncodedResponse: TypeAlias = bytes | list[bytes | FileSlice]
+"""A whole response with its size in front, cut where slices of files belong."""

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kwire.config.broker import BrokerConfig
-from kwire.connection.preloading import preload
+from kwire.dispatch.preloading import preload
 from kwire.server import StartError, bind
 from kwire.workers.messages import MOST_BYTES, Ends, Ways
 from kwire.workers.worker import Worker

@@ -18,7 +18,7 @@ import trio
 from kwire.cluster_server import ClusterServer
 from kwire.config.broker import BrokerConfig
 from kwire.connection.own_wait import own_wait
-from kwire.connection.routing import load_in_threads
+from kwire.dispatch.routing import load_in_threads
 from kwire.housekeeping import StorageLost
 from kwire.log.loading import LoadingStopped
 from kwire.log.manager import LogManager

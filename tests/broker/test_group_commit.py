@@ -11,7 +11,7 @@ import trio
 
 from kwire.broker.flusher import LOGS_AT_ONCE
 from kwire.clock import Clock
-from kwire.connection.waiting import held
+from kwire.dispatch.pending_request import held
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.waiting import at_once_or_later, later
 from kwire.protocol.messages.find_coordinator import (

@@ -31,7 +31,7 @@ class LineClock:
 def small_pieces(monkeypatch):
     """What is done at once is smaller: then few elements are enough to see slices."""
     monkeypatch.setattr("kwire.handlers.lib.slices.PIECE", PIECE // 4)
-    monkeypatch.setattr("kwire.connection.large.INLINE_ELEMENTS", 50)
+    monkeypatch.setattr("kwire.dispatch.large_requests.INLINE_ELEMENTS", 50)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from kwire.connection import connection_rates
 from kwire.connection.admission import ListenerLimits
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.connection.test_connection_limits import set_config
-from tests.connection.test_metering import alter
+from tests.dispatch.test_metering import alter
 from tests.support.in_process import RawClient, running_server
 
 RATE = 5

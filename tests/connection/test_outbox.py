@@ -16,7 +16,8 @@ from kwire.broker.cold_reads import ColdReads
 from kwire.budget.threads import Kind
 from kwire.connection import outbox
 from kwire.connection.outbox import Outbox, SliceEnded
-from kwire.handlers import route
+from kwire.dispatch.encoding import encode_response
+from kwire.dispatch.routes import route
 from kwire.protocol.codec import decode
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -45,7 +46,7 @@ def respond(sending: Outbox, part: FileSlice) -> None:
     """Have a response with a slice sent."""
     data = PartitionData(partition_index=0, high_watermark=0, records=part)
     topic = FetchableTopicResponse(topic="t", partitions=[data])
-    sending.append(route(1, 12), FetchResponse(responses=[topic]), 7)
+    encode_response(route(1, 12), FetchResponse(responses=[topic]), 7, *sending.buffers)
 
 
 async def received(sending: Outbox, theirs: socket.socket, count: int) -> list[bytes]:

@@ -9,7 +9,7 @@ import trio
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.budget.work import PASS_S
 from kwire.connection.pipeline import MOST_WAITING
-from kwire.connection.serving import BEHIND_BYTES
+from kwire.dispatch.serving import BEHIND_BYTES
 from kwire.errors import ErrorCode
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request

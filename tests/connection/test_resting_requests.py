@@ -4,7 +4,7 @@ import pytest
 
 from kwire.broker.partition import Partition
 from kwire.budget.resting import Resting
-from kwire.connection.large import INLINE_ELEMENTS
+from kwire.dispatch.large_requests import INLINE_ELEMENTS
 from kwire.testing.waiting import until
 from tests.connection.test_long_polls import (
     VERSIONS,

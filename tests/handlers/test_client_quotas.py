@@ -14,7 +14,7 @@ from kwire.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from tests.connection.test_metering import alter
+from tests.dispatch.test_metering import alter
 from tests.support.in_process import running_server
 from tests.support.requests import create_topics_request
 

@@ -4,7 +4,9 @@ from collections import Counter
 from random import Random
 
 from kwire.connection.outbox import Outbox
-from kwire.handlers import plain_fetch, route
+from kwire.dispatch.encoding import encode_response
+from kwire.dispatch.routes import route
+from kwire.handlers import plain_fetch
 from kwire.handlers.lib.context import ConnectionInfo, RequestContext
 from kwire.handlers.lib.waiting import Slow, Unfinished
 from kwire.log.validation import AppendOrigin
@@ -79,7 +81,7 @@ class Side:
 
         def encoded(response):
             outbox = Outbox(None, None)
-            outbox.append(served_by, response, header.correlation_id)
+            encode_response(served_by, response, header.correlation_id, *outbox.buffers)
             return whole(outbox)
 
         return Later(response, encoded) if isinstance(response, Unfinished) else encoded(response)
@@ -132,12 +134,12 @@ def whole(outbox):
     """The bytes of a response, its slices read."""
     out, at = b"", 0
     for position, part in outbox._slices:
-        out += outbox._out[at:position]
+        out += outbox.buffers[0][at:position]
         with open(part.fd, "rb", closefd=False) as file:
             file.seek(part.position)
             out += file.read(part.size_bytes)
         at = position
-    return bytes(out + outbox._out[at:])
+    return bytes(out + outbox.buffers[0][at:])
 
 
 async def create(server):

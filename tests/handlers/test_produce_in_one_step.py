@@ -7,8 +7,10 @@ import pytest
 from crc32c import crc32c
 
 from kwire.connection.outbox import Outbox
+from kwire.dispatch.encoding import encode_response
+from kwire.dispatch.routes import route
 from kwire.errors import KafkaError
-from kwire.handlers import produce, route
+from kwire.handlers import produce
 from kwire.handlers.lib.context import ConnectionInfo, RequestContext
 from kwire.handlers.lib.waiting import Unfinished
 from kwire.protocol.frame import decode_request_header, encode_request, skip_header_tags
@@ -72,8 +74,8 @@ class Side:
         if response is None:
             return None
         outbox = Outbox(None, None)
-        outbox.append(served_by, response, header.correlation_id)
-        return bytes(outbox._out)
+        encode_response(served_by, response, header.correlation_id, *outbox.buffers)
+        return bytes(outbox.buffers[0])
 
     def log_bytes(self):
         """Everything that was appended."""

@@ -26,6 +26,7 @@ FOLDERS = [
         "broker",
         "handlers",
         "connection",
+        "dispatch",
         "log",
         "coordinator",
         "record",

@@ -6,8 +6,9 @@ from inspect import iscoroutinefunction
 import pytest
 import trio
 
-from kwire.connection.routing import loaded_route
-from kwire.handlers import heartbeat, plain_fetch, route
+from kwire.dispatch.routes import route
+from kwire.dispatch.routing import loaded_route
+from kwire.handlers import heartbeat, plain_fetch
 from kwire.handlers import produce as produce_handler
 from kwire.handlers.lib.waiting import in_task
 from tests.performance import test_costs

@@ -232,7 +232,7 @@ def _tell_at_once(patch: Any, kind: type) -> None:
 
     patch.setattr(waiting, "held", at_once)
     patch.setattr("tests.simulation.serving.held", at_once)
-    patch.setattr("kwire.connection.serving.held", at_once)
+    patch.setattr("kwire.dispatch.serving.held", at_once)
 
 
 def proposals_are_forgotten(patch: Any) -> None:

@@ -28,11 +28,11 @@ from kwire.budget.work import Turns, Work
 from kwire.clock import Clock
 from kwire.cluster_server import ClusterServer
 from kwire.config.broker import BrokerConfig, Listener
-from kwire.connection.disconnect_reasons import ConnectionClosed
-from kwire.connection.routing import open_frame, unknown_api_versions
-from kwire.connection.waiting import COME_LATER, Waiting, held
+from kwire.dispatch.failures import ConnectionClosed
+from kwire.dispatch.pending_request import COME_LATER, Waiting, held
+from kwire.dispatch.routes import Route
+from kwire.dispatch.routing import open_frame, unknown_api_versions
 from kwire.errors import KafkaError
-from kwire.handlers import Route
 from kwire.handlers.lib.context import ConnectionInfo, RequestContext, Software
 from kwire.housekeeping import Housekeeping
 from kwire.log.disk import Disk

@@ -12,18 +12,15 @@ Rules:
 - The answer for a topic that the client may not see is the same whether or not the topic exists. A
   topic id is different: the answer shows whether it exists, because ids aren't secret in Kafka.
 - Where no word of this table fits, an API has a function: ``@right("what it needs")``.
-- An API without ``RIGHTS`` isn't served (``kwire.handlers.route``), so that nobody can forget them.
-- The fast paths of Produce and Fetch ask the authorizer themselves. They leave a request to its
-  handler if the client may not do all of it.
+- An API without ``RIGHTS`` isn't served (``dispatch.routes``), so that nobody can forget them.
+- The fast path of Fetch asks the authorizer itself. It leaves a request to the handler if the
+  client may not do all of it.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from types import CoroutineType
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.waiting import at_once_or_later, begun_at_once
 from kwire.metadata.acls import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -193,29 +190,3 @@ def operations(field: str, of: ResourceType, *, named: str, told: str) -> Right:
 def needs(rights: tuple[Right, ...]) -> str:
     """What an API needs, as docs/SECURITY.md says it."""
     return ", and ".join(one.needs for one in rights if one.needs)
-
-
-def serve_authorized(
-    rights: Sequence[Right],
-    handle: Callable[[Any, RequestContext], Any],
-    api: str,
-    request: Any,
-    context: RequestContext,
-) -> Any:
-    """The response to a request, as far as the client has the rights; or ``Unfinished``."""
-    from kwire.handlers.lib.authorization import Authorization
-
-    checks = [one.serve for one in rights if one.serve is not unchecked]
-    if not checks:
-        return begun_at_once(handle)(request, context)
-    authorizer = context.broker.authorizer
-    assert authorizer is not None
-    authorization = Authorization(authorizer, api, context)
-
-    async def serve(request: Any, place: int = 0) -> Any:
-        if place == len(checks):
-            answer = handle(request, context)
-            return await answer if type(answer) is CoroutineType else answer
-        return await checks[place](request, authorization, lambda left: serve(left, place + 1))
-
-    return at_once_or_later(serve(request))

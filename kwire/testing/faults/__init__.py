@@ -2,5 +2,5 @@
 
 ``planning`` has what a test calls, ``acting`` carries a fault out, ``mirror`` splits requests and
 builds responses with errors. A broker without faults has none of this code: a ``Server`` is given
-``Faults.open_frame`` in place of ``kwire.connection.routing.open_frame``.
+``Faults.open_frame`` in place of ``kwire.dispatch.routing.open_frame``.
 """

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import trio
 
-from kwire.connection.disconnect_reasons import ConnectionClosed
+from kwire.dispatch.failures import ConnectionClosed
+from kwire.dispatch.routes import Route
 from kwire.errors import ErrorCode
-from kwire.handlers import Route
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later
 from kwire.protocol.messages.fetch import FetchRequest, FetchResponse

@@ -24,9 +24,10 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from kwire.clock import steady_clock_ms
-from kwire.connection.routing import Opened, open_frame
+from kwire.dispatch.routes import Route
+from kwire.dispatch.routing import Opened, open_frame
 from kwire.errors import ErrorCode
-from kwire.handlers import APIS, Route
+from kwire.handlers import APIS
 from kwire.handlers.lib.context import RequestContext
 from kwire.protocol.types import Request
 from kwire.testing.asking import CLIENT_ID

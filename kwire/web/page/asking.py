@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import Any
 
 from kwire.budget.work import Work
-from kwire.handlers import route
+from kwire.dispatch.routes import route
 from kwire.handlers.lib.context import ConnectionInfo, RequestContext
 from kwire.handlers.lib.waiting import Unfinished
 from kwire.protocol.types import Request

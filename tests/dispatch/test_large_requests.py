@@ -7,9 +7,9 @@ import pytest
 import trio
 
 from kwire.budget.work import Turns
-from kwire.connection import large
+from kwire.dispatch import large_requests as large
+from kwire.dispatch.routes import route
 from kwire.errors import ErrorCode
-from kwire.handlers import route
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse

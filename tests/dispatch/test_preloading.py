@@ -7,8 +7,7 @@ import sys
 UNLESS_SET = (
     *("kwire.broker.client_metrics", "kwire.broker.quotas", "kwire.broker.replica_moves"),
     *("kwire.connection.connection_limits", "kwire.connection.connection_rates"),
-    *("kwire.connection.metering", "kwire.connection.secured"),
-    "kwire.handlers.lib.authorization",
+    *("kwire.connection.secured", "kwire.dispatch.authorized", "kwire.dispatch.metering"),
     *("kwire.security.audit", "kwire.security.authorizer", "kwire.security.login_lines"),
 )
 """What only settings, or requests of administrators, make a broker use."""
@@ -16,9 +15,9 @@ UNLESS_SET = (
 LOOK = """
 import ast, json, sys
 from pathlib import Path
-import kwire.cluster_server, kwire.connection.preloading
-kwire.connection.preloading.preload()
-rooms = ("kwire.broker.", "kwire.connection.", "kwire.handlers.")
+import kwire.cluster_server, kwire.dispatch.preloading
+kwire.dispatch.preloading.preload()
+rooms = ("kwire.broker.", "kwire.connection.", "kwire.dispatch.", "kwire.handlers.")
 missing = set()
 for name in [name for name in sys.modules if name.startswith(rooms)]:
     for function in ast.walk(ast.parse(Path(sys.modules[name].__file__).read_text())):

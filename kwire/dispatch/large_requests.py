@@ -26,12 +26,12 @@ import trio
 
 from kwire.budget.kind import Kind
 from kwire.budget.work import Work
-from kwire.connection.disconnect_reasons import ConnectionClosed
-from kwire.connection.stopwatch import Stopwatch
-from kwire.handlers import PlainAnswer, Route
+from kwire.dispatch.failures import ConnectionClosed
+from kwire.dispatch.routes import Route
+from kwire.dispatch.stopwatch import Stopwatch
 from kwire.handlers.lib.context import RequestContext
 from kwire.protocol.codec import InPieces
-from kwire.protocol.file_slice import FileSlice
+from kwire.protocol.file_slice import EncodedResponse, FileSlice
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.taking_apart import take_apart
 from kwire.protocol.wire import TooManyElements
@@ -124,7 +124,7 @@ async def encode_large(
     loading: Kind,
     work: Work,
     stopwatch: Stopwatch | None,
-) -> PlainAnswer:
+) -> EncodedResponse:
     """Encode a response in slices; ConnectionClosed for a response of too many bytes.
 
     This also counts the response's errors for the metrics, and frees the objects of the request and

@@ -11,27 +11,53 @@ Rules:
 """
 
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
+from kwire.broker.metrics_counters import MetricsCounters
 from kwire.budget.timed import timed
 from kwire.budget.work import Work
-from kwire.connection import large
-from kwire.connection.disconnect_reasons import ConnectionClosed, reason_of_failure
-from kwire.connection.outbox import Outbox
-from kwire.connection.poller import Poller
-from kwire.connection.routing import NotLoaded, unknown_api_versions
-from kwire.connection.stopwatch import Stopwatch
-from kwire.connection.waiting import COME_LATER, FirstUse, Waiting, held
-from kwire.handlers import Route
+from kwire.dispatch import large_requests as large
+from kwire.dispatch.encoding import encode_response
+from kwire.dispatch.failures import ConnectionClosed, reason_of_failure
+from kwire.dispatch.pending_request import COME_LATER, FirstUse, Waiting, held
+from kwire.dispatch.routes import Route
+from kwire.dispatch.routing import NotLoaded, OpenFrame, unknown_api_versions
+from kwire.dispatch.stopwatch import Stopwatch
 from kwire.handlers.lib.context import ConnectionInfo, RequestContext
 from kwire.handlers.lib.waiting import Slow, Unfinished
+from kwire.protocol.file_slice import EncodedResponse, FileSlice
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import TooManyElements
 
 if TYPE_CHECKING:
-    from kwire.connection.metering import Metering
+    from kwire.dispatch.metering import Metering
+
+
+class FrameSource(Protocol):
+    """The poller, as far as requests are concerned.
+
+    ``ready_s`` is when the connections of this pass were found ready, by ``perf_counter``;
+    ``now_s`` is the time of this pass on trio's clock.
+    """
+
+    open_frame: OpenFrame
+    counters: MetricsCounters
+    ready_s: float
+    now_s: float
+
+
+class ResponseSink(Protocol):
+    """The outbox, where responses wait to be sent."""
+
+    @property
+    def buffers(self) -> tuple[bytearray, list[tuple[int, FileSlice]]]:
+        """Where a response is encoded: its bytes, and its slices of files."""
+        ...
+
+    def append_plain(self, response: EncodedResponse) -> None:
+        """Queue a whole response, which has its size in front."""
 
 
 MOST_BEHIND_BYTES = 256 * 1024
@@ -88,7 +114,12 @@ class Serving:
     )
 
     def __init__(
-        self, info: ConnectionInfo, broker: Broker, poller: Poller, outbox: Outbox, work: Work
+        self,
+        info: ConnectionInfo,
+        broker: Broker,
+        poller: FrameSource,
+        outbox: ResponseSink,
+        work: Work,
     ) -> None:
         self._info = info
         self._broker = broker
@@ -107,7 +138,7 @@ class Serving:
             self.waiting = FirstUse(missing.is_loaded, frame)
             return
         if served_by is None:
-            self._outbox.append(*unknown_api_versions(self._context(header)), header.correlation_id)
+            self._encode(*unknown_api_versions(self._context(header)), header)
             return
         try:
             if self._broker.quotas is not None and self._meter(served_by, header, frame, position):
@@ -173,7 +204,7 @@ class Serving:
 
     def _metering_of(self, header: RequestHeader, frame: memoryview) -> "Metering | None":
         """The object that counts a request for its client's quotas; None if it has none."""
-        from kwire.connection.metering import metering_of
+        from kwire.dispatch.metering import metering_of
 
         return metering_of(self._broker, self._info, header, len(frame), self._work)
 
@@ -190,9 +221,12 @@ class Serving:
         metering.rest()
         return True
 
+    def _encode(self, served_by: Route, response: Any, header: RequestHeader) -> None:
+        encode_response(served_by, response, header.correlation_id, *self._outbox.buffers)
+
     def _pause(self, served_by: Route, header: RequestHeader, wait_ms: int) -> None:
         """Let the client wait, after its answer."""
-        from kwire.connection.metering import Pause
+        from kwire.dispatch.metering import Pause
 
         self._metering = None
         quotas = self._broker.quotas
@@ -208,7 +242,7 @@ class Serving:
             self._stopwatch = behind.stopwatch
             self.waiting = Waiting(behind.served_by, behind.header, response)
         elif response is not None:
-            self._outbox.append(behind.served_by, response, behind.header.correlation_id)
+            self._encode(behind.served_by, response, behind.header)
 
     def _context(self, header: RequestHeader) -> RequestContext:
         return RequestContext(
@@ -264,7 +298,7 @@ class Serving:
             self.waiting = Waiting(served_by, header, encoding)
             return
         elif response is not None:
-            self._outbox.append(served_by, response, header.correlation_id)
+            self._encode(served_by, response, header)
         if self._work.held_bytes or self._work.doomed:
             self._work.end_request()
         if metering is not None:

@@ -24,8 +24,9 @@ import trio
 from kwire.broker.broker import Broker
 from kwire.broker.quotas import Quotas
 from kwire.budget.work import Work
-from kwire.connection.waiting import Waiting
-from kwire.handlers import PRODUCE_KEY, Route
+from kwire.dispatch.pending_request import Waiting
+from kwire.dispatch.routes import Route
+from kwire.handlers import PRODUCE_KEY
 from kwire.handlers.lib.context import ConnectionInfo
 from kwire.handlers.lib.waiting import Change
 from kwire.metadata.acls import AclOperation

@@ -6,13 +6,13 @@ from importlib import import_module
 import pytest
 import trio.testing
 
-from kwire.connection import preloading, routing
 from kwire.coordinator.records import (
     GroupMetadataValue,
     OffsetCommitValue,
     group_metadata,
     offset_commit,
 )
+from kwire.dispatch import preloading, routing
 from kwire.handlers import OWN_APIS
 from kwire.protocol import decoding, encoding
 from kwire.protocol.messages import message_classes

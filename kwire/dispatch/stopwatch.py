@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from kwire.broker.metrics_counters import MetricsCounters
-from kwire.connection.waiting import COME_LATER
+from kwire.dispatch.pending_request import COME_LATER
 from kwire.protocol.error_codes import error_codes
 from kwire.protocol.types import Message
 

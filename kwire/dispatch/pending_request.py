@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from kwire.broker.acks import Acks
 from kwire.broker.flusher import Demand, Flush, Flusher
 from kwire.budget.kind import Kind
-from kwire.handlers import Route
+from kwire.dispatch.routes import Route
 from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later
 from kwire.protocol.frame import RequestHeader
 

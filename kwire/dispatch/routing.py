@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import trio
 
 from kwire.budget.kind import Kind
-from kwire.connection.disconnect_reasons import ConnectionClosed
+from kwire.dispatch.failures import ConnectionClosed
+from kwire.dispatch.routes import Route, route, served_api
 from kwire.errors import KafkaError
-from kwire.handlers import Route, route, served_api
 from kwire.handlers.lib.context import RequestContext
 from kwire.protocol.frame import (
     API_VERSIONS_KEY,
@@ -80,7 +80,7 @@ class NotLoaded(Exception):
         """Import the modules, and generate the code that reads and writes the messages."""
         route(self._api_key, self._version)
         if self._api_key in _COORDINATED:
-            from kwire.connection.preloading import load_coordinators
+            from kwire.dispatch.preloading import load_coordinators
 
             load_coordinators()
         if _loaded is not None:

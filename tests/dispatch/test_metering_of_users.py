@@ -18,7 +18,7 @@ from kwire.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from tests.connection.test_metering import alter
+from tests.dispatch.test_metering import alter
 from tests.support.certificates import Authority
 from tests.support.in_process import RawClient, running_server
 from tests.support.records import batch
