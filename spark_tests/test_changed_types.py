@@ -327,7 +327,6 @@ def test_a_change_that_delta_refuses_stops_nothing(spark: SparkSession, tmp_path
     assert sorted(table["d"].to_pylist()) == [1, 1099511627776]
 
 
-@pytest.mark.both_lanes
 def test_a_change_that_a_catalog_refuses_stops_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
