@@ -60,7 +60,8 @@ def route(api_key: int, version: int) -> Route:
     api = served_api(api_key, version)
     request, response = message_classes(api_key)
     module = import_module(f"kwire.handlers.{MODULES.get(api_key) or OWN_MODULES[api_key]}")
-    assert module.RIGHTS, f"{api.name} says which rights it needs"
+    if not module.RIGHTS:
+        raise RuntimeError(f"{api.name} doesn't say which rights it needs")
     return Route(
         api,
         begun_at_once(module.handle),

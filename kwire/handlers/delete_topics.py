@@ -190,7 +190,9 @@ class _Deletion:
         raise KafkaError(code, "Topic deletion is disabled.")
 
 
-@right("DELETE on the cluster or on each topic; without DESCRIBE the name of an id stays hidden")
+@right(
+    "DELETE on the cluster, or DELETE and DESCRIBE on each topic; the name of an id stays hidden"
+)
 async def _delete_each(request: DeleteTopicsRequest, rights: "Authorization", serve: Serve) -> Any:
     if rights.may_on_cluster(DELETE, tells_denied=False):
         return await serve(request)

@@ -156,9 +156,9 @@ async def _describe_each(
         lambda name: name not in allowed and name >= first,
         list(await distinct(names, rights.context.work)),
     )
-    others = await rights.refused_elements(
-        request, "topics", [TopicRequest(name=name) for name in hidden], denied(TOPIC)
-    )
+    asked = await rights.each(lambda name: TopicRequest(name=name), hidden)
+    others = await rights.refused_elements(request, "topics", asked, denied(TOPIC))
+    rights.context.work.doomed += (asked, request.topics)
     request.topics = await rights.each(lambda name: TopicRequest(name=name), list(allowed))
     if not request.topics:
         return DescribeTopicPartitionsResponse(topics=others)

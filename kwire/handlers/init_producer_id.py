@@ -84,7 +84,7 @@ async def _init(
         return ProducerIdAndEpoch(begun.producer_id, begun.producer_epoch)
 
 
-@right("WRITE on the transactional id; without one, a right to write to any topic")
+@right("WRITE on the transactional id, or IDEMPOTENT_WRITE on the cluster or WRITE on any topic")
 async def _write(request: InitProducerIdRequest, rights: "Authorization", serve: Serve) -> Any:
     transactional_id = request.transactional_id
     if transactional_id is not None:

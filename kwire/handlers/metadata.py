@@ -152,7 +152,10 @@ async def _topic(
     if found is not None and name not in missing:
         return await _describe(found, operations, context)
     return MetadataResponseTopic(
-        error_code=_why_missing(name), name=name, is_internal=name in INTERNAL_TOPICS
+        error_code=_why_missing(name),
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=operations,
     )
 
 

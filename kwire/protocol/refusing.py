@@ -29,12 +29,14 @@ UNTOLD: Mapping[str, object] = {
     "committed_offset": -1,
     "high_watermark": -1,
     "leader_epoch": -1,
+    "log_start_offset": -1,
     "low_watermark": -1,
     "node_id": -1,
     "port": -1,
     "num_partitions": -1,
     "records": b"",
     "replication_factor": -1,
+    "timestamp": -1,
 }
 
 RENAMED = {"partition_index": "partition"}
@@ -142,7 +144,7 @@ def _plan(asked: Any, answer: MessageType, every: bool) -> _Plan:
     arrays = []
     for name, of in _pairs(asked, answer):
         field = next(one for one in answer.FIELDS if one.name == name)
-        if every or not codes or (name == of and not has_codes(field)):
+        if every or not codes:
             inner = next(one for one in asked.FIELDS if one.name == of).element
             arrays.append(_Array(name, of, _plan(inner, _message(field), every)))
     return _Plan(answer, tuple(copied), None, tuple(told), tuple(arrays))

@@ -128,7 +128,7 @@ class Authorizer:
     """Decides by ``super_users``, texts like ``User:admin``, and by the ACLs given so far.
 
     ``denials`` and ``permissions`` limit the lines of the audit log. ``notes_allowed`` says whether
-    it wants permissions too: the fast paths, which write no lines, leave requests to their twins.
+    it wants permissions too: what needn't be told is checked in one step.
     """
 
     def __init__(

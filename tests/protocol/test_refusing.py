@@ -13,10 +13,19 @@ from kwire.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequestEntryData,
     EntityData,
 )
-from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kwire.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from kwire.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kwire.protocol.messages.end_txn import EndTxnRequest
 from kwire.protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchTopic
+from kwire.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -83,28 +92,35 @@ def test_an_error_of_the_whole_answer_stands_alone():
 def test_what_names_an_element_may_be_an_array():
     """The entity of a quota has several parts."""
     entity = [EntityData(entity_type="user", entity_name=None)]
-    [entry] = refused(
-        AlterClientQuotasRequest(entries=[AlterClientQuotasRequestEntryData(entity=entity)]), 1
-    ).entries
+    asked = AlterClientQuotasRequest(entries=[AlterClientQuotasRequestEntryData(entity=entity)])
+    [entry] = refused(asked, 1, every=True).entries
     assert (entry.error_code, entry.error_message) == (CODE, ERROR.message)
     assert [(one.entity_type, one.entity_name) for one in entry.entity] == [("user", None)]
 
 
 def test_values_of_the_request_that_name_nothing_are_not_told():
     """A topic that isn't created has no partitions, and a producer's id isn't repeated."""
-    asked = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=3)])
-    [topic] = refused(asked, 7).topics
+    configs = [CreatableTopicConfig(name="cleanup.policy", value="compact")]
+    topics = [CreatableTopic(name="t", num_partitions=3, configs=configs)]
+    [topic] = refused(CreateTopicsRequest(topics=topics), 7).topics
     assert (topic.name, topic.num_partitions, topic.replication_factor) == ("t", -1, -1)
+    assert topic.configs == []
+    wanted = [ListOffsetsPartition(partition_index=2, timestamp=1234)]
+    asked = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=wanted)])
+    [answer] = refused(asked, 11).topics[0].partitions
+    assert (answer.partition_index, answer.timestamp, answer.offset) == (2, -1, -1)
     assert refused(EndTxnRequest(producer_id=5), 5).producer_id == -1
 
 
 def test_the_field_of_another_name_is_found():
     """Fetch calls a partition otherwise in its response."""
-    topics = [FetchTopic(topic="t", partitions=[FetchPartition(partition=9)])]
+    partition = FetchPartition(partition=9, log_start_offset=77)
+    topics = [FetchTopic(topic="t", partitions=[partition])]
     [topic], _ = made(refusing_each(topics, FetchTopic, FetchableTopicResponse, ERROR, 12))
     [partition] = topic.partitions
     assert (topic.topic, partition.partition_index) == ("t", 9)
     assert (partition.high_watermark, partition.records) == (-1, b"")
+    assert partition.log_start_offset == -1
 
 
 @pytest.mark.parametrize("count", [0, 1, PIECE, PIECE + 1, 3 * PIECE])
