@@ -25,6 +25,7 @@ Rules:
 
 from collections.abc import Callable
 from time import perf_counter
+from typing import TypeAlias
 
 import trio
 
@@ -52,6 +53,12 @@ LARGE_ANSWER_BYTES = 65_536
 
 OBJECT_BYTES = 3
 """How many bytes of memory one byte of a message takes while it is an object, roughly."""
+
+
+Aside: TypeAlias = tuple[bool, bool, int, int, list[object]]
+"""What belongs to one request of a connection, while another one is begun."""
+
+NOTHING_ASIDE: Aside = (False, False, 0, 0, [])
 
 
 class ClientGone(Exception):
@@ -159,6 +166,7 @@ class Work:
     __slots__ = (
         "_answer_bytes",
         "_end_s",
+        "_left_s",
         "_since_s",
         "_turns",
         "changes",
@@ -180,6 +188,7 @@ class Work:
         self._turns = turns
         self.is_gone = is_gone
         self._end_s = 0.0  # when the slice in hand is over
+        self._left_s: float | None = None  # what its last step left of the slice
         self._since_s: float | None = None  # when the step in hand began
         self._answer_bytes = 0
         self.held_bytes = 0
@@ -207,8 +216,30 @@ class Work:
         if has_whole_slice:
             self._end_s = self._turns.clock() + FIRST_S
 
+    def set_aside(self) -> "Aside":
+        """Take what belongs to the request in hand, because another one is begun or resumed."""
+        aside = (
+            self.is_large,
+            self.outlives_client,
+            self._answer_bytes,
+            self.held_bytes,
+            self.doomed,
+        )
+        self._turns.large.leave(self)
+        self.is_large = self.outlives_client = False
+        self._answer_bytes = self.held_bytes = 0
+        self.doomed = []
+        return aside
+
+    def take_up(self, aside: "Aside") -> None:
+        """Give back what was set aside."""
+        self.is_large, self.outlives_client, self._answer_bytes, held_bytes, self.doomed = aside
+        if held_bytes:
+            self.hold(held_bytes)
+
     def go_on(self) -> None:
         """Continue the current request in another pass of the event loop, with a new slice."""
+        self._left_s = None
         now_s = self._turns.clock()
         left_s = self._turns.pass_end_s - now_s
         self._end_s = now_s + (FIRST_S if left_s > FIRST_S else max(left_s, LEAST_S))
@@ -260,17 +291,26 @@ class Work:
         await self._turns.wait(self)
         if self.is_unwanted():
             raise ClientGone
+        self._left_s = None
         self._end_s = self._turns.clock() + SLICE_S
 
     def resume(self) -> None:
-        """The event loop begins a step of the request; this or the poller counts its time."""
-        self._since_s = self._turns.clock()
+        """The event loop begins a step of the request; this or the poller counts its time.
+
+        Time in which it waited doesn't belong to its slice.
+        """
+        self._since_s = now_s = self._turns.clock()
+        if self._left_s is not None:
+            self._end_s = now_s + self._left_s
+            self._left_s = None
 
     def rest(self) -> None:
         """The event loop leaves the request after a step."""
         if self._since_s is not None:
-            self.used_s += self._turns.clock() - self._since_s
+            now_s = self._turns.clock()
+            self.used_s += now_s - self._since_s
             self._since_s = None
+            self._left_s = max(self._end_s - now_s, 0.0)
 
     def is_unwanted(self) -> bool:
         """Whether the request is to be given up, because its client has gone; threads may ask."""

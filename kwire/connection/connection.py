@@ -363,7 +363,11 @@ class Connection:
                 await self._serving.finish_in_task()
                 self._poller.arriving.forget(self)
                 if self._pipeline is not None:
-                    self._answer_behind(self._pipeline)
+                    self._work.resume()
+                    try:
+                        self._answer_behind(self._pipeline)
+                    finally:
+                        self._work.rest()
             elif self._inbox.has_frame:
                 await trio.lowlevel.checkpoint()
             else:

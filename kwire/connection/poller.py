@@ -139,6 +139,7 @@ class Poller:
         self._gathered: list[Pollable] = []
         self._is_in_turn = False
         self._has_turn_soon = False
+        self._is_asleep = False  # whether the poller's own task waits for connections
         self._crowd = Crowd()
         self._is_crowded = False  # whether the last pass left connections for the next one
         self._has_ended = False
@@ -224,7 +225,11 @@ class Poller:
                 if self._again or self._woken or own is not None:
                     await trio.lowlevel.checkpoint()
                 else:
-                    await trio.lowlevel.wait_readable(self._selector.fileno())
+                    self._is_asleep = True
+                    try:
+                        await trio.lowlevel.wait_readable(self._selector.fileno())
+                    finally:
+                        self._is_asleep = False
                 if own is not None:
                     own.is_trios_turn = False  # trio has just had its turn
                 self._is_in_turn = True
@@ -361,8 +366,12 @@ class Poller:
         for start in range(0, len(ready), GATHER_MOST):
             self._serve(ready[start : start + GATHER_MOST])
             gathered, self._gathered = self._gathered, []
+            begin_s = self.turns.clock()
             for connection in gathered:
                 connection.send_gathered()
+                now_s = self.turns.clock()
+                connection.charge(now_s - begin_s)
+                begin_s = now_s
         self.gathers = False
 
     def _serve_woken(self) -> None:
@@ -392,13 +401,15 @@ class Poller:
             self._nursery.start_soon(self._take_turn_of_woken)
 
     async def _take_turn_of_woken(self) -> None:
-        while self._woken or self._again:
+        # What asks again is served by the poller's own task, unless that sleeps.
+        while self._woken or (self._again and self._is_asleep):
             self.now_s = trio.current_time()
             if self.lease is not None:
                 self.lease.check_deadline()
             self.turns.begin_pass()
             self._is_in_turn = True
-            self._serve_again(list(self._again))
+            if self._is_asleep:
+                self._serve_again(list(self._again))
             self._serve_woken()
             self._is_in_turn = False
             if self._afterwards:

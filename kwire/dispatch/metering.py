@@ -157,6 +157,13 @@ def metering_of(
     broker: Broker, info: ConnectionInfo, header: RequestHeader, frame_bytes: int, work: Work
 ) -> Metering | None:
     """The metering of a request; None if no quota applies. Only for a broker with quotas."""
+    assert broker.quotas is not None
+    own = quotas_of(broker, info, header)
+    return None if own is None else Metering(broker.quotas, own, header, frame_bytes, work)
+
+
+def quotas_of(broker: Broker, info: ConnectionInfo, header: RequestHeader) -> OwnQuotas | None:
+    """The client's quotas, if one of them applies to a request. Only for a broker with quotas."""
     quotas = broker.quotas
     assert quotas is not None
     key = header.api_key
@@ -177,4 +184,4 @@ def metering_of(
         counts = counts or own.fetch is not None
     elif key in MUTATING:
         counts = counts or own.mutation is not None
-    return Metering(quotas, own, header, frame_bytes, work) if counts else None
+    return own if counts else None

@@ -17,7 +17,7 @@ from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
 from kwire.broker.metrics_counters import MetricsCounters
 from kwire.budget.timed import timed
-from kwire.budget.work import Work
+from kwire.budget.work import NOTHING_ASIDE, Aside, Work
 from kwire.dispatch import large_requests as large
 from kwire.dispatch.encoding import encode_response
 from kwire.dispatch.failures import ConnectionClosed, reason_of_failure
@@ -74,7 +74,7 @@ class Behind:
     ``response`` is the response, what gives it later, or the error that ends the connection.
     """
 
-    __slots__ = ("header", "response", "served_by", "size_bytes", "stopwatch")
+    __slots__ = ("aside", "header", "response", "served_by", "size_bytes", "stopwatch")
 
     def __init__(
         self, served_by: Route, header: RequestHeader, stopwatch: Stopwatch | None
@@ -83,6 +83,7 @@ class Behind:
         self.header = header
         self.stopwatch = stopwatch
         self.response: Any = None
+        self.aside: Aside = NOTHING_ASIDE
         self.size_bytes = BEHIND_BYTES
 
     @property
@@ -97,6 +98,16 @@ class Behind:
         """Drop the request, because the client can't get its response any more."""
         if type(self.response) in COME_LATER:
             self.response.close()
+
+
+def _kept_bytes(request: Any, frame_bytes: int) -> int:
+    """The memory that a Produce request keeps while it waits: not its records, but its answer."""
+    parts, records_bytes = 0, 0
+    for topic in request.topic_data:
+        parts += 1 + len(topic.partition_data)
+        for data in topic.partition_data:
+            records_bytes += len(data.records or b"")
+    return BEHIND_PARTITION_BYTES * parts + frame_bytes - records_bytes
 
 
 class Serving:
@@ -174,7 +185,7 @@ class Serving:
             return None  # this has to follow the answers before it
         if served_by is None:
             return None
-        if self._broker.quotas is not None and self._metering_of(header, frame) is not None:
+        if self._broker.quotas is not None and self._is_metered(header):
             return None  # a pause may have to follow the request
         # The buffer of the frame is used again before this request is answered.
         frame = memoryview(bytearray(frame))
@@ -186,21 +197,30 @@ class Serving:
         if self._stopwatch is not None:
             stopwatch = Stopwatch(self._poller.counters)
             stopwatch.begin(header.api_key, self._poller.ready_s)
-        self._work.begin_request(has_whole_slice=True)
+        work = self._work
+        in_hand = work.set_aside()
+        work.begin_request(has_whole_slice=True)
         behind = Behind(served_by, header, stopwatch)
-        partitions = sum(len(topic.partition_data) for topic in request.topic_data)
-        behind.size_bytes += BEHIND_PARTITION_BYTES * partitions
+        behind.size_bytes += _kept_bytes(request, len(frame))
         try:
             behind.response = self._begin(served_by, request, self._context(header))
         except Exception as error:
             behind.response = reason_of_failure(
                 error, served_by, header, self._broker, self._info.peer
             )
+        behind.aside = work.set_aside()
+        work.take_up(in_hand)
         if stopwatch is not None:
             stopwatch.take(behind.response, False)
         if not behind.waits_for_replicas:
             behind.size_bytes += len(frame)  # its batches are parts of the frame
         return behind
+
+    def _is_metered(self, header: RequestHeader) -> bool:
+        """Whether a quota applies to a request."""
+        from kwire.dispatch.metering import quotas_of
+
+        return quotas_of(self._broker, self._info, header) is not None
 
     def _metering_of(self, header: RequestHeader, frame: memoryview) -> "Metering | None":
         """The object that counts a request for its client's quotas; None if it has none."""
@@ -240,6 +260,7 @@ class Serving:
             raise response
         if type(response) in COME_LATER:
             self._stopwatch = behind.stopwatch
+            self._work.take_up(behind.aside)
             self.waiting = Waiting(behind.served_by, behind.header, response)
         elif response is not None:
             self._encode(behind.served_by, response, behind.header)

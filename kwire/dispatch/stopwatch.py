@@ -1,6 +1,6 @@
 """The times and the errors of a connection's requests, except those on fast paths.
 
-A connection has one request in hand at a time, so it needs one stopwatch.
+A connection has one request in hand at a time. One that is begun behind it has its own.
 """
 
 from time import perf_counter

@@ -207,11 +207,14 @@ async def _delete_each(request: DeleteTopicsRequest, rights: "Authorization", se
     # A topic that the client may not even describe isn't deleted either.
     kept, unseen = await rights.split_by_name(kept, DESCRIBE, TOPIC, name_of)
     request.topics = kept if by_id else []
-    request.topic_names = [] if by_id else [one.name for one in kept]
-    denied_ones = others + unseen
+    request.topic_names = [] if by_id else await rights.each(lambda one: one.name, kept)
+    others += unseen
+    told = others if by_id else await rights.distinct(others, name_of)
+    refused = await rights.each(lambda topic: _refused(topic, name_of(topic), rights), told)
+    del named, wanted, unseen, told  # what is left is freed in slices
+    await rights.free(others)
     if not by_id:
-        denied_ones = await rights.distinct(denied_ones, name_of)
-    refused = await rights.each(lambda topic: _refused(topic, name_of(topic), rights), denied_ones)
+        await rights.free(kept)
     response: DeleteTopicsResponse = await serve(request)
     response.responses += refused
     return response

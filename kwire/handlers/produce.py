@@ -62,6 +62,7 @@ from kwire.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kwire.record.batch import MAGIC, NO_TIMESTAMP, TRANSACTIONAL_MASK, RecordBatch, TooLarge
+from kwire.record.compression import Compression
 from kwire.record.streaming_decompressor import BetweenPieces, Limits
 
 if TYPE_CHECKING:
@@ -159,7 +160,9 @@ def append_plain(
         return None
     log = partition.log
     batch = plain_batch(records, log.config, broker.now_ms())
-    if batch is None:
+    if batch is None or (
+        batch.attributes == Compression.ZSTD and appends.context.api_version < ZSTD_SINCE
+    ):
         return None
     offset = partition.append_plain(batch, appends.request.acks)
     if offset >= 0:

@@ -335,3 +335,43 @@ def test_a_request_that_rests_still_has_what_a_thread_frees_afterwards():
     assert work.doomed == [large]
     work.end_request()
     assert work.doomed == []
+
+
+def test_time_in_which_a_request_waits_does_not_belong_to_its_slice():
+    """For a thread, the disk, or until its task begins."""
+    time = HandClock()
+    work = a_work(Turns(time))
+    work.resume()
+    time.pass_time(FIRST_S / 4)
+    work.rest()
+    time.pass_time(1)
+    work.resume()
+    assert not work.is_due
+    time.pass_time(FIRST_S)
+    assert work.is_due
+    assert work.used_s == pytest.approx(FIRST_S / 4), "the step in hand is counted when it ends"
+
+
+def test_what_belongs_to_a_request_is_its_own():
+    """Another one of the same connection may be begun while it waits."""
+    turns = Turns()
+    work, things = a_work(turns, max_answer_bytes=100), [1]
+    work.is_large, work.outlives_client = True, True
+    work.doomed.append(things)
+    work.answer(90)
+    in_hand = work.set_aside()
+    work.begin_request()
+    work.answer(90)
+    assert not work.is_large
+    assert not work.outlives_client
+    assert work.doomed == []
+    behind = work.set_aside()
+    work.take_up(in_hand)
+    assert work.is_large
+    assert work.outlives_client
+    assert work.doomed == [things]
+    with pytest.raises(AnswerTooLarge):
+        work.answer(20)
+    work.take_up(behind)
+    assert not work.is_large
+    assert work.doomed == []

@@ -21,7 +21,8 @@ from tests.mutants.pytest_run import Chosen, Recorder, run
 
 # Rooms whose tests use the other rooms of kwire.
 USERS = ("protocol", "record", "log", "coordinator", "metadata", "security", "quotas", "budget")
-USERS += ("cli", "broker", "handlers", "connection", "server", "metrics", "client", "config", "web")
+USERS += ("cli", "broker", "handlers", "dispatch", "connection", "server", "metrics", "client")
+USERS += ("config", "web")
 USERS += ("workers", "testing", "performance")
 SLOW_S = 0.3
 

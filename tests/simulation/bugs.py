@@ -9,8 +9,8 @@ from kwire.broker.basis import Basis, Replication
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.replica_sessions import ReplicaSession
-from kwire.connection import waiting
 from kwire.coordinator.transaction import coordinator
+from kwire.dispatch import pending_request
 from kwire.handlers import replica_fetch
 from kwire.metadata import leader_election, partition_change, registration
 from kwire.protocol.messages.offset_fetch import OffsetFetchResponse
@@ -222,7 +222,7 @@ def assignments_do_not_wait(patch: Any) -> None:
 
 
 def _tell_at_once(patch: Any, kind: type) -> None:
-    held = waiting.held
+    held = pending_request.held
 
     def at_once(response: Any, flusher: Any, before: Any = ()) -> Any:
         if type(response) is kind:
@@ -230,7 +230,7 @@ def _tell_at_once(patch: Any, kind: type) -> None:
             before = ()
         return held(response, flusher, before)
 
-    patch.setattr(waiting, "held", at_once)
+    patch.setattr(pending_request, "held", at_once)
     patch.setattr("tests.simulation.serving.held", at_once)
     patch.setattr("kwire.dispatch.serving.held", at_once)
 

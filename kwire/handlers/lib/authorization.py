@@ -4,7 +4,8 @@ Without an authorizer, nothing of this is imported. A check of rights begins in 
 task, so it may wait only as ``kwire.handlers.lib.waiting`` allows.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from kwire.errors import KafkaError
@@ -13,9 +14,13 @@ from kwire.handlers.lib.slices import apart, each, free_in_slices, give_way, pie
 from kwire.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from kwire.protocol.messages import message_classes
 from kwire.protocol.refusing import Refusing, elements, refusing, refusing_each
+from kwire.protocol.taking_apart import take_apart
 from kwire.protocol.types import ZERO_UUID
 from kwire.security.audit import note_answer
 from kwire.security.authorizer import Authorizer
+
+AT_ONCE = 64
+"""So many elements are looked at between two looks at the clock."""
 
 RULES_AT_ONCE = 16
 """An answer that the authorizer hasn't cached takes some microseconds."""
@@ -76,23 +81,26 @@ class Authorization:
         self,
         operation: AclOperation,
         resource_type: ResourceType,
-        names: Collection[str],
+        names: Iterable[str | None],
         *,
         tells_denied: bool = True,
     ) -> set[str]:
-        """The names of the resources to which the client may do this."""
+        """The names of the resources to which the client may do this. None is no name."""
         work = self.context.work
         counts: dict[str, int] = {}
-        for piece in pieces(list(names)):
+        left = iter(names)
+        while some := list(islice(left, AT_ONCE)):
             await give_way(work)
-            for name in piece:
-                counts[name] = counts.get(name, 0) + 1
+            for name in some:
+                if name is not None:
+                    counts[name] = counts.get(name, 0) + 1
         found: set[str] = set()
-        for piece in pieces(list(counts), RULES_AT_ONCE):
+        each_once = iter(counts)
+        while some_once := list(islice(each_once, RULES_AT_ONCE)):
             await give_way(work)
             found.update(
                 name
-                for name in piece
+                for name in some_once
                 if self.may(
                     operation,
                     resource_type,
@@ -150,16 +158,18 @@ class Authorization:
 
         A topic id that doesn't exist has no name: the handler answers that it is unknown.
         """
+        work = self.context.work
         names = await self.each(name_of, items)
-        wanted = [name for name in names if name is not None]
-        allowed = await self.allowed_names(operation, kind, wanted, tells_denied=tells_denied)
-        if allowed.issuperset(wanted):
-            return list(items), []
-        pairs = list(zip(items, names, strict=True))
-        kept, hidden = await self.split(lambda one: one[1] is None or one[1] in allowed, pairs)
-        others = [item for item, _ in hidden]
-        self.context.work.doomed += (pairs, others)
-        return [item for item, _ in kept], others
+        allowed = await self.allowed_names(operation, kind, names, tells_denied=tells_denied)
+        kept: list[Any] = []
+        hidden: list[Any] = []
+        for start in range(0, len(items), AT_ONCE):
+            await give_way(work)
+            end = start + AT_ONCE
+            for item, name in zip(items[start:end], names[start:end], strict=True):
+                (kept if name is None or name in allowed else hidden).append(item)
+        free_in_slices(names, work)
+        return kept, hidden
 
     async def distinct(
         self, items: Sequence[Any], name_of: Callable[[Any], str | None]
@@ -214,15 +224,30 @@ class Authorization:
         field: str,
         refused: Sequence[Any],
         error: KafkaError,
+    ) -> None:
+        """Add the answers to refused elements of an array of the request to the response."""
+        answers = await self.refused_elements(request, field, refused, error)
+        self.insert(response, request, field, answers)
+
+    def insert(
+        self,
+        response: Any,
+        request: Any,
+        field: str,
+        answers: Sequence[Any],
         *,
         is_first: bool = False,
     ) -> None:
-        """Add the answers to refused elements of an array of the request to the response."""
-        made = await self.refused_elements(request, field, refused, error)
+        """Put answers behind those to the other elements of an array of the request, or before."""
         _, name, _ = elements(field, *message_classes(request.API_KEY))
-        answers = getattr(response, name)
-        at = 0 if is_first else len(answers)
-        answers[at:at] = made
+        others = getattr(response, name)
+        at = 0 if is_first else len(others)
+        others[at:at] = answers
+
+    async def free(self, items: list[Any]) -> None:
+        """Take apart elements of the request that nobody needs, in slices of the event loop."""
+        for _ in take_apart(items):
+            await give_way(self.context.work)
 
     async def made(self, steps: Refusing, error: KafkaError) -> Any:
         """What refuses a request or its elements, made in slices of the event loop."""

@@ -131,20 +131,25 @@ def each(
         by_id = ids_since is not None and rights.context.api_version >= ids_since
         name_of = rights.name_of_topic if by_id else _named(named)
         asked = getattr(request, field)
+        # While the handler waits, nothing here keeps an element: it would keep the whole frame.
         if rights.may_all(asked, operation, of, name_of):
+            del asked
             return await serve(request)
         kept, refused = await rights.split_by_name(asked, operation, of, name_of)
-        if not refused:
-            return await serve(request)
-        if is_distinct:
-            refused = await rights.distinct(refused, name_of)
+        del asked
         setattr(request, field, kept)
         serves = bool(kept) or asks_for_none
+        del kept
+        if not refused:
+            return await serve(request)
+        told = await rights.distinct(refused, name_of) if is_distinct else refused
+        answers = await rights.refused_elements(request, field, told, denied(of))
+        del told
+        await rights.free(refused)
         response = await serve(request) if serves else rights.empty_response(request)
         code: int = getattr(response, "error_code", 0)
-        if response is None or code:
-            return response
-        await rights.add_refused(response, request, field, refused, denied(of), is_first=is_first)
+        if response is not None and not code:
+            rights.insert(response, request, field, answers, is_first=is_first)
         return response
 
     text = f"{operation.name} on each {_NAMES[of]}"
