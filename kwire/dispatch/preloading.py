@@ -21,7 +21,7 @@ from importlib import import_module
 from kwire.protocol.codec import decoder, encoder
 
 HANDLERS = (
-    *("produce", "lib.large_batches", "lib.leader_hints"),
+    *("produce", "plain_produce", "lib.large_batches", "lib.leader_hints"),
     *("fetch", "plain_fetch", "plain_replica_fetch", "replica_fetch", "lib.nearest_replica"),
     *("metadata", "list_offsets", "api_versions"),
     *("lib.advertised_listeners", "lib.await_elections", "lib.settled"),

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers import APIS, FETCH_KEY, OWN_APIS, Api
+from kwire.handlers import APIS, FETCH_KEY, OWN_APIS, PRODUCE_KEY, Api
 from kwire.handlers.lib.waiting import Unfinished, begun_at_once
 from kwire.protocol.codec import Decoder, Encoder, InPieces, decoder, encoder, in_pieces
 from kwire.protocol.file_slice import EncodedResponse
@@ -21,7 +21,10 @@ PlainHandler: TypeAlias = Callable[
 """(frame, start of the body, header, broker, client) → the response with its size in front, now or
 later. With None, the handler has to serve the request."""
 
-PLAIN = {FETCH_KEY: "kwire.handlers.plain_fetch"}
+PLAIN = {
+    PRODUCE_KEY: "kwire.handlers.plain_produce",
+    FETCH_KEY: "kwire.handlers.plain_fetch",
+}
 """Modules with a fast path for the common request of an API; each module says what is common."""
 
 

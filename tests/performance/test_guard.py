@@ -8,8 +8,7 @@ import trio
 
 from kwire.dispatch.routes import route
 from kwire.dispatch.routing import loaded_route
-from kwire.handlers import heartbeat, plain_fetch
-from kwire.handlers import produce as produce_handler
+from kwire.handlers import heartbeat, plain_fetch, plain_produce
 from kwire.handlers.lib.waiting import in_task
 from tests.performance import test_costs
 from tests.performance.desk import desk, sent, stand_still
@@ -108,7 +107,7 @@ MORE = [
 ]
 if SEES_INSTRUCTIONS:
     MORE += [
-        ("produce, 1 record", produce_handler, makes_some_objects, "bytes allocated"),
+        ("produce, 1 record", plain_produce, makes_some_objects, "bytes allocated"),
         ("fetch that waits, produce", plain_fetch, copies_the_frame, "bytes allocated"),
     ]
 
