@@ -121,7 +121,8 @@ def test_offsets_and_groups_are_deleted(cli: CommandLine, names: Names, topic: s
     assert lags(cli, group) == {1: (5, 0)}
     assert cli.ok("groups", "delete", group).out == f"deleted {group}\n"
     done = cli("groups", "describe", group)
-    assert (done.code, "GROUP_ID_NOT_FOUND; kwire groups list" in done.err) == (1, True)
+    assert done.code == 1
+    assert "GROUP_ID_NOT_FOUND" in done.err  # and what it may have been, or how to see all
     assert cli("groups", "delete", group).code == 1
 
 
