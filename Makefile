@@ -37,6 +37,9 @@ QUIET := -q
 UNIT := tests -m "not processes and not worst_cases" --ignore tests/simulation
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
+# Two sessions of Spark side by side: each waits a quarter of its time. A file has one of them.
+TWO_SPARKS := -n 2 --dist loadfile
+
 CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_tools_agree.py cluster_unregister.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_large_batches.py cluster_secured.py cluster_from_secure_init.py \
 	group_protocol.py consumer_group_protocol.py group_rebalances.py \
 	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
@@ -113,7 +116,7 @@ short-compat-secured: ## stock clients and admin clients over SASL_SSL with SCRA
 spark: spark-stock spark-new ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:port)
 
 spark-stock: $(VENV)/.test ## test with the PySpark whose connector is published
-	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(ARGS)
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(or $(ARGS),$(TWO_SPARKS))
 
 spark-new: $(VENV)/.test ## test with the newest PySpark what depends on its version
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane new $(ARGS)

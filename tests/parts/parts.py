@@ -1,7 +1,8 @@
 """The parts of ``make test``, how long they took when they were measured, and which one is next.
 
 A part is a target of the Makefile. It says how many cores it keeps busy, so that parts run side by
-side where the machine has cores for them. What two parts would both install is installed before, by
+side where the machine has cores for them: one that mostly waits for other programs keeps less than
+one busy. What two parts would both install is installed before, by
 what ``test`` needs in the Makefile, or under a lock (``compat_tests.java_tools``).
 
 ``measured.json`` has the times. ``python -m tests.parts --measured`` writes it from the last run.
@@ -25,7 +26,7 @@ class Part(NamedTuple):
 
     target: str
     what: str
-    cores: int = 1
+    cores: float = 1
     downloads: str = ""
 
 
@@ -36,12 +37,12 @@ PARTS = (
     Part("worst-cases", "hostile clients, the largest requests, a long life", 2),
     Part("short-fuzz", "property tests with new examples", 2),
     Part("short-simulation", "clusters in virtual time under faults, seeded bugs", 2),
-    Part("compat", "stock clients and Kafka's Java tools", 1, "160 MB, Java tools"),
-    Part("short-compat-secured", "stock clients with TLS, a login, an authorizer"),
-    Part("compat-cluster", "groups, transactions, Streams on three brokers"),
-    Part("spark-stock", "PySpark with its published connector", 1, "700 MB, PySpark and Java"),
-    Part("spark-new", "what depends on PySpark's version, with the newest", 1, "500 MB, PySpark"),
-    Part("browser", "the page in Chromium", 1, "150 MB, Chromium, in CI"),
+    Part("compat", "stock clients and Kafka's Java tools", 0.6, "160 MB, Java tools"),
+    Part("short-compat-secured", "stock clients with TLS, a login, an authorizer", 0.6),
+    Part("compat-cluster", "groups, transactions, Streams on three brokers", 0.8),
+    Part("spark-stock", "PySpark with its published connector", 1.4, "700 MB, PySpark and Java"),
+    Part("spark-new", "what depends on PySpark's version, with the newest", 0.6, "500 MB, PySpark"),
+    Part("browser", "the page in Chromium", 0.6, "150 MB, Chromium, in CI"),
 )
 
 
@@ -90,7 +91,7 @@ def longest_first(parts: Iterable[Part], measured: Measured) -> list[Part]:
 
 def next_part(waiting: Sequence[Part], running: Iterable[Part], cores: int) -> Part | None:
     """The first part that finds its cores free, or any if none runs; None: one has to end first."""
-    free = cores - sum(part.cores for part in running)
+    free = round(cores - sum(part.cores for part in running), 1)
     return next((part for part in waiting if min(part.cores, cores) <= free), None)
 
 

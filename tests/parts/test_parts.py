@@ -44,6 +44,14 @@ def test_parts_that_fit_run_side_by_side() -> None:
     assert started(parts, cores=4) == [{"long", "whole", "half"}, {"whole", "half"}, {"half"}]
 
 
+def test_parts_that_mostly_wait_share_a_core() -> None:
+    """Tenths of a core add up as people add them."""
+    parts = [Part("two thirds", "", 0.6), Part("more", "", 0.8), Part("rest", "", 0.6)]
+    assert started(parts, cores=2)[0] == {"two thirds", "more", "rest"}
+    parts = [Part("sparks", "", 1.4), Part("some", "", 0.6), Part("late", "", 0.1)]
+    assert started(parts, cores=2)[0] == {"sparks", "some"}
+
+
 def test_one_core_runs_one_part_after_the_other() -> None:
     """Also one that would keep more cores busy."""
     parts = [Part("whole", "", 2), Part("half", "", 1), Part("more", "", 3)]
@@ -73,7 +81,7 @@ def test_the_times_of_a_run_become_the_usual_ones(tmp_path: Path) -> None:
     assert found["parts"]["compat"] == known["compat"]
     assert found["seconds"] == 600  # not all parts ran
     page = page_with_table("before\n<!-- parts -->\nold\n<!-- end of parts -->\nafter\n", found)
-    assert "| `compat` | stock clients and Kafka's Java tools | 1 | 1 min 28 s | 8 s |" in page
+    assert "| `compat` | stock clients and Kafka's Java tools | 0.6 | 1 min 28 s | 8 s |" in page
     assert page.startswith("before\n")
     assert page.endswith("<!-- end of parts -->\nafter\n")
     assert "old" not in page
