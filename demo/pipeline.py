@@ -12,7 +12,7 @@ from rich.console import Console
 from demo.flights import Delays
 from kwire.cli import main as kwire
 from kwire.spark.commands.bar import Bar
-from kwire.spark.lost import DataLost
+from kwire.spark.lost_records import DataLost
 from kwire.spark.pipeline import Pipeline
 from kwire.spark.pipeline_file import read_pipeline
 from kwire.spark.progress import Status

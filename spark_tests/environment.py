@@ -26,7 +26,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kwire.spark import java
+from kwire.spark import java_runtime
 from tests.support.maven import one_maven
 
 ROOT = Path(__file__).parent.parent
@@ -282,7 +282,7 @@ def java_home(python: Path) -> Path:
             subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip()
         )
 
-    return java.java_home(ROOT / ".cache" / "java-home", bundled)
+    return java_runtime.java_home(ROOT / ".cache" / "java-home", bundled)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.decode import decode
-from kwire.spark.decode.settled import decode_settled, settled
+from kwire.spark.decode.resolved_decoding import decode_resolved, resolve_decoding
 from kwire.spark.settings import Decode
 from kwire.spark.split import Splits
 from kwire.spark.storage import storage_at
@@ -167,9 +167,9 @@ def test_a_way_of_decoding_is_kept_whole(spark: SparkSession, tmp_path: Path) ->
     for form, text in (("avro", avro), ("protobuf", proto)):
         file = tmp_path / ("r.proto" if form == "protobuf" else "r.avsc")
         file.write_text(text)
-        kept = settled(None, Decode(form, options={"schema_file": str(file)}), ["orders"])
+        kept = resolve_decoding(None, Decode(form, options={"schema_file": str(file)}), ["orders"])
         file.unlink()
-        frame = decode_settled(records_of(spark, [b"\x08\x07", b"\x0e"]), kept)
+        frame = decode_resolved(records_of(spark, [b"\x08\x07", b"\x0e"]), kept)
         [first, second] = frame.orderBy("_offset").collect()
         good, bad = (first, second) if form == "protobuf" else (second, first)
         assert good["_row"].n == 7

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql import SparkSession
 
-from kwire.spark.lost import DataLost
+from kwire.spark.lost_records import DataLost
 from kwire.testing.waiting import wait_until
 from spark_tests.pipelines import (
     TIMEOUT_S,

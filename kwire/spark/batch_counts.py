@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark import rows as names
-from kwire.spark.decode.known import is_tombstone
+from kwire.spark.decode.row_converter import is_tombstone
 from kwire.spark.tombstones import error_by
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from kwire.spark.columns import column, columns
 from kwire.spark.decided import Begun, Decided
 from kwire.spark.decode.options import options_of
 from kwire.spark.decode.plans import versions_known
-from kwire.spark.decode.settled import decoder_settled, settled
+from kwire.spark.decode.resolved_decoding import resolve_decoding, resolved_decoder
 from kwire.spark.odd_records import exact
 from kwire.spark.schema_history import SchemaHistory
 from kwire.spark.settings import PipelineSettings, Source, Transform, WrongSetting
@@ -127,11 +127,11 @@ class BatchWork:
                 kept.unpersist()
         if way is None and self._begun is not None:
             # As it comes back from the file, so that the same is decided then.
-            way = json.loads(json.dumps(settled(records, self._settings.decode, topics)))
+            way = json.loads(json.dumps(resolve_decoding(records, self._settings.decode, topics)))
         if way is None:
             decode = decoder(records, self._settings.decode, topics)
         else:
-            decode = decoder_settled(way)
+            decode = resolved_decoder(way)
         decode = _of_exact(decode)
         if not self._has_changes:
             return self._run(records, "value", decode, batch, way, before)

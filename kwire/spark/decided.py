@@ -42,7 +42,7 @@ class Decided:
 
     tombstones: str
     way: dict[str, Any] | None = None
-    """How values are decoded (``decode.settled``); None if ``split`` knows which can't be."""
+    """How values are decoded (``resolved_decoding``); None if ``split`` knows which can't be."""
     sink: SinkSettings | None = None
     """The table whose partitions can't keep every value; only what that depends on."""
     misfits: tuple[Misfit, ...] = ()

@@ -9,7 +9,7 @@ from urllib.parse import urlparse
 from kwire.cli.options import count, seconds
 from kwire.spark.checkpoint import Checkpoint
 from kwire.spark.commands.work_bar import WorkBar
-from kwire.spark.expired import Expired
+from kwire.spark.expired_rows import ExpiredRows
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.spark_log import SparkLog
@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
         storage = storage_at(settings.checkpoint, spark)
         if cutoff.before_ms is None:
             cutoff = bounded(cutoff, storage, spark)
-        Expired(storage).note(cutoff)
+        ExpiredRows(storage).record(cutoff)
         return upkeep.expire(spark, cutoff, int(options.keep_versions))
 
     return report(options, "expire", work)

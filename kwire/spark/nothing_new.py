@@ -18,9 +18,9 @@ import re
 
 import trio
 
-from kwire.spark.alone import only_driver
 from kwire.spark.broker_view import UNREACHABLE, BrokerView
 from kwire.spark.checkpoint import BadCheckpoint, Checkpoint, Offsets
+from kwire.spark.driver_lock import driver_locks
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.progress import ENDED, STOPPED, fingerprint, read_status, renew
 from kwire.spark.retries import open_retries
@@ -45,7 +45,7 @@ def is_nothing_new(settings: PipelineSettings) -> bool:
         return False
     if last.settings != fingerprint(settings):
         return False
-    with only_driver(settings, storage):
+    with driver_locks(settings, storage):
         try:
             if _sent_back(settings):
                 return False

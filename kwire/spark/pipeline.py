@@ -12,7 +12,7 @@ The checkpoint's directory has these files; the modules in parentheses write the
 - ``status.json`` (``progress``);
 - ``schemas.jsonl`` (``schema_history``), ``tombstones.json`` (``tombstone_ways``);
 - with columns that the settings name ``columns.json`` (``column_values``);
-- ``driver``, which is locked while a driver runs (``alone``);
+- ``driver``, which is locked while a driver runs (``driver_lock``);
 - with dead letters ``decode.json`` (``decided``), with a registry ``split.json`` (``split``).
 """
 
@@ -25,7 +25,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kwire.spark.alone import only_driver
 from kwire.spark.batch_work import BatchWork, DeadLetterSink
 from kwire.spark.broker_view import UNREACHABLE, BrokerView
 from kwire.spark.checkpoint import Checkpoint, Offsets, as_json, offsets_of
@@ -34,9 +33,10 @@ from kwire.spark.dead_letters import open_dead_letters
 from kwire.spark.decided import Begun, needs_begun
 from kwire.spark.decode.options import options_of
 from kwire.spark.decode.plans import schema_ids
-from kwire.spark.guard import CreatedAgain, Guard
+from kwire.spark.driver_lock import driver_locks
 from kwire.spark.incarnations import Incarnations
-from kwire.spark.lost import LostTable
+from kwire.spark.loss_detection import CreatedAgain, LossDetection
+from kwire.spark.lost_records import LostTable
 from kwire.spark.pipeline_file import pipeline_of, read_pipeline
 from kwire.spark.progress import ENDED, STOPPED, Progress, Status, fingerprint
 from kwire.spark.query import PipelineQuery, told
@@ -104,7 +104,7 @@ class Pipeline:
         """
         spark = self._spark or open_session(self.settings)
         storage = storage_at(self.settings.checkpoint, spark)
-        with only_driver(self.settings, storage, spark):
+        with driver_locks(self.settings, storage, spark):
             return self._run(spark, storage, on_status)
 
     def _run(
@@ -157,7 +157,7 @@ class _Run:
         table = LostTable(
             storage_at(_lost_path(settings), spark), stops=settings.source.on_data_loss == "stop"
         )
-        self._guard = Guard(view, self._topics, table, progress)
+        self._losses = LossDetection(view, self._topics, table, progress)
         sink.open(spark)
         splits = Splits(storage) if may_change(settings) else None
         begun = Begun(storage) if needs_begun(settings) else None
@@ -232,7 +232,7 @@ class _Run:
 
     def _query(self, checkpoint: Checkpoint, is_over: Callable[[], bool]) -> None:
         self._progress.set(state="running", max_offsets_per_trigger=self._max_offsets)
-        query = PipelineQuery(self._settings, checkpoint, self._work, self._guard, self._progress)
+        query = PipelineQuery(self._settings, checkpoint, self._work, self._losses, self._progress)
         query.run(self._spark, self._directory(), self._options(), is_over)
 
     def _options(self) -> dict[str, str]:
@@ -252,10 +252,10 @@ class _Run:
             checkpoint = Checkpoint(storage_at(self._directory(), self._spark))
             read = checkpoint.next_offsets()
             current = self._current()
-            again = self._guard.recreated({*current, *(topic for topic, _ in read)})
+            again = self._losses.recreated({*current, *(topic for topic, _ in read)})
             if not again:
                 break
-            self._guard.take_recreated(again, read)
+            self._losses.record_recreated(again, read)
             self._begin_epoch(checkpoint, again)
         partitions = {(name, at): 0 for name, count in current.items() for at in range(count)}
         self._max_offsets = current_max_offsets(self._settings.source, self._view, partitions)
@@ -273,7 +273,7 @@ class _Run:
         pending = checkpoint.pending()
         if pending is not None:
             query = PipelineQuery(
-                self._settings, checkpoint, self._work, self._guard, self._progress
+                self._settings, checkpoint, self._work, self._losses, self._progress
             )
             query.finish_pending(pending, again)
             query.run(self._spark, self._directory(), self._options(), lambda: False)
@@ -316,7 +316,7 @@ class _Run:
         try:
             current = self._current()
             partitions = {(name, at): 0 for name, count in current.items() for at in range(count)}
-            if self._guard.recreated(current):
+            if self._losses.recreated(current):
                 self._begins_again = True
                 return
             self._progress.offsets({}, self._view.ends(partitions))

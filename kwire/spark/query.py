@@ -17,7 +17,7 @@ from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.batch_counts import Counts
 from kwire.spark.batch_work import BatchWork
 from kwire.spark.checkpoint import Checkpoint
-from kwire.spark.guard import Guard
+from kwire.spark.loss_detection import LossDetection
 from kwire.spark.masking import masked
 from kwire.spark.odd_records import is_by_odd_records, read_by_client
 from kwire.spark.progress import Progress
@@ -51,13 +51,13 @@ class PipelineQuery:
         settings: PipelineSettings,
         checkpoint: Checkpoint,
         work: BatchWork,
-        guard: Guard,
+        losses: LossDetection,
         progress: Progress,
     ) -> None:
         self._settings = settings
         self._checkpoint = checkpoint
         self._work = work
-        self._guard = guard
+        self._losses = losses
         self._progress = progress
         self._batch_runs = threading.Lock()
         self._is_closing = False
@@ -93,7 +93,7 @@ class PipelineQuery:
 
         try:
             while not query.awaitTermination(POLL_S):
-                if is_over() or self._guard.late is not None:
+                if is_over() or self._losses.late_loss is not None:
                     self._close(query)
         except PySparkException:
             if self._failure is None and not self._is_closing:
@@ -103,8 +103,8 @@ class PipelineQuery:
                 query.stop()
         if self._failure is not None:
             raise self._failure
-        if self._guard.late is not None:
-            raise self._guard.late
+        if self._losses.late_loss is not None:
+            raise self._losses.late_loss
 
     def _close(self, query: "StreamingQuery") -> None:
         self._is_closing = True
@@ -134,7 +134,7 @@ class PipelineQuery:
         started_s = time.monotonic()
         if batch_id == 0:  # only now the checkpoint has the batch's begin
             self._progress.offsets(self._checkpoint.end(batch_id - 1), {})
-        ranges = self._guard.before(self._checkpoint.ranges(batch_id), self._gone)
+        ranges = self._losses.check_before(self._checkpoint.ranges(batch_id), self._gone)
         if self._gone:
             records = records.where(~f.col("topic").isin(self._gone))
         if ranges:
@@ -149,11 +149,11 @@ class PipelineQuery:
         self, records: "DataFrame", batch_id: int, ranges: list[OffsetRange], started_s: float
     ) -> None:
         query_id = self._checkpoint.query_id()
-        ids = self._guard.topic_ids(ranges)
-        incomplete = self._guard.incomplete(ranges)
+        ids = self._losses.topic_ids(ranges)
+        incomplete = self._losses.incomplete(ranges)
         batch = Batch(self._settings.name, query_id, batch_id, tuple(ranges), ids, incomplete)
         counts = self._counts(records, batch)
-        self._guard.after(ranges)
+        self._losses.check_after(ranges)
         self._progress.batch(batch_id, counts, time.monotonic() - started_s)
 
     def _counts(self, records: "DataFrame", batch: Batch) -> Counts:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kwire.config.extras import needs
-from kwire.spark.java import java_home
+from kwire.spark.java_runtime import java_home
 from kwire.spark.masking import masked
 from kwire.spark.parquet_times import TIMES
 from kwire.spark.settings import PipelineSettings

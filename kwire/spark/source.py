@@ -3,7 +3,7 @@
 Rules:
 
 - The connector doesn't fail on data loss. The pipeline itself detects it, by topic ids and log
-  start offsets, which the connector doesn't see (``kwire.spark.lost``).
+  start offsets, which the connector doesn't see (``kwire.spark.lost_records``).
 - A task whose broker doesn't answer gives up after ``RESTART_S``, as the pipeline's own client
   does, and not after the two minutes that are Spark's default. Spark then tries the task again, or
   the batch fails.

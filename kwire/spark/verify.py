@@ -36,7 +36,7 @@ from kwire.spark.comparison import (
 from kwire.spark.comparison_by_key import compare_keys, held_keys, places_of
 from kwire.spark.comparison_by_transaction import NOTE, compare_committed
 from kwire.spark.dead_letter_offsets import dead_letter_offsets
-from kwire.spark.expired import Expired
+from kwire.spark.expired_rows import ExpiredRows
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.key_outcomes import bounds_of
 from kwire.spark.reporting import Report, silent
@@ -280,7 +280,7 @@ def beginning(
     topics: Incarnations, first: Checkpoint, storage: Storage
 ) -> Callable[[Partition], int | None]:
     """Where the rows of partitions should begin; None if nobody knows."""
-    expired = Expired(storage)
+    expired = ExpiredRows(storage)
     began = first.end(-1)
 
     def begin_of(place: Partition) -> int | None:

@@ -10,9 +10,9 @@ import pytest
 
 from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.broker_view import BrokerView
-from kwire.spark.guard import Guard
 from kwire.spark.incarnations import Incarnations
-from kwire.spark.lost import DataLost, LostTable
+from kwire.spark.loss_detection import LossDetection
+from kwire.spark.lost_records import DataLost, LostTable
 from kwire.spark.progress import Progress
 from kwire.spark.settings import SinkSettings, Source
 from kwire.spark.sinks.claims import Claims
@@ -97,11 +97,13 @@ class View:
         return dict.fromkeys(partitions, self.start)
 
 
-def guard_of(tmp_path: Path, view: View, *, stops: bool) -> Guard:
-    """A guard that asks a made-up cluster."""
+def detection_of(tmp_path: Path, view: View, *, stops: bool) -> LossDetection:
+    """A detection that asks a made-up cluster."""
     storage = LocalStorage(tmp_path)
     table = LostTable(LocalStorage(tmp_path / "lost"), stops=stops)
-    return Guard(cast(BrokerView, view), Incarnations(storage), table, Progress(storage, "p"))
+    return LossDetection(
+        cast(BrokerView, view), Incarnations(storage), table, Progress(storage, "p")
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,28 +120,28 @@ def test_what_is_lost_while_a_batch_is_read_stops_after_the_batch(
     """The range is in the table in either mode; the batch counts as written."""
     for stops in (True, False):
         view = View()
-        guard = guard_of(tmp_path / str(stops), view, stops=stops)
-        ranges = guard.before([RANGE], ())
-        assert guard.incomplete(ranges) == frozenset()
+        detection = detection_of(tmp_path / str(stops), view, stops=stops)
+        ranges = detection.check_before([RANGE], ())
+        assert detection.incomplete(ranges) == frozenset()
         for name, value in change.items():
             setattr(view, name, value)
-        guard.after(ranges)
+        detection.check_after(ranges)
         assert len(list((tmp_path / str(stops) / "lost").iterdir())) == 1
-        assert (guard.late is not None) == stops
+        assert (detection.late_loss is not None) == stops
         if stops:
             with pytest.raises(DataLost, match=reason):
-                guard.before([RANGE], ())
+                detection.check_before([RANGE], ())
 
 
 def test_what_was_deleted_before_a_batch_is_known_to_the_sink(tmp_path: Path) -> None:
     """The range is incomplete; nothing is late."""
     view = View()
     view.start = 4
-    guard = guard_of(tmp_path, view, stops=False)
-    ranges = guard.before([RANGE], ())
-    assert guard.incomplete(ranges) == {RANGE}
-    guard.after(ranges)
-    assert guard.late is None
+    detection = detection_of(tmp_path, view, stops=False)
+    ranges = detection.check_before([RANGE], ())
+    assert detection.incomplete(ranges) == {RANGE}
+    detection.check_after(ranges)
+    assert detection.late_loss is None
 
 
 def test_a_file_says_its_place_by_a_number() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kwire.spark.decided import needs_begun
-from kwire.spark.decode.settled import settled
+from kwire.spark.decode.resolved_decoding import resolve_decoding
 from kwire.spark.partition_values import part_of
 from kwire.spark.settings import DeadLetters, Decode, PipelineSettings, SinkSettings, Source
 
@@ -20,7 +20,7 @@ def test_an_edited_schema_file_is_another_way(tmp_path: Path) -> None:
         file = tmp_path / f"{number}.json"
         file.write_text(SCHEMA % kind)
         decode = Decode(options={"schema_file": str(file), "refresh_s": 1.0 + number})
-        found.append(settled(NO_RECORDS, decode, ["orders"]))
+        found.append(resolve_decoding(NO_RECORDS, decode, ["orders"]))
     assert found[0] == found[2] != found[1]
 
 
@@ -28,7 +28,7 @@ def test_no_secret_is_kept() -> None:
     """Neither the registry's password nor its address, which may hold one."""
     options = {"schema": "n INT", "registry_user": "u", "registry_password": "geheim"}
     decode = Decode(registry="http://u:geheim@127.0.0.1:1", options=options)
-    found = settled(NO_RECORDS, decode, ["orders"])
+    found = resolve_decoding(NO_RECORDS, decode, ["orders"])
     assert "geheim" not in str(found)
     assert found["has_header"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kwire.cli import main
-from kwire.spark.alone import only_driver
 from kwire.spark.broker_view import BrokerView
+from kwire.spark.driver_lock import driver_locks
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.nothing_new import is_nothing_new
 from kwire.spark.pipeline_file import read_pipeline
@@ -200,7 +200,7 @@ def test_a_second_driver_is_refused(
     settings: PipelineSettings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As by a run: another one is writing."""
-    with only_driver(settings, storage_of(settings)):
+    with driver_locks(settings, storage_of(settings)):
         capsys.readouterr()
         assert main(list(ONCE)) == 1
     assert "another driver writes to" in capsys.readouterr().err

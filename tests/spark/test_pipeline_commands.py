@@ -16,10 +16,10 @@ from kwire.spark.batch_counts import Counts
 from kwire.spark.broker_view import BrokerView
 from kwire.spark.column_values import ColumnValues
 from kwire.spark.decode.spark_types import field, struct
-from kwire.spark.guard import CreatedAgain, Guard
 from kwire.spark.incarnations import Incarnations
-from kwire.spark.java import NoJava, java_home
-from kwire.spark.lost import LostTable
+from kwire.spark.java_runtime import NoJava, java_home
+from kwire.spark.loss_detection import CreatedAgain, LossDetection
+from kwire.spark.lost_records import LostTable
 from kwire.spark.pipeline_file import read_pipeline
 from kwire.spark.progress import Progress
 from kwire.spark.session import CONNECTOR, NoSpark, configuration, jars
@@ -325,15 +325,15 @@ def test_a_topic_that_is_created_again_is_seen_by_its_id(kafka: Kafka, tmp_path:
     storage = LocalStorage(tmp_path)
     with BrokerView(Source(kafka.bootstrap, ("orders",))) as view:
         table = LostTable(storage, stops=True)
-        guard = Guard(view, Incarnations(storage), table, Progress(storage, "p"))
+        detection = LossDetection(view, Incarnations(storage), table, Progress(storage, "p"))
         batch = [OffsetRange("orders", 0, 0, 1)]
-        assert guard.before(batch, ()) == batch
+        assert detection.check_before(batch, ()) == batch
         other = Incarnations(storage)
         other.begin_epoch({"orders": "an older id"}, "{}")
-        guard = Guard(view, other, table, Progress(storage, "p"))
+        detection = LossDetection(view, other, table, Progress(storage, "p"))
         with pytest.raises(CreatedAgain, match="orders"):
-            guard.before(batch, ())
-        assert guard.before(batch, ["orders"]) == []
+            detection.check_before(batch, ())
+        assert detection.check_before(batch, ["orders"]) == []
 
 
 def test_a_session_has_what_the_table_formats_need(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from kwire.spark.batch_counts import MOST_REASONS, Counts
 from kwire.spark.checkpoint import BadCheckpoint, Checkpoint
 from kwire.spark.file_names import FileName, parse
 from kwire.spark.incarnations import Incarnations
-from kwire.spark.lost import DataLost, LostTable, deleted, gone_back, recreated
+from kwire.spark.lost_records import DataLost, LostTable, deleted, gone_back, recreated
 from kwire.spark.progress import Progress, fingerprint, read_status
 from kwire.spark.settings import PipelineSettings, SinkSettings, Source
 from kwire.spark.sinks.claims import Claims, CoveredBefore, merged, without
@@ -92,10 +92,10 @@ def test_the_modes_of_loss(tmp_path: Path) -> None:
     """One stops with a line, the other writes each range once."""
     rows = deleted([OffsetRange("a", 0, 10, 20)], {("a", 0): 15})
     with pytest.raises(DataLost, match="a-0: offsets 10 to 14 are deleted; set source"):
-        LostTable(LocalStorage(tmp_path), stops=True).take(rows)
+        LostTable(LocalStorage(tmp_path), stops=True).record(rows)
     assert list(tmp_path.iterdir()) == []
     table = LostTable(LocalStorage(tmp_path), stops=False)
-    assert table.take(rows) == table.take(rows) == 5
+    assert table.record(rows) == table.record(rows) == 5
     [file] = tmp_path.iterdir()
     row = json.loads(file.read_text())
     assert (row["topic"], row["first"], row["end"], row["reason"]) == ("a", 10, 15, "deleted")

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from kwire.spark.alone import CHECKPOINT_LOCK, SecondDriver, alone
 from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.dead_letters import only_part
+from kwire.spark.driver_lock import CHECKPOINT_LOCK, SecondDriver, file_lock
 from kwire.spark.pipeline import Pipeline
 from kwire.spark.settings import PipelineSettings, SinkSettings, Source
 from kwire.spark.sinks import files
@@ -24,14 +24,14 @@ def test_the_second_driver_is_refused_until_the_first_has_ended(tmp_path: Path) 
     """The line names the setting and the directory."""
     storage = LocalStorage(tmp_path)
     with (
-        alone(storage, CHECKPOINT_LOCK, "checkpoint"),
+        file_lock(storage, CHECKPOINT_LOCK, "checkpoint"),
         pytest.raises(
             SecondDriver, match=f"checkpoint: another driver writes to file://{tmp_path}"
         ),
-        alone(storage, CHECKPOINT_LOCK, "checkpoint"),
+        file_lock(storage, CHECKPOINT_LOCK, "checkpoint"),
     ):
         pass
-    with alone(storage, CHECKPOINT_LOCK, "checkpoint"):
+    with file_lock(storage, CHECKPOINT_LOCK, "checkpoint"):
         pass
 
 
@@ -41,7 +41,7 @@ def test_a_run_takes_its_locks_before_it_touches_anything(
 ) -> None:
     """Neither the status of the first driver nor its files change."""
     held = {"checkpoint": ("checkpoint", "driver"), "sink.path": ("table", "_kwire/driver")}
-    for module in ("pipeline", "alone"):
+    for module in ("pipeline", "driver_lock"):
         monkeypatch.setattr(
             f"kwire.spark.{module}.storage_at", lambda url, spark: LocalStorage(Path(url))
         )
@@ -50,7 +50,7 @@ def test_a_run_takes_its_locks_before_it_touches_anything(
     settings = PipelineSettings("p", SOURCE, sink, str(checkpoint))
     directory, name = held[key]
     with (
-        alone(LocalStorage(tmp_path / directory), name, key),
+        file_lock(LocalStorage(tmp_path / directory), name, key),
         pytest.raises(SecondDriver, match=key),
     ):
         Pipeline(settings, spark=cast(Any, object())).run()

@@ -7,11 +7,11 @@ import trio
 
 from kwire.client.cluster import open_cluster
 from kwire.client.topics import create_topics, delete_topics
-from kwire.spark import expired
+from kwire.spark import expired_rows
 from kwire.spark.checkpoint import Checkpoint, Offsets, as_json
 from kwire.spark.comparison import BrokerOffsets, Claim, Compared, compare, with_finished
 from kwire.spark.expire import bounded
-from kwire.spark.expired import Expired
+from kwire.spark.expired_rows import ExpiredRows
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.offset_runs import OffsetRuns
 from kwire.spark.settings import PipelineSettings, SinkSettings, Source
@@ -79,12 +79,12 @@ def test_what_expire_has_taken_is_not_missing(tmp_path: Path) -> None:
     """By offset it is known what should be there, by age it isn't."""
     starts_at(tmp_path, {PLACE: 7})
     for offset in (50, 30):
-        Expired(LocalStorage(tmp_path)).note(Cutoff(None, *PLACE, offset))
+        ExpiredRows(LocalStorage(tmp_path)).record(Cutoff(None, *PLACE, offset))
     assert begin_of(tmp_path) == 50
     assert begin_of(tmp_path, ("t", 1)) == 0
-    Expired(LocalStorage(tmp_path)).note(Cutoff(before_ms=1))
+    ExpiredRows(LocalStorage(tmp_path)).record(Cutoff(before_ms=1))
     assert begin_of(tmp_path) is None
-    assert (tmp_path / expired.FILE).exists()
+    assert (tmp_path / expired_rows.FILE).exists()
 
 
 def test_an_offset_that_is_not_read_yet_does_not_expire(tmp_path: Path) -> None:

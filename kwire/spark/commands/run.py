@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     """Run a pipeline; returns the exit code."""
     from dataclasses import replace
 
-    from kwire.spark.alone import SecondDriver, check_alone
+    from kwire.spark.driver_lock import SecondDriver, check_no_other_driver
     from kwire.spark.nothing_new import is_nothing_new
     from kwire.spark.query import told
     from kwire.spark.settings import WrongSetting
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     if options.once:
         settings = replace(settings, trigger="once")
     try:
-        check_alone(settings)
+        check_no_other_driver(settings)
         if not is_nothing_new(settings):
             return _run(settings, options)
     except SecondDriver as error:
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 def _run(settings: PipelineSettings, options: argparse.Namespace) -> int:
     """Start Spark and run the pipeline; the exit code. WrongSetting."""
     from kwire.spark.batch_work import check_transforms
-    from kwire.spark.java import NoJava
+    from kwire.spark.java_runtime import NoJava
     from kwire.spark.pipeline import Pipeline
     from kwire.spark.session import STARTING, NoSpark, has_session, is_submitted, open_session
     from kwire.spark.spark_log import log_of
@@ -91,7 +91,7 @@ def _run(settings: PipelineSettings, options: argparse.Namespace) -> int:
 
 def _outcome(pipeline: "Pipeline", log: "SparkLog", *, quiet: bool) -> int:
     """Run a pipeline, with a line about its failure and what Spark printed; the exit code."""
-    from kwire.spark.lost import DataLost
+    from kwire.spark.lost_records import DataLost
     from kwire.spark.query import told
 
     name = pipeline.settings.name

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from kwire.spark.decode.debezium import unsupported
 from kwire.spark.decode.decoding import Plan
-from kwire.spark.decode.known import decode_as
 from kwire.spark.decode.options import Options, options_of
 from kwire.spark.decode.plans import given_plan, given_struct, registry_plan
-from kwire.spark.decode.settled import struct_of
+from kwire.spark.decode.resolved_decoding import struct_of
+from kwire.spark.decode.row_converter import convert_records
 from kwire.spark.settings import Decode, WrongSetting
 
 if TYPE_CHECKING:
@@ -81,7 +81,9 @@ def decoder(
         asks = options.registry is not None and given_struct(options) is None
         named = _topics(records, options, topics) if asks else topics
         of = struct_of(records, options, named)
-    return lambda given, has_reasons: decode_as(given, options, of, plan, has_reasons=has_reasons)
+    return lambda given, has_reasons: convert_records(
+        given, options, of, plan, has_reasons=has_reasons
+    )
 
 
 def _topics(records: "DataFrame", options: Options, topics: Sequence[str]) -> Sequence[str]:

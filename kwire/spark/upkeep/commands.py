@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kwire.cli.tables import show
 from kwire.spark.commands.reading import add_file, fail_with, read_or_tell
 from kwire.spark.commands.work_bar import WorkBar
-from kwire.spark.java import NoJava
+from kwire.spark.java_runtime import NoJava
 from kwire.spark.query import told
 from kwire.spark.session import NoSpark, open_session
 from kwire.spark.settings import PipelineSettings

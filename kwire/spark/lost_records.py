@@ -40,7 +40,7 @@ class DataLost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostRange:
     """A lost range; ``end`` equals ``first`` if nobody knows how many offsets are lost."""
 
     topic: str
@@ -63,35 +63,39 @@ class Lost:
 
 def deleted(
     ranges: Iterable[OffsetRange], starts: Mapping[tuple[str, int], int], reason: str = DELETED
-) -> list[Lost]:
+) -> list[LostRange]:
     """The parts of these ranges that lie before the log start offsets."""
     return [
-        Lost(one.topic, one.partition, one.first, min(start, one.end), reason)
+        LostRange(one.topic, one.partition, one.first, min(start, one.end), reason)
         for one in ranges
         if (start := starts.get((one.topic, one.partition), 0)) > one.first
         if one.first < one.end
     ]
 
 
-def replaced(ranges: Iterable[OffsetRange]) -> list[Lost]:
+def replaced(ranges: Iterable[OffsetRange]) -> list[LostRange]:
     """Ranges of topics that were deleted or created again while a batch read them."""
-    return [Lost(one.topic, one.partition, one.first, one.end, PERHAPS_REPLACED) for one in ranges]
+    return [
+        LostRange(one.topic, one.partition, one.first, one.end, PERHAPS_REPLACED) for one in ranges
+    ]
 
 
-def gone_back(ranges: Iterable[OffsetRange]) -> list[Lost]:
+def gone_back(ranges: Iterable[OffsetRange]) -> list[LostRange]:
     """Ranges of a batch that end before they begin."""
     return [
-        Lost(one.topic, one.partition, one.end, one.first, WENT_BACK)
+        LostRange(one.topic, one.partition, one.end, one.first, WENT_BACK)
         for one in ranges
         if one.end < one.first
     ]
 
 
-def recreated(topics: Iterable[str], read: Offsets, ends: Offsets) -> list[Lost]:
+def recreated(topics: Iterable[str], read: Offsets, ends: Offsets) -> list[LostRange]:
     """The unread records of topics that are gone; ``ends`` has their last known end offsets."""
     names = set(topics)
     return [
-        Lost(topic, partition, first, max(first, ends.get((topic, partition), first)), RECREATED)
+        LostRange(
+            topic, partition, first, max(first, ends.get((topic, partition), first)), RECREATED
+        )
         for (topic, partition), first in sorted(read.items())
         if topic in names
     ]
@@ -104,26 +108,26 @@ class LostTable:
         self._storage = storage
         self._stops = stops
 
-    def take(self, lost: Iterable[Lost]) -> int:
+    def record(self, ranges: Iterable[LostRange]) -> int:
         """Raise DataLost, or write the ranges; returns the number of lost offsets."""
-        rows = list(lost)
+        rows = list(ranges)
         if rows and self._stops:
             raise DataLost(
-                f'data is lost: {_told(rows)}; set source.on_data_loss = "record" to go on '
+                f'data is lost: {_summary(rows)}; set source.on_data_loss = "record" to go on '
                 "and have the lost ranges in a table"
             )
-        return self.note(rows)
+        return self.write(rows)
 
-    def late(self, rows: Sequence[Lost]) -> DataLost | None:
+    def late_loss(self, rows: Sequence[LostRange]) -> DataLost | None:
         """The reason to stop after a batch that was written; None if the pipeline goes on."""
         if not self._stops:
             return None
         return DataLost(
-            f"data is perhaps lost: {_told(rows)}; the batch has been written and the range is in "
-            f"{self._storage.url()}: run the pipeline again to go on"
+            f"data is perhaps lost: {_summary(rows)}; the batch has been written and the range is "
+            f"in {self._storage.url()}: run the pipeline again to go on"
         )
 
-    def note(self, rows: Sequence[Lost]) -> int:
+    def write(self, rows: Sequence[LostRange]) -> int:
         """Write the ranges; returns the number of lost offsets."""
         for row in rows:
             reason = row.reason.replace(" ", "-")
@@ -135,6 +139,6 @@ class LostTable:
         return sum(row.end - row.first for row in rows)
 
 
-def _told(rows: Sequence[Lost]) -> str:
+def _summary(rows: Sequence[LostRange]) -> str:
     more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
     return f"{rows[0]}{more}"

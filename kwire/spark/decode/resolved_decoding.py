@@ -1,16 +1,17 @@
 """How a batch is decoded, without anything left to look up: it can be stored, and used later.
 
 ``schema_file`` may be edited, a registry may get a newer schema, and an inferred schema grows.
-``settled`` has their content at one time, as JSON, without a registry's address and password.
+What ``resolve_decoding`` returns has their content at one time, as JSON, without a registry's
+address and password.
 """
 
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kwire.spark.decode.known import decode_as
 from kwire.spark.decode.options import Options, options_of
 from kwire.spark.decode.plans import given_plan, given_struct, registry_struct
+from kwire.spark.decode.row_converter import convert_records
 from kwire.spark.registry.client import RegistrySettings
 from kwire.spark.settings import Decode
 
@@ -39,8 +40,10 @@ def struct_of(
     return of
 
 
-def settled(records: "DataFrame", settings: Decode, topics: Sequence[str]) -> dict[str, Any]:
-    """The argument for ``decoder_settled``; for Avro and Protobuf only without a registry."""
+def resolve_decoding(
+    records: "DataFrame", settings: Decode, topics: Sequence[str]
+) -> dict[str, Any]:
+    """The argument for ``resolved_decoder``; for Avro and Protobuf only without a registry."""
     options = options_of(settings)
     kept = {
         name: value
@@ -65,15 +68,15 @@ def settled(records: "DataFrame", settings: Decode, topics: Sequence[str]) -> di
     return found
 
 
-def decoder_settled(found: dict[str, Any]) -> "Decoding":
-    """The decoding by what ``settled`` has returned."""
-    return lambda given, has_reasons: decode_settled(given, found, has_reasons=has_reasons)
+def resolved_decoder(found: dict[str, Any]) -> "Decoding":
+    """The decoding by what ``resolve_decoding`` has returned."""
+    return lambda given, has_reasons: decode_resolved(given, found, has_reasons=has_reasons)
 
 
-def decode_settled(
+def decode_resolved(
     records: "DataFrame", found: dict[str, Any], *, has_reasons: bool = True
 ) -> "DataFrame":
-    """The rows of records as ``decode`` would have made them when it was settled."""
+    """The rows of records as ``decode`` would have made them when it was resolved."""
     from kwire.spark.decode.avro_decoder import ANY_TOPIC
     from kwire.spark.decode.decoding import Plan
     from kwire.spark.decode.in_python import plan_type
@@ -89,4 +92,4 @@ def decode_settled(
     elif options.format == "protobuf":
         reader = ProtobufReader(b64decode(found["descriptors"]), options["message"])
         plan = ProtobufPlan(plan_type(row_type(reader.descriptor())), ((ANY_TOPIC, reader),), None)
-    return decode_as(records, options, found["struct"], plan, has_reasons=has_reasons)
+    return convert_records(records, options, found["struct"], plan, has_reasons=has_reasons)

@@ -15,7 +15,7 @@ _Key = tuple[str, int, int]
 """Topic, partition, incarnation."""
 
 
-class Expired:
+class ExpiredRows:
     """The expired rows of a pipeline; the file in ``storage`` is read once."""
 
     def __init__(self, storage: Storage) -> None:
@@ -33,8 +33,8 @@ class Expired:
         """The first offset of a partition that has not expired."""
         return self._before.get((topic, partition, incarnation), 0)
 
-    def note(self, cutoff: Cutoff) -> None:
-        """Note what is about to expire."""
+    def record(self, cutoff: Cutoff) -> None:
+        """Record what is about to expire."""
         if cutoff.before_ms is not None:
             self.by_time = True
         else:

@@ -29,7 +29,7 @@ class SecondDriver(RuntimeError):
 
 
 @contextmanager
-def alone(storage: Storage, name: str, key: str) -> Iterator[None]:
+def file_lock(storage: Storage, name: str, key: str) -> Iterator[None]:
     """Hold a lock file without waiting for it; SecondDriver names the setting ``key``."""
     if not isinstance(storage, LocalStorage):
         yield
@@ -48,23 +48,23 @@ def alone(storage: Storage, name: str, key: str) -> Iterator[None]:
 
 
 @contextmanager
-def only_driver(
+def driver_locks(
     settings: PipelineSettings, storage: Storage, spark: "SparkSession | None" = None
 ) -> Iterator[None]:
     """Hold the locks of a pipeline, whose checkpoint is in ``storage``; SecondDriver."""
     with ExitStack() as locks:
-        locks.enter_context(alone(storage, CHECKPOINT_LOCK, "checkpoint"))
+        locks.enter_context(file_lock(storage, CHECKPOINT_LOCK, "checkpoint"))
         if settings.sink.kind in FILE_KINDS:
             table = storage_at(settings.sink.path, spark)
-            locks.enter_context(alone(table, SINK_LOCK, "sink.path"))
+            locks.enter_context(file_lock(table, SINK_LOCK, "sink.path"))
         yield
 
 
-def check_alone(settings: PipelineSettings) -> None:
+def check_no_other_driver(settings: PipelineSettings) -> None:
     """SecondDriver if another driver runs now, as far as that can be seen without Spark."""
     try:
         storage = storage_at(settings.checkpoint)
-        with only_driver(settings, storage):
+        with driver_locks(settings, storage):
             pass
     except ValueError:  # the checkpoint or the files are elsewhere
         pass

@@ -18,7 +18,7 @@ _END_US = 253_402_300_800_000_000
 """The years 1 to 9999, in microseconds: beyond them other readers of a table fail."""
 
 
-def decode_as(
+def convert_records(
     records: "DataFrame",
     options: Options,
     of: dict[str, Any] | None,
