@@ -1,21 +1,25 @@
-"""Connections that were ready in a pass of the event loop, but have to wait for the next pass.
+"""Connections that are ready, but have to wait for a later pass of the event loop.
 
 Rules:
 
-- The connections that have used the least time are served first (``Turns.rank``). Of connections
-  with equal times, the one that has waited longest is first.
+- The connections that have used the least time are served first (``Turns.rank``, as it was when
+  they began to wait). Of connections with equal times, the one that has waited longest is first.
 - Every ``OLDEST_EVERY``-th pass begins with the connection that has waited longest. Otherwise a
   client that has used more time would wait as long as other clients bring new connections.
+- A pass costs as much as it serves and as has become ready, however many connections wait.
 """
 
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import count
 from selectors import SelectorKey
 from typing import Protocol, TypeAlias
 
 from kwire.budget.order import OLDEST_EVERY
 from kwire.budget.work import Turns
 
-Ready: TypeAlias = list[tuple[SelectorKey, int]]
-"""The connections that are ready, each with its events."""
+Event: TypeAlias = tuple[SelectorKey, int]
+"""A connection that is ready, and for what: as the selector says it."""
 
 
 class Watched(Protocol):
@@ -35,28 +39,46 @@ class Watched(Protocol):
         """Handle the bytes or the connection that have arrived."""
 
 
+_Place: TypeAlias = tuple[float, int, Event]
+
+
 class Crowd:
-    """The descriptors of the connections that wait."""
+    """The connections that wait, by their descriptors."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, None] = {}  # the longest first
-        self._left: dict[int, None] = {}  # by the last pass
+        self._waiting: dict[int, _Place] = {}  # the longest first
+        self._by_use: list[_Place] = []  # a heap; some of it doesn't wait any more
+        self._numbers = count()
         self._passes = 0
 
-    def leave(self, ready: Ready, first_fd: int) -> None:
-        """Note the connections that a pass leaves, from the one with this descriptor on."""
-        fds = [key.fd for key, _ in ready]
-        self._left.update(dict.fromkeys(fds[fds.index(first_fd) :]))
+    def __len__(self) -> int:
+        return len(self._waiting)
 
-    def in_order(self, ready: Ready, turns: Turns) -> Ready:
-        """The connections that are ready now, in the order in which they are served."""
-        left, self._left = self._left, {}
-        self._waiting = {fd: None for fd in self._waiting if fd in left} | left
-        events = {event[0].fd: event for event in ready}
-        longest = [events.pop(fd) for fd in self._waiting if fd in events]
-        order = longest + list(events.values())
+    def join(self, ready: Iterable[Event], turns: Turns) -> None:
+        """Let those of the ready connections wait that don't yet."""
+        waiting = self._waiting
+        for event in ready:
+            key = event[0]
+            if key.fd not in waiting:
+                place = (turns.rank(key.data.used_s), next(self._numbers), event)
+                waiting[key.fd] = place
+                heappush(self._by_use, place)
+
+    def leave(self, fd: int) -> None:
+        """Forget a connection that isn't watched any more, or for something else."""
+        self._waiting.pop(fd, None)
+
+    def take(self) -> Iterator[Event]:
+        """The connections in the order in which a pass serves them; the rest goes on waiting."""
+        waiting, by_use = self._waiting, self._by_use
         self._passes += 1
-        first = order[: self._passes % OLDEST_EVERY == 0]
-        rest = order[len(first) :]
-        rest.sort(key=lambda event: turns.rank(event[0].data.used_s))
-        return first + rest
+        if waiting and self._passes % OLDEST_EVERY == 0:
+            fd = next(iter(waiting))
+            yield waiting.pop(fd)[2]
+        while waiting:
+            place = heappop(by_use)
+            fd = place[2][0].fd
+            if waiting.get(fd) is place:
+                del waiting[fd]
+                yield place[2]
+        by_use.clear()

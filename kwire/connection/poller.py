@@ -28,8 +28,9 @@ Rules:
 import os
 import selectors
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from heapq import heappop, heappush
+from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,7 +39,7 @@ import trio
 from kwire.broker.metrics_counters import MetricsCounters
 from kwire.budget.resting import ARRIVING, RestingBytes
 from kwire.budget.work import PASS_S, Turns
-from kwire.connection.crowd import Crowd, Ready, Watched
+from kwire.connection.crowd import Crowd, Event, Watched
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
 from kwire.connection.own_wait import OwnWait
@@ -141,7 +142,6 @@ class Poller:
         self._has_turn_soon = False
         self._is_asleep = False  # whether the poller's own task waits for connections
         self._crowd = Crowd()
-        self._is_crowded = False  # whether the last pass left connections for the next one
         self._has_ended = False
         self._all_gone = trio.Event()
         # On a single processor, looking would only take time from the clients on this machine.
@@ -171,16 +171,22 @@ class Poller:
 
     def watch_writing(self, connection: Pollable) -> None:
         """Watch a connection, which is watched for reading, only for writing."""
-        self._selector.modify(connection.fileno(), selectors.EVENT_WRITE, connection)
+        fd = connection.fileno()
+        self._crowd.leave(fd)
+        self._selector.modify(fd, selectors.EVENT_WRITE, connection)
 
     def watch_reading(self, connection: Pollable) -> None:
         """Watch a connection, which is watched for writing, for reading again."""
-        self._selector.modify(connection.fileno(), selectors.EVENT_READ, connection)
+        fd = connection.fileno()
+        self._crowd.leave(fd)
+        self._selector.modify(fd, selectors.EVENT_READ, connection)
 
     def unwatch(self, connection: Watched) -> None:
         """Stop watching a connection."""
         if not self._has_ended:  # the selector of an ended poller watches nothing
-            self._selector.unregister(connection.fileno())
+            fd = connection.fileno()
+            self._crowd.leave(fd)
+            self._selector.unregister(fd)
 
     def serve_again(self, connection: Watched) -> None:
         """Call ``on_readable`` again in the next turn, for requests beyond the limit of a turn.
@@ -263,11 +269,10 @@ class Poller:
             self.lease.check_deadline()
         served_s = begin_s = self.ready_s = perf_counter()
         while True:
-            if self._again or self._is_crowded:
-                ready = self._in_order(ready)
             again = list(self._again)
-            serve = self._serve if len(ready) < GATHER_FROM else self._serve_many
-            serve(ready)
+            if again:  # their next bytes wait behind the others
+                ready = [event for event in ready if event[0].data not in self._again]
+            self._serve_ready(ready)
             self._serve_again(again)
             if self._woken or self._afterwards:
                 self._follow_up()
@@ -275,7 +280,7 @@ class Poller:
             if self.counters.is_on and (ready or again):
                 self.counters.end_pass(now_s - self.ready_s)
             self.ready_s = now_s
-            if self.turns.is_over or self._again or self._is_crowded:
+            if self.turns.is_over or self._again or self._crowd:
                 return True
             if ready:
                 self._patience = min(self._patience + (served_s > begin_s), MAX_PATIENCE)
@@ -286,18 +291,6 @@ class Poller:
                 self._patience = self._patience - 1 if self._patience else -MAX_PATIENCE
                 return False
             ready = select(0)
-
-    def _in_order(self, ready: Ready) -> Ready:
-        """The connections to serve: not those in ``_again``, whose next bytes wait behind others.
-
-        If the last pass left connections, ``Crowd`` gives their order.
-        """
-        if self._again:
-            ready = [one for one in ready if one[0].data not in self._again]
-        if self._is_crowded:
-            self._is_crowded = False
-            ready = self._crowd.in_order(ready, self.turns)
-        return ready
 
     def _serve_again(self, again: list[Watched]) -> None:
         """Serve at least one connection that has more requests, and others until the pass is spent.
@@ -335,18 +328,26 @@ class Poller:
         """Call ``send_gathered`` of this connection soon, in this turn."""
         self._gathered.append(connection)
 
-    def _serve(self, ready: Ready) -> None:
-        """Serve connections until the pass is over, and count the time of each.
+    def _serve_ready(self, ready: list[Event]) -> None:
+        """Serve the connections that are ready; those that this pass leaves are the crowd."""
+        crowd = self._crowd
+        if crowd:
+            crowd.join(ready, self.turns)
+            serve = self._serve if len(crowd) < GATHER_FROM else self._serve_many
+            serve(crowd.take())
+        else:
+            serve = self._serve if len(ready) < GATHER_FROM else self._serve_many
+            rest = iter(ready)
+            serve(rest)
+            crowd.join(rest, self.turns)
 
-        The selector names the others again in the next pass.
-        """
+    def _serve(self, ready: Iterator[Event]) -> int:
+        """Serve connections until the pass is over, and count the time of each; how many."""
         clock, end_s = self.turns.clock, self.turns.pass_end_s
         begin_s = clock()
-        for key, events in ready:
-            if begin_s >= end_s:
-                self._is_crowded = True
-                self._crowd.leave(ready, key.fd)
-                return
+        served = 0
+        while begin_s < end_s and (event := next(ready, None)):
+            key, events = event
             connection = key.data
             if events == selectors.EVENT_READ:
                 connection.on_readable()
@@ -355,16 +356,19 @@ class Poller:
             now_s = clock()
             connection.charge(now_s - begin_s)
             begin_s = now_s
+            served += 1
+        return served
 
-    def _serve_many(self, ready: Ready) -> None:
+    def _serve_many(self, ready: Iterator[Event]) -> None:
         """Serve some connections, send their responses, and so on.
 
         This is the fast path of ``_serve``, the slow twin, in which each connection sends at once.
         Every client gets the same bytes, as tests/connection/test_shared_scratch.py shows.
         """
         self.gathers = True
-        for start in range(0, len(ready), GATHER_MOST):
-            self._serve(ready[start : start + GATHER_MOST])
+        served = GATHER_MOST
+        while served == GATHER_MOST:
+            served = self._serve(islice(ready, GATHER_MOST))
             gathered, self._gathered = self._gathered, []
             begin_s = self.turns.clock()
             for connection in gathered:

@@ -1,6 +1,7 @@
 """A pass that is over leaves connections for the next one: each of them has its turn at last."""
 
 import socket
+from itertools import islice
 from selectors import EVENT_READ, SelectorKey
 from types import SimpleNamespace
 
@@ -95,15 +96,51 @@ async def test_the_last_turn_of_a_connection_counts_for_the_next_one(tmp_path, m
         assert connection.used_s > 0
 
 
-def ready(*descriptors):
-    """Connections that are ready, in the selector's order; none has used anything."""
-    unused = SimpleNamespace(used_s=0.0)
-    return [(SelectorKey(fd, fd, EVENT_READ, unused), EVENT_READ) for fd in descriptors]
+def ready(*descriptors, used_s=0.0):
+    """Connections that are ready, in the selector's order; each has used so much."""
+    peer = SimpleNamespace(used_s=used_s)
+    return [(SelectorKey(fd, fd, EVENT_READ, peer), EVENT_READ) for fd in descriptors]
+
+
+def descriptors(events):
+    """Of the connections that a pass serves."""
+    return [key.fd for key, _ in events]
 
 
 def test_of_those_that_have_used_as_much_the_longest_wait_ends_first():
-    """Whatever the selector's order is now; one that isn't ready any more holds up nobody."""
+    """Whatever the selector's order is later."""
     crowd, turns = Crowd(), Turns()
-    crowd.leave(ready(1, 2, 3, 4), first_fd=2)
-    served = crowd.in_order(ready(1, 4, 3), turns)
-    assert [key.fd for key, _ in served] == [3, 4, 1]
+    crowd.join(ready(2, 3, 4), turns)
+    crowd.join(ready(1, 4, 3, 2), turns)
+    assert descriptors(crowd.take()) == [2, 3, 4, 1]
+    assert not crowd
+
+
+def test_what_a_pass_leaves_goes_on_waiting():
+    """And those that have used less are served before it."""
+    crowd, turns = Crowd(), Turns()
+    crowd.join(ready(1, 2, 3, used_s=5.0), turns)
+    assert descriptors(islice(crowd.take(), 1)) == [1]
+    crowd.join(ready(1, 2, 3, used_s=5.0) + ready(4, used_s=1.0), turns)
+    assert descriptors(crowd.take()) == [4, 2, 3, 1]
+
+
+def test_who_is_not_watched_any_more_is_not_served():
+    """A new connection may have its descriptor, and is served once, in its own place."""
+    crowd, turns = Crowd(), Turns()
+    crowd.join(ready(1, 2, 3), turns)
+    crowd.leave(1)
+    crowd.leave(2)
+    crowd.join(ready(1), turns)
+    assert descriptors(crowd.take()) == [3, 1]
+
+
+def test_some_passes_begin_with_the_longest_wait():
+    """Others with less use would have been first."""
+    crowd, turns = Crowd(), Turns()
+    crowd.join(ready(1, used_s=9.0), turns)
+    for new in range(OLDEST_EVERY - 1):
+        crowd.join(ready(new + 2, used_s=1.0), turns)
+        assert descriptors(islice(crowd.take(), 1)) == [new + 2]
+    crowd.join(ready(100, used_s=1.0), turns)
+    assert descriptors(crowd.take()) == [1, 100]
