@@ -22,7 +22,7 @@ Source: Partition, PartitionState and Replica of Kafka; KIP-497, KIP-841, KIP-90
 
 from typing import Protocol
 
-from kwire.broker.acks import AckQueue, Acks
+from kwire.broker.delayed_produce import AckQueue, DelayedProduce
 from kwire.broker.flusher import Flusher
 from kwire.broker.followers import UNKNOWN, Follower, NoUpdates, ReplicaWaiter
 from kwire.broker.partition import ACKS_ALL, UNACKED, Partition
@@ -329,7 +329,7 @@ class LeaderPartition(Partition):
         for replica in self.replica_waiters:
             replica.changed(False)
 
-    def wait_for(self, offset: int, acks: Acks, slot: int) -> None:
+    def wait_for(self, offset: int, acks: DelayedProduce, slot: int) -> None:
         """Settle ``slot`` when the high watermark reaches an offset, or can no longer reach it."""
         self.acks.wait(offset, acks, slot)
         if self.is_deleted:

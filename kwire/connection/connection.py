@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
+from kwire.broker.delayed_produce import DelayedProduce
 from kwire.budget.work import Work
 from kwire.connection.disconnect_reasons import bad_frame_size, log_disconnect
 from kwire.connection.inbox import BadFrameSize, Inbox
@@ -293,7 +293,7 @@ class Connection:
                 self._poller.serve_again(self)
         elif change.is_set:
             self.wake(change.size)
-        elif type(change) is Acks:
+        elif type(change) is DelayedProduce:
             self._wait_for_replicas(change)
         else:
             change.sleeper = self
@@ -307,7 +307,7 @@ class Connection:
         if self._sock.fileno() >= 0:
             self._watch.begin(self, sending=True)
 
-    def _wait_for_replicas(self, acks: Acks) -> None:
+    def _wait_for_replicas(self, acks: DelayedProduce) -> None:
         """Wait for the replicas, and serve requests behind the one in hand unless it is large."""
         if acks.sleeper is None:
             acks.sleeper = self

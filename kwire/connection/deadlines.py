@@ -12,30 +12,20 @@ Rules:
 
 import heapq
 import math
-from typing import Any, Protocol
 
 import trio
 
+from kwire.broker.delayed import Delayed
+
 KEPT = 64
 """The heap may keep this many discarded changes, however few other changes it holds."""
-
-
-class Timed(Protocol):
-    """A ``Change`` or ``Acks``; ``is_timed`` says whether the heap holds it."""
-
-    deadline_s: float
-    is_timed: bool
-    sleeper: Any
-
-    def time_is_up(self) -> None:
-        """Note that the deadline has passed."""
 
 
 class Deadlines:
     """Calls ``time_is_up`` of each change at its deadline; ``run`` has to run."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Timed]] = []
+        self._heap: list[tuple[float, int, Delayed]] = []
         self._number = 0  # makes entries distinct, so the heap never compares two changes
         self._discarded = 0
         self._sleep = trio.CancelScope()
@@ -45,7 +35,7 @@ class Deadlines:
     def __len__(self) -> int:
         return len(self._heap)
 
-    def add(self, change: Timed) -> None:
+    def add(self, change: Delayed) -> None:
         """Call ``time_is_up`` of this change at its deadline, unless it is discarded before."""
         if change.is_timed:
             self._discarded -= 1
@@ -57,14 +47,14 @@ class Deadlines:
         if self.soonest_s > deadline_s:
             self._sleep.deadline = self.soonest_s = deadline_s
 
-    def hasten(self, change: Timed) -> None:
+    def hasten(self, change: Delayed) -> None:
         """Follow a change whose ``deadline_s`` is sooner now. Ignore a change that wasn't added."""
         if change.is_timed:
             change.is_timed = False
             self.add(change)
             self._discarded += 1
 
-    def discard(self, change: Timed) -> None:
+    def discard(self, change: Delayed) -> None:
         """Forget this change, because no request waits for it any more."""
         is_kept = change.sleeper is not None and change.is_timed
         change.sleeper = None

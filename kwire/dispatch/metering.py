@@ -22,13 +22,13 @@ from typing import Any
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.delayed import Delayed
 from kwire.broker.quotas import Quotas
 from kwire.budget.work import Work
 from kwire.dispatch.pending_request import Waiting
 from kwire.dispatch.routes import Route
 from kwire.handlers import PRODUCE_KEY
 from kwire.handlers.lib.context import ConnectionInfo
-from kwire.handlers.lib.waiting import Change
 from kwire.metadata.acls import AclOperation
 from kwire.protocol.frame import RequestHeader
 from kwire.quotas.clients import OwnQuotas, RateMeter
@@ -60,11 +60,11 @@ class Pause(Waiting):
         self.served_by = served_by
         self.header = header
         self._pauses = quotas.pauses
-        self._pause = Change(trio.current_time() + wait_ms / 1000)
+        self._pause = Delayed(trio.current_time() + wait_ms / 1000)
         self._pauses.add(self._pause)
 
     @property
-    def change(self) -> Change:
+    def change(self) -> Delayed:
         """The end of the pause."""
         return self._pause
 

@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from types import CoroutineType
 from typing import Any, Final, TypeAlias
 
-from kwire.broker.acks import Acks
+from kwire.broker.delayed import Delayed
+from kwire.broker.delayed_produce import DelayedProduce
 from kwire.broker.flusher import Demand, Flush, Flusher
 from kwire.budget.kind import Kind
 from kwire.dispatch.routes import Route
-from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.frame import RequestHeader
 
 Later: TypeAlias = Unfinished | Coroutine[Any, Any, Any]
@@ -57,12 +58,12 @@ class Waiting:
         self.response = response
 
     @property
-    def change(self) -> Change | Acks | None:
+    def change(self) -> Delayed | None:
         """What the request waits for; None if its wait needs a task."""
         response = self.response
         if type(response) is Unfinished:
             awaited = response.waits_for
-            if type(awaited) is Change or type(awaited) is Acks:
+            if isinstance(awaited, Delayed):
                 return awaited
         return None
 
@@ -70,7 +71,7 @@ class Waiting:
     def is_acknowledged(self) -> bool:
         """Whether the request has waited for replicas, and the wait is over."""
         change = self.change
-        return type(change) is Acks and change.is_set
+        return type(change) is DelayedProduce and change.is_set
 
     def go_on(self, flusher: Flusher) -> Any:
         """Resume the handler after the change; the response, or an object that gives it later."""

@@ -13,8 +13,8 @@ Rules:
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
+from kwire.broker.delayed_produce import DelayedProduce
 from kwire.broker.metrics_counters import MetricsCounters
 from kwire.budget.timed import timed
 from kwire.budget.work import NOTHING_ASIDE, Aside, Work
@@ -92,7 +92,7 @@ class Behind:
         response = self.response
         if isinstance(response, Exception) or type(response) is CoroutineType:
             return False
-        return type(response) is not Unfinished or type(response.waits_for) is Acks
+        return type(response) is not Unfinished or type(response.waits_for) is DelayedProduce
 
     def close(self) -> None:
         """Drop the request, because the client can't get its response any more."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.delayed import Delayed
 from kwire.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -39,7 +40,7 @@ from kwire.handlers.lib.lookups import look_without_waiting
 from kwire.handlers.lib.readable import note_allowed, readable_partition
 from kwire.handlers.lib.rights import CLUSTER_ACTION, FAILED, TOPIC, Serve, right
 from kwire.handlers.lib.slices import PIECE, give_way, in_slices, pieces
-from kwire.handlers.lib.waiting import Change, happens
+from kwire.handlers.lib.waiting import happens
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
     AbortedTransaction,
@@ -103,7 +104,7 @@ async def _fetch_by_client(request: FetchRequest, context: RequestContext) -> Fe
     waits_before = context.broker.cold_reads.count
     answer = await _read(wanted, session, request, context)
     if answer.size_bytes < min_bytes and not answer.has_error and wanted:
-        change = Change(trio.current_time() + max(request.max_wait_ms, 0) / 1000, len(wanted))
+        change = Delayed(trio.current_time() + max(request.max_wait_ms, 0) / 1000, len(wanted))
         partitions: list[Readable] = []
         try:
             await _watch(change, wanted, partitions, request, context)
@@ -127,7 +128,7 @@ def _allowed(max_bytes: int, context: RequestContext) -> int:
 
 
 async def _watch(
-    change: Change,
+    change: Delayed,
     wanted: Wanted,
     partitions: list[Readable],
     request: FetchRequest,

@@ -24,10 +24,11 @@ from typing import NamedTuple
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.delayed import Delayed
 from kwire.broker.partition import Partition
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import ConnectionInfo
-from kwire.handlers.lib.waiting import Change, Slow, Unfinished, at_once_or_later, happens
+from kwire.handlers.lib.waiting import Slow, Unfinished, at_once_or_later, happens
 from kwire.handlers.plain_fetch_answer import FetchAnswer
 from kwire.log.page_cache import ColdPages
 from kwire.protocol.file_slice import FileSlice
@@ -126,7 +127,7 @@ async def _wait(
     wait_at = position if version >= REPLICA_STATE_SINCE else position + _WAIT.size
     (wait_ms,) = _WAIT.unpack_from(frame, wait_at)
     partitions = _partitions(memoryview(frame), position, version, broker)
-    change = Change(trio.current_time() + max(wait_ms, 0) / 1000, len(partitions))
+    change = Delayed(trio.current_time() + max(wait_ms, 0) / 1000, len(partitions))
     for partition in partitions:
         partition.waiters.add(change)
     try:

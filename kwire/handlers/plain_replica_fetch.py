@@ -24,10 +24,11 @@ from struct import error as StructError
 from typing import Any, TypeAlias
 
 from kwire.broker.broker import Broker
+from kwire.broker.delayed import Delayed
 from kwire.broker.replica_fetch_connection import Watcher
 from kwire.broker.replica_sessions import NOT_TOLD, ReplicaPosition, ReplicaSession
 from kwire.errors import ErrorCode
-from kwire.handlers.lib.waiting import Change, Unfinished, Wait, at_once_or_later
+from kwire.handlers.lib.waiting import Unfinished, Wait, at_once_or_later
 from kwire.handlers.plain_replica_answer import HEAD, TOLD, Look, Uncommon
 from kwire.handlers.replica_fetch import (
     MOST_AT_ONCE,
@@ -123,7 +124,7 @@ class _Pending:
         self._session = session
         self._wish = wish
         self._max_bytes = min(wish.max_bytes, broker.integer("fetch.max.bytes"))
-        self._change = Change(session.arrives(watcher.now_s, wish.max_wait_ms))
+        self._change = Delayed(session.arrives(watcher.now_s, wish.max_wait_ms))
         self._twin: Coroutine[Wait, Any, list[bytes | FileSlice]] | None = None
 
     def begin(self) -> list[bytes | FileSlice] | Unfinished:

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
-from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
+from kwire.broker.delayed_produce import DelayedProduce
 from kwire.broker.flusher import Flush
 from kwire.broker.partition import ACKS_ALL, UNACKED, Partition
 from kwire.broker.verification import Support, Writer, verify
@@ -240,7 +240,7 @@ class _Appends:
                 answer.error_code, answer.error_message = error.code, error.message
                 answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
         if self.unreplicated:
-            acks = Acks(trio.current_time() + self.request.timeout_ms / 1000)
+            acks = DelayedProduce(trio.current_time() + self.request.timeout_ms / 1000)
             for slot, (partition, end_offset, _) in enumerate(self.unreplicated):
                 partition.wait_for(end_offset, acks, slot)
             await acknowledged(acks)

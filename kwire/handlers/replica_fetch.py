@@ -29,6 +29,7 @@ from typing import NamedTuple
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.delayed import Delayed
 from kwire.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, PartitionKey
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.replica_sessions import UNKNOWN, ReplicaPosition, ReplicaSession, Tail
@@ -37,7 +38,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.lookups import look_without_waiting
 from kwire.handlers.lib.slices import give_way, pieces
-from kwire.handlers.lib.waiting import Change, happens
+from kwire.handlers.lib.waiting import happens
 from kwire.log.page_cache import ColdPages
 from kwire.log.partition_log import PartitionLog
 from kwire.protocol.file_slice import FileSlice
@@ -160,7 +161,7 @@ async def when_due(
     min_bytes = min(wish.min_bytes, max_bytes)
     is_late = deadline_s <= trio.current_time()
     while True:
-        session.change = change = Change(deadline_s)
+        session.change = change = Delayed(deadline_s)
         is_whole = work is not None or len(session.dirty) <= MOST_AT_ONCE
         answer = await _read_dirty(session, max_bytes, broker, work, is_full=wish.is_full)
         if not session.dirty:

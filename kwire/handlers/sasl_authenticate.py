@@ -7,11 +7,12 @@ how long the session lasts (KIP-368).
 
 import trio
 
+from kwire.broker.delayed import Delayed
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import everybody
 from kwire.handlers.lib.slices import give_way
-from kwire.handlers.lib.waiting import Change, happens
+from kwire.handlers.lib.waiting import happens
 from kwire.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -35,7 +36,7 @@ async def handle(
         answer, session_ms = login.step(request.auth_bytes, broker.clock.now_ms(), now_s)
     except LoginRefused as refused:
         delay_ms = broker.integer("connection.failed.authentication.delay.ms")
-        await happens(Change(now_s + delay_ms / 1000))
+        await happens(Delayed(now_s + delay_ms / 1000))
         return SaslAuthenticateResponse(
             error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=refused.told
         )

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
+from kwire.broker.delayed_produce import DelayedProduce
 from kwire.broker.flusher import Flusher
 from kwire.broker.leader_partition import InSyncUpdates, LeaderPartition
 from kwire.errors import ErrorCode
@@ -58,7 +58,7 @@ class Syncs:
         return "later"
 
 
-class NotedAcks(Acks):
+class NotedProduce(DelayedProduce):
     """A request that waits; ``told`` is what it was told."""
 
     def __init__(self) -> None:

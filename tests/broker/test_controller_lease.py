@@ -12,7 +12,7 @@ from kwire.metadata.changes import ConfigChanged
 from kwire.metadata.image import ConfigResourceType
 from kwire.metadata.store import Member
 from kwire.record.batch import RecordBatch
-from tests.broker.leading import ROW, NotedAcks, append, batch, follow
+from tests.broker.leading import ROW, NotedProduce, append, batch, follow
 from tests.broker.test_alter_partition_manager import Cluster
 from tests.support.simulated_etcd import SimulatedEtcd, simulated_store
 
@@ -180,7 +180,7 @@ def test_the_high_watermark_goes_on(cluster):
     """Whoever leads after this broker is one of those it waits for, and fetches no more."""
     shared, _ = cluster.led
     cluster.updates.cut_off(True)
-    acks = NotedAcks()
+    acks = NotedProduce()
     shared.wait_for(append(shared), acks, 0)
     for node in (2, 3):
         follow(shared, node)
@@ -193,7 +193,7 @@ def test_unclean_elections_end_all_appends(cluster, topic):
     shared, _ = cluster.led
     kind = ConfigResourceType.TOPIC if topic else ConfigResourceType.BROKER
     cluster.take([ConfigChanged(kind, topic, "unclean.leader.election.enable", "true")])
-    acks = NotedAcks()
+    acks = NotedProduce()
     shared.wait_for(append(shared), acks, 0)
     cluster.updates.cut_off(True)
     assert acks.told == [(0, MOVED)]

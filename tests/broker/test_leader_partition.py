@@ -9,7 +9,7 @@ from kwire.broker.partition import UNACKED
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.record.batch import RecordBatch
-from tests.broker.leading import NOW_MS, ROW, NotedAcks, append, batch, follow, leader
+from tests.broker.leading import NOW_MS, ROW, NotedProduce, append, batch, follow, leader
 
 
 def let_lag_time_pass(partition: LeaderPartition) -> None:
@@ -238,7 +238,7 @@ def test_a_leader_of_an_unclean_election_recovers_at_once(tmp_path: Path) -> Non
 def test_requests_are_told_when_their_records_are_everywhere(tmp_path: Path) -> None:
     """In order, each once; and when the leadership goes, that nobody knows."""
     partition, _ = leader(tmp_path)
-    acks = NotedAcks()
+    acks = NotedProduce()
     for slot in range(4):
         partition.wait_for(append(partition), acks, slot)
     follow(partition, 2)

@@ -6,8 +6,8 @@ import pytest
 import trio
 import trio.testing
 
+from kwire.broker.delayed import Delayed
 from kwire.connection.deadlines import KEPT, Deadlines
-from kwire.handlers.lib.waiting import Change
 
 
 class Sleeper:
@@ -33,7 +33,7 @@ async def deadlines(nursery, mock_clock):
 
 def change_at(deadlines, deadline_s):
     """A change that somebody waits for."""
-    change = Change(deadline_s)
+    change = Delayed(deadline_s)
     change.sleeper = Sleeper()
     deadlines.add(change)
     return change
@@ -150,7 +150,7 @@ async def test_what_becomes_sooner_is_told_once_then(deadlines, mock_clock):
 
 
 async def test_what_becomes_sooner_before_it_is_added_is_told_then(deadlines, mock_clock):
-    change = Change(trio.current_time() + 500)
+    change = Delayed(trio.current_time() + 500)
     hasten(deadlines, change, trio.current_time() + 5)
     assert not len(deadlines)
     change.sleeper = Sleeper()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kwire.broker.acks import SIZE
+from kwire.broker.delayed_produce import SIZE
 from kwire.connection.poller import Poller
 from tests.connection.peer import until
 from tests.connection.test_poller import Waker

@@ -5,7 +5,8 @@ from functools import partial
 import pytest
 import trio
 
-from kwire.handlers.lib.waiting import Change, at_once_or_later, happens, later
+from kwire.broker.delayed import Delayed
+from kwire.handlers.lib.waiting import at_once_or_later, happens, later
 
 
 async def double(number, *waits):
@@ -84,14 +85,14 @@ async def count(change):
 
 
 def test_a_change_that_has_happened_is_not_waited_for():
-    change = Change()
+    change = Delayed()
     change.set()
     change.time_is_up()
     assert at_once_or_later(count(change)) == 1
 
 
 def test_many_times_are_as_good_as_one_while_nobody_looks():
-    change = Change()
+    change = Delayed()
     begun = at_once_or_later(count(change))
     change.sleeper = sleeper = Sleeper()
     for turn in (1, 2):
@@ -105,7 +106,7 @@ def test_many_times_are_as_good_as_one_while_nobody_looks():
 
 
 def test_what_happens_when_time_is_up_already_counts():
-    change = Change()
+    change = Delayed()
     begun = at_once_or_later(count(change))
     change.sleeper = sleeper = Sleeper()
     change.time_is_up()
@@ -115,7 +116,7 @@ def test_what_happens_when_time_is_up_already_counts():
 
 
 def test_going_on_for_nothing_waits_on():
-    change = Change()
+    change = Delayed()
     begun = at_once_or_later(count(change))
     assert begun.go_on() is begun
     assert begun.waits_for is change
@@ -127,7 +128,7 @@ async def test_work_ends_where_a_change_is_waited_for():
         await happens(change)
         return number
 
-    change = Change()
+    change = Delayed()
     begun = at_once_or_later(both(change))
     assert await begun.work() is begun
     change.set()

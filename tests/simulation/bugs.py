@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kwire.broker import coordinator_lookup, fetching
-from kwire.broker.acks import AckQueue
 from kwire.broker.basis import Basis, Replication
+from kwire.broker.delayed_produce import AckQueue
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.replica_sessions import ReplicaSession

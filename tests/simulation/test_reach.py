@@ -8,7 +8,7 @@ from kwire.broker.leader_partition import LeaderPartition
 from kwire.client.topics import create_topics
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import BatchBuilder
-from tests.broker.leading import NotedAcks
+from tests.broker.leading import NotedProduce
 from tests.simulation.run import simulate
 from tests.simulation.test_in_sync import (
     BACK_WITHIN_S,
@@ -59,7 +59,7 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing_that_is_lost(
             world.network.cut(zombie.node_id, other)
         await pass_s(LOOK_S)  # what was on its way has arrived
         began_s = last_s = trio.current_time()
-        acks = NotedAcks()
+        acks = NotedProduce()
         for slot, partition in enumerate(led):
             assert _takes(partition, -1)
             partition.wait_for(partition.log.log_end_offset, acks, slot)

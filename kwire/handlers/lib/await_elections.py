@@ -5,8 +5,9 @@
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.delayed import Delayed
 from kwire.broker.failure_detector import NOTICE_S
-from kwire.handlers.lib.waiting import Change, happens
+from kwire.handlers.lib.waiting import happens
 
 
 async def await_elections(broker: Broker) -> None:
@@ -17,7 +18,7 @@ async def await_elections(broker: Broker) -> None:
         until_s = suspects.wait_until_s(broker.image, notice_s)
         if until_s is None:
             return
-        change = Change(until_s)
+        change = Delayed(until_s)
         suspects.waiters.add(change)
         try:
             await happens(change)

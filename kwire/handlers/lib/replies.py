@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from kwire.broker.delayed import Delayed
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.waiting import Change, happens, later
+from kwire.handlers.lib.waiting import happens, later
 from kwire.runtime import Reply, error_told
 
 
@@ -14,7 +15,7 @@ async def answer(reply: Reply, context: RequestContext) -> Any:
     If the sync fails, this is the same kind of response with an error.
     """
     if not reply.is_given:
-        reply.told = change = Change()
+        reply.told = change = Delayed()
         await happens(change)
     if reply.flush is not None:
         context.broker.flusher.leave_to_handler(reply.flush)

@@ -16,9 +16,10 @@ from typing import Any
 import trio
 
 from kwire.broker.basis import Basis
+from kwire.broker.delayed import Delayed
 from kwire.broker.flusher import Demand, Flush
 from kwire.errors import ErrorCode
-from kwire.handlers.lib.waiting import Change, happens, later
+from kwire.handlers.lib.waiting import happens, later
 from kwire.protocol.error_codes import refused
 
 
@@ -40,7 +41,7 @@ async def settled(response: Any, demands: Collection[Demand]) -> Any:
 
 async def _outcome(basis: Basis, offset: int) -> ErrorCode:
     if not basis.covers(offset):
-        change = Change(trio.current_time() + basis.timeout_s)
+        change = Delayed(trio.current_time() + basis.timeout_s)
         basis.wait_for(offset, change, change.deadline_s)
         await happens(change)
     return basis.refusal(offset)

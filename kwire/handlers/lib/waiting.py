@@ -5,9 +5,9 @@ coroutine ends without waiting, its result is the response. If it waits, the res
 ``Unfinished``, and the coroutine continues from there. It may wait for two kinds of things:
 
 - ``await later(job)`` waits for work, like a read from the disk. This wait needs a task.
-- ``await happens(change)`` waits until other code calls ``change.set()``, or until the deadline.
-  This wait needs no task: the coroutine rests, and its connection resumes it. Kafka calls such a
-  request a DelayedOperation. Produce waits for ``Acks`` in the same way (``acknowledged``).
+- ``await happens(change)`` waits until other code calls ``change.set()``, or until the deadline
+  (``kwire.broker.delayed``). This wait needs no task: the coroutine rests, and its connection
+  resumes it. Produce waits for its replicas in the same way (``acknowledged``).
 
 Rules:
 
@@ -18,65 +18,22 @@ Rules:
   the frame is used again.
 """
 
-import math
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import wraps
 from inspect import iscoroutinefunction
 from types import coroutine
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from kwire.broker.acks import Acks
+from kwire.broker.delayed import Delayed
+from kwire.broker.delayed_produce import DelayedProduce
 
 _T = TypeVar("_T")
 _Q = TypeVar("_Q")
 _C = TypeVar("_C")
 
 
-class Sleeper(Protocol):
-    """Resumes a coroutine when its change has happened."""
-
-    def wake(self, size: int) -> None:
-        """Resume: the change has happened, or its deadline has passed; called once per wait.
-
-        ``size`` is how much there is to look at then.
-        """
-
-
-class Change:
-    """A change that a handler waits for, until ``deadline_s`` by trio's clock.
-
-    A change may happen repeatedly; several times between two looks count as one. ``is_timed``
-    belongs to the code that watches the deadline. ``size`` is how much there is to look at then,
-    such as the number of partitions.
-    """
-
-    __slots__ = ("deadline_s", "is_late", "is_set", "is_timed", "size", "sleeper")
-
-    def __init__(self, deadline_s: float = math.inf, size: int = 1) -> None:
-        self.deadline_s = deadline_s
-        self.size = size
-        self.is_set = False
-        self.is_late = False
-        self.is_timed = False
-        self.sleeper: Sleeper | None = None
-
-    def set(self) -> None:
-        """Note that the change has happened."""
-        if not self.is_set:
-            self.is_set = True
-            if self.sleeper is not None and not self.is_late:
-                self.sleeper.wake(self.size)
-
-    def time_is_up(self) -> None:
-        """Note that the deadline has passed."""
-        self.is_late = True
-        if self.sleeper is not None and not self.is_set:
-            self.sleeper.wake(self.size)
-
-
 Job: TypeAlias = Callable[[], Awaitable[Any]]
-Wait: TypeAlias = Job | Change | Acks
-NEED_NO_TASK: Final = (Change, Acks)
+Wait: TypeAlias = Job | Delayed
 
 
 @coroutine
@@ -98,7 +55,7 @@ def in_task(
 
 
 @coroutine
-def happens(change: Change) -> Generator[Wait, None, bool]:
+def happens(change: Delayed) -> Generator[Wait, None, bool]:
     """Wait for a change, unless it has happened already; False at the deadline."""
     while not (change.is_set or change.is_late):
         yield change
@@ -107,13 +64,13 @@ def happens(change: Change) -> Generator[Wait, None, bool]:
 
 
 @coroutine
-def acknowledged(acks: Acks) -> Generator[Acks, None, None]:
+def acknowledged(produce: DelayedProduce) -> Generator[Wait, None, None]:
     """Wait until every slot is settled or time is up; give up if the handler is dropped."""
     try:
-        while not acks.is_set:
-            yield acks
+        while not produce.is_set:
+            yield produce
     finally:
-        acks.give_up()
+        produce.give_up()
 
 
 _NOTHING: frozenset[Any] = frozenset()
@@ -163,7 +120,7 @@ class Unfinished:
 
     async def work(self) -> Any:
         """Do the work that needs a task; the response, or this object if a change is awaited."""
-        while not isinstance(self.waits_for, NEED_NO_TASK):
+        while not isinstance(self.waits_for, Delayed):
             try:
                 result = await self.waits_for()
             except BaseException as error:
@@ -204,5 +161,5 @@ def at_once_or_later(begun: Coroutine[Wait, Any, _T]) -> _T | Unfinished:
         result: _T = done.value
         return result
     # What trio's own functions wait for would need a task from the beginning (``in_task``).
-    assert callable(waits_for) or isinstance(waits_for, NEED_NO_TASK), waits_for
+    assert callable(waits_for) or isinstance(waits_for, Delayed), waits_for
     return Unfinished(begun, waits_for)

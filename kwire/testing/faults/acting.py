@@ -19,11 +19,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import trio
 
+from kwire.broker.delayed import Delayed
 from kwire.dispatch.failures import ConnectionClosed
 from kwire.dispatch.routes import Route
 from kwire.errors import ErrorCode
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.waiting import Change, Unfinished, at_once_or_later
+from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.fetch import FetchRequest, FetchResponse
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kwire.testing.faults.mirror import Wanted, merge, refusal, split
@@ -141,7 +142,7 @@ async def _finished(response: Any) -> Any:
 async def _turn(unfinished: Unfinished) -> Any:
     """Wait for the change or the work of an unfinished handler, and resume it."""
     try:
-        if not isinstance(unfinished.waits_for, Change):
+        if not isinstance(unfinished.waits_for, Delayed):
             return await unfinished.work()
         await _happened(unfinished.waits_for)
     except trio.Cancelled:
@@ -161,7 +162,7 @@ class _Bell:
         self.rings.set()
 
 
-async def _happened(change: Change) -> None:
+async def _happened(change: Delayed) -> None:
     bell = _Bell()
     change.sleeper = bell
     if change.is_set:

@@ -2,9 +2,9 @@
 
 Rules:
 
-- A waiting request has one ``Acks``, with a slot for each partition that it waits for. The leader
-  of a partition settles the partition's slot. After the last slot, or at the deadline, ``Acks``
-  wakes the code that answers the request. A waiting request needs no task and no event.
+- A waiting request has one ``DelayedProduce``, with a slot for each partition that it waits for.
+  The leader of a partition settles the partition's slot. After the last slot, or at the deadline,
+  the request is answered.
 - A partition has one ``AckQueue``: the offsets that requests wait for. A batch is acknowledged when
   the high watermark has passed its last offset.
 - A request leaves the queues early if its deadline is over or its client has gone. Its entries are
@@ -15,8 +15,8 @@ import math
 from bisect import bisect_right
 from collections import deque
 from operator import itemgetter
-from typing import Protocol
 
+from kwire.broker.delayed import Delayed
 from kwire.errors import ErrorCode
 
 KEPT = 64
@@ -31,47 +31,23 @@ the producer doesn't wait for all of them.
 """
 
 
-class Sleeper(Protocol):
-    """The code that answers a request when its acknowledgements are complete."""
-
-    def wake(self, size: int) -> None:
-        """Answer the request; called once. ``size`` is how much there is to look at then."""
-
-
-class Acks:
+class DelayedProduce(Delayed):
     """The acknowledgements that one request waits for.
 
-    A handler awaits it like a ``Change``. When ``is_set`` is true, ``errors`` has the error of each
-    slot that has failed. ``deadline_s`` is a time on trio's clock; ``kwire.connection.deadlines``
-    watches it.
+    When ``is_set`` is true, ``errors`` has the error of each slot that has failed.
     """
 
-    __slots__ = (
-        "_waits",
-        "deadline_s",
-        "errors",
-        "is_late",
-        "is_timed",
-        "size",
-        "sleeper",
-    )
+    __slots__ = ("_waits", "errors")
 
     def __init__(self, deadline_s: float = math.inf) -> None:
-        self.deadline_s = deadline_s
-        self.size = SIZE
-        self.is_late = False
-        self.is_timed = False
-        self.sleeper: Sleeper | None = None
+        super().__init__(deadline_s, SIZE)
+        self.is_set = True
         self.errors: dict[int, ErrorCode] = {}
         self._waits: dict[int, AckQueue] = {}
 
-    @property
-    def is_set(self) -> bool:
-        """Whether all slots are settled."""
-        return not self._waits
-
     def begin(self, slot: int, queue: "AckQueue") -> None:
         """Wait in this queue too. Only the queue calls this."""
+        self.is_set = False
         self._waits[slot] = queue
 
     def done(self, slot: int, error: ErrorCode | None = None) -> None:
@@ -81,7 +57,7 @@ class Acks:
         if error is not None:
             self.errors[slot] = error
         if not self._waits:
-            self._wake()
+            self.set()
 
     def time_is_up(self) -> None:
         """End the wait at the deadline: slots that are still open get REQUEST_TIMED_OUT."""
@@ -90,21 +66,19 @@ class Acks:
                 self.errors[slot] = ErrorCode.REQUEST_TIMED_OUT
             self.give_up()
             self.is_late = True
-            self._wake()
+            if self.sleeper is not None:
+                self.sleeper.wake(self.size)
 
     def give_up(self) -> None:
         """Stop waiting, because nobody needs the answer any more."""
         waits, self._waits = self._waits, {}
+        self.is_set = True
         for queue in waits.values():
             queue.leave()
 
     def waits_at(self, slot: int) -> bool:
         """Whether this slot is still open."""
         return slot in self._waits
-
-    def _wake(self) -> None:
-        if self.sleeper is not None:
-            self.sleeper.wake(self.size)
 
 
 class AckQueue:
@@ -113,7 +87,7 @@ class AckQueue:
     __slots__ = ("_entries", "_gone")
 
     def __init__(self) -> None:
-        self._entries: deque[tuple[int, Acks, int]] = deque()
+        self._entries: deque[tuple[int, DelayedProduce, int]] = deque()
         self._gone = 0
 
     def __len__(self) -> int:
@@ -124,30 +98,28 @@ class AckQueue:
         """How many requests still wait; those that gave up aren't counted."""
         return len(self._entries) - self._gone
 
-    def wait(self, offset: int, acks: Acks, slot: int) -> None:
-        """Call ``acks.done(slot)`` when the high watermark has reached ``offset``."""
-        acks.begin(slot, self)
+    def wait(self, offset: int, produce: DelayedProduce, slot: int) -> None:
+        """Call ``produce.done(slot)`` when the high watermark has reached ``offset``."""
+        produce.begin(slot, self)
         entries = self._entries
-        if (
-            entries and entries[-1][0] > offset
-        ):  # a batch that was sent again, and has the offset of the first time
-            entries.insert(bisect_right(entries, offset, key=itemgetter(0)), (offset, acks, slot))
-        else:
-            entries.append((offset, acks, slot))
+        at = len(entries)
+        if entries and entries[-1][0] > offset:  # a batch sent again has its first time's offset
+            at = bisect_right(entries, offset, key=itemgetter(0))
+        entries.insert(at, (offset, produce, slot))
 
     def reach(self, high_watermark: int, error: ErrorCode | None = None) -> None:
         """Settle all slots that wait for offsets up to the high watermark."""
         entries = self._entries
         while entries and entries[0][0] <= high_watermark:
-            _, acks, slot = entries.popleft()
-            self._settle(acks, slot, error)
+            _, produce, slot = entries.popleft()
+            self._settle(produce, slot, error)
 
     def fail(self, error: ErrorCode) -> None:
         """Settle all slots with an error."""
         entries, self._entries = self._entries, deque()
         self._gone = 0
-        for _, acks, slot in entries:
-            acks.done(slot, error)
+        for _, produce, slot in entries:
+            produce.done(slot, error)
 
     def leave(self) -> None:
         """Count an entry of a request that has stopped waiting."""
@@ -156,8 +128,8 @@ class AckQueue:
             self._entries = deque(entry for entry in self._entries if entry[1].waits_at(entry[2]))
             self._gone = 0
 
-    def _settle(self, acks: Acks, slot: int, error: ErrorCode | None) -> None:
-        if acks.waits_at(slot):
-            acks.done(slot, error)
+    def _settle(self, produce: DelayedProduce, slot: int, error: ErrorCode | None) -> None:
+        if produce.waits_at(slot):
+            produce.done(slot, error)
         else:
             self._gone -= 1

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from kwire.broker.acks import KEPT, SIZE, AckQueue, Acks
+from kwire.broker.delayed_produce import KEPT, SIZE, AckQueue, DelayedProduce
 from kwire.errors import ErrorCode
 
 
@@ -22,7 +22,7 @@ class Sleeper:
 
 def waiting(*places):
     """A request that waits for (queue, offset) pairs, and who answers it."""
-    acks = Acks()
+    acks = DelayedProduce()
     for slot, (queue, offset) in enumerate(places):
         queue.wait(offset, acks, slot)
     acks.sleeper = Sleeper()
@@ -86,7 +86,7 @@ def test_a_repeated_batch_waits_for_its_own_offset():
     assert not later.is_set
 
 
-@pytest.mark.parametrize("give_up", [Acks.give_up, Acks.time_is_up])
+@pytest.mark.parametrize("give_up", [DelayedProduce.give_up, DelayedProduce.time_is_up])
 def test_requests_that_give_up_leave_the_queue(give_up):
     """However many there are, and though the watermark never moves."""
     queue = AckQueue()
