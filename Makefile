@@ -19,6 +19,7 @@ PAGE := 127.0.0.1:8080
 export FREE := import socket, sys; host, _, port = sys.argv[1].rpartition(":"); sys.exit(not socket.socket().connect_ex((host, int(port))))
 VENV := .venv
 BIN := $(VENV)/bin
+PUBLISH := .venv-publish
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 # Installs what a lock file names, and names each package while it comes.
 LOCKED = set -o pipefail; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r $(1) \
@@ -54,7 +55,7 @@ KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.p
 # What `make help` shows to a newcomer.
 FIRST := run|test|check|format|docs
 
-.PHONY: help help-all run test check newest-python processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured short-compat-secured spark spark-stock spark-new spark-cluster spark-kafka spark-chaos browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help help-all run test check newest-python processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured short-compat-secured spark spark-stock spark-new spark-cluster spark-kafka spark-chaos browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs dist installs site release-check format lock clean usable-python bench-tls nightly
 
 help: ## list the commands to begin with
 	@$(MAKE) --no-print-directory help-all | grep -E '^  make ($(FIRST)) '
@@ -244,11 +245,30 @@ lock: $(VENV)/.test ## update requirements/*.txt and those of Spark's lanes
 	$(call lock,test,--extra dev)
 	$(call lock,run,--extra build --extra cli --extra web -c requirements/test.txt)
 	$(call lock,gssapi,--extra gssapi -c requirements/test.txt)
+	$(call lock,publish,--extra publish -c requirements/test.txt)
 	$(COMPILE) spark_tests/requirements-stock.in -o spark_tests/requirements-stock.txt
 	$(COMPILE) spark_tests/requirements-new.in -o spark_tests/requirements-new.txt
 
+# The sources of the sdist are listed anew: setuptools would add what an earlier list has.
+dist: $(PUBLISH)/.publish ## make the wheel and the sdist in dist/, and check their metadata
+	rm -rf dist build/lib build/bdist.* kwire.egg-info
+	$(PUBLISH)/bin/python -m build -q --no-isolation
+	$(PUBLISH)/bin/twine check --strict dist/*
+
+installs: $(VENV)/.test dist ## install that wheel on each Python of this machine, with each extra, in environments of their own (ARGS="-k 'cli or web'")
+	$(BIN)/pytest $(QUIET) install_tests $(ARGS)
+
+site: $(PUBLISH)/.publish ## make the documentation as a site in build/site; a dead link is an error
+	NO_MKDOCS_2_WARNING=1 $(PUBLISH)/bin/mkdocs build
+
+release-check: ## check that TAG=v0.1.0 is kwire's own version, and that CHANGELOG.md says what is in it
+	@version=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' kwire/__init__.py); \
+	[ "$(TAG)" = "v$$version" ] || { echo "TAG=$(TAG): kwire/__init__.py says $$version, so the tag is v$$version"; exit 1; }; \
+	grep -qx "## $$version" CHANGELOG.md || { \
+		echo "CHANGELOG.md has no section ## $$version: take (unreleased) from its heading"; exit 1; }
+
 clean: ## remove the environments, caches and build output (never kwire-data)
-	rm -rf build .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out demo/out
+	rm -rf build dist .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out demo/out
 
 # The environments. A stamp file marks what is installed; a changed lock file installs it again.
 $(BIN)/python: | usable-python
@@ -275,6 +295,12 @@ $(VENV)/.core: requirements/core.txt pyproject.toml | usable-python $(BIN)/pytho
 $(VENV)/.run: requirements/run.txt $(VENV)/.core
 	@echo "installing the page, tables and shell completion, once …"
 	@$(call LOCKED,requirements/run.txt)
+	@touch $@
+
+$(PUBLISH)/.publish: requirements/publish.txt | usable-python
+	@[ -x $(PUBLISH)/bin/python ] || $(PYTHON) -m venv $(PUBLISH)
+	@echo "installing what packages and the site are made with, once …"
+	@$(PUBLISH)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/publish.txt
 	@touch $@
 
 $(VENV)/.test: requirements/test.txt requirements/gssapi.txt pyproject.toml $(VENV)/.core

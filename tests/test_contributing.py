@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from kwire import __version__
+
 ROOT = Path(__file__).parent.parent
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -39,6 +41,12 @@ def commands(job: dict[str, Any]) -> list[str]:
     return [step["run"] for step in job["steps"] if "run" in step]
 
 
+def supported() -> list[str]:
+    """The Pythons that kwire is for, the oldest first."""
+    classifiers = [line.rpartition(" ")[2] for line in PROJECT["project"]["classifiers"]]
+    return [version for version in classifiers if re.fullmatch(r"3\.\d+", version)]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_command_of_make_that_is_shown_exists(page: Path) -> None:
     """In the workflow, in the templates and in the documentation."""
@@ -48,17 +56,48 @@ def test_a_command_of_make_that_is_shown_exists(page: Path) -> None:
 
 def test_the_workflow_runs_what_a_developer_types() -> None:
     """`make check` on the oldest Python and on the newest, and all that CI runs on one."""
-    [workflow] = WORKFLOWS
-    found = jobs(workflow)
+    found = jobs(ROOT / ".github" / "workflows" / "tests.yml")
     assert commands(found["check"]) == ["make check PYTHON=python"]
     assert commands(found["test"]) == [".ci/run"]
     assert re.search(r"^make test$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     pythons = found["check"]["strategy"]["matrix"]["python"]
-    classifiers = [line.rpartition(" ")[2] for line in PROJECT["project"]["classifiers"]]
-    supported = [version for version in classifiers if re.fullmatch(r"3\.\d+", version)]
     assert len(pythons) == 3
-    assert set(pythons) <= set(supported)
-    assert {supported[0], supported[-1]} <= set(pythons)
+    assert set(pythons) <= set(supported())
+    assert {supported()[0], supported()[-1]} <= set(pythons)
+
+
+def test_a_tag_publishes_what_was_installed() -> None:
+    """On every Python that is supported, and without a secret: the index trusts the workflow."""
+    workflow = ROOT / ".github" / "workflows" / "release.yml"
+    found = jobs(workflow)
+    first, *_ = commands(found["dist"])
+    assert first == 'make release-check TAG="$GITHUB_REF_NAME" PYTHON=python'
+    assert "make installs" in commands(found["dist"])
+    [pythons] = [
+        step["with"]["python-version"].split()
+        for step in found["dist"]["steps"]
+        if "setup-python" in step.get("uses", "")
+    ]
+    assert sorted(pythons) == supported()
+    assert found["publish"]["needs"] == "dist"
+    assert found["publish"]["permissions"] == {"id-token": "write"}
+    assert "secrets" not in workflow.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("version", "says"), [(f"v{__version__}", ""), ("v9.9.9", f"so the tag is v{__version__}")]
+)
+def test_a_tag_is_the_version(tmp_path: Path, version: str, says: str) -> None:
+    """Another tag publishes nothing, nor does a version whose changes aren't told yet."""
+    (tmp_path / "kwire").mkdir()
+    for name in ("Makefile", "kwire/__init__.py"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    command = ["make", "-s", "release-check", f"TAG={version}"]
+    for heading, error in ((f"{__version__} (unreleased)", "has no section"), (__version__, "")):
+        (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## {heading}\n")
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) is not bool(says or error)
+        assert (says or error) in done.stdout
 
 
 def test_hooks_are_the_projects_own_linters() -> None:

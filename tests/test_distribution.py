@@ -29,6 +29,7 @@ from tests.test_plain_install import core_distributions
 ROOT = Path(__file__).parents[1]
 SOURCES = ("kwire", "deploy", "docs")
 FILES = ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE")
+REGISTRY = re.compile(rb"https?://[^/\s\"']*(?:pypi|pythonhosted|maven|npmjs|crates)[^/\s\"']*")
 NO_BYTECODE = shutil.ignore_patterns("__pycache__")
 
 
@@ -145,6 +146,23 @@ def test_the_sdist_has_what_a_build_and_an_operator_need(built: Path) -> None:
     assert names.issuperset({"kwire/config/documentation.tsv", "docs/OPERATIONS.md"})
     assert {str(path.relative_to(ROOT)) for path in (ROOT / "deploy").rglob("*.*")} <= names
     assert not [name for name in names if name.startswith(("tests", "bench", "build", "."))]
+
+
+def test_nothing_tells_where_it_was_made(built: Path, wheel: Path) -> None:
+    """No path of the machine, and no host of a package registry, which others may not reach."""
+    [sdist] = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        files = [one for one in archive.getmembers() if one.isfile()]
+        texts = {one.name: archive.extractfile(one).read() for one in files}  # type: ignore[union-attr]
+    with ZipFile(wheel) as archive:
+        texts |= {name: archive.read(name) for name in archive.namelist()}
+    home = str(Path.home()).encode()
+    machine = {str(ROOT).encode(), str(built.parent).encode(), b"/home/runner", home}
+    wrong = {
+        name: [*REGISTRY.findall(text), *(one for one in machine if one + b"/" in text)]
+        for name, text in texts.items()
+    }
+    assert {name: found for name, found in wrong.items() if found} == {}
 
 
 def test_the_metadata_is_true(described: Message) -> None:

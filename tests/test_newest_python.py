@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tests.support.newest_python import candidates, newest, version_of
+from tests.support.newest_python import candidates, each_minor, newest, version_of
 
 
 def program(file: Path, says: str) -> Path:
@@ -40,3 +40,18 @@ def test_of_equal_versions_the_running_one_counts(tmp_path: Path) -> None:
     assert list(candidates(environment)) == [Path(sys.executable), same]
     assert newest(candidates(environment)) == Path(sys.executable)
     assert version_of(same) == sys.version_info[:3]
+
+
+def test_the_newest_of_each_version(tmp_path: Path) -> None:
+    """From 3.11 on; the first of equals."""
+    named = {
+        name: program(tmp_path / name, f"cpython final {numbers}")
+        for name, numbers in (
+            ("old", "3 10 19"),
+            ("first", "3 11 2"),
+            ("better", "3 11 7"),
+            ("same", "3 11 7"),
+            ("other", "3 99 0"),
+        )
+    }
+    assert each_minor(named.values()) == {"3.11": named["better"], "3.99": named["other"]}

@@ -33,7 +33,14 @@ BY_NAME = {"setattr", "getattr", "hasattr", "delattr"}
 CLIENTS_ERRORS = "KafkaError"
 """Has the client's own error codes in confluent_kafka, as ``KafkaError._PARTITION_EOF``."""
 
-FOLDERS = ("tests", "compat_tests", "spark_tests", "browser_tests", "container_tests")
+FOLDERS = (
+    "tests",
+    "compat_tests",
+    "spark_tests",
+    "browser_tests",
+    "container_tests",
+    "install_tests",
+)
 
 MAY_HAVE_SOME = re.compile(r"\.__?[a-z]|import[^\n]* _[a-z]|attr\(|^ {4}_[a-z]\w*,$", re.MULTILINE)
 """A file without any of these reads no private attribute, and needs no syntax tree."""

@@ -19,6 +19,7 @@ CODE_FOLDERS = (
     "compat_tests",
     "browser_tests",
     "container_tests",
+    "install_tests",
     "spark_tests",
     "bench",
     "demo",

@@ -43,6 +43,7 @@ PARTS = (
     Part("spark-stock", "PySpark with its published connector", 1.4, "700 MB, PySpark and Java"),
     Part("spark-new", "what depends on PySpark's version, with the newest", 0.6, "500 MB, PySpark"),
     Part("browser", "the page in Chromium", 0.6, "150 MB, Chromium, in CI"),
+    Part("site", "pages of the documentation, without dead links", 0.8, "70 MB, MkDocs"),
 )
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 NAME = re.compile(r"python3\.\d+")
 VERSION = re.compile(r"3\.\d+\.\d+")
 """Of pyenv's: neither an alpha, nor a build without the interpreter's lock, nor PyPy."""
+OLDEST = (3, 11)
+"""The first Python that kwire is for."""
 ASK = (
     "import sys, ensurepip, venv;"
     "print(sys.implementation.name, sys.version_info.releaselevel, *sys.version_info[:3])"
@@ -41,6 +43,16 @@ def version_of(program: Path) -> tuple[int, ...]:
         return ()
     name, level, *numbers = run.stdout.split()
     return tuple(map(int, numbers)) if (name, level) == ("cpython", "final") else ()
+
+
+def each_minor(programs: Iterable[Path]) -> dict[str, Path]:
+    """The newest program of each version like 3.12, from 3.11 on; the first one of equals."""
+    found: dict[tuple[int, ...], tuple[tuple[int, ...], Path]] = {}
+    for program in programs:
+        version = version_of(program)
+        if version >= OLDEST and version > found.get(version[:2], ((),))[0]:
+            found[version[:2]] = (version, program)
+    return {f"{major}.{minor}": found[major, minor][1] for major, minor in sorted(found)}
 
 
 def newest(programs: Iterable[Path]) -> Path:

@@ -1,0 +1,1 @@
+"""The wheel of ``make dist``, installed as a user would."""
