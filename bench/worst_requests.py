@@ -19,6 +19,7 @@ from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from kwire.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from kwire.protocol.messages.announce_member import AnnounceMemberRequest, Announcement
 from kwire.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kwire.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -290,6 +291,9 @@ WORST = {
     "DescribeGroups": lambda count: DescribeGroupsRequest(groups=_names(count)),
     "ListGroups": lambda count: ListGroupsRequest(states_filter=[*_names(count), "Empty"]),
     "DeleteRecords": _delete_records,
+    "AddRaftVoter": lambda count: AddRaftVoterRequest(
+        listeners=[Listener(name=name, host=name, port=1) for name in _names(count)]
+    ),
     "OffsetForLeaderEpoch": _leader_epochs,
     "AddPartitionsToTxn": _add_partitions,
     "WriteTxnMarkers": _write_markers,

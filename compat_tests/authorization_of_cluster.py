@@ -4,6 +4,7 @@ from compat_tests.authorization_cases import NO_CLUSTER, NO_GROUP, NONE, C, Case
 from kwire.metadata.acls import AclOperation
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages import (
+    add_raft_voter,
     alter_client_quotas,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -16,7 +17,9 @@ from kwire.protocol.messages import (
     explain_group,
     incremental_alter_configs,
     list_partition_reassignments,
+    remove_raft_voter,
     unregister_broker,
+    unregister_controller,
 )
 from kwire.protocol.types import Request
 
@@ -86,6 +89,21 @@ CASES = (
     Case(
         "UnregisterBroker",
         lambda _: unregister_broker.UnregisterBrokerRequest(broker_id=NO_BROKER),
+        *(0, ((C, ALTER),), NO_CLUSTER, NO_CLUSTER),
+    ),
+    Case(
+        "AddRaftVoter",
+        lambda _: add_raft_voter.AddRaftVoterRequest(voter_id=NO_BROKER),
+        *(1, ((C, ALTER),), NO_CLUSTER, NO_CLUSTER),
+    ),
+    Case(
+        "RemoveRaftVoter",
+        lambda _: remove_raft_voter.RemoveRaftVoterRequest(voter_id=NO_BROKER),
+        *(0, ((C, ALTER),), NO_CLUSTER, NO_CLUSTER),
+    ),
+    Case(
+        "UnregisterController",
+        lambda _: unregister_controller.UnregisterControllerRequest(controller_id=NO_BROKER),
         *(0, ((C, ALTER),), NO_CLUSTER, NO_CLUSTER),
     ),
     Case(

@@ -83,6 +83,9 @@ APIS: dict[int, Api] = {
     72: Api("PushTelemetry", 0, 0),
     74: Api("ListConfigResources", 0, 1),
     75: Api("DescribeTopicPartitions", 0, 0),
+    80: Api("AddRaftVoter", 0, 1),
+    81: Api("RemoveRaftVoter", 0, 0),
+    94: Api("UnregisterController", 0, 0),
 }
 """Every API that kwire serves, by its key."""
 

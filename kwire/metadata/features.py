@@ -7,6 +7,11 @@ Rules:
 - The controller makes all updates of a request, or none.
 - A level is raised only if every registered broker supports it. A broker that lacks a level that
   the cluster has doesn't start.
+- ``metadata.version`` and ``kraft.version`` are only raised: nothing in kwire depends on them, so
+  they say which release the cluster is at. Eligible leader replicas are always on.
+- kwire lacks what ``share.version`` and ``streams.version`` switch on, so a cluster never has a
+  level of them. A request that raises the cluster to a release of Kafka (it names
+  ``metadata.version``) has the levels of all features of the release: those two are left out.
 - ``kwire.changes`` is the level of the kinds of changes (``kwire.metadata.changes``). No broker can
   follow a log with a kind that it doesn't know. So a new kind raises the highest level here and is
   written only while the cluster has this level. Level 2 has partitions with several replicas,
@@ -27,6 +32,8 @@ from kwire.metadata.image import BrokerImage, MetadataImage
 GROUP_VERSION = "group.version"
 TRANSACTION_VERSION = "transaction.version"
 METADATA_VERSION = "metadata.version"
+ELR_VERSION = "eligible.leader.replicas.version"
+KRAFT_VERSION = "kraft.version"
 CHANGES_VERSION = "kwire.changes"
 
 REPLICATION_LEVEL = 2
@@ -55,14 +62,18 @@ class FeatureRange(NamedTuple):
 SUPPORTED: Mapping[str, FeatureRange] = {
     GROUP_VERSION: FeatureRange(0, 1),
     CHANGES_VERSION: FeatureRange(1, 2),
-    "kraft.version": FeatureRange(0, 1),
-    METADATA_VERSION: FeatureRange(7, 30),
+    ELR_VERSION: FeatureRange(1, 1),
+    KRAFT_VERSION: FeatureRange(0, 1),
+    METADATA_VERSION: FeatureRange(7, 33),
     TRANSACTION_VERSION: FeatureRange(0, 2),
 }
-"""The features and levels that kwire supports; metadata.version 30 is that of Kafka 4.3."""
+"""The features and levels that kwire supports; metadata.version 33 is that of Kafka 4.4."""
 
-FIXED = frozenset({"kraft.version", METADATA_VERSION})
-"""Features that no request changes: kwire's metadata has one format, and there is no quorum."""
+ONLY_RAISED = frozenset({ELR_VERSION, KRAFT_VERSION, METADATA_VERSION})
+"""Features whose level says nothing about kwire's own metadata, and is never lowered."""
+
+LACKING = {"share.version": "share groups", "streams.version": "streams groups"}
+"""Features of Kafka that kwire lacks, and what each of them switches on."""
 
 
 class UpgradeType(IntEnum):
@@ -114,11 +125,16 @@ def range_of(broker: BrokerImage, name: str) -> FeatureRange:
 def update_features(image: MetadataImage, updates: Iterable[FeatureUpdate]) -> list[Change]:
     """The changes that set new feature levels; KafkaError (INVALID_UPDATE_VERSION) if refused."""
     changes: list[Change] = []
+    updates = list(updates)
+    is_release = any(update.name == METADATA_VERSION for update in updates)
     for update in updates:
+        if update.name in LACKING and is_release:
+            continue
         problem = _problem(image, update)
         if problem is not None:
             raise KafkaError(
                 ErrorCode.INVALID_UPDATE_VERSION,
+                "The update failed for all features since the following feature had an error: "
                 f"Invalid update version {update.level} for feature {update.name}. {problem}",
             )
         if image.feature_level(update.name) != update.level:
@@ -132,6 +148,8 @@ def _contains(levels: FeatureRange, level: int) -> bool:
 
 def _lacking_broker(image: MetadataImage, update: FeatureUpdate) -> str | None:
     """Which registered broker lacks a level; None if all have it. One that is alone names none."""
+    if not update.level:
+        return None
     for broker in image.brokers.values():
         levels = range_of(broker, update.name)
         if broker.features and not _contains(levels, update.level):
@@ -146,20 +164,13 @@ def _lacking_broker(image: MetadataImage, update: FeatureUpdate) -> str | None:
 
 def _problem(image: MetadataImage, update: FeatureUpdate) -> str | None:
     """The reason why the controller refuses an update; None if it accepts the update."""
-    levels = SUPPORTED.get(update.name)
     current = image.feature_level(update.name)
     is_upgrade = update.upgrade_type == UpgradeType.UPGRADE
     if update.upgrade_type not in set(UpgradeType):
         return "The controller does not support the given upgrade type."
-    if update.level < 0:
-        return "A feature version cannot be less than 0."
-    if levels is None:
-        return "Local controller does not support this feature."
-    if (update.level or update.name == CHANGES_VERSION) and not _contains(levels, update.level):
-        return f"Local controller only supports versions {levels.min_level}-{levels.max_level}"
-    lacking = _lacking_broker(image, update) if update.level else None
-    if lacking is not None:
-        return lacking
+    unsupported = _unsupported(update) or _lacking_broker(image, update)
+    if unsupported is not None:
+        return unsupported
     if update.level < current and is_upgrade:
         return (
             "Can't downgrade the version of this feature without setting the upgrade type to "
@@ -167,10 +178,24 @@ def _problem(image: MetadataImage, update: FeatureUpdate) -> str | None:
         )
     if update.level > current and not is_upgrade:
         return "Can't downgrade to a newer version."
-    if update.name in FIXED and update.level != current:
-        return "The level of this feature is fixed."
+    if update.name in ONLY_RAISED and update.level < current:
+        return "Can't downgrade the version of this feature."
     if update.name == CHANGES_VERSION and update.level < REPLICATION_LEVEL:
         return _replicated_topic(image) or _access(image)
+    return None
+
+
+def _unsupported(update: FeatureUpdate) -> str | None:
+    """Why this kwire lacks a level; None if it has it."""
+    levels = SUPPORTED.get(update.name)
+    if update.level < 0:
+        return "A feature version cannot be less than 0."
+    if update.level and update.name in LACKING:
+        return f"kwire serves no {LACKING[update.name]}."
+    if levels is None:
+        return "Local controller does not support this feature."
+    if not _contains(levels, update.level):
+        return f"Local controller only supports versions {levels.min_level}-{levels.max_level}"
     return None
 
 

@@ -71,7 +71,7 @@ async def test_everything_comes_over(logs):
         config = broker.image.config(ConfigResourceType.TOPIC, "__consumer_offsets")
         assert config["cleanup.policy"] == "compact"
         assert broker.image.next_producer_id == 1000 + PRODUCER_IDS_LEFT_TO_KAFKA
-        assert broker.image.features["metadata.version"] == 30
+        assert broker.image.features["metadata.version"] == 33
 
 
 async def test_what_happens_later_is_kept(logs):

@@ -25,6 +25,15 @@ from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage, Top
 
 UP, DOWN, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
 
+OLDER = {
+    "group.version": 1,
+    CHANGES_VERSION: 2,
+    "kraft.version": 1,
+    "metadata.version": 30,
+    TRANSACTION_VERSION: 2,
+}
+"""The levels of a cluster that an older kwire began."""
+
 
 @pytest.fixture
 def image() -> MetadataImage:
@@ -34,7 +43,7 @@ def image() -> MetadataImage:
 
 def test_a_new_cluster_has_the_highest_levels(image):
     assert image.feature_level(TRANSACTION_VERSION) == 2
-    assert image.feature_level("metadata.version") == 30
+    assert image.feature_level("metadata.version") == 33
     assert image.feature_level(CHANGES_VERSION) == 2
 
 
@@ -60,7 +69,13 @@ def test_the_level_that_is_there_needs_no_change(image):
         (FeatureUpdate(TRANSACTION_VERSION, 1, UP), "Can't downgrade the version"),
         (FeatureUpdate(TRANSACTION_VERSION, 1, 0), "does not support the given upgrade type"),
         (FeatureUpdate("unknown.version", 1, UP), "does not support this feature"),
-        (FeatureUpdate("metadata.version", 29, UNSAFE), "is fixed"),
+        (FeatureUpdate("metadata.version", 32, UNSAFE), "Can't downgrade the version"),
+        (FeatureUpdate("metadata.version", 0, DOWN), "only supports versions 7-33"),
+        (FeatureUpdate("kraft.version", 0, DOWN), "Can't downgrade the version"),
+        (FeatureUpdate("eligible.leader.replicas.version", 0, DOWN), "only supports versions 1-1"),
+        (FeatureUpdate("share.version", 1, UP), "kwire serves no share groups"),
+        (FeatureUpdate("streams.version", 1, UP), "kwire serves no streams groups"),
+        (FeatureUpdate("streams.version", 0, DOWN), "does not support this feature"),
         (FeatureUpdate(CHANGES_VERSION, 3, UP), "only supports versions 1-2"),
         (FeatureUpdate(CHANGES_VERSION, 0, UNSAFE), "only supports versions 1-2"),
     ],
@@ -69,6 +84,49 @@ def test_an_update_that_is_refused_says_why(image, update, reason):
     with pytest.raises(KafkaError, match=reason) as refused:
         update_features(image, [FeatureUpdate(TRANSACTION_VERSION, 1, DOWN), update])
     assert refused.value.code is ErrorCode.INVALID_UPDATE_VERSION
+
+
+RELEASES = {"4.3": (30, 1), "4.4": (33, 2)}
+"""The levels of metadata.version and share.version in a release of Kafka."""
+
+
+def _release(name: str, upgrade_type: int = UP) -> list[FeatureUpdate]:
+    """What ``kafka-features upgrade --release-version`` sends."""
+    metadata_version, share_version = RELEASES[name]
+    levels = {
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "kraft.version": 1,
+        "metadata.version": metadata_version,
+        "share.version": share_version,
+        "streams.version": 1,
+        TRANSACTION_VERSION: 2,
+    }
+    return [FeatureUpdate(name, level, upgrade_type) for name, level in levels.items()]
+
+
+def test_a_cluster_goes_from_release_to_release(image):
+    """One that began with an older kwire; the features that kwire lacks get no level."""
+    older = [FeatureLevelChanged(name, level) for name, level in OLDER.items()]
+    old = apply(MetadataImage(), older, 1)
+    at_4_3 = apply(old, update_features(old, _release("4.3")), 2)
+    assert at_4_3.features == {**OLDER, "eligible.leader.replicas.version": 1}
+    at_4_4 = apply(at_4_3, update_features(at_4_3, _release("4.4")), 3)
+    assert at_4_4.features == image.features
+    assert update_features(at_4_4, _release("4.4")) == []
+    for kind in (UP, DOWN, UNSAFE):
+        with pytest.raises(KafkaError, match=r"metadata\.version\. Can't downgrade"):
+            update_features(at_4_4, _release("4.3", kind))
+
+
+def test_a_release_waits_for_the_last_broker(image):
+    """A broker of the version before is named; the levels stay."""
+    ranges = tuple((name, 0, level) for name, level in OLDER.items())
+    older = [FeatureLevelChanged(name, level) for name, level in OLDER.items()]
+    brokers = {2: BrokerImage(2, None, (), "b", features=ranges)}
+    old = apply(MetadataImage(), older, 1)._replace(brokers=brokers)
+    with pytest.raises(KafkaError, match="Broker 2 does not support this feature"):
+        update_features(old, _release("4.4"))
 
 
 def test_replicas_keep_the_level_that_they_need(image):

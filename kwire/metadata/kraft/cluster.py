@@ -10,7 +10,7 @@ Rules:
   acknowledged records. A replica holds them if it is in sync, or an eligible leader (KIP-966), or
   the only replica. After the takeover the node is the only replica and the leader of each
   partition, in a new leader epoch.
-- A feature whose level requests may change keeps it, up to the highest level that kwire supports.
+- A feature whose level requests may lower keeps it, up to the highest level that kwire supports.
 - SCRAM credentials and client quotas stay unchanged. Delegation tokens are counted but not taken
   over, because they live only for some days, and their owners ask for new ones.
 
@@ -28,7 +28,7 @@ from kwire.metadata.changes import (
     FeatureLevelChanged,
     TopicCreated,
 )
-from kwire.metadata.features import CHANGES_VERSION, FIXED, SUPPORTED
+from kwire.metadata.features import CHANGES_VERSION, ONLY_RAISED, SUPPORTED
 from kwire.metadata.image import ConfigResource, ConfigResourceType, PartitionImage, TopicImage
 from kwire.metadata.kraft.access_records import (
     AccessControlEntryRecord,
@@ -234,7 +234,7 @@ class KraftCluster:
         changes += [
             FeatureLevelChanged(name, min(self.features.get(name, 0), levels.max_level))
             for name, levels in SUPPORTED.items()
-            if name not in FIXED and name != CHANGES_VERSION
+            if name not in ONLY_RAISED and name != CHANGES_VERSION
         ]
         return changes
 

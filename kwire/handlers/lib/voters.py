@@ -1,0 +1,31 @@
+"""The voters of the quorum, as tools see them: a broker is a voter while it is registered.
+
+kwire keeps its metadata in a store, and all brokers follow it, so there are no controllers beside
+the brokers (``describe_quorum``). No request makes a voter or removes one: a broker does, when it
+registers or is unregistered. The answers are those that Kafka has for a voter that is there, or
+isn't (decision 69).
+"""
+
+from kwire.broker.broker import Broker
+from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.types import ZERO_UUID
+
+
+def check_voter(broker: Broker, cluster_id: str | None, voter_id: int, directory: bytes) -> None:
+    """Raise KafkaError for another cluster's id, or a voter that can't be one."""
+    if cluster_id is not None and cluster_id != broker.cluster_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f'The given id "{cluster_id}" doesn\'t match the cluster id "{broker.cluster_id}"',
+        )
+    if voter_id < 0 or directory == ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The request didn't include a valid voter.")
+
+
+def stays(voter_id: int) -> KafkaError:
+    """The error for a voter that a request would remove."""
+    return KafkaError(
+        ErrorCode.INVALID_REQUEST,
+        f"Broker {voter_id} is a voter while it is registered. To remove it, stop it, and then: "
+        f"kafka-cluster.sh unregister --bootstrap-server HOST:PORT --id {voter_id}",
+    )
