@@ -24,10 +24,11 @@ import os
 import socket
 from contextlib import suppress
 from struct import Struct
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from trio import Event
 
+from kwire.broker.delayed import Delayed
 from kwire.broker.fetching import Fetching, Limits
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.plain_fetching import Fetched, Sender, answer, request
@@ -50,21 +51,10 @@ _SIZE = Struct(">i")
 _SIZE_BYTES = 4
 
 
-class Timed(Protocol):
-    """A change with a deadline, see ``kwire.connection.deadlines``."""
-
-    deadline_s: float
-    is_timed: bool
-    sleeper: Any
-
-    def time_is_up(self) -> None:
-        """Note that the deadline has passed."""
-
-
 class Deadlines(Protocol):
     """The deadlines of changes, see ``kwire.connection.deadlines``."""
 
-    def hasten(self, change: Timed) -> None:
+    def hasten(self, change: Delayed) -> None:
         """Tell a change at its ``deadline_s``, which has become sooner."""
 
 
