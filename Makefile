@@ -155,7 +155,7 @@ bench-cluster: $(VENV)/.test bring-etcd ## measure three brokers on an etcd, and
 reliability: $(VENV)/.test bring-etcd ## kill, freeze and restart brokers of three kwires and three Apache Kafkas under load (ARGS="--only P1 --times 5 --publish", KAFKA=no: only kwire)
 	$(BIN)/python -m bench.reliability $(ARGS)
 
-pipelines: $(VENV)/.test ## measure pipelines on Spark against the same jobs written by hand
+pipelines: $(VENV)/.test ## measure pipelines on Spark against the same jobs written by hand, in 24 minutes (ARGS="--lane stock --jobs json,avro --records 300000 --minutes 5")
 	$(BIN)/python -m bench.pipelines $(ARGS)
 
 segments: $(VENV)/.test ## measure reading segments without the broker against Spark's connector (ARGS=--publish)

@@ -1,46 +1,70 @@
 """``python -m bench.pipelines`` (``make pipelines``): what a pipeline costs over a job by hand.
 
-The program starts a kwire, writes a million records of JSON, and lets Spark read them into tables
-as pipelines and as the few lines of Structured Streaming that one would write instead, in turn, in
-one session (``bench.pipelines_job``). The best of the rounds counts. Then Kafka Connect writes them
-into a file (``bench.connect``). It prints tables, and exits with 1 if a pipeline's throughput is
-below the bar. ``--publish`` also writes the tables into docs/PERFORMANCE.md.
+The program starts a kwire and a schema registry, writes the same orders as JSON, Avro and Protobuf
+(``bench.pipelines_topics``), and lets Spark read them into tables: as pipelines, and as the lines
+that one would write by hand instead (``bench.pipelines_job``); on each of Spark's lanes. It also
+reads the broker's segments beside Spark's connector. At last Kafka Connect writes the JSON into a
+file (``bench.connect``). The best of the rounds counts. There are as many rounds as asked for, or
+as fit into the time. It prints a table, and exits with 1 if a bar is missed. ``--publish`` also
+writes the table into docs/PERFORMANCE.md.
 """
 
 import argparse
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from bench.connect import Written, run_connect
 from bench.markdown import table
-from bench.publish import PERFORMANCE, between_markers
+from bench.publish import publish_part
+from bench.segments import wait_for_high_watermarks
 from compat_tests.java_tools import MissingTool
 from kwire.testing.process import BrokerProcess
-from spark_tests.environment import LaneMissing, made_environment
+from kwire.testing.registry import SchemaRegistry
+from spark_tests.environment import LaneMissing, fetch_jars, made_environment
 
-BAR = 0.9
-TOPIC = "orders"
-PARTITIONS = 4
-TIMEOUT_S = 120
+LANES = {"stock": "PySpark 4.0", "new": "PySpark 4.3"}
 BEGIN = "<!-- pipelines: made by `make pipelines ARGS=--publish` -->\n"
 END = "<!-- end of pipelines -->\n"
-PIPELINE, BY_HAND = "pipeline", "by hand"
+KWIRE, BY_HAND = "kwire", "by hand"
+PARQUET, DELTA = "parquet", "delta"
+CONNECT = "connect"
+CONNECT_S = 60
+"""About how long Kafka Connect takes, with its start: Spark's jobs leave it that time."""
 
 
 class Job(NamedTuple):
-    """One job's run: seconds, and seconds of processor time of Spark's Java."""
+    """What is measured both ways; ``bar`` is how many times as fast as by hand kwire has to be."""
 
+    title: str
+    format: str
     table: str
+    bar: float | None
+    lanes: tuple[str, ...] = tuple(LANES)
+
+
+JOBS = {
+    "json": Job("JSON to Parquet", "json", PARQUET, 0.9),
+    "delta": Job("JSON to Delta", "json", DELTA, 0.9, ("stock",)),
+    "avro": Job("Avro to Parquet, beside fastavro", "avro", PARQUET, 0.9),
+    "from_avro": Job("Avro to Parquet, beside `from_avro`", "avro", PARQUET, None, ("stock",)),
+    "protobuf": Job("Protobuf to Parquet, beside protobuf", "protobuf", PARQUET, 0.9),
+    "scan": Job("segments read, beside the connector", "json", PARQUET, 1.3),
+    "backfill": Job("segments of JSON to Parquet, beside the connector", "json", PARQUET, 1.3),
+}
+
+
+class Measured(NamedTuple):
+    """A run: seconds, and seconds of processor time of the driver, Java and Python workers."""
+
+    lane: str
+    job: str
     way: str
     round: int
     rows: int
@@ -49,140 +73,166 @@ class Job(NamedTuple):
 
 
 def main() -> int:
-    """Measure; 1 if the bar is missed."""
-    parser = argparse.ArgumentParser(prog="bench.pipelines", description="the cost of pipelines")
-    parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
-    parser.add_argument("--lane", choices=("stock",), default="stock", help="Spark's lane")
-    parser.add_argument("--records", type=int, default=1_000_000, help="records of the topic")
-    parser.add_argument("--rounds", type=int, default=3, help="measurements of each job")
-    parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
-    options = parser.parse_args()
-    jobs: list[Job] = []
-    connect: list[Written] = []
-    before = os.getloadavg()[0]
-
-    def beside(bootstrap: str, directory: Path) -> None:
-        for number in range(options.rounds):
-            at = directory / f"connect-{number}"
-            written = run_connect(bootstrap, TOPIC, at, options.records)
-            print(f"Kafka Connect, round {number + 1}: {written.seconds:.1f} s", flush=True)
-            connect.append(written)
-
+    """Measure; 1 if a bar is missed."""
+    options = _arguments().parse_args()
+    names = options.jobs.split(",")
+    if wrong := [one for one in names if one not in (*JOBS, CONNECT)]:
+        raise SystemExit(f"--jobs {wrong[0]}: there are {', '.join((*JOBS, CONNECT))}")
+    lanes = list(LANES) if options.lane == "both" else [options.lane]
+    load = os.getloadavg()[0]
     try:
-        for job in measured(options.lane, options.records, options.rounds, beside):
-            print(f"{job.table}, {job.way}, round {job.round}: {job.seconds:.1f} s", flush=True)
-            jobs.append(job)
+        found, connect = measure(lanes, names, options)
     except (LaneMissing, MissingTool) as reason:
         raise SystemExit(str(reason)) from reason
-    load = f"Load of the machine before and after: {before:.1f}, {os.getloadavg()[0]:.1f}."
-    text = f"{part(jobs, options.records, options.rounds)} {load}\n\n{connect_part(connect)}"
+    text = (
+        f"{table(rows_of(found, options.records), 2)}\n{options.records:,} records, best of"
+        f" {rounds_text(found)}. Load of the machine before and after: {load:.1f},"
+        f" {os.getloadavg()[0]:.1f}.\n"
+    )
+    if connect is not None:
+        text += f"\n{connect_part(connect)}"
     print(text)
     if options.publish:
-        document = PERFORMANCE.read_text(encoding="utf-8")
-        PERFORMANCE.write_text(between_markers(document, text, BEGIN, END), encoding="utf-8")
-    return 0 if all(ratio >= BAR for ratio in ratios(jobs).values()) else 1
+        publish_part(text, BEGIN, END)
+    return 0 if not any(is_missed(found, *each) for each in measured_jobs(found)) else 1
 
 
-def measured(
-    lane: str, records: int, rounds: int, then: Callable[[str, Path], object]
-) -> Iterator[Job]:
-    """Write the records, and run the jobs; each is checked for its number of rows.
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench.pipelines", description="the cost of pipelines")
+    parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    parser.add_argument("--lane", choices=(*LANES, "both"), default="both", help="Spark's lane")
+    parser.add_argument("--records", type=int, default=2_000_000, help="records of each topic")
+    parser.add_argument("--rounds", type=int, default=3, help="the most measurements of each job")
+    parser.add_argument("--minutes", type=float, default=24, help="the time for all of it")
+    everything = ",".join((*JOBS, CONNECT))
+    parser.add_argument("--jobs", default=everything, help="which jobs")
+    parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
+    return parser
 
-    When Spark has ended, ``then`` gets the broker's address and a directory.
-    """
-    python, environment = made_environment(lane)
-    with tempfile.TemporaryDirectory(prefix="kwire-bench-") as name:
+
+def measure(
+    lanes: list[str], names: list[str], options: argparse.Namespace
+) -> tuple[list[Measured], Written | None]:
+    """Write the records and run the jobs; each is checked for its number of rows."""
+    end_s = time.monotonic() + 60 * options.minutes - (CONNECT_S if CONNECT in names else 0)
+    environments = {lane: made_environment(lane) for lane in lanes}
+    found: list[Measured] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="kwire-bench-") as name,
+        BrokerProcess(Path(name) / "data") as broker,
+        SchemaRegistry() as registry,
+    ):
         directory = Path(name)
-        log = directory / "spark.log"
-        with BrokerProcess(directory / "data") as broker, log.open("w") as errors:
-            fill(broker.bootstrap, records)
-            arguments = [broker.bootstrap, TOPIC, name, str(rounds)]
-            run = subprocess.Popen(
-                [str(python), "-m", "bench.pipelines_job", *arguments],
-                env=environment,
-                cwd=directory,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
-            assert run.stdout is not None
-            for line in run.stdout:
-                job = Job(**json.loads(line))
-                if job.rows != records:
-                    raise RuntimeError(f"{job} has written other rows than {records:,}")
-                if job.round:  # the first round warms up
-                    yield job
-            if run.wait():
-                raise RuntimeError(f"Spark ended with {run.returncode}: {log.read_text()[-2000:]}")
-            then(broker.bootstrap, directory)
+        python, environment = environments[lanes[0]]
+        filling = [str(python), "-m", "bench.pipelines_topics", broker.bootstrap, registry.url]
+        filling += [name, str(options.records)]
+        subprocess.run(filling, env=environment, cwd=name, check=True)
+        wait_for_high_watermarks(directory / "data", 3 * options.records)
+        print(f"the topics are written; {end_s - time.monotonic():.0f} s are left", flush=True)
+        for place, lane in enumerate(lanes):
+            order = {
+                "bootstrap": broker.bootstrap,
+                "registry": registry.url,
+                "data": str(directory / "data"),
+                "directory": name,
+                "jobs": [one for one in names if one in JOBS and lane in JOBS[one].lanes],
+                "rounds": options.rounds,
+                "seconds": (end_s - time.monotonic()) / (len(lanes) - place),
+            }
+            if not order["jobs"]:
+                continue
+            for one in run_lane(lane, *environments[lane], directory, order):
+                if one.rows != options.records:
+                    raise RuntimeError(f"{one} has read other rows than {options.records:,}")
+                said = f"{JOBS[one.job].title}, {one.way}: {one.seconds:.1f} s"
+                print(f"{LANES[lane]}, round {one.round}, {said}", flush=True)
+                found.append(one)
+        if CONNECT not in names:
+            return found, None
+        topic = "orders-json"
+        return found, run_connect(broker.bootstrap, topic, directory / CONNECT, options.records)
 
 
-def fill(bootstrap: str, records: int) -> None:
-    """Write records of JSON of about 200 bytes."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(TIMEOUT_S)
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
-    chance = random.Random(1)
-    for n in range(records):
-        order = {
-            "id": n,
-            "customer": f"customer-{chance.randrange(100_000)}",
-            "amount": round(chance.random() * 500, 2),
-            "country": chance.choice(("DE", "FR", "US")),
-            "placed": f"2026-03-{1 + n % 28:02}T12:{n % 60:02}:00Z",
-            "lines": [{"sku": f"sku-{chance.randrange(1000)}", "count": 1 + n % 5}],
-            "note": "leave it at the door",
-        }
-        value = json.dumps(order, separators=(",", ":")).encode()
-        while True:
-            try:
-                producer.produce(TOPIC, value, b"customer-%d" % (n % 1000))
-                break
-            except BufferError:
-                producer.poll(0.1)
-    if producer.flush(TIMEOUT_S):
-        raise RuntimeError("records could not be written")
+def run_lane(
+    lane: str, python: Path, environment: dict[str, str], directory: Path, order: dict[str, object]
+) -> Iterator[Measured]:
+    """Run the jobs in one lane; those that warm up are left out."""
+    jars = [environment["KWIRE_SPARK_JARS"], *map(str, fetch_jars(f"bench-{lane}"))]
+    where = directory / lane
+    where.mkdir()
+    log = where / "spark.log"
+    with log.open("w", encoding="utf-8") as errors:
+        run = subprocess.Popen(
+            [str(python), "-m", "bench.pipelines_job", json.dumps(order | {"place": str(where)})],
+            env=environment | {"KWIRE_SPARK_JARS": ",".join(jars)},
+            cwd=where,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        assert run.stdout is not None
+        for line in run.stdout:
+            one = Measured(lane, **json.loads(line))
+            if one.round:
+                yield one
+            else:
+                print(f"{LANES[lane]}, warm-up: {JOBS[one.job].title}, {one.way}", flush=True)
+        if run.wait():
+            said = log.read_text(encoding="utf-8")[-2000:]
+            raise RuntimeError(f"Spark ended with {run.returncode}: {said}")
 
 
-def ratios(jobs: list[Job]) -> dict[str, float]:
-    """How many times a pipeline's throughput is that of the job by hand, by table."""
-    return {
-        name: best(jobs, name, BY_HAND).seconds / best(jobs, name, PIPELINE).seconds
-        for name in dict.fromkeys(job.table for job in jobs)
-    }
+def measured_jobs(found: list[Measured]) -> list[tuple[str, str]]:
+    """Job and lane of what was measured, in the order of the table."""
+    there = {(one.job, one.lane) for one in found}
+    return [(job, lane) for job in JOBS for lane in LANES if (job, lane) in there]
 
 
-def best(jobs: list[Job], name: str, way: str) -> Job:
-    """The fastest run of a job."""
-    return min((job for job in jobs if (job.table, job.way) == (name, way)), key=_seconds)
+def best(found: list[Measured], job: str, lane: str, way: str) -> Measured:
+    """The fastest run."""
+    runs = [one for one in found if (one.job, one.lane, one.way) == (job, lane, way)]
+    return min(runs, key=lambda one: one.seconds)
 
 
-def least_cpu_s(jobs: list[Job], name: str, way: str) -> float:
-    """The least processor time of a job."""
-    return min(job.cpu_s for job in jobs if (job.table, job.way) == (name, way))
+def ratio_of(found: list[Measured], job: str, lane: str) -> float:
+    """How many times as fast as by hand kwire is."""
+    return best(found, job, lane, BY_HAND).seconds / best(found, job, lane, KWIRE).seconds
 
 
-def _seconds(job: Job) -> float:
-    return job.seconds
+def is_missed(found: list[Measured], job: str, lane: str) -> bool:
+    """Whether a job has a bar and kwire is below it."""
+    bar = JOBS[job].bar
+    return bar is not None and ratio_of(found, job, lane) < bar
 
 
-def part(jobs: list[Job], records: int, rounds: int) -> str:
-    """The table for people, with the bar."""
-    head = ["job", "by hand, records/s", "pipeline, records/s", "ratio", "bar"]
-    rows = [[*head, "CPU by hand, s", "CPU of the pipeline, s"]]
-    for name, ratio in ratios(jobs).items():
-        rates = [records / best(jobs, name, way).seconds for way in (BY_HAND, PIPELINE)]
-        cpu = [least_cpu_s(jobs, name, way) for way in (BY_HAND, PIPELINE)]
-        bar = f"≥ {BAR:g} {'met' if ratio >= BAR else 'not met'}"
-        cells = [*(f"{rate:,.0f}" for rate in rates), f"{ratio:.2f}", bar]
-        rows.append([name, *cells, *(f"{seconds:.1f}" for seconds in cpu)])
-    return f"{table(rows, 1)}\n{records:,} records, best of {rounds}."
+def rows_of(found: list[Measured], records: int) -> list[list[str]]:
+    """The rows of the table, with its head."""
+    head = ["job", "Spark", "by hand, records/s", "kwire, records/s", "ratio", "bar"]
+    rows = [[*head, "CPU by hand, s", "CPU of kwire, s"]]
+    for job, lane in measured_jobs(found):
+        runs = [best(found, job, lane, way) for way in (BY_HAND, KWIRE)]
+        cells = [f"{records / one.seconds:,.0f}" for one in runs]
+        bar, is_met = JOBS[job].bar, not is_missed(found, job, lane)
+        cells.append(f"{ratio_of(found, job, lane):.2f}")
+        cells.append("" if bar is None else f"≥ {bar:g} {'met' if is_met else 'not met'}")
+        cells += [f"{one.cpu_s:.1f}" for one in runs]
+        rows.append([JOBS[job].title, LANES[lane], *cells])
+    return rows
 
 
-def connect_part(found: list[Written]) -> str:
-    """The table of Kafka Connect's file sink; its best run."""
-    one = min(found, key=lambda each: each.seconds / each.lines)
-    cpu_s = min(each.cpu_s / each.lines for each in found) * 1_000_000
+def rounds_text(found: list[Measured]) -> str:
+    """How many rounds there were, by lane if they differ."""
+    rounds: dict[str, int] = {}
+    for one in found:
+        rounds[one.lane] = max(one.round, rounds.get(one.lane, 0))
+    if len(set(rounds.values())) <= 1:
+        return str(max(rounds.values(), default=0))
+    return " and ".join(f"{count} ({LANES[lane]})" for lane, count in rounds.items())
+
+
+def connect_part(one: Written) -> str:
+    """The table of Kafka Connect's file sink."""
+    cpu_s = one.cpu_s / one.lines * 1_000_000
     head = ["job", "records/s", "CPU of a million records, s"]
     row = ["JSON to lines of text, by Kafka Connect", f"{one.lines / one.seconds:,.0f}"]
     return table([head, [*row, f"{cpu_s:.1f}"]], 1)

@@ -1,6 +1,7 @@
 """Figures of the operating system about a broker's process (Linux: ``/proc``)."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 MB = 1_000_000
@@ -31,6 +32,21 @@ def cpu_seconds(pid: int) -> float:
     """User and system time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """User and system time of a process, of its descendants, and of those of them that ended."""
+    ticks: dict[int, tuple[int, int]] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            fields = file.read_text(encoding="utf-8").rpartition(")")[2].split()
+            ticks[int(file.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+
+    def of(one: int) -> int:
+        own = ticks.get(one, (0, 0))[1]
+        return own + sum(of(child) for child, (parent, _) in ticks.items() if parent == one)
+
+    return of(pid) / os.sysconf("SC_CLK_TCK")
 
 
 def start_peak(pid: int) -> None:
