@@ -54,6 +54,23 @@ STARTING = (
 
 EXTENSIONS = "spark.sql.extensions"
 
+BOUNDS = {
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.kafka.consumer.fetchedData.cache.timeout": "30s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "10s",
+}
+"""What Spark would keep of earlier batches, for a page that a pipeline doesn't serve.
+
+Each batch has a task for each partition that has records, and Spark keeps 100,000 tasks of each of
+1,000 stages, and three times all offsets of each of 100 batches. The connector keeps the rest of
+each partition's last fetch, up to 1 MiB, for five minutes. With 10,000 partitions that is gigabytes
+in the driver, and in executors.
+"""
+
 MASTER = "spark.master"
 JARS = ("spark.jars", "spark.jars.packages")
 PACKAGES = {
@@ -166,7 +183,7 @@ def configuration(
     """Spark's settings for a session; the settings of the pipeline override kwire's."""
     given = settings.spark
     found = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-    found |= TIMES
+    found |= BOUNDS | TIMES
     formats = of_formats(settings)
     found |= formats
     if EXTENSIONS in formats and EXTENSIONS in given:

@@ -22,7 +22,7 @@ from kwire.spark.loss_detection import CreatedAgain, LossDetection
 from kwire.spark.lost_records import LostTable
 from kwire.spark.pipeline_file import read_pipeline
 from kwire.spark.progress import Progress
-from kwire.spark.session import CONNECTOR, NoSpark, configuration, jars
+from kwire.spark.session import BOUNDS, CONNECTOR, NoSpark, configuration, jars
 from kwire.spark.settings import DeadLetters, PipelineSettings, SinkSettings, Source
 from kwire.spark.source import connector_options, consumer_options, max_offsets
 from kwire.spark.storage import LocalStorage
@@ -254,6 +254,14 @@ def test_the_jars_of_the_connector(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given["spark.jars"] == "mine.jar"
     assert "spark.driver.host" not in given
     assert "spark.jars.packages" not in configuration(settings(), "4.3.0", is_submitted=True)
+
+
+def test_spark_keeps_little_of_earlier_batches() -> None:
+    """What grows with partitions times batches is bounded; the pipeline's own settings count."""
+    own = settings(**{"spark.ui.retainedTasks": "7"})
+    for is_submitted in (False, True):
+        found = configuration(own, "4.0.0", is_submitted)
+        assert (BOUNDS | own.spark).items() <= found.items()
 
 
 def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
