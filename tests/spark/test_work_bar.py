@@ -10,6 +10,7 @@ from rich.console import Console
 
 from kwire.spark.commands import work_bar
 from kwire.spark.commands.work_bar import WorkBar
+from kwire.spark.segments import progress_bar
 from kwire.spark.settings import SinkSettings
 from kwire.spark.upkeep.files import Upkeep
 from kwire.testing.waiting import wait_until
@@ -43,6 +44,19 @@ def test_nothing_is_drawn_without_a_terminal(capsys: pytest.CaptureFixture[str])
         bar.show("reading", 1, 2)
         bar.watch(cast(Any, None))
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_bar_of_a_backfill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there for as long as the block runs, at a terminal."""
+    monkeypatch.setattr(work_bar, "POLL_S", 0.001)
+    state = SimpleNamespace(numCompletedTasks=30, numTasks=80)
+    tracker = SimpleNamespace(getActiveStageIds=lambda: [1], getStageInfo=lambda one: state)
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    with progress_bar(cast(Any, spark), "orders"):
+        wait_until(lambda: "30 of 80" in screen.getvalue(), timeout_s=30, what="the tasks")
+    assert "orders: Spark's tasks" in screen.getvalue()
 
 
 def test_the_tasks_of_spark_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
