@@ -25,6 +25,7 @@ from kwire.spark.decode.wire_format import header
 from kwire.spark.pipeline_file import pipeline_of
 from kwire.spark.settings import Decode, WrongSetting
 from kwire.spark.sinks import make_sink
+from kwire.spark.sinks.iceberg_table import IcebergTable
 from kwire.spark.split import Splits, may_change
 from kwire.spark.storage import LocalStorage
 from kwire.testing.registry import SchemaRegistry
@@ -83,6 +84,7 @@ class Work:
                 "transform": more.pop("transform", []),
             }
         )
+        self.settings = settings
         sink = make_sink(settings.sink, settings.source, "p")
         sink.check()
         sink.open(spark)
@@ -432,6 +434,35 @@ def test_a_delete_with_the_whole_row(deletes: str, spark: SparkSession, tmp_path
     one = row_of(1, 5, "x")
     work.batch(placed([source.create(one), source.delete(one | {"at": 2**62}, is_full=True)[0]]))
     assert (work.rows(), work.dead.errors) == ({}, {})
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
+def test_a_truncate_of_a_table_with_constraints(
+    form: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """What it marks as deleted keeps the values that the table demands, and no others."""
+    source = SourceTable("orders", COLUMNS)
+    work = Work(spark, tmp_path, form, sink={"deletes": "mark"})
+    columns = "id INT, price DECIMAL(10,2) NOT NULL, at TIMESTAMP, note STRING, _topic STRING"
+    columns += ", {} INT, _offset BIGINT, _timestamp TIMESTAMP, _tombstone BOOLEAN"
+    table = f"delta.`{tmp_path / form}`"
+    if form == "iceberg":
+        iceberg = IcebergTable(work.settings.sink)
+        iceberg.open(spark)
+        table = iceberg.name
+    partition = "_partition" if form == "delta" else "_topic_partition"
+    spark.sql(f"CREATE TABLE {table} ({columns.format(partition)}) USING {form}")
+    if form == "delta":
+        spark.sql(f"ALTER TABLE {table} ADD CONSTRAINT soon CHECK (AT < '2100-01-01')")
+    work.batch(placed([source.create(row_of(1, 5, "x")), source.create(row_of(2, 6, "y"))]))
+    work.batch(placed([source.truncate(), source.create(row_of(3, 7, "z"))], 2))
+    rows = sorted(work.table(), key=lambda row: int(row["id"]))
+    assert [row[names.TOMBSTONE] for row in rows] == [True, True, False]
+    assert [row["note"] for row in rows] == [None, None, "z"]
+    assert [row["price"] for row in rows] == [Decimal("0.05"), Decimal("0.06"), Decimal("0.07")]
+    kept = [1, 2, 3] if form == "delta" else [3]
+    assert [row["id"] for row in rows if row["at"] is not None] == kept
+    assert work.dead.errors == {}
 
 
 def test_a_transform_that_loses_the_change(spark: SparkSession, tmp_path: Path) -> None:

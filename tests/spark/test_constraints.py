@@ -34,6 +34,17 @@ def test_constraints_of_each_kind() -> None:
     assert lenient[-1].condition == "`st` IS NULL OR `st`.`x` IS NOT NULL"
 
 
+def test_columns_that_a_constraint_names() -> None:
+    """By any case, also generated ones and what they are made of; none without a table."""
+    made = field("day", "date") | {"metadata": {"delta.generationExpression": "CAST(At AS DATE)"}}
+    table = struct([*TABLE["fields"], made])
+    properties = {"delta.constraints.positive": "C > 0"}
+    constraints = Constraints(lambda spark: (table, properties))
+    columns = ["a`b", "c", "st", "day", "at", "other"]
+    assert constraints.named(cast(Any, None), columns) == columns[:-1]
+    assert Constraints(lambda spark: None).named(cast(Any, None), columns) == []
+
+
 def test_a_table_without_constraints_costs_nothing() -> None:
     """Rows aren't made, and it is asked again after a while; without a table always."""
     asked: list[Any] = []

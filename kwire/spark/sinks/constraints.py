@@ -17,7 +17,7 @@ Rules:
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kwire.spark.decode.same_names import ByName
@@ -107,17 +107,35 @@ class Constraints:
 
         ``stored`` makes the rows with the table's columns; PARTITION may have any name there.
         """
-        now_s = self._now_s()
-        if now_s >= self._until_s:
-            described = self._describe(spark)
-            self._until_s = now_s + ASK_AGAIN_S if described else 0.0
-            self._schema, properties = described or ({}, {})
-            self._found = []
-            if described:
-                self._found = constraints_of(
-                    self._schema, properties, needs_parents=self._needs_parents
-                )
+        self._look(spark)
         return self._broken(stored()) if self._found else None
+
+    def named(self, spark: "SparkSession", columns: Iterable[str]) -> list[str]:
+        """Those of the columns at the top whose names are in a constraint of the table.
+
+        A generated column and what it is made of count as well.
+        """
+        self._look(spark)
+        fields = self._schema.get("fields", ())
+        generated = [(one["name"], one["metadata"].get(_MADE_BY[0])) for one in fields]
+        texts = [one.condition for one in self._found]
+        texts += [f"{name} {made}" for name, made in generated if made]
+        whole = "\n".join(texts).lower()
+        return [one for one in columns if quoted(one)[1:-1].lower() in whole]
+
+    def _look(self, spark: "SparkSession") -> None:
+        """Ask the table what it says of itself, if the last answer is old."""
+        now_s = self._now_s()
+        if now_s < self._until_s:
+            return
+        described = self._describe(spark)
+        self._until_s = now_s + ASK_AGAIN_S if described else 0.0
+        self._schema, properties = described or ({}, {})
+        self._found = []
+        if described:
+            self._found = constraints_of(
+                self._schema, properties, needs_parents=self._needs_parents
+            )
 
     def _broken(self, rows: "DataFrame") -> "DataFrame | None":
         from pyspark.errors import AnalysisException

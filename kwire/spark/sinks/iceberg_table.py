@@ -16,7 +16,7 @@ the column ``_topic_partition`` of Iceberg tables.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -124,6 +124,10 @@ class IcebergTable:
     def refused(self, spark: "SparkSession", stored: "Callable[[], DataFrame]") -> Any:
         """As ``Constraints.refused``."""
         return self._constraints.refused(spark, stored)
+
+    def constrained(self, spark: "SparkSession", columns: Iterable[str]) -> list[str]:
+        """As ``Constraints.named``."""
+        return self._constraints.named(spark, columns)
 
     def _described(self, spark: "SparkSession") -> Described | None:
         self.open(spark)

@@ -22,7 +22,8 @@ other closes:
 Together they leave one case: a new checkpoint reads an old range again, and a key of that range was
 deleted later. Then the row of this key is back until its tombstone is read again. With
 ``deletes = "mark"`` this can't happen: the table keeps deleted rows, with ``_tombstone`` true and
-null in the columns of the value.
+null in the columns of the value. What a truncate deletes keeps the values of columns that are in a
+constraint of the table: it would refuse null, and no record could be a dead letter for that.
 
 Rows of Debezium's events have the column CHANGE: ``kwire.spark.changes`` says what a truncate
 deletes. It is part of the same MERGE, which then looks at the whole table.
@@ -108,6 +109,9 @@ ORDER = (TOPIC, PARTITION, OFFSET, TIMESTAMP, TOMBSTONE)
 
 _Merge = Callable[[str, Sequence[str]], str]
 """Makes the statement for a table and its columns."""
+
+_Held = Callable[[Sequence[str]], list[str]]
+"""Those of a table's columns that are in its constraints."""
 
 _VIEW = "kwire_upsert"
 _EXACT = {"spark.sql.datetime.java8API.enabled": "true"}
@@ -278,11 +282,19 @@ class UpsertSink:
         newest = newest_of_keys(rows, keys)
         wanted = table_columns(newest, self._settings, batch.ranges, None, kept)
         numbers = {one.topic: one.incarnation for one in batch.ranges}
-        merge = partial(self._merge, truncates=truncates, numbers=numbers, unchanged=unchanged)
+        held = partial(self._constrained, newest.sparkSession)
+        merge = partial(
+            self._merge, truncates=truncates, numbers=numbers, unchanged=unchanged, held=held
+        )
         if self._is_delta:
             self._merge_delta(newest.sparkSession, wanted, newest, batch, merge)
         else:
             self._merge_iceberg(newest.sparkSession, wanted, newest, batch, merge)
+
+    def _constrained(self, spark: "SparkSession", columns: Sequence[str]) -> list[str]:
+        """The columns that are in a constraint of the table."""
+        named = self._constraints.named if self._is_delta else self._iceberg.constrained
+        return named(spark, columns)
 
     def _with_keys(self, rows: "DataFrame") -> "DataFrame":
         """The rows that have a key. A row without one makes the batch fail, or is left out."""
@@ -385,6 +397,7 @@ class UpsertSink:
         truncates: Sequence[Truncate],
         numbers: Mapping[str, int],
         unchanged: Sequence[str],
+        held: _Held,
     ) -> str:
         """The statement that merges the view into the table."""
         partition = PARTITION if self._is_delta else PARTITION_COLUMN
@@ -418,7 +431,7 @@ class UpsertSink:
                 "" if self.marks_deleted else deletes,
                 f"WHEN MATCHED AND ({newer}) THEN UPDATE SET {pairs}",
                 f"WHEN NOT MATCHED{inserted} THEN INSERT ({names}) VALUES ({values})",
-                self._truncate(columns, partition, truncates, numbers),
+                self._truncate(columns, partition, truncates, numbers, held),
             ]
         )
 
@@ -428,6 +441,7 @@ class UpsertSink:
         partition: str,
         truncates: Sequence[Truncate],
         numbers: Mapping[str, int],
+        held: _Held,
     ) -> str:
         """The clause for rows that truncates delete; those with a row in the batch are newer."""
         if not truncates:
@@ -438,7 +452,13 @@ class UpsertSink:
         )
         if not self.marks_deleted:
             return f"WHEN NOT MATCHED BY SOURCE AND ({older}) THEN DELETE"
-        own = (*METADATA, partition, INCARNATION, *map(self._rule.stored, self.keys))
+        own = (
+            *METADATA,
+            partition,
+            INCARNATION,
+            *map(self._rule.stored, self.keys),
+            *held(columns),
+        )
         kept = ByName((one, True) for one in own)
         nulls = [f"t.{quoted(one)} = NULL" for one in columns if not kept.get(one)]
         pairs = ", ".join([f"t.{TOMBSTONE} = true", *nulls])
