@@ -67,9 +67,16 @@ class Measured(NamedTuple):
     job: str
     way: str
     round: int
-    rows: int
-    seconds: float
-    cpu_s: float
+    rows: int = 0
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    error: str = ""
+
+    @property
+    def told(self) -> str:
+        """What it was, in a line."""
+        warm = f"round {self.round}" if self.round else "warm-up"
+        return f"{LANES[self.lane]}, {warm}, {JOBS[self.job].title}, {self.way}"
 
 
 def main() -> int:
@@ -84,6 +91,7 @@ def main() -> int:
         found, connect = measure(lanes, names, options)
     except (LaneMissing, MissingTool) as reason:
         raise SystemExit(str(reason)) from reason
+    failed = [f"{one.told} failed: {one.error}\n" for one in found if one.error]
     text = (
         f"{table(rows_of(found, options.records), 2)}\n{options.records:,} records, best of"
         f" {rounds_text(found)}. Load of the machine before and after: {load:.1f},"
@@ -91,10 +99,11 @@ def main() -> int:
     )
     if connect is not None:
         text += f"\n{connect_part(connect)}"
-    print(text)
+    print(text, *failed, sep="\n")
     if options.publish:
         publish_part(text, BEGIN, END)
-    return 0 if not any(is_missed(found, *each) for each in measured_jobs(found)) else 1
+    missed = any(is_missed(found, *each) for each in measured_jobs(found))
+    return 1 if missed or failed else 0
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -113,7 +122,7 @@ def _arguments() -> argparse.ArgumentParser:
 def measure(
     lanes: list[str], names: list[str], options: argparse.Namespace
 ) -> tuple[list[Measured], Written | None]:
-    """Write the records and run the jobs; each is checked for its number of rows."""
+    """Write the records and run the jobs; a job with other rows than these has failed."""
     end_s = time.monotonic() + 60 * options.minutes - (CONNECT_S if CONNECT in names else 0)
     environments = {lane: made_environment(lane) for lane in lanes}
     found: list[Measured] = []
@@ -142,10 +151,9 @@ def measure(
             if not order["jobs"]:
                 continue
             for one in run_lane(lane, *environments[lane], directory, order):
-                if one.rows != options.records:
-                    raise RuntimeError(f"{one} has read other rows than {options.records:,}")
-                said = f"{JOBS[one.job].title}, {one.way}: {one.seconds:.1f} s"
-                print(f"{LANES[lane]}, round {one.round}, {said}", flush=True)
+                if one.round and not one.error and one.rows != options.records:
+                    one = one._replace(error=f"it has {one.rows:,} rows")
+                print(f"{one.told}: {one.error or f'{one.seconds:.1f} s'}", flush=True)
                 found.append(one)
         if CONNECT not in names:
             return found, None
@@ -156,7 +164,7 @@ def measure(
 def run_lane(
     lane: str, python: Path, environment: dict[str, str], directory: Path, order: dict[str, object]
 ) -> Iterator[Measured]:
-    """Run the jobs in one lane; those that warm up are left out."""
+    """Run the jobs in one lane; round 0 is that which warms up."""
     jars = [environment["KWIRE_SPARK_JARS"], *map(str, fetch_jars(f"bench-{lane}"))]
     where = directory / lane
     where.mkdir()
@@ -172,25 +180,30 @@ def run_lane(
         )
         assert run.stdout is not None
         for line in run.stdout:
-            one = Measured(lane, **json.loads(line))
-            if one.round:
-                yield one
-            else:
-                print(f"{LANES[lane]}, warm-up: {JOBS[one.job].title}, {one.way}", flush=True)
+            yield Measured(lane, **json.loads(line))
         if run.wait():
             said = log.read_text(encoding="utf-8")[-2000:]
             raise RuntimeError(f"Spark ended with {run.returncode}: {said}")
 
 
 def measured_jobs(found: list[Measured]) -> list[tuple[str, str]]:
-    """Job and lane of what was measured, in the order of the table."""
-    there = {(one.job, one.lane) for one in found}
-    return [(job, lane) for job in JOBS for lane in LANES if (job, lane) in there]
+    """Job and lane of what was measured both ways, in the order of the table."""
+    there = {(one.job, one.lane, one.way) for one in found if one.round and not one.error}
+    ways = (KWIRE, BY_HAND)
+    return [
+        (job, lane)
+        for job in JOBS
+        for lane in LANES
+        if all((job, lane, way) in there for way in ways)
+    ]
 
 
 def best(found: list[Measured], job: str, lane: str, way: str) -> Measured:
     """The fastest run."""
-    runs = [one for one in found if (one.job, one.lane, one.way) == (job, lane, way)]
+    of = (job, lane, way)
+    runs = [
+        one for one in found if one.round and not one.error and of == (one.job, one.lane, one.way)
+    ]
     return min(runs, key=lambda one: one.seconds)
 
 

@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -79,11 +80,16 @@ def main() -> None:
     order = Order(**json.loads(sys.argv[1]))
     started_s = time.monotonic()
     spark = session(order)
+    jobs = list(order.jobs)
     for number in range(order.rounds + 1):
         round_s = time.monotonic()
         for name in order.jobs:
             for way in WAYS if number % 2 else reversed(WAYS):
-                print(json.dumps(run_job(spark, order, name, way, number)), flush=True)
+                if name in jobs:
+                    found = run_job(spark, order, name, way, number)
+                    print(json.dumps(found), flush=True)
+                    if "error" in found:
+                        jobs.remove(name)
         round_s = time.monotonic() - round_s
         if number and time.monotonic() - started_s + round_s > order.seconds:
             break
@@ -93,24 +99,25 @@ def main() -> None:
 def run_job(
     spark: SparkSession, order: Order, name: str, way: str, number: int
 ) -> dict[str, object]:
-    """Run one job, and measure it; round 0 is that with the small topic."""
+    """Run one job, and measure it; round 0 is that with the small topic.
+
+    A job that fails has the field ``error``: the others go on.
+    """
     job = JOBS[name]
     topic = topic_of(job.format, is_warm=not number)
     run = Run(spark, order, topic, Path(order.place) / f"{name}-{way[:2]}-{number}")
     work = WORKS[name][WAYS.index(way)]
     started_s, cpu_s = time.perf_counter(), tree_cpu_seconds(os.getpid())
-    found = work(run)
+    told: dict[str, object] = {"job": name, "way": way, "round": number}
+    try:
+        found = work(run)
+    except Exception as error:
+        traceback.print_exc()
+        return told | {"error": str(error).strip().partition("\n")[0]}
     seconds, cpu_s = time.perf_counter() - started_s, tree_cpu_seconds(os.getpid()) - cpu_s
     if found is None:
         found = spark.read.format(job.table).load(run.table).count()
-    return {
-        "job": name,
-        "way": way,
-        "round": number,
-        "rows": found,
-        "seconds": seconds,
-        "cpu_s": cpu_s,
-    }
+    return told | {"rows": found, "seconds": seconds, "cpu_s": cpu_s}
 
 
 def session(order: Order) -> SparkSession:
