@@ -151,6 +151,22 @@ def test_a_page_is_used_without_a_mouse(browser: Browser, small: Site) -> None:
         expect(page.locator("h1")).to_contain_text("orders")
 
 
+def test_what_matters_is_on_the_screen_of_a_phone(browser: Browser, small: Site) -> None:
+    """The value of a record, its partition's link, and every view's name."""
+    with opened(browser, viewport={"width": 375, "height": 780}) as page:
+        page.goto(f"{small.url}/records?topic=orders&partition=0")
+        places = [page.locator("tbody .value").first, page.locator("tbody .key").first]
+        places += page.locator(".top nav a").all()
+        page_of_topic = page.context.new_page()
+        page_of_topic.goto(f"{small.url}/topics/orders")
+        places.append(page_of_topic.locator("tbody a", has_text="records").first)
+        for place in places:
+            box = place.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= 375
+
+
 def test_dark_and_light(browser: Browser, small: Site) -> None:
     """The page follows the system."""
     grounds = []

@@ -16,8 +16,8 @@ HEAD = """# Metrics
 
 ```sh
 pip install -e '.[web]'   # in a checkout
-kwire serve --http 127.0.0.1:9094
-curl http://127.0.0.1:9094/metrics
+kwire serve --http 127.0.0.1:8080
+curl http://127.0.0.1:8080/metrics
 ```
 
 The HTTP port has three answers for programs:

@@ -24,13 +24,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "list",
         help="list groups with their members and their lag",
         description="Lists groups. The lag is how many records are left in the partitions that "
-        "have a committed offset.",
+        "have a committed offset or a member.",
     )
     describe = actions.add_parser(
         "describe",
         help="show the state, the members, the offsets and the lag of groups",
         description="Shows the state of groups, and for each partition the committed offset, the "
-        "end, the lag (how many records are left) and the member that has it.",
+        "end, the lag (how many records are left: all of them, until an offset is committed) and "
+        "the member that has it.",
     )
     describe.add_argument("groups", metavar="GROUP", nargs="+")
     describe.add_argument("--members", action="store_true", help="one line for each member")
@@ -107,17 +108,22 @@ def run_describe(options: argparse.Namespace) -> int:
 async def _described(cluster: "Cluster", group: "GroupView") -> dict[str, Any]:
     """Everything about a group, ready for JSON."""
     from kwire.client.group_offsets import committed_offsets
-    from kwire.client.offsets import LATEST, list_offsets
+    from kwire.client.offsets import EARLIEST, LATEST, list_offsets
 
     committed = await committed_offsets(cluster, group.group)
     owners = {one: member for member in group.members for one in member.partitions}
     partitions = sorted({*committed, *owners})
     ends = await list_offsets(cluster, dict.fromkeys(partitions, LATEST))
+    starts = await list_offsets(cluster, dict.fromkeys(owners.keys() - committed, EARLIEST))
     rows = []
     for one in partitions:
         end = ends[one]
         known_end = end if isinstance(end, int) else None
         offset = committed.get(one)
+        read_to = starts.get(one) if offset is None else offset
+        lag = None
+        if isinstance(read_to, int) and known_end is not None:
+            lag = max(known_end - read_to, 0)
         owner = owners.get(one)
         rows.append(
             {
@@ -125,7 +131,7 @@ async def _described(cluster: "Cluster", group: "GroupView") -> dict[str, Any]:
                 "partition": one.partition,
                 "committed": offset,
                 "end": known_end,
-                "lag": None if offset is None or known_end is None else max(known_end - offset, 0),
+                "lag": lag,
                 "member": owner.member_id if owner else None,
                 "client": owner.client_id if owner else None,
                 "host": owner.host if owner else None,

@@ -1,12 +1,13 @@
 """Members and lag of all groups: a few requests for each broker, however many groups it has."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kwire.client.cluster import Cluster, check
 from kwire.client.errors import NotSupported
+from kwire.client.groups import GroupView, view_of_classic, view_of_new
 from kwire.client.leaders import TopicPartition
-from kwire.client.offsets import LATEST, list_offsets
+from kwire.client.offsets import EARLIEST, LATEST, list_offsets
 from kwire.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -39,12 +40,20 @@ _SHARE = "share"
 class GroupOverview(NamedTuple):
     """A group in a list; members and lag are None if they are not known.
 
-    The lag counts the partitions with a committed offset. A share group has none.
+    The lag counts partitions with a committed offset and, from the first record on, those that
+    a member has without one. A share group has none.
     """
 
     listed: ListedGroup
     members: int | None
     lag: int | None
+
+
+class _Members(NamedTuple):
+    """How many members a group has, and the partitions that they have."""
+
+    members: int
+    partitions: frozenset[TopicPartition] = frozenset()
 
 
 async def ids_of_groups(cluster: Cluster) -> list[str]:
@@ -58,7 +67,7 @@ async def overview_of_groups(cluster: Cluster) -> list[GroupOverview]:
     """The groups of every broker, sorted by id; KafkaError."""
     await cluster.metadata()
     listed: list[ListedGroup] = []
-    members: dict[str, int] = {}
+    members: dict[str, _Members] = {}
     committed: dict[str, dict[TopicPartition, int]] = {}
     for node in await cluster.nodes():
         mine = await _list_groups(cluster, node)
@@ -68,21 +77,36 @@ async def overview_of_groups(cluster: Cluster) -> list[GroupOverview]:
             members |= await _members(cluster, node, kind, names)
         names = [group.group_id for group in mine if group.group_type != _SHARE]
         committed |= await _committed(cluster, node, names)
-    partitions = {one for offsets in committed.values() for one in offsets}
+    uncommitted = {
+        one
+        for name, found in members.items()
+        for one in found.partitions - committed.get(name, {}).keys()
+    }
+    starts = await list_offsets(cluster, dict.fromkeys(uncommitted, EARLIEST), once=True)
+    partitions = uncommitted.union(*committed.values())
     ends = await list_offsets(cluster, dict.fromkeys(partitions, LATEST), once=True)
 
     def lag(name: str) -> int | None:
+        offsets = {one: starts[one] for one in _assigned(members, name) if one in starts}
         known = [
             max(end - offset, 0)
-            for one, offset in committed.get(name, {}).items()
-            if isinstance(end := ends[one], int)
+            for one, offset in (offsets | committed.get(name, {})).items()
+            if isinstance(end := ends[one], int) and isinstance(offset, int)
         ]
         return sum(known) if known else None
 
     return [
-        GroupOverview(group, members.get(group.group_id), lag(group.group_id))
+        GroupOverview(
+            group,
+            members[group.group_id].members if group.group_id in members else None,
+            lag(group.group_id),
+        )
         for group in sorted(listed, key=lambda group: group.group_id)
     ]
+
+
+def _assigned(members: Mapping[str, _Members], name: str) -> frozenset[TopicPartition]:
+    return members[name].partitions if name in members else frozenset()
 
 
 async def _list_groups(cluster: Cluster, node: int) -> list[ListedGroup]:
@@ -94,23 +118,21 @@ async def _list_groups(cluster: Cluster, node: int) -> list[ListedGroup]:
     return (await cluster.retrying(attempt)).groups
 
 
-async def _members(cluster: Cluster, node: int, kind: str, names: Sequence[str]) -> dict[str, int]:
-    """How many members each group of one type has; without groups that may not be described."""
+async def _members(
+    cluster: Cluster, node: int, kind: str, names: Sequence[str]
+) -> dict[str, _Members]:
+    """The members of each group of one type; without groups that may not be described."""
     ids = list(names)
-    answer: (
-        ConsumerGroupDescribeResponse
-        | ShareGroupDescribeResponse
-        | StreamsGroupDescribeResponse
-        | DescribeGroupsResponse
-    )
+    answer: ShareGroupDescribeResponse | StreamsGroupDescribeResponse
     try:
         if kind == "consumer":
-            answer = await cluster.ask(
+            described = await cluster.ask(
                 ConsumerGroupDescribeRequest(group_ids=ids),
                 ConsumerGroupDescribeResponse,
                 node=node,
             )
-        elif kind == _SHARE:
+            return _of(view_of_new(row, node) for row in described.groups if not row.error_code)
+        if kind == _SHARE:
             answer = await cluster.ask(
                 ShareGroupDescribeRequest(group_ids=ids), ShareGroupDescribeResponse, node=node
             )
@@ -119,12 +141,23 @@ async def _members(cluster: Cluster, node: int, kind: str, names: Sequence[str])
                 StreamsGroupDescribeRequest(group_ids=ids), StreamsGroupDescribeResponse, node=node
             )
         else:
-            answer = await cluster.ask(
+            classic = await cluster.ask(
                 DescribeGroupsRequest(groups=ids), DescribeGroupsResponse, node=node
             )
+            return _of(view_of_classic(row, node) for row in classic.groups if not row.error_code)
     except NotSupported:
         return {}
-    return {row.group_id: len(row.members) for row in answer.groups if not row.error_code}
+    return {row.group_id: _Members(len(row.members)) for row in answer.groups if not row.error_code}
+
+
+def _of(groups: Iterable[GroupView]) -> dict[str, _Members]:
+    return {
+        group.group: _Members(
+            len(group.members),
+            frozenset(one for member in group.members for one in member.partitions),
+        )
+        for group in groups
+    }
 
 
 async def _committed(

@@ -55,7 +55,7 @@ async def describe_group(cluster: Cluster, group: str) -> GroupView:
             lambda answer: [row.error_code for row in answer.groups],
         )
         if not found.groups[0].error_code:
-            return _of_new(found.groups[0], await cluster.coordinator(group))
+            return view_of_new(found.groups[0], await cluster.coordinator(group))
         if found.groups[0].error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             _raise(found.groups[0].error_code, found.groups[0].error_message, group)
     answer = await cluster.ask_coordinator(
@@ -68,7 +68,7 @@ async def describe_group(cluster: Cluster, group: str) -> GroupView:
     _raise(row.error_code, row.error_message, group)
     if row.group_state == "Dead":
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group}")
-    return _of_classic(row, await cluster.coordinator(group))
+    return view_of_classic(row, await cluster.coordinator(group))
 
 
 async def delete_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, KafkaError | None]:
@@ -89,7 +89,8 @@ async def delete_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, Ka
     return results
 
 
-def _of_new(row: DescribedNew, coordinator: int) -> GroupView:
+def view_of_new(row: DescribedNew, coordinator: int) -> GroupView:
+    """A described group of the consumer protocol."""
     members = [
         MemberView(
             member.member_id,
@@ -108,7 +109,8 @@ def _of_new(row: DescribedNew, coordinator: int) -> GroupView:
     )
 
 
-def _of_classic(row: DescribedGroup, coordinator: int) -> GroupView:
+def view_of_classic(row: DescribedGroup, coordinator: int) -> GroupView:
+    """A described group of the classic protocol."""
     members = [
         MemberView(
             member.member_id,

@@ -21,6 +21,7 @@ from kwire.protocol.messages.join_group import (
 )
 from tests.support.in_process import running_server
 from tests.support.ports import free_port
+from tests.web.page_data import join
 
 
 async def _explain(group: str, bootstrap: str) -> int:
@@ -98,7 +99,9 @@ async def test_a_broker_that_is_not_kwire(capsys):
 
 
 async def test_a_list_shows_members_and_lag(tmp_path: Path, capsys) -> None:
-    """Of groups of each kind; a group that has committed nothing has no lag that is known."""
+    """Of groups of each kind. What members have counts, from the first record on without an offset;
+    a group without offsets and partitions has no lag that is known.
+    """
     async with running_server(tmp_path / "data", {"num.partitions": "2"}) as server:
         bootstrap = ["-b", f"{server.host}:{server.port}"]
 
@@ -113,6 +116,7 @@ async def test_a_list_shows_members_and_lag(tmp_path: Path, capsys) -> None:
             options = ("-g", protocol, "--group-protocol", protocol, "--from-beginning")
             await run("consume", "t", *options, "-n", "4")
         client = await server.connect()
+        reader = await join(server, "reader", "truck", [("t", [0])])
         await client.request(FindCoordinatorRequest(key="new"), 3, FindCoordinatorResponse)
         joining = JoinGroupRequest(
             group_id="new",
@@ -124,12 +128,16 @@ async def test_a_list_shows_members_and_lag(tmp_path: Path, capsys) -> None:
         await client.request(joining, 3, JoinGroupResponse)
         told = {row["group"]: row for row in json.loads(await run("groups", "list", "--json"))}
         shown = await run("groups", "list")
+        described = json.loads(await run("groups", "describe", "reader", "--json"))
+        await reader.aclose()
         await client.aclose()
     assert [(told[one]["members"], told[one]["lag"]) for one in ("classic", "consumer", "new")] == [
         (0, 6),
         (0, 6),
         (1, None),
     ]
+    assert (told["reader"]["members"], told["reader"]["lag"]) == (1, 10)
+    assert [(row["committed"], row["lag"]) for row in described[0]["partitions"]] == [(None, 10)]
     assert shown.splitlines()[0].split() == ["GROUP", "STATE", "TYPE", "PROTOCOL", "MEMBERS", "LAG"]
 
 

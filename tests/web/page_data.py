@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from kwire.protocol.codec import encode
+from kwire.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -11,11 +13,19 @@ from kwire.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
+from kwire.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from kwire.record.records import BatchBuilder, Headers
 from tests.support.in_process import RawClient, RunningServer
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>'\""
 """What a hostile client calls itself; no page may hold it as it is."""
+
+Assigned = Sequence[tuple[str, Sequence[int]]]
+"""Partitions by topic."""
 
 Item = tuple[bytes | None, bytes | None, Headers]
 
@@ -43,8 +53,10 @@ async def find_group(client: RawClient, group_id: str) -> None:
             return
 
 
-async def join(running: RunningServer, group_id: str, client_id: str) -> RawClient:
-    """Join a group as its only member; returns the member's connection."""
+async def join(
+    running: RunningServer, group_id: str, client_id: str, assigned: Assigned = ()
+) -> RawClient:
+    """Join a group as its only member, which takes partitions; returns the member's connection."""
     raw = await running.connect()
     await find_group(raw, group_id)
     member = RawClient(raw.stream, client_id)
@@ -58,4 +70,20 @@ async def join(running: RunningServer, group_id: str, client_id: str) -> RawClie
     while True:
         answer = await member.request(request, 3, JoinGroupResponse)
         if not answer.error_code:
-            return member
+            break
+    if assigned:
+        topics = [TopicPartition(topic=name, partitions=list(which)) for name, which in assigned]
+        assignment = ConsumerProtocolAssignment(assigned_partitions=topics)
+        syncing = SyncGroupRequest(
+            group_id=group_id,
+            generation_id=answer.generation_id,
+            member_id=answer.member_id,
+            assignments=[
+                SyncGroupRequestAssignment(
+                    member_id=answer.member_id,
+                    assignment=bytes(2) + encode(assignment, 0),
+                )
+            ],
+        )
+        assert not (await member.request(syncing, 3, SyncGroupResponse)).error_code
+    return member

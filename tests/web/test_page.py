@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from kwire.protocol.types import uuid_to_str
 from kwire.spark.progress import Status
 from kwire.web import page
 from kwire.web.cross_loop_calls import NotServing, Observed
@@ -184,6 +185,40 @@ async def test_a_group_page_has_members_lag_and_events(tmp_path: Path) -> None:
         assert fresh["shown"]["lag"] == "4"
         assert fresh["charts"]["group_lag"]["now"] == "4"
         await html(http, "/group?id=nobody", 404)
+        await member.aclose()
+        await client.aclose()
+
+
+async def test_topics_of_users_come_first(tmp_path: Path) -> None:
+    """Internal ones are last, ids are as Kafka writes them, and what is idle isn't busy."""
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        topic_id = uuid_to_str(await client.topic("orders"))
+        await client.topic("idle")
+        await html(http, "/")
+        await client.commit("billing", "orders", 0)
+        await produce(client, "orders", [(None, b"v", ())])
+        busiest = (await html(http, "/")).partition("Busiest topics</h2>")[2]
+        assert "/topics/orders" in busiest
+        assert "/topics/idle" not in busiest
+        text = await html(http, "/topics")
+        assert text.index(">orders<") < text.index(">__consumer_offsets<")
+        assert f"id {topic_id}" in await html(http, "/topics/orders")
+        await client.aclose()
+
+
+async def test_a_partition_without_an_offset_counts_for_the_lag(tmp_path: Path) -> None:
+    """A member that has committed nothing has all the records of its partitions to read."""
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await client.topic("orders", 2)
+        await produce(client, "orders", [(None, b"v", ())] * 7)
+        await client.commit("shipping", "orders", 0, partition=1)
+        member = await join(running, "shipping", "truck", [("orders", [0, 1])])
+        text = await html(http, "/group?id=shipping")
+        assert '<dd data-value="lag">7</dd>' in text
+        assert "1 to 2 of 2 partitions" in text
+        assert "none yet" in text
         await member.aclose()
         await client.aclose()
 

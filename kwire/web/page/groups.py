@@ -7,20 +7,19 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from kwire.budget.slices import Slices
+from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE
 from kwire.coordinator.group import GroupType
 from kwire.errors import ErrorCode, KafkaError
-from kwire.protocol.codec import decoder
 from kwire.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
 )
 from kwire.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerDescription
-from kwire.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from kwire.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from kwire.protocol.messages.explain_group import ExplainGroupRequest, GroupEvent
-from kwire.protocol.wire import MalformedRequest
 from kwire.web.cross_loop_calls import Observed
 from kwire.web.page import formats
 from kwire.web.page.asking import ask_broker
+from kwire.web.page.assignments import assignment_of, partitions_of
 from kwire.web.page.charts import Chart, chart
 from kwire.web.page.paging import PER_PAGE, page_of, paged, whole
 from kwire.web.page.pipelines import pipeline_of
@@ -45,11 +44,14 @@ class Member(NamedTuple):
 
 
 class OffsetRow(NamedTuple):
-    """A committed offset; the ends are None if the partition isn't served."""
+    """A partition with a committed offset or with a member; the ends are None if it isn't served.
+
+    ``offset`` is None if a member has the partition and no offset is committed.
+    """
 
     topic: str
     partition: int
-    offset: int
+    offset: int | None
     log_start: int | None
     end: int | None
     at_ms: int
@@ -58,13 +60,16 @@ class OffsetRow(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """How many records the group has not read."""
-        return None if self.end is None else max(0, self.end - self.offset)
+        """How many records the group has not read: all of them without a committed offset."""
+        read_to = self.log_start if self.offset is None else self.offset
+        return None if self.end is None or read_to is None else max(0, self.end - read_to)
 
     @property
     def is_lost(self) -> bool:
         """Whether records that the group has not read are deleted."""
-        return self.log_start is not None and self.offset < self.log_start
+        if self.log_start is None or self.offset is None:
+            return False
+        return self.offset < self.log_start
 
 
 class Facts(NamedTuple):
@@ -174,7 +179,8 @@ async def gather(observed: Observed, group_id: str, first: int) -> Facts:
         facts = await _consumer(observed, group_id, facts)
     elif facts.state:
         facts = await _classic(observed, group_id, facts)
-    offsets, count = await _offsets(observed, group_id, first)
+    assigned = set(partitions_of(each for one in facts.members for each in one.assignment))
+    offsets, count = await _offsets(observed, group_id, first, assigned)
     return facts._replace(offsets=offsets, offsets_count=count)
 
 
@@ -182,6 +188,7 @@ async def _classic(observed: Observed, group_id: str, facts: Facts) -> Facts:
     request = DescribeGroupsRequest(groups=[group_id])
     answer: Any = await ask_broker(observed, request, _DESCRIBE_VERSION)
     described: DescribedGroup = answer.groups[0]
+    is_consumer = described.protocol_type == CONSUMER_PROTOCOL_TYPE
     members = [
         Member(
             member.member_id,
@@ -189,25 +196,12 @@ async def _classic(observed: Observed, group_id: str, facts: Facts) -> Facts:
             member.client_id,
             member.client_host.lstrip("/"),
             None,
-            assignment_of(member.member_assignment),
+            assignment_of(member.member_assignment) if is_consumer else [],
             None,
         )
         for member in described.members
     ]
     return facts._replace(protocol=described.protocol_data, members=members)
-
-
-def assignment_of(content: bytes) -> list[tuple[str, list[int]]]:
-    """The partitions in a classic member's assignment; empty if it can't be read."""
-    version = int.from_bytes(content[:2], signed=True)
-    if len(content) < 2 or version < 0:
-        return []
-    try:
-        decode = decoder(ConsumerProtocolAssignment, min(version, 3))
-        assigned = decode(content, 2)[0].assigned_partitions
-    except MalformedRequest:
-        return []
-    return [(one.topic, one.partitions) for one in assigned]
 
 
 async def _consumer(observed: Observed, group_id: str, facts: Facts) -> Facts:
@@ -231,25 +225,29 @@ async def _consumer(observed: Observed, group_id: str, facts: Facts) -> Facts:
     )
 
 
-async def _offsets(observed: Observed, group_id: str, first: int) -> tuple[list[OffsetRow], int]:
-    """A page of a group's offsets, and how many there are."""
+async def _offsets(
+    observed: Observed, group_id: str, first: int, assigned: set[tuple[str, int]]
+) -> tuple[list[OffsetRow], int]:
+    """A page of the partitions that a group has offsets for or reads, and how many there are."""
     broker, slices = observed.broker, Slices()
     groups = broker.groups.coordinator_or_empty(group_id).groups
-    held = sorted(groups.offsets.of(group_id).items())
+    offsets = groups.offsets.of(group_id)
+    held = sorted(assigned.union((topic, index) for topic, index, _ in offsets.items()))
     first = min(first, max(0, len(held) - 1) // PER_PAGE * PER_PAGE)
     rows = []
-    for topic, index, committed in held[first : first + PER_PAGE]:
+    for topic, index in held[first : first + PER_PAGE]:
         await slices.give_way()
         partition = broker.partition_if_served(topic, index)
+        committed = offsets.get(topic, index)
         rows.append(
             OffsetRow(
                 topic,
                 index,
-                committed.offset,
+                None if committed is None else committed.offset,
                 None if partition is None else partition.log.log_start_offset,
                 None if partition is None else partition.high_watermark,
-                committed.commit_timestamp_ms,
-                committed.metadata,
+                -1 if committed is None else committed.commit_timestamp_ms,
+                "" if committed is None else committed.metadata,
                 groups.offsets.is_pending(group_id, topic, index),
             )
         )

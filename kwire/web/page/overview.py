@@ -105,10 +105,11 @@ def _charts(sampler: Sampler, sample: Sample) -> list[Chart]:
 
 
 def _busiest(sampler: Sampler, sample: Sample) -> list[dict[str, Any]]:
-    """The topics with the most traffic, or the largest ones if there is no traffic."""
+    """The topics with traffic, the most of it first; without any, nothing."""
     rows: list[dict[str, Any]] = [
         {"name": name, "size": topic.size_bytes, "rates": sampler.rates(name)}
         for name, topic in sample.topics.items()
+        if any(sampler.rates(name))
     ]
     rows.sort(key=lambda row: (-row["rates"].bytes_in - row["rates"].bytes_out, -row["size"]))
     return rows[:SHOWN]

@@ -2,7 +2,8 @@
 
 Rules:
 
-- A sample costs the broker about ``STEP_S`` for each partition, topic, group and offset, in slices.
+- A sample costs the broker about ``STEP_S`` for each partition, topic, group, offset and assigned
+  partition, in slices.
   The next sample comes after ``EVERY_S``, or after ``SPARE`` times the cost of the last one. So
   samples take a small part of the broker's time, however many partitions there are.
 - While a user watches the page, a sample is taken each ``FRESH_S``, or after ``SPARE_WATCHED``
@@ -23,6 +24,7 @@ from kwire.budget.slices import Slices
 from kwire.coordinator.group import GroupType
 from kwire.handlers import PRODUCE_KEY
 from kwire.web.cross_loop_calls import BrokerCalls, NotServing, Observed
+from kwire.web.page.assignments import assigned_partitions
 
 EVERY_S = 10.0
 FRESH_S = 1.9
@@ -297,12 +299,19 @@ async def _groups(broker: Broker, slices: Slices) -> tuple[list[GroupSample], in
 async def _lag(
     broker: Broker, home: LoadedCoordinator, group_id: str, slices: Slices
 ) -> tuple[int, int]:
-    """The sum of a group's lags, and the number of its offsets."""
+    """The sum of a group's lags, and the number of offsets and assignments it was made from."""
     lag = count = 0
-    for topic, index, committed in home.groups.offsets.of(group_id).items():
+    offsets = home.groups.offsets.of(group_id)
+    for topic, index, committed in offsets.items():
         await slices.give_way()
         count += 1
         partition = broker.partition_if_served(topic, index)
         if partition is not None:
             lag += max(0, partition.high_watermark - committed.offset)
+    for topic, index in assigned_partitions(home.groups.groups.get(group_id), broker.image):
+        await slices.give_way()
+        count += 1
+        partition = broker.partition_if_served(topic, index)
+        if partition is not None and offsets.get(topic, index) is None:
+            lag += partition.high_watermark - partition.log.log_start_offset
     return lag, count

@@ -10,6 +10,7 @@ from kwire.broker.partition import Partition
 from kwire.budget.slices import Slices
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.image import ConfigResourceType
+from kwire.protocol.types import uuid_to_str
 from kwire.web.cross_loop_calls import Observed
 from kwire.web.page.brokers import SOURCES, describe_configs, shown_configs, shows_all
 from kwire.web.page.paging import PER_PAGE, page_of, paged, whole, with_parameter
@@ -100,8 +101,14 @@ def routes(site: Site) -> list[Route]:
     return [site.route("/topics", topics), site.route("/topics/{name}", topic)]
 
 
+def is_internal(name: str) -> bool:
+    """Whether a topic holds what brokers or tools keep for themselves, by Kafka's custom."""
+    return name.startswith("__")
+
+
 def _sorted(topics: dict[str, TopicSample], sampler: Sampler, order: str) -> list[TopicRow]:
-    rows = [TopicRow(name, topics[name], sampler.rates(name)) for name in sorted(topics)]
+    by_name = sorted(topics, key=lambda name: (is_internal(name), name))
+    rows = [TopicRow(name, topics[name], sampler.rates(name)) for name in by_name]
     keys: dict[str, Any] = {
         "partitions": lambda row: -row.sample.partitions,
         "size": lambda row: -row.sample.size_bytes,
@@ -129,7 +136,7 @@ async def gather(observed: Observed, name: str, first: int) -> TopicFacts:
         row = PartitionRow(index, broker.leader_of(topic, index), image.leader_epoch)
         partition = broker.partition_if_served(name, index)
         rows.append(row if partition is None else _full(row, partition))
-    return TopicFacts(topic.topic_id.hex(), count, rows)
+    return TopicFacts(uuid_to_str(topic.topic_id), count, rows)
 
 
 def _full(row: PartitionRow, partition: Partition) -> PartitionRow:

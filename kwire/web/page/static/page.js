@@ -51,9 +51,6 @@ async function follow(box, part) {
 
 for (const part of document.querySelectorAll("[data-poll]")) setTimeout(poll, EVERY_MS, part);
 
-// On a narrow screen the views' names scroll sideways.
-document.querySelector(".top [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-
 const box = document.querySelector("[data-follow]");
 if (box) {
   box.parentElement.hidden = false;

@@ -1,0 +1,48 @@
+"""The partitions that a group's members have, as the coordinator knows them.
+
+A partition that a member has counts for the group's lag from its first record on, until the group
+commits an offset for it.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from kwire.coordinator.classic_group import ClassicGroup
+from kwire.coordinator.consumer.group import ConsumerGroup
+from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE
+from kwire.metadata.image import MetadataImage
+from kwire.protocol.codec import decoder
+from kwire.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from kwire.protocol.wire import MalformedRequest
+
+ByTopic = list[tuple[str, list[int]]]
+
+
+def assignment_of(content: bytes) -> ByTopic:
+    """The partitions in a classic member's assignment; empty if it can't be read."""
+    version = int.from_bytes(content[:2], signed=True)
+    if len(content) < 2 or version < 0:
+        return []
+    try:
+        decode = decoder(ConsumerProtocolAssignment, min(version, 3))
+        assigned = decode(content, 2)[0].assigned_partitions
+    except MalformedRequest:
+        return []
+    return [(one.topic, one.partitions) for one in assigned]
+
+
+def assigned_partitions(group: object, image: MetadataImage) -> Iterator[tuple[str, int]]:
+    """Every partition that a member of a group of consumers has."""
+    if isinstance(group, ConsumerGroup):
+        for member in list(group.members.values()):
+            for topic_id, partitions in member.assigned.items():
+                topic = image.topics_by_id.get(topic_id)
+                if topic is not None:
+                    yield from ((topic.name, index) for index in partitions)
+    elif isinstance(group, ClassicGroup) and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        for assignment in [member.assignment for member in group.members.values()]:
+            yield from partitions_of(assignment_of(assignment))
+
+
+def partitions_of(by_topic: Iterable[tuple[str, list[int]]]) -> Iterator[tuple[str, int]]:
+    """Each partition of some topics' partitions."""
+    return ((topic, index) for topic, indexes in by_topic for index in indexes)
