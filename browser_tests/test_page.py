@@ -5,6 +5,7 @@ Each view is tested with real data on a small broker and on one with more than 1
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -27,6 +28,10 @@ VIEWS = {
     "records": ("/records?topic=orders&partition=0", "customer-"),
     "records in a frame": ("/records?topic=payments", "schema 42"),
     "records with markup": ("/records?topic=hostile", "<script>"),
+    "records of all partitions": ("/records?topic=orders", "all 3 partitions"),
+    "records by a field": ("/records?topic=orders&where=city = Porto", "Porto"),
+    "records where nothing is": ("/records?topic=orders&where=city = Oslo", "nothing found"),
+    "charts of a day": ("/?span=86400", "24 h"),
     "records found": ("/records?topic=clicks&search=products/17", "products/17"),
     "groups": ("/groups", "billing"),
     "group": ("/group?id=billing", "a rebalance begins"),
@@ -149,6 +154,39 @@ def test_a_page_is_used_without_a_mouse(browser: Browser, small: Site) -> None:
         expect(page.locator("tbody tr")).to_have_count(1)
         page.get_by_role("link", name="orders", exact=True).press("Enter")
         expect(page.locator("h1")).to_contain_text("orders")
+
+
+def test_times_are_in_the_zone_of_the_reader(browser: Browser, small: Site) -> None:
+    """Those that are shown, and those of the form; without the script they are UTC."""
+    address = f"{small.url}/records?topic=orders"
+    with opened(browser, java_script_enabled=False) as page:
+        page.goto(address)
+        utc = datetime.fromisoformat(page.locator("tbody time").first.inner_text())
+        expect(page.locator("footer")).to_contain_text("times are UTC")
+    with opened(browser, timezone_id="Asia/Kolkata") as page:
+        page.goto(address)
+        time = page.locator("tbody time").first
+        assert datetime.fromisoformat(time.inner_text()) == utc + timedelta(hours=5.5)
+        assert time.get_attribute("title") == f"{utc.isoformat(' ', 'milliseconds')} UTC"
+        expect(page.locator("footer")).to_contain_text("times are Asia/")
+        page.get_by_text("Where to begin").click()
+        begin = (utc + timedelta(hours=5.5, minutes=1)).isoformat(timespec="seconds")
+        page.get_by_label("From time").fill(begin)
+        page.get_by_role("button", name="Show").click()
+        expect(page.get_by_label("From time")).to_have_value(begin)
+        expect(page.locator("tbody tr")).to_have_count(50)
+
+
+def test_records_lead_on_to_older_ones(browser: Browser, small: Site) -> None:
+    """Of all partitions, without a gap or a record that is shown twice."""
+    with opened(browser) as page:
+        page.goto(f"{small.url}/records?topic=clicks&count=100")
+        seen: set[str] = set()
+        for _ in range(3):
+            rows = page.locator("tbody tr").all()
+            seen.update(row.inner_text() for row in rows[:5])
+            page.get_by_role("link", name="older").click()
+        assert len(seen) == 15
 
 
 def test_what_matters_is_on_the_screen_of_a_phone(browser: Browser, small: Site) -> None:

@@ -63,8 +63,13 @@ def test_a_chart_is_as_wide_as_its_points_need() -> None:
     assert (nothing.line, nothing.area, nothing.now) == ("", "", formats.NOTHING)
     points = [(at_s * 1000, float(at_s % 7)) for at_s in range(100, 300)]
     drawn = chart("d", "Drawn", points, formats.number, 300_000)
-    assert drawn.window == "last 5 min"
-    assert drawn.most == "6"
+    assert drawn.begin == "5 min ago"
+    assert (drawn.most, drawn.half, drawn.top) == ("6", "3", "6")
+    high = chart("h", "High", [(1000, 611_000.0)], formats.byte_rate, 1000)
+    assert (high.half, high.top) == ("400 kB/s", "800 kB/s")
+    day = [(at_s * 1000, float(at_s)) for at_s in range(0, 86_400, 30)]
+    long = chart("l", "Long", day, formats.number, 86_400_000, 86_400)
+    assert (long.begin, long.line.count("L")) == ("1 d ago", 299)
     places = [place.split(",") for place in drawn.line.removeprefix("M").split("L")]
     assert all(0 <= float(x) <= 600 and 0 <= float(y) <= 100 for x, y in places)
     assert drawn.area.startswith(drawn.line)

@@ -1,6 +1,7 @@
 """Records on the page: by offset, by time, by text, in every format, and within limits."""
 
 import json
+import re
 from pathlib import Path
 
 import httpx
@@ -8,12 +9,13 @@ import pytest
 
 from kwire.config.authorizer import STANDARD_AUTHORIZER
 from kwire.record.compression import Compression
+from kwire.record.records import BatchBuilder
 from kwire.web.page import reading
 from kwire.web.page.record_text import Shown, shown
 from tests.support.in_process import RawClient
 from tests.support.raw_producer import RawProducer
 from tests.web.conftest import http_server
-from tests.web.page_data import produce
+from tests.web.page_data import Item, produce
 
 TIME_MS = 1_700_000_000_000
 """2023-11-14T22:13:20 UTC."""
@@ -45,15 +47,86 @@ async def test_the_newest_records_come_first_to_hand(tmp_path: Path) -> None:
         client = await running.connect()
         await orders(client)
         text = await text_of(http, "")
-        assert offsets(text) == list(range(250, 300))
+        assert offsets(text) == list(reversed(range(250, 300)))
         assert "data-follow" in text
-        assert "offset=200" in text
-        text = await text_of(http, "offset=0&count=20")
+        text = await text_of(http, link_of(text, "older"))
+        assert offsets(text) == list(reversed(range(200, 250)))
+        assert "data-follow" not in text
+        text = await text_of(http, "order=oldest&count=20")
+        assert offsets(text) == list(range(20))
+        assert offsets(await text_of(http, link_of(text, "after"))) == list(range(20, 40))
+        assert offsets(await text_of(http, "partition=0&offset=7&count=20&order=newest")) == list(
+            reversed(range(8))
+        )
+        text = await text_of(http, "partition=0&offset=0&count=20")
         assert offsets(text) == list(range(20))
         assert "data-follow" not in text
-        assert offsets(await text_of(http, "offset=290")) == list(range(290, 300))
-        assert offsets(await text_of(http, "offset=99999999999")) == []
-        assert offsets(await text_of(http, "offset=-7&count=1")) == [0]
+        assert "offset=20" in link_of(text, "after")
+        assert offsets(await text_of(http, "partition=0&offset=290")) == list(range(290, 300))
+        assert offsets(await text_of(http, "partition=0&offset=99999999999")) == []
+        assert offsets(await text_of(http, "partition=0&offset=-7&count=1")) == [0]
+        await client.aclose()
+
+
+def link_of(text: str, name: str) -> str:
+    """The parameters of a link, without the topic."""
+    found = re.search(rf'<a [^>]*href="\?topic=orders([^"]*)"[^>]*>{name}', text)
+    assert found is not None
+    return found[1].replace("&amp;", "&").removeprefix("&")
+
+
+async def test_records_of_all_partitions_come_by_time(tmp_path: Path) -> None:
+    """The newest first, or the oldest; pages lead on without a gap, each partition in its order."""
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await client.topic("orders", 3)
+        for n in range(120):
+            builder = BatchBuilder()
+            builder.add(TIME_MS + n, b"key-%d" % n, b"order %d." % n, ())
+            await client.produce_batch("orders", bytes(builder.build()), partition=n * n % 3)
+        for order, wanted in (("newest", list(reversed(range(120)))), ("oldest", list(range(120)))):
+            parameters, found = f"order={order}&count=20", []
+            while True:
+                text = await text_of(http, parameters)
+                found += [int(n) for n in re.findall(r"<bdi>order (\d+)\.", text)]
+                if 'rel="next"' not in text:
+                    break
+                parameters = link_of(text, "older" if order == "newest" else "after")
+            assert found == wanted
+        at = f"time={TIME_MS + 50}&count=1"
+        assert ">order 50." in await text_of(http, at)
+        assert ">order 49." in await text_of(http, at + "&order=newest")
+        assert ">order 17." in await text_of(http, "search=key-17")
+        await client.aclose()
+
+
+async def test_a_search_knows_places_and_fields(tmp_path: Path) -> None:
+    """A text in the key, the value or the headers alone, and fields of JSON."""
+    items: list[Item] = [
+        (b"porto", b'{"city": "Lisbon", "amount": 5, "items": [{"sku": "A-1"}]}', ()),
+        (b"x", b'{"city": "Porto", "amount": 50, "items": []}', (("from", b"lisbon"),)),
+        (None, b'\0\0\0\0\7{"city": "Faro", "amount": 7.5, "vip": true}', ()),
+        (None, b"[" * 20_000, ()),
+    ]
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await client.topic("orders")
+        await produce(client, "orders", items)
+        for parameters, wanted in (
+            ("search=porto&in=key", [0]),
+            ("search=porto&in=value", [1]),
+            ("search=from%3DLis&in=headers", [1]),
+            ("search=porto&in=anywhere", [1, 0]),
+            ("where=city+%3D+Porto", [1]),
+            ("where=amount+%3E%3D+7.5", [2, 1]),
+            ("where=amount+%3C+50+and+city+!%3D+Faro", [0]),
+            ("where=items.0.sku+%3D+A-1", [0]),
+            ("where=items.*.sku+~+a-", [0]),
+            ("where=vip+%3D+true", [2]),
+            ("where=nothing+%3D+1", []),
+        ):
+            assert offsets(await text_of(http, parameters)) == wanted, parameters
+        assert "is no condition" in await text_of(http, "where=city", 400)
         await client.aclose()
 
 
@@ -87,18 +160,18 @@ async def test_a_search_finds_records_in_every_codec(tmp_path: Path, codec: int)
 async def test_a_search_stops_at_its_limit_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One page reads a bounded number of bytes, and offers to go on behind them."""
+    """One page reads a bounded number of bytes, and offers to go on before them."""
     monkeypatch.setattr(reading, "SEARCH_BYTES", 1)
     monkeypatch.setattr(reading, "READ_BYTES", 1)
     async with http_server(tmp_path) as (running, http):
         client = await running.connect()
-        await orders(client, 10)
+        await client.topic("orders")
         await produce(client, "orders", [(None, b"needle", ())])
+        await produce(client, "orders", [(None, b"hay", ())] * 60)
         text = await text_of(http, "search=needle")
         assert offsets(text) == []
-        assert "The search stopped at its limit" in text
-        assert "offset=10" in text
-        assert offsets(await text_of(http, "search=needle&offset=10")) == [10]
+        assert "the search stopped at its limit" in text
+        assert offsets(await text_of(http, link_of(text, "Search on"))) == [0]
         await client.aclose()
 
 

@@ -1,6 +1,7 @@
 """Looks at the broker: seldom, shared by all who watch, and turned into rates."""
 
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -86,14 +87,29 @@ async def test_rates_are_differences(clock: Clock) -> None:
     samples = Sampler(broker_calls)  # type: ignore[arg-type]
     await samples.latest()
     assert samples.rates("orders") == (0, 0, 0)
-    assert not samples.points
+    assert not samples.points(0)
     clock.now_s += 10
     await samples.latest()
     assert samples.rates("orders") == (10, 100, 0)
     assert samples.rates("unknown") == (0, 0, 0)
-    [point] = samples.points
+    [point] = samples.points(0)
     assert (point.messages_in, point.bytes_in, point.requests, point.lag) == (10, 100, 10, 5)
     assert point.produce_s == 512e-6
+
+
+async def test_charts_reach_back_a_day(clock: Clock) -> None:
+    """The last points one by one, what is older a minute each."""
+    broker_calls = FakeCalls(clock)
+    samples = Sampler(broker_calls)  # type: ignore[arg-type]
+    for _ in range(3 * sampler.POINTS_KEPT):
+        await samples.latest()
+        clock.now_s += 10
+    points = samples.points(0)
+    steps = [after.at_ms - before.at_ms for before, after in pairwise(points)]
+    assert steps[-1] == 10_000
+    assert steps[0] == sampler.MINUTE_MS
+    assert sum(steps) == (3 * sampler.POINTS_KEPT - 2) * 10_000
+    assert len(samples.points(points[-5].at_ms)) == 5
 
 
 async def test_the_lag_of_a_group_is_kept_while_it_exists(clock: Clock) -> None:

@@ -10,10 +10,13 @@ from kwire.web.cross_loop_calls import Observed
 from kwire.web.health import reasons_against
 from kwire.web.page import formats
 from kwire.web.page.charts import Chart, chart
+from kwire.web.page.paging import whole
 from kwire.web.page.sampler import Sample, Sampler
 from kwire.web.page.site import Site
 
 SHOWN = 8
+SPANS = {900: "15 min", 3600: "1 h", 6 * 3600: "6 h", 24 * 3600: "24 h"}
+DEFAULT_SPAN_S = 900
 
 _CHARTS = (
     ("bytes_in", "Written", formats.byte_rate),
@@ -39,7 +42,7 @@ def routes(site: Site) -> list[Route]:
     sampler = site.sampler
 
     async def overview(request: Request) -> Response:
-        sample = await sampler.latest()
+        sample, span_s = await sampler.latest(), _span_s(request)
         glance = await site.broker_calls.run(gather)
         return site.render(
             request,
@@ -47,14 +50,16 @@ def routes(site: Site) -> list[Route]:
             title="Overview",
             glance=glance,
             values=_values(sample),
-            charts=_charts(sampler, sample),
+            charts=_charts(sampler, sample, span_s),
+            spans=SPANS,
+            span_s=span_s,
             busiest=_busiest(sampler, sample),
             behind=_behind(sample),
         )
 
-    async def as_json(_: Request) -> Response:
+    async def as_json(request: Request) -> Response:
         sample = await sampler.latest()
-        charts = {one.name: one._asdict() for one in _charts(sampler, sample)}
+        charts = {one.name: one._asdict() for one in _charts(sampler, sample, _span_s(request))}
         values = _values(sample)
         shown = {name: formats.number(value) for name, value in values.items()}
         shown["size"] = formats.size(values["size"])
@@ -91,14 +96,22 @@ def _values(sample: Sample) -> dict[str, int]:
     }
 
 
-def _charts(sampler: Sampler, sample: Sample) -> list[Chart]:
+def _span_s(request: Request) -> int:
+    """How much time the charts show at the most."""
+    span_s = whole(request, "span", DEFAULT_SPAN_S)
+    return span_s if span_s in SPANS else DEFAULT_SPAN_S
+
+
+def _charts(sampler: Sampler, sample: Sample, span_s: int) -> list[Chart]:
+    points = sampler.points(sample.at_ms - span_s * 1000)
     return [
         chart(
             name,
             title,
-            ((point.at_ms, getattr(point, name)) for point in sampler.points),
+            ((point.at_ms, getattr(point, name)) for point in points),
             show,
             sample.at_ms,
+            span_s,
         )
         for name, title, show in _CHARTS
     ]

@@ -1,6 +1,7 @@
-"""``/records``: browse a partition's records by offset or time, follow its end, search for a text.
+"""``/records``: the records of a topic, of one partition or of all, from either end; a search.
 
-Without an offset and a time the page shows the newest records. Times are UTC.
+Without an offset and a time the page shows the newest records first. A time of the form is UTC
+unless it names its zone; the script sends the user's.
 """
 
 from datetime import UTC, datetime
@@ -13,15 +14,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kwire.web.page import reading
+from kwire.web.page.matching import MAX_TEXT, PLACES, Matcher, conditions_of
 from kwire.web.page.paging import whole
-from kwire.web.page.reading import Found, Part, Row, Wanted
+from kwire.web.page.reading import Found, Part, Places, Row, Wanted
 from kwire.web.page.record_text import FORMATS, Shown, shown
 from kwire.web.page.site import PageError, Site
 
 COUNTS = (1, 20, 50, 100)
+ORDERS = {"newest": "newest first", "oldest": "oldest first"}
 PAGE_BYTES = 256 * 1024
 MIN_RECORD_BYTES = 2 * 1024
-MAX_SEARCH = 200
+MAX_REST = 6000
 
 
 class RecordRow(NamedTuple):
@@ -34,15 +37,35 @@ class RecordRow(NamedTuple):
 
 
 class Question(NamedTuple):
-    """The query in the address; ``offset`` is None for the newest records."""
+    """The query in the address; ``partition`` is None for all, ``offset`` for either end."""
 
     topic: str
-    partition: int
+    partition: int | None
     offset: int | None
-    most: int
-    text: str
-    form: str
     at: str
+    order: str
+    text: str
+    place: str
+    where: str
+    most: int
+    form: str
+    rest: dict[int, int]
+
+    @property
+    def is_search(self) -> bool:
+        """Whether only some records are wanted."""
+        return bool(self.text or self.where.strip())
+
+    @property
+    def is_detailed(self) -> bool:
+        """Whether fields are used that are folded otherwise."""
+        begins = self.offset is not None or bool(self.at) or self.order != "newest"
+        return begins or self.form != "auto" or self.most not in (1, 50)
+
+    @property
+    def begins_at_an_end(self) -> bool:
+        """Whether nothing says where to begin but the order."""
+        return self.offset is None and not self.at and not self.rest
 
 
 def routes(site: Site) -> list[Route]:
@@ -52,21 +75,24 @@ def routes(site: Site) -> list[Route]:
     async def records(request: Request) -> Response:
         async with one_at_a_time:
             question = _question(request)
-            start, problem = await _start(site, question)
-            topic, index, _, count, text, *_ = question
-            most_bytes = max(MIN_RECORD_BYTES, PAGE_BYTES // count)
-            wanted = Wanted(topic, index, start, count, text, most_bytes)
-            found = await reading.read(site.broker_calls, wanted)
+            places = await site.broker_calls.run(
+                reading.places_of, question.topic, question.partition, tuple(question.rest)
+            )
+            wanted, problem = await _wanted(site, question, places)
+            found = await reading.read(site.broker_calls, wanted, places)
             return site.render(
                 request,
                 "records.html",
                 title=f"Records of {question.topic}",
                 question=question,
                 found=found,
+                places=found.places,
                 rows=[_shown(row, question.form) for row in found.rows],
                 problem=problem,
                 counts=COUNTS,
                 formats=FORMATS,
+                orders=ORDERS,
+                search_places=PLACES,
                 links=_links(request, question, found),
             )
 
@@ -77,36 +103,65 @@ def _question(request: Request) -> Question:
     parameters = request.query_params
     count = whole(request, "count", 50)
     form = parameters.get("format", "auto")
+    partition = parameters.get("partition", "").strip()
     offset = parameters.get("offset", "").strip()
+    at = parameters.get("time", "").strip()[:40]
+    default = "oldest" if offset or at else "newest"
+    order = parameters.get("order", default)
+    place = parameters.get("in", "anywhere")
     return Question(
         parameters.get("topic", ""),
-        whole(request, "partition", 0, 0, (1 << 31) - 1),
-        whole(request, "offset", 0) if offset else None,
+        whole(request, "partition", 0, 0, (1 << 31) - 1) if partition else None,
+        whole(request, "offset", 0) if offset and partition else None,
+        "" if offset and partition else at,
+        order if order in ORDERS else default,
+        parameters.get("search", "")[:MAX_TEXT],
+        place if place in PLACES else "anywhere",
+        parameters.get("where", "")[:MAX_TEXT],
         count if count in COUNTS else 50,
-        parameters.get("search", "")[:MAX_SEARCH],
         form if form in FORMATS else "auto",
-        parameters.get("time", "").strip()[:40],
+        _rest(parameters.get("rest", "")),
     )
 
 
-async def _start(site: Site, question: Question) -> tuple[int, str]:
-    """The offset to begin with, and a note about it; PageError, KafkaError."""
-    if question.offset is not None:
-        return question.offset, ""
-    log_start, high_watermark = await site.broker_calls.run(
-        reading.ends, question.topic, question.partition
-    )
-    if question.at:
+def _rest(text: str) -> dict[int, int]:
+    """The offsets at which an earlier page stopped: ``partition:offset,partition:offset``."""
+    rest = {}
+    for part in text[:MAX_REST].split(",")[: reading.MAX_PARTITIONS]:
+        index, _, offset = part.partition(":")
+        if index.isdecimal() and offset.isdecimal() and len(part) < 32:
+            rest[int(index)] = int(offset)
+    return rest
+
+
+async def _wanted(site: Site, question: Question, places: Places) -> tuple[Wanted, str]:
+    """What to read, and a note about it; PageError, KafkaError."""
+    is_newest_first = question.order == "newest"
+    starts, problem = dict(question.rest), ""
+    if not starts and question.offset is not None and question.partition is not None:
+        starts = {question.partition: question.offset + is_newest_first}
+    elif not starts and question.at:
+        indexes = [place.partition for place in places.places]
         at_ms = time_ms(question.at)
-        found = await site.broker_calls.run(
-            reading.offset_at, question.topic, question.partition, at_ms
-        )
-        if found is not None:
-            return found, ""
-        return high_watermark, "All records are older than this time."
-    if question.text:
-        return log_start, ""
-    return max(log_start, high_watermark - question.most), ""
+        found = await site.broker_calls.run(reading.offsets_at, question.topic, indexes, at_ms)
+        starts = {place.partition: found.get(place.partition, place.end) for place in places.places}
+        if not found and not is_newest_first:
+            problem = "All records are older than this time."
+    keeps = None
+    if question.is_search:
+        conditions = conditions_of(question.where)
+        keeps = Matcher(question.text.lower().encode(), question.place, conditions).keeps
+    most_bytes = max(MIN_RECORD_BYTES, PAGE_BYTES // question.most)
+    wanted = Wanted(
+        question.topic,
+        question.partition,
+        is_newest_first,
+        starts,
+        question.most,
+        keeps,
+        most_bytes,
+    )
+    return wanted, problem
 
 
 def time_ms(text: str) -> int:
@@ -134,23 +189,19 @@ def _part(part: Part | None, form: str) -> Shown:
 
 def _links(request: Request, question: Question, found: Found) -> dict[str, str]:
     """The addresses of the pages before and after this one; empty if there is none."""
-    kept = {
-        name: value
-        for name, value in request.query_params.items()
-        if name not in ("offset", "time")
-    }
+    moving = ("offset", "time", "rest", "order")
+    kept = {name: value for name, value in request.query_params.items() if name not in moving}
 
-    def at(offset: int) -> str:
-        return "?" + urlencode({**kept, "offset": str(offset)})
+    def at(**changed: str) -> str:
+        return "?" + urlencode({**kept, **changed})
 
-    links = {
-        "first": at(found.log_start),
-        "newest": "?" + urlencode(kept),
-        "before": "",
-        "after": "",
-    }
-    if found.first_offset > found.log_start:
-        links["before"] = at(max(found.log_start, found.first_offset - question.most))
-    if found.next_offset < found.high_watermark:
-        links["after"] = at(found.next_offset)
+    links = {"newest": at(), "oldest": at(order="oldest"), "before": "", "after": ""}
+    if found.rest:
+        rest = ",".join(f"{index}:{offset}" for index, offset in sorted(found.rest.items()))
+        links["after"] = at(order=question.order, rest=rest)
+    if found.rest and question.partition is not None and question.order == "oldest":
+        links["after"] = at(offset=str(found.rest[question.partition]))
+    if question.offset is not None and question.order == "oldest":
+        offset = max(0, question.offset - question.most)
+        links["before"] = at(offset=str(offset)) if question.offset > 0 else ""
     return links

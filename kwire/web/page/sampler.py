@@ -32,6 +32,8 @@ STEP_S = 3e-6
 SPARE = 200
 SPARE_WATCHED = 20
 POINTS_KEPT = 500
+MINUTES_KEPT = 24 * 60
+MINUTE_MS = 60_000
 LAG_POINTS_KEPT = 360
 LAG_EVERY_MS = 9_000
 SLOW = 0.99
@@ -115,7 +117,8 @@ class Sampler:
         self._before: Sample | None = None
         self._latest: Sample | None = None
         self._cost_s = 0.0
-        self.points: deque[Point] = deque(maxlen=POINTS_KEPT)
+        self._points: deque[Point] = deque(maxlen=POINTS_KEPT)
+        self._minutes: deque[Point] = deque(maxlen=MINUTES_KEPT)
         self.lags: dict[str, deque[tuple[int, int]]] = {}
 
     async def run(self) -> None:
@@ -144,6 +147,12 @@ class Sampler:
             assert self._latest is not None
             return self._latest
 
+    def points(self, since_ms: int) -> list[Point]:
+        """The points from a time on: each one of the last minutes, before that one a minute."""
+        begin_ms = self._points[0].at_ms if self._points else since_ms
+        before = [one for one in self._minutes if since_ms <= one.at_ms < begin_ms]
+        return before + [one for one in self._points if one.at_ms >= since_ms]
+
     def rates(self, topic: str) -> Rates:
         """The rates of a topic between the two latest samples; zero before there are two."""
         before, latest = self._before, self._latest
@@ -166,17 +175,20 @@ class Sampler:
             return
         span_s = _span_s(before, sample)
         old, new = before.totals, sample.totals
-        self.points.append(
-            Point(
-                sample.at_ms,
-                max(0, new.messages_in - old.messages_in) / span_s,
-                max(0, new.bytes_in - old.bytes_in) / span_s,
-                max(0, new.bytes_out - old.bytes_out) / span_s,
-                max(0, new.requests - old.requests) / span_s,
-                _slow_s(old.produce_times, new.produce_times),
-                sum(group.lag or 0 for group in sample.groups),
-            )
+        point = Point(
+            sample.at_ms,
+            max(0, new.messages_in - old.messages_in) / span_s,
+            max(0, new.bytes_in - old.bytes_in) / span_s,
+            max(0, new.bytes_out - old.bytes_out) / span_s,
+            max(0, new.requests - old.requests) / span_s,
+            _slow_s(old.produce_times, new.produce_times),
+            sum(group.lag or 0 for group in sample.groups),
         )
+        self._points.append(point)
+        if not self._minutes or point.at_ms - self._minutes[-1].at_ms >= MINUTE_MS:
+            self._minutes.append(point)
+        else:
+            self._minutes[-1] = _largest(self._minutes[-1], point)
 
     def _note_lags(self, sample: Sample) -> None:
         kept: dict[str, deque[tuple[int, int]]] = {}
@@ -190,6 +202,19 @@ class Sampler:
                 lags.append((sample.at_ms, group.lag))
             kept[group.group_id] = lags
         self.lags = kept
+
+
+def _largest(minute: Point, point: Point) -> Point:
+    """The point of a minute: its peaks, at the time at which it began."""
+    return Point(
+        minute.at_ms,
+        max(minute.messages_in, point.messages_in),
+        max(minute.bytes_in, point.bytes_in),
+        max(minute.bytes_out, point.bytes_out),
+        max(minute.requests, point.requests),
+        max(minute.produce_s, point.produce_s),
+        max(minute.lag, point.lag),
+    )
 
 
 def _span_s(before: Sample, after: Sample) -> float:

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from importlib import resources
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -126,6 +126,17 @@ def _static(name: str, content_type: str) -> Route:
     return Route(f"/static/{name}", answer)
 
 
+class _Time(NamedTuple):
+    """A time as templates show it: in UTC, which the script changes to the user's zone."""
+
+    text: str
+
+    def __html__(self) -> str:
+        if len(self.text) != len("2026-01-31 18:30:00.000"):
+            return self.text  # no time, or a number beyond all years
+        return f'<time datetime="{self.text.replace(" ", "T")}Z">{self.text}</time>'
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("kwire.web.page"),
@@ -137,7 +148,7 @@ def _environment() -> Environment:
     )
     for name in ("size", "short", "number", "rate", "byte_rate", "percent", "duration", "visible"):
         environment.filters[name] = getattr(formats, name)
-    environment.filters["time"] = formats.time_text
+    environment.filters["time"] = lambda at_ms: _Time(formats.time_text(at_ms))
     environment.filters["lines"] = formats.visible_lines
     environment.filters["ranges"] = formats.ranges
     environment.filters["quoted"] = lambda text: quote(str(text), safe="")

@@ -2,6 +2,31 @@
 "use strict";
 
 const EVERY_MS = 2000;
+const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+// Times: UTC without this script, else in the zone of whoever reads them.
+const asUtc = (at) => at.toISOString().replace("T", " ").slice(0, -1);
+const asLocal = (at) => asUtc(new Date(at - at.getTimezoneOffset() * 60000));
+
+function showLocalTimes(part) {
+  for (const time of part.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    time.title = `${asUtc(at)} UTC`;
+    time.textContent = asLocal(at);
+  }
+}
+
+function useLocalZone() {
+  showLocalTimes(document);
+  for (const place of document.querySelectorAll("[data-zone]")) place.textContent = ZONE;
+  for (const field of document.querySelectorAll("[data-utc]")) {
+    const at = new Date(`${field.value}Z`);
+    if (field.value && !isNaN(at)) field.value = asLocal(at).replace(" ", "T").slice(0, 19);
+    field.form.addEventListener("formdata", (event) => {
+      if (field.value) event.formData.set(field.name, new Date(field.value).toISOString());
+    });
+  }
+}
 
 // Numbers and charts: an element with data-poll names the JSON they come from.
 function showFresh(part, fresh) {
@@ -14,9 +39,9 @@ function showFresh(part, fresh) {
     if (!figure) continue;
     figure.querySelector(".line").setAttribute("d", chart.line);
     figure.querySelector(".area").setAttribute("d", chart.area);
-    figure.querySelector("[data-chart-now]").textContent = chart.now;
-    figure.querySelector("[data-chart-window]").textContent = chart.window;
-    figure.querySelector("[data-chart-most]").textContent = chart.most;
+    for (const place of figure.querySelectorAll("[data-text]")) {
+      place.textContent = chart[place.dataset.text];
+    }
     figure.querySelector("svg").setAttribute("aria-label", chart.summary);
   }
   part.dataset.polled = String(Number(part.dataset.polled || 0) + 1);
@@ -42,6 +67,7 @@ async function follow(box, part) {
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       const its = fresh.querySelector("[data-live]");
       if (answer.ok && its && box.checked) part.replaceChildren(...its.childNodes);
+      showLocalTimes(part);
     } catch {
       // As above.
     }
@@ -50,6 +76,8 @@ async function follow(box, part) {
 }
 
 for (const part of document.querySelectorAll("[data-poll]")) setTimeout(poll, EVERY_MS, part);
+
+useLocalZone();
 
 const box = document.querySelector("[data-follow]");
 if (box) {
