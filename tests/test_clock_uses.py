@@ -86,7 +86,7 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
                 "broker/membership",
                 "broker/failure_detector",
             ),
-            *("broker/quick_fetching", "handlers/replica_fetch"),
+            *("broker/quick_fetching", "broker/replica_sessions", "handlers/replica_fetch"),
             "security/among_brokers",
         ),
     ),

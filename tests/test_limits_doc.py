@@ -48,7 +48,6 @@ NO_LIMITS_OF_CLIENTS = {
     "handlers/lib/opening MAX_RECORDS": "the name of a setting",
     "handlers/plain_fetch MOST_PARTITIONS": "what the fast path takes",
     "handlers/push_telemetry MOST_TIMES": "how far metrics may be compressed: MESSAGE_TOO_LARGE",
-    "handlers/replica_fetch MOST_AT_ONCE": "what the fast path takes",
     "metadata/preferred_leader_election MOST_ELECTIONS": "what shares a commit",
     "metadata/preferred_leader_election MOST_IMBALANCE": "the controller's own work",
     "metadata/etcd/encoding LARGEST_BYTES": "what is in etcd",

@@ -90,7 +90,7 @@ class Broker:
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
         self.counters = MetricsCounters()
         self.bugs = Bugs()
-        self.is_stopping = self.has_followers = False
+        self.is_stopping = False
         self.selects_nearest = config.selects_nearest_replica()
         self.lease: ControllerLease | None = None
         self.suspects: SuspectedBrokers | None = None
@@ -183,7 +183,6 @@ class Broker:
         """The sessions of followers that fetch from this broker."""
         from kwire.broker.replica_sessions import ReplicaSessions
 
-        self.has_followers = True
         return ReplicaSessions(self.random, self.integer)
 
     @cached_property

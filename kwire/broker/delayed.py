@@ -22,6 +22,9 @@ class Sleeper(Protocol):
         ``size`` is how much there is to look at then.
         """
 
+    def hasten(self, change: "Delayed") -> None:
+        """Follow the change's ``deadline_s``, which has become sooner."""
+
 
 class Delayed:
     """A change that a request waits for, until ``deadline_s`` by trio's clock.
@@ -48,6 +51,13 @@ class Delayed:
             self.is_set = True
             if self.sleeper is not None and not self.is_late:
                 self.sleeper.wake(self.size)
+
+    def hasten(self, deadline_s: float) -> None:
+        """Wait until ``deadline_s`` at most."""
+        if deadline_s < self.deadline_s:
+            self.deadline_s = deadline_s
+            if self.sleeper is not None:
+                self.sleeper.hasten(self)
 
     def time_is_up(self) -> None:
         """Note that the deadline has passed."""

@@ -9,7 +9,7 @@ A request is common if it has version 18, continues a session, and names at most
 partitions, all of them followed, none of which was paused. An answer is common if it has no errors,
 no diverging epochs and no other tagged fields.
 
-Format: see ``kwire.handlers.plain_fetch`` and ``plain_replica_fetch``, which are the leader's side.
+Format: see ``kwire.protocol.messages.fetch``.
 """
 
 from struct import Struct

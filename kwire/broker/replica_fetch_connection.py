@@ -28,7 +28,6 @@ from typing import NamedTuple, Protocol
 
 from trio import Event
 
-from kwire.broker.delayed import Delayed
 from kwire.broker.fetching import Fetching, Limits
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.plain_fetching import Fetched, Sender, answer, request
@@ -51,13 +50,6 @@ _SIZE = Struct(">i")
 _SIZE_BYTES = 4
 
 
-class Deadlines(Protocol):
-    """The deadlines of changes, see ``kwire.connection.deadlines``."""
-
-    def hasten(self, change: Delayed) -> None:
-        """Tell a change at its ``deadline_s``, which has become sooner."""
-
-
 class Watcher(Protocol):
     """The poller, as far as fetch connections and the fetches of followers use it."""
 
@@ -65,10 +57,6 @@ class Watcher(Protocol):
     expects_nothing: bool
     """Whether the poller needn't look for the next event before it sleeps: another broker's answer
     comes too late for that."""
-
-    @property
-    def deadlines(self) -> Deadlines:
-        """The deadlines of all requests that wait."""
 
     def watch(self, connection: "ReplicaFetchConnection") -> None:
         """Call ``on_readable`` whenever the fetch connection's socket is readable."""

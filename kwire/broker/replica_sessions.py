@@ -17,16 +17,18 @@ Rules:
 from collections.abc import Callable
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING, Protocol
 
+import trio
+
+from kwire.broker.delayed import Delayed
 from kwire.broker.fetch_sessions import MAX_ID, PartitionKey
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.segment import LogSegment
 from kwire.protocol.messages.fetch import FetchPartition, PartitionData
 
-if TYPE_CHECKING:
-    from kwire.broker.partition import Waiter
+WATERMARK_DELAY_S = 0.005
+"""How long a follower waits for a new high watermark that no records bring along."""
 
 MOST_OF_A_BROKER = 16
 """The most sessions of one broker. It needs ``num.replica.fetchers``, and while those end and begin
@@ -153,10 +155,10 @@ class ReplicaPosition:
         session.dirty[self] = None
         if session.change is None:
             return
-        if is_urgent or (session.hastened is None and self.high_watermark != NOT_TOLD):
+        if is_urgent:
             session.change.set()
-        elif session.hastened is not None and self.high_watermark != NOT_TOLD:
-            session.hastened.hasten()
+        elif self.high_watermark != NOT_TOLD:
+            session.hasten()
 
     def lost(self) -> None:
         """See ``followers.ReplicaWaiter``. The next fetch of the partition gets the error."""
@@ -164,17 +166,9 @@ class ReplicaPosition:
         self.changed(True)
 
 
-class Hastened(Protocol):
-    """A fetch that waits."""
-
-    def hasten(self) -> None:
-        """Answer soon, because there is a new high watermark."""
-
-
 class ReplicaSession:
-    """One session of a follower. ``change`` wakes the fetch that waits for news.
+    """One session of a follower. ``change`` is the fetch that waits for news.
 
-    ``hastened`` is the fetch if it needn't be woken to be answered soon.
     ``asked_s`` is the time on trio's clock when the newest fetch arrived.
     """
 
@@ -184,7 +178,6 @@ class ReplicaSession:
         "change",
         "dirty",
         "epoch",
-        "hastened",
         "node_id",
         "positions",
         "session_id",
@@ -200,13 +193,17 @@ class ReplicaSession:
         self.epoch = 1
         self.positions: dict[PartitionKey, ReplicaPosition] = {}
         self.dirty: dict[ReplicaPosition, None] = {}
-        self.change: Waiter | None = None
-        self.hastened: Hastened | None = None
+        self.change: Delayed | None = None
 
     def arrives(self, now_s: float, max_wait_ms: int) -> float:
         """Note that a fetch arrives now; the time at which it has to be answered."""
         self.asked_s = now_s
         return now_s + max(max_wait_ms, 0) / 1000
+
+    def hasten(self) -> None:
+        """Answer the fetch that waits in ``WATERMARK_DELAY_S`` at the latest."""
+        assert self.change is not None
+        self.change.hasten(trio.current_time() + WATERMARK_DELAY_S)
 
     def go_on(self) -> None:
         """Count the session epoch up for the next fetch."""
@@ -306,15 +303,6 @@ class ReplicaSessions:
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.go_on()
-        return session
-
-    def peek(self, session_id: int, epoch: int) -> ReplicaSession | None:
-        """The session that this fetch continues; None if there is none, or if its epoch is
-        another.
-        """
-        session = self._sessions.get(session_id)
-        if session is None or session.epoch != epoch or session.change is not None:
-            return None
         return session
 
     def check_room(self, session: ReplicaSession) -> None:

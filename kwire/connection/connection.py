@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.delayed import Delayed
 from kwire.broker.delayed_produce import DelayedProduce
 from kwire.budget.work import Work
 from kwire.connection.disconnect_reasons import bad_frame_size, log_disconnect
@@ -147,6 +148,10 @@ class Connection:
     def wake(self, size: int) -> None:
         """Let the request continue: its change has happened, or its deadline has passed."""
         self._poller.wake(self, size)
+
+    def hasten(self, change: Delayed) -> None:
+        """Follow the deadline of the change that the request waits for: it is sooner now."""
+        self._poller.deadlines.hasten(change)
 
     def go_on(self) -> None:
         """Answer the request that was woken, and serve the requests behind it."""

@@ -91,10 +91,6 @@ def answer(
     version = header.api_version
     if version < FLEXIBLE_SINCE:
         return None
-    if broker.has_followers and has_session(frame, position, version):
-        from kwire.handlers.plain_replica_fetch import answer as answer_replica
-
-        return answer_replica(frame, position, header, broker)
     told = _look(frame, position, version, broker, client)
     if told is None:
         return None
@@ -104,14 +100,6 @@ def answer(
     later: list[bytes | FileSlice] | Slow | Unfinished = at_once_or_later(wait)
     assert not isinstance(later, Slow)
     return later
-
-
-def has_session(frame: memoryview, position: int, version: int) -> bool:
-    """Whether a request belongs to a session; those of consumers are for the slow twin."""
-    if version < REPLICA_STATE_SINCE or len(frame) < position + _BEGIN.size:
-        return False
-    *_, session, _ = _BEGIN.unpack_from(frame, position)
-    return bool(session)
 
 
 async def _wait(

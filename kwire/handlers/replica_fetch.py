@@ -33,12 +33,11 @@ from kwire.broker.delayed import Delayed
 from kwire.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, PartitionKey
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.replica_sessions import UNKNOWN, ReplicaPosition, ReplicaSession, Tail
-from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.lookups import look_without_waiting
 from kwire.handlers.lib.slices import give_way, pieces
-from kwire.handlers.lib.waiting import happens
+from kwire.handlers.lib.waiting import happens, later
 from kwire.log.page_cache import ColdPages
 from kwire.log.partition_log import PartitionLog
 from kwire.protocol.file_slice import FileSlice
@@ -51,11 +50,6 @@ from kwire.protocol.messages.fetch import (
 )
 
 TOPIC_IDS_SINCE = 13
-
-WATERMARK_DELAY_S = 0.005
-
-MOST_AT_ONCE = 100
-"""How many partitions a fetch reads before other clients have their turn."""
 
 
 class Wish(NamedTuple):
@@ -88,11 +82,13 @@ async def fetch_by_replica(
         session = await _session(request, context, node_id, broker_epoch)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    watcher = context.broker.watcher
+    if watcher is not None:
+        watcher.expects_nothing = True  # the follower may need this processor for its next step
     is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
     wish = Wish(request.max_wait_ms, request.min_bytes, request.max_bytes, is_full)
     try:
-        deadline_s = session.arrives(trio.current_time(), wish.max_wait_ms)
-        answer = await when_due(session, wish, context.broker, context.work, deadline_s)
+        answer = await _answer_when_due(session, wish, context)
         is_over = session.session_id != NO_SESSION and session.session_id not in sessions
         if is_over:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -149,30 +145,26 @@ async def _take_wishes(
             await give_way(context.work)
 
 
-async def when_due(
-    session: ReplicaSession, wish: Wish, broker: Broker, work: Work | None, deadline_s: float
-) -> Answer:
-    """The answer, when there are enough bytes, urgent news, or no time left.
-
-    Without ``work``, it reads at most ``MOST_AT_ONCE`` partitions, and answers at once if there are
-    more.
-    """
+async def _answer_when_due(session: ReplicaSession, wish: Wish, context: RequestContext) -> Answer:
+    """The answer, when there are enough bytes, urgent news, or no time left."""
+    broker = context.broker
     max_bytes = min(wish.max_bytes, broker.integer("fetch.max.bytes"))
     min_bytes = min(wish.min_bytes, max_bytes)
-    is_late = deadline_s <= trio.current_time()
+    now_s = trio.current_time()
+    deadline_s = session.arrives(now_s, wish.max_wait_ms)
+    is_late = deadline_s <= now_s
     while True:
         session.change = change = Delayed(deadline_s)
-        is_whole = work is not None or len(session.dirty) <= MOST_AT_ONCE
-        answer = await _read_dirty(session, max_bytes, broker, work, is_full=wish.is_full)
+        answer = await _read_dirty(session, max_bytes, context, is_full=wish.is_full)
         if not session.dirty:
             change.is_set = False  # it happened before its partition was looked at
-        is_enough = answer.size_bytes >= min_bytes or answer.is_urgent or not is_whole
+        is_enough = answer.size_bytes >= min_bytes or answer.is_urgent
         if is_enough or is_late or broker.is_stopping or not session.positions:
             return answer
         if answer.lacks_watermark:
-            deadline_s = min(deadline_s, trio.current_time() + WATERMARK_DELAY_S)
-            change.deadline_s = deadline_s
+            session.hasten()
         is_late = not await happens(change)
+        deadline_s = change.deadline_s
         for position, _ in answer.told:
             session.dirty[position] = None
         if wish.is_full:
@@ -180,23 +172,23 @@ async def when_due(
 
 
 async def _read_dirty(
-    session: ReplicaSession, max_bytes: int, broker: Broker, work: Work | None, *, is_full: bool
+    session: ReplicaSession, max_bytes: int, context: RequestContext, *, is_full: bool
 ) -> Answer:
     """Read each dirty partition once; a thread reads pages that aren't in memory."""
     answer = Answer()
-    dirty = list(session.dirty)
-    for position in dirty if work is not None else dirty[:MOST_AT_ONCE]:
-        if work is not None:
-            await give_way(work)
+    broker, work = context.broker, context.work
+    for position in list(session.dirty):
+        if work.is_due:
+            await later(work.next_slice)
         left = max_bytes - answer.size_bytes
         if position not in session.dirty or (left <= 0 and not (position.is_new or is_full)):
             continue  # it was forgotten meanwhile, or has to wait for the next answer
         is_first = not answer.size_bytes
         try:
-            data = _look_at(position, broker, max(left, 0), first=is_first, hurry=True)
+            data = _read_partition(position, broker, max(left, 0), first=is_first, hurry=True)
         except ColdPages:
-            look = partial(_look_at, position, broker, max(left, 0), first=is_first)
-            data = await look_without_waiting(broker, look)
+            read = partial(_read_partition, position, broker, max(left, 0), first=is_first)
+            data = await look_without_waiting(broker, read)
         _add_partition(answer, position, data, is_full=is_full)
     return answer
 
@@ -231,20 +223,20 @@ def _add_partition(
         answer.is_urgent = True
 
 
-def _look_at(
+def _read_partition(
     position: ReplicaPosition, broker: Broker, left: int, *, first: bool, hurry: bool
 ) -> PartitionData:
     """One partition's answer. Only here errors become error codes. Raises ColdPages."""
     partition: LeaderPartition | None = None
     try:
-        partition = _bound(position, broker)
+        partition = _led_partition(position, broker)
         log = partition.log
         diverging = _diverging(partition, position)
         if diverging is None:
             _record_position(partition, position)
             records = None
             if broker.throttles is None or not _is_held_back(partition, position, broker):
-                records = read_to_end(position, log, min(left, position.max_bytes), first, hurry)
+                records = _read_to_end(position, log, min(left, position.max_bytes), first, hurry)
                 _count(partition, records, broker)
     except KafkaError as error:
         is_outside = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None
@@ -285,7 +277,7 @@ def _count(partition: LeaderPartition, records: FileSlice | None, broker: Broker
             throttle.record(records.size_bytes, trio.current_time())
 
 
-def read_to_end(
+def _read_to_end(
     position: ReplicaPosition, log: PartitionLog, max_bytes: int, first: bool, hurry: bool
 ) -> FileSlice | None:
     """Batches up to the log's end; KafkaError, ColdPages.
@@ -313,27 +305,38 @@ def read_to_end(
     return records
 
 
-def _bound(position: ReplicaPosition, broker: Broker) -> LeaderPartition:
+def _led_partition(position: ReplicaPosition, broker: Broker) -> LeaderPartition:
     """The partition. From now on it tells the session about changes. KafkaError."""
-    session = position.session
-    name, topic_id, index = position.key
-    if session.uses_topic_ids:
-        partition = broker.partition_by_id(topic_id, index)
-    else:
-        partition = broker.partition(name, index)
+    session, partition = position.session, position.partition
     epoch = position.current_leader_epoch
-    partition.check_leader_epoch(epoch)
-    if not isinstance(partition, LeaderPartition):
+    is_registered = _is_registered(broker, session.node_id, session.broker_epoch)
+    if (
+        partition is not None
+        and is_registered
+        and epoch in (UNKNOWN, partition.leader_epoch)
+        and not partition.is_deleted
+        and partition.log.health.failure is None
+        and session.node_id in partition.followers
+    ):
+        return partition  # nothing has changed since it was found
+    name, topic_id, index = position.key
+    found = (
+        broker.partition_by_id(topic_id, index)
+        if session.uses_topic_ids
+        else broker.partition(name, index)
+    )
+    found.check_leader_epoch(epoch)
+    if not isinstance(found, LeaderPartition):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if epoch == UNKNOWN else _NOT_YET
-        raise KafkaError(code, f"{partition.topic}-{index} has no followers")
-    partition.follower(session.node_id, names_epoch=epoch != UNKNOWN)
-    if not _is_registered(broker, session.node_id, session.broker_epoch):
+        raise KafkaError(code, f"{found.topic}-{found.index} has no followers")
+    found.follower(session.node_id, names_epoch=epoch != UNKNOWN)
+    if not is_registered:
         raise KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"a fetch of broker {session.node_id} from before or after its registration",
         )
-    position.bind(partition)
-    return partition
+    position.bind(found)
+    return found
 
 
 def _is_registered(broker: Broker, node_id: int, broker_epoch: int) -> bool:

@@ -366,7 +366,7 @@ BUGS = [
     Bug(markers_count_at_once, failures.markers_die_young, "transaction"),
     Bug(followers_show_everything, more_clients.truncating_followers_are_read, "shows"),
     Bug(any_epoch_ends, more_clients.late_ends, "a late end of a transaction"),
-    Bug(fast_bugs.plain_answers_tell_the_end, kills, "follows to"),
+    Bug(fast_bugs.followers_are_told_the_end, kills, "follows to"),
     Bug(fast_bugs.what_was_sent_counts, kills, "is replicated to"),
     Bug(fast_bugs.plain_fetches_show_everything, kills, "shows"),
     Bug(

@@ -1,4 +1,4 @@
-"""Mistakes that only the fast paths of a broker could have; ``bugs`` has them with the others."""
+"""Mistakes in answers to fetches and in fetch connections; ``bugs`` has them with the others."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -8,8 +8,8 @@ from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.partition import Partition
 from kwire.broker.quick_fetching import QuickFetching
 from kwire.broker.replica_sessions import ReplicaPosition
+from kwire.handlers import replica_fetch
 from kwire.handlers.plain_fetch_answer import FetchAnswer
-from kwire.handlers.plain_replica_answer import Look
 
 # Private attributes: a mistake is put in where a broker's code would have it.
 
@@ -28,29 +28,30 @@ def _as_if_all_were_replicated(partitions: Iterable[Partition]) -> Iterator[None
                 one.high_watermark = watermark
 
 
-def plain_answers_tell_the_end(patch: Any) -> None:
-    """A plain answer tells a follower the leader's end as the high watermark."""
-    answer = Look.answer
+def followers_are_told_the_end(patch: Any) -> None:
+    """An answer tells a follower the leader's end as the high watermark."""
+    read = replica_fetch._read_partition
 
-    def too_far(look: Look, correlation_id: int) -> Any:
-        with _as_if_all_were_replicated([partition for _, partition, _ in look._news]):
-            return answer(look, correlation_id)
+    def too_far(position: ReplicaPosition, *args: Any, **how: Any) -> Any:
+        partition = position.partition
+        with _as_if_all_were_replicated([] if partition is None else [partition]):
+            return read(position, *args, **how)
 
-    patch.setattr(Look, "answer", too_far)
+    patch.setattr(replica_fetch, "_read_partition", too_far)
 
 
 def what_was_sent_counts(patch: Any) -> None:
-    """A plain look takes for replicated what it is about to send, before the follower has it."""
-    note = Look._note
+    """A leader takes for replicated what it is about to send, before the follower has it."""
+    record = replica_fetch._record_position
 
-    def ahead(look: Look, position: ReplicaPosition, partition: LeaderPartition) -> None:
+    def ahead(partition: LeaderPartition, position: ReplicaPosition) -> None:
         asked, position.fetch_offset = position.fetch_offset, partition.log.log_end_offset
         try:
-            note(look, position, partition)
+            record(partition, position)
         finally:
             position.fetch_offset = asked
 
-    patch.setattr(Look, "_note", ahead)
+    patch.setattr(replica_fetch, "_record_position", ahead)
 
 
 def plain_fetches_show_everything(patch: Any) -> None:

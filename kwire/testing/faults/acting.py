@@ -154,20 +154,25 @@ async def _turn(unfinished: Unfinished) -> Any:
 class _Bell:
     """Resumes a task when a change has happened."""
 
-    def __init__(self) -> None:
+    def __init__(self, deadline_s: float) -> None:
         self.rings = trio.Event()
+        self.patience = trio.CancelScope(deadline=deadline_s)
 
     def wake(self, size: int) -> None:
         """Resume the task."""
         self.rings.set()
 
+    def hasten(self, change: Delayed) -> None:
+        """Resume the task at the change's deadline, which has become sooner."""
+        self.patience.deadline = change.deadline_s
+
 
 async def _happened(change: Delayed) -> None:
-    bell = _Bell()
+    bell = _Bell(change.deadline_s)
     change.sleeper = bell
     if change.is_set:
         return
-    with trio.move_on_at(change.deadline_s):
+    with bell.patience:
         await bell.rings.wait()
     if not change.is_set:
         change.time_is_up()
