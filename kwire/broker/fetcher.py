@@ -26,11 +26,11 @@ from functools import partial
 import trio
 
 from kwire.broker.failure_detector import SuspectedBrokers
-from kwire.broker.fetching import Fetching, Outcome
+from kwire.broker.fetching import Fetching, Outcome, fetched_bytes
 from kwire.broker.fetching_broker import FetchingBroker
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.large_appends import append_large
-from kwire.broker.quick_fetching import GIVEN_UP, QuickFetching, outcome_of
+from kwire.broker.quick_fetching import GIVEN_UP, QuickFetching
 from kwire.broker.remote_offsets import Truncations, truncations_into_range
 from kwire.broker.replica_fetch_connection import BYTES_PER_TURN
 from kwire.broker.throttles import Throttle
@@ -158,15 +158,13 @@ class Fetcher:
         return self.fetching.request(sender.node_id, sender.broker_epoch, limits, now_s)
 
     async def _fetch_quickly(self) -> bool:
-        """Fetch on the fast path while answers are common; returns whether it fetched at all."""
+        """Fetch by a fetch connection, and do what it leaves; returns whether it fetched at all."""
         if self._peer is None:
             return False
         left = await self._quick.run(self._peer)
         if left is None:
             return False
-        if isinstance(left, FetchResponse):
-            await self._apply_response(left)
-        elif left is GIVEN_UP:
+        if left is GIVEN_UP:
             self._close()
             self._given_up_s = trio.current_time()
         elif left.failure:
@@ -175,7 +173,7 @@ class Fetcher:
             self._close()
             await self._rest()
         else:
-            await self._apply(outcome_of(left.rest))
+            await self._apply(Outcome() if left.outcome is None else left.outcome)
             await self._flush(left.due)
         return True
 
@@ -291,10 +289,10 @@ class Fetcher:
             if self._is_over(partition):
                 continue  # its role has changed while others were appended
             try:
-                if len(_bytes(data)) > AT_ONCE_BYTES:
+                if len(fetched_bytes(data)) > AT_ONCE_BYTES:
                     await append_large(
                         partition,
-                        _bytes(data),
+                        fetched_bytes(data),
                         self._broker.clock.now_ms(),
                         partial(self._is_over, partition),
                         partial(self._append_one, partition, data),
@@ -312,7 +310,7 @@ class Fetcher:
             else:
                 if partition.log.flush_is_due:
                     due.append(partition)
-            done_bytes += len(_bytes(data))
+            done_bytes += len(fetched_bytes(data))
             if done_bytes >= BYTES_PER_TURN:
                 done_bytes = 0
                 await trio.lowlevel.checkpoint()
@@ -331,7 +329,7 @@ class Fetcher:
             flusher.forget()
 
     def _append_one(self, partition: FollowerPartition, data: PartitionData) -> None:
-        records = _bytes(data)
+        records = fetched_bytes(data)
         if records:
             partition.append(records, self._broker.clock.now_ms())
         partition.advance(data.high_watermark, data.log_start_offset)
@@ -391,9 +389,3 @@ class Fetcher:
         for (partition, _, _), position, error in zip(cuts, before, errors, strict=True):
             if error is not None or partition.position == position:
                 self._failed(partition, error or KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE))
-
-
-def _bytes(data: PartitionData) -> bytes | bytearray | memoryview:
-    records = data.records
-    assert records is None or isinstance(records, bytes | bytearray | memoryview)
-    return b"" if records is None else records

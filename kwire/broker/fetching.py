@@ -37,6 +37,7 @@ from kwire.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from kwire.record.batch import Buffer
 
 FIRST_REST_S = 0.01
 """The first pause after an error. It is short, because often the leader just learns its role."""
@@ -95,13 +96,18 @@ class Outcome(Generic[P]):
     out_of_range: list[P] = field(default_factory=list)
     failure: ErrorCode | None = None
 
+    @property
+    def is_only_appends(self) -> bool:
+        """Whether nothing but appends follows."""
+        return self.failure is None and not (self.cuts or self.out_of_range)
+
 
 class Fetching(Generic[P]):
     """The partitions that are fetched from one leader, and the session with it.
 
     ``told`` has the positions that the session knows. ``to_look_at`` has the partitions that may
     have moved since. ``resting`` has the partitions that aren't fetched for a while, with the end
-    of their pause. ``plain_fetching`` is the fast path for ``request`` and ``take``.
+    of their pause.
     """
 
     def __init__(self) -> None:
@@ -292,6 +298,13 @@ class Fetching(Generic[P]):
             self._rest(key, float("inf"))
         else:
             self.failed(partition, now_s, backoff_s)
+
+
+def fetched_bytes(data: PartitionData) -> Buffer:
+    """The records that an answer brings for a partition."""
+    records = data.records
+    assert records is None or isinstance(records, Buffer)
+    return b"" if records is None else records
 
 
 def cut_offset(partition: Followed, leaders: EpochEndOffset) -> int:

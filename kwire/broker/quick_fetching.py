@@ -1,30 +1,42 @@
-"""Lets a fetch connection fetch for a fetcher while all requests and answers are common.
+"""Lets a fetch connection fetch for a fetcher, without a task for each answer.
 
 Rules:
 
 - A fetch connection needs a poller, a connection over a plain socket, a leader that serves version
   18, and a session that has begun. While replication is throttled, there is no fetch connection.
+- The fetcher sends a request that may name more than ``MOST_NAMED`` partitions: it may not fit into
+  the buffer of a socket.
 - From ``lend`` to ``take_back``, only the fetch connection uses the connection.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import NamedTuple
 
 import trio
 
 from kwire.broker.fetching import FIRST_EPOCH, Fetching, Limits, Outcome
 from kwire.broker.fetching_broker import FetchingBroker
 from kwire.broker.follower_partition import FollowerPartition
-from kwire.broker.plain_fetching import VERSION, Fetched, Sender
 from kwire.broker.replica_fetch_connection import Left, ReplicaFetchConnection, Watcher
 from kwire.client.connection import Connection
 from kwire.client.peer import Peer
 from kwire.client.versions import pick
-from kwire.protocol.codec import MalformedRequest, decode
-from kwire.protocol.frame import decode_response_header
-from kwire.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from kwire.protocol.codec import decode
+from kwire.protocol.frame import decode_response_header, encode_request
+from kwire.protocol.messages.fetch import FetchRequest, FetchResponse
 
 GIVEN_UP = Left(failure="given up")
 NO_ANSWER = Left(failure="no answer in time")
+
+VERSION = 18
+MOST_NAMED = 200
+
+
+class Sender(NamedTuple):
+    """The broker that fetches: its node id, and the epoch of its registration."""
+
+    node_id: int
+    broker_epoch: int
 
 
 def limits_of(broker: FetchingBroker) -> Limits:
@@ -38,34 +50,10 @@ def limits_of(broker: FetchingBroker) -> Limits:
     )
 
 
-def sender_of(broker: FetchingBroker, client_id: bytes) -> Sender:
+def sender_of(broker: FetchingBroker) -> Sender:
     """A broker's node id and registered epoch, -1 if it isn't registered."""
     own = broker.image.brokers.get(broker.node_id)
-    return Sender(client_id, broker.node_id, -1 if own is None else own.epoch)
-
-
-def outcome_of(rest: Sequence[Fetched]) -> Outcome[FollowerPartition]:
-    """Records that a connection has fetched but not appended, as the outcome of an answer."""
-    outcome: Outcome[FollowerPartition] = Outcome()
-    for partition, records, watermark, start in rest:
-        data = PartitionData(
-            partition_index=partition.index,
-            error_code=0,
-            high_watermark=watermark,
-            log_start_offset=start,
-            records=records,
-        )
-        outcome.appends.append((partition, data))
-    return outcome
-
-
-def response_in(frame: bytes) -> Left | FetchResponse:
-    """Decode a response that a fetch connection couldn't read."""
-    try:
-        _, position = decode_response_header(frame, FetchResponse, VERSION)
-        return decode(FetchResponse, VERSION, memoryview(frame)[position:])
-    except MalformedRequest as error:
-        return Left(failure=f"the answer is malformed ({error})")
+    return Sender(broker.node_id, -1 if own is None else own.epoch)
 
 
 class QuickFetching:
@@ -88,10 +76,10 @@ class QuickFetching:
         self.is_over = is_over
         self.asking: trio.CancelScope | None = None
         self._broker = broker
-        self._client_id = client_id.encode()
+        self._client_id = client_id
         self._seen: object = None
         self._limits = limits_of(broker)
-        self._sender = sender_of(broker, self._client_id)
+        self._sender = sender_of(broker)
 
     def limits(self) -> Limits:
         """The settings of fetches."""
@@ -108,17 +96,33 @@ class QuickFetching:
         if self._broker.image is not self._seen:
             self._seen = self._broker.image
             self._limits = limits_of(self._broker)
-            self._sender = sender_of(self._broker, self._client_id)
+            self._sender = sender_of(self._broker)
 
     def now_ms(self) -> int:
         """The time of day."""
         return self._broker.clock.now_ms()
 
-    async def run(self, peer: Peer) -> Left | FetchResponse | None:
-        """Fetch by a fetch connection; returns the work that it has left, None if none could begin.
+    def backoff_s(self) -> float:
+        """How long a partition rests at most after an error."""
+        return self._broker.integer("replica.fetch.backoff.ms") / 1000
 
-        A FetchResponse is returned if an answer isn't common.
-        """
+    def request(self, number: int, now_s: float) -> bytearray | None:
+        """The frame of the next request; None if the fetcher has to send it."""
+        fetching = self.fetching
+        may_be_named = len(fetching.to_look_at) + len(fetching.resting)
+        if fetching.epoch == FIRST_EPOCH or may_be_named > MOST_NAMED:
+            return None
+        asked = fetching.request(*self.sender(), self.limits(), now_s)
+        return None if asked is None else encode_request(asked, VERSION, number, self._client_id)
+
+    def outcome(self, frame: memoryview, now_s: float) -> Outcome[FollowerPartition]:
+        """The work that follows from an answer; MalformedRequest. Records are views of it."""
+        _, position = decode_response_header(frame, FetchResponse, VERSION)
+        response = decode(FetchResponse, VERSION, frame[position:])
+        return self.fetching.apply_response(response, now_s, self.backoff_s())
+
+    async def run(self, peer: Peer) -> Left | None:
+        """Fetch by a fetch connection; the work that it has left, None if none could begin."""
         watcher = self._broker.watcher
         if watcher is None or self.fetching.epoch == FIRST_EPOCH or not peer.is_connected:
             return None
@@ -129,7 +133,7 @@ class QuickFetching:
             return None
         return await self._over(connection, watcher)
 
-    async def _over(self, connection: Connection, watcher: Watcher) -> Left | FetchResponse | None:
+    async def _over(self, connection: Connection, watcher: Watcher) -> Left | None:
         fd, number = await connection.lend()
         if fd < 0:
             return None
@@ -144,13 +148,7 @@ class QuickFetching:
         finally:
             fetch_connection.end(GIVEN_UP)
             connection.take_back(fetch_connection.number)
-        if not fetch_connection.has_asked:
-            return None
-        return (
-            response_in(fetch_connection.left.frame)
-            if fetch_connection.left.frame
-            else fetch_connection.left
-        )
+        return fetch_connection.left if fetch_connection.has_asked else None
 
     async def _wait_for(self, fetch_connection: ReplicaFetchConnection) -> None:
         """Wait until a connection is over, its leader doesn't answer, or the wait is given up."""

@@ -1,17 +1,16 @@
-"""A follower's connection while nothing uncommon happens: fetch, append, ask again, all at once.
+"""A follower's connection while all goes well: fetch, append, ask again, all at once.
 
-This is a fast path. The poller calls the fetch connection when the leader has answered. In this one
-turn it appends the records and sends the next request. The slow and obvious twin is
-``Fetcher``: there a task receives the answer and trio then wakes the fetcher, each time. The
-difference counts because every record with ``acks=all`` waits for its followers.
+The poller calls the fetch connection when the leader has answered. In this one turn it appends the
+records and sends the next request. ``Fetcher`` does all else in a task, which trio has to wake for
+each answer. The difference counts because every record with ``acks=all`` waits for its followers.
 
 Rules:
 
 - The fetcher lends its connection's socket to the fetch connection, and waits until the fetch
   connection is ``over``. Meanwhile only the fetch connection sends and receives.
-- The fetch connection leaves uncommon cases to the fetcher (``Left``): an answer with an error, the
-  rest of an answer after a failed append, the append of a large batch, logs that have to be
-  flushed, a request that isn't plain.
+- The fetch connection leaves to the fetcher (``Left``) what may take long: the outcome of an answer
+  that isn't only appends, the rest of an answer after a failed append, the append of a large batch,
+  logs that have to be flushed, a large request, a new session.
 - While the fetcher has news, the fetch connection sends no further request.
 - The fetch connection receives answers into one buffer and writes the records to the logs from
   there. The buffer grows with the bytes that arrive, and shrinks when an answer brings no records.
@@ -28,11 +27,12 @@ from typing import NamedTuple, Protocol
 
 from trio import Event
 
-from kwire.broker.fetching import Fetching, Limits
+from kwire.broker.fetching import Outcome, fetched_bytes
 from kwire.broker.follower_partition import FollowerPartition
-from kwire.broker.plain_fetching import Fetched, Sender, answer, request
 from kwire.errors import KafkaError
 from kwire.log.inline_limits import AT_ONCE_BYTES
+from kwire.protocol.codec import MalformedRequest
+from kwire.protocol.messages.fetch import PartitionData
 
 BYTES_PER_TURN = 256 * 1024
 """After appending so many bytes, a fetch connection lets other tasks have their turn."""
@@ -71,19 +71,17 @@ class Watcher(Protocol):
 class Lender(Protocol):
     """The fetcher whose connection a fetch connection uses."""
 
-    fetching: Fetching[FollowerPartition]
-
     def has_news(self) -> bool:
         """Whether the fetcher has to look at something before the next request."""
 
     def is_over(self, partition: FollowerPartition) -> bool:
         """Whether a partition has moved since the fetch connection sent the request for it."""
 
-    def limits(self) -> Limits:
-        """The settings of fetches."""
+    def request(self, number: int, now_s: float) -> bytearray | None:
+        """The frame of the next request; None if the fetcher has to send it."""
 
-    def sender(self) -> Sender:
-        """The broker that fetches, as its requests name it."""
+    def outcome(self, frame: memoryview, now_s: float) -> Outcome[FollowerPartition]:
+        """The work that follows from an answer, without its size; MalformedRequest."""
 
     def now_ms(self) -> int:
         """The time of day."""
@@ -92,13 +90,11 @@ class Lender(Protocol):
 class Left(NamedTuple):
     """What a fetch connection leaves to its fetcher.
 
-    ``frame`` is an answer without its size. ``rest`` are the records of an answer that are still to
-    be appended. The logs of the partitions in ``due`` have to be flushed. ``failure`` says why the
-    connection can't be used any more.
+    ``outcome`` is what is still to be done of an answer. The logs of the partitions in ``due`` have
+    to be flushed. ``failure`` says why the connection can't be used any more.
     """
 
-    frame: bytes = b""
-    rest: tuple[Fetched, ...] = ()
+    outcome: Outcome[FollowerPartition] | None = None
     due: tuple[FollowerPartition, ...] = ()
     failure: str = ""
 
@@ -144,7 +140,7 @@ class ReplicaFetchConnection:
         self._low_water = 1
         self._buffer = bytearray(FIRST_BYTES)
         self._end = 0
-        self._fetched: list[Fetched] = []
+        self._fetched: list[tuple[FollowerPartition, PartitionData]] = []
         self._done = 0
         self._due: list[FollowerPartition] = []
 
@@ -231,12 +227,20 @@ class ReplicaFetchConnection:
         if int.from_bytes(frame[:_SIZE_BYTES]) != self.number:
             self.end(Left(failure="its answer has another number"))
             return
-        found = answer(self._lender.fetching, frame)
-        if found is None:
-            self.end(Left(frame=bytes(frame)))
+        self._apply_response(frame)
+
+    def _apply_response(self, frame: memoryview) -> None:
+        """Do what follows from a whole answer, or leave it to the fetcher."""
+        try:
+            outcome = self._lender.outcome(frame, self._watcher.now_s)
+        except MalformedRequest as error:
+            self.end(Left(failure=f"the answer is malformed ({error})"))
             return
-        if found:
-            self._fetched, self._done = found, 0
+        if not outcome.is_only_appends:
+            self.end(Left(outcome=outcome))
+            return
+        if outcome.appends:
+            self._fetched, self._done = outcome.appends, 0
             self._append()
             return
         if len(self._buffer) > FIRST_BYTES:
@@ -257,17 +261,18 @@ class ReplicaFetchConnection:
         """Append the fetched records while the turn lasts; then send the next request."""
         found, now_ms, done_bytes = self._fetched, self._lender.now_ms(), 0
         while self._done < len(found):
-            partition, records, watermark, start = found[self._done]
+            partition, data = found[self._done]
+            records = fetched_bytes(data)
             if len(records) > AT_ONCE_BYTES:
-                self.end(Left(rest=tuple(found[self._done :]), due=tuple(self._due)))
+                self._leave_rest()
                 return
             if not self._lender.is_over(partition):
                 try:
                     if records:
                         partition.append(records, now_ms)
-                    partition.advance(watermark, start)
+                    partition.advance(data.high_watermark, data.log_start_offset)
                 except KafkaError:
-                    self.end(Left(rest=copied(found[self._done :]), due=tuple(self._due)))
+                    self._leave_rest()
                     return
                 if partition.log.flush_is_due:
                     self._due.append(partition)
@@ -279,6 +284,11 @@ class ReplicaFetchConnection:
         self._fetched = []
         self._send_next_request()
 
+    def _leave_rest(self) -> None:
+        """Leave the appends that are still to be done to the fetcher."""
+        rest = self._fetched[self._done :]
+        self.end(Left(outcome=Outcome(appends=rest), due=tuple(self._due)))
+
     def _send_next_request(self) -> None:
         if self._due or self._lender.has_news():
             self.end(Left(due=tuple(self._due)))
@@ -286,9 +296,9 @@ class ReplicaFetchConnection:
             self._send_request()
 
     def _send_request(self) -> None:
-        lender, now_s = self._lender, self._watcher.now_s
+        now_s = self._watcher.now_s
         number = 1 if self.number == LAST_NUMBER else self.number + 1
-        asked = request(lender.fetching, lender.limits(), lender.sender(), number, now_s)
+        asked = self._lender.request(number, now_s)
         if asked is None:
             self.end(Left())
             return
@@ -302,8 +312,3 @@ class ReplicaFetchConnection:
             return
         if sent < len(asked):  # a socket whose send buffer is empty has room for a request
             self.end(Left(failure="a request was not written completely"))
-
-
-def copied(found: list[Fetched]) -> tuple[Fetched, ...]:
-    """A copy of the fetched records, because the fetch connection uses the buffer again."""
-    return tuple(one._replace(records=memoryview(bytes(one.records))) for one in found)

@@ -5,14 +5,15 @@ import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kwire.broker import replica_fetch_connection
-from kwire.broker.fetching import Fetching, Limits
+from kwire.broker import quick_fetching, replica_fetch_connection
+from kwire.broker.fetching import Fetching
 from kwire.broker.follower_partition import FollowerPartition
-from kwire.broker.plain_fetching import Sender
+from kwire.broker.quick_fetching import QuickFetching
 from kwire.broker.replica_fetch_connection import Left, ReplicaFetchConnection
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
@@ -32,40 +33,39 @@ MOST_BYTES = 3_000_000
 PARTITIONS = 2
 
 
-class Lender:
-    """A fetcher whose session has begun, with two partitions."""
+SETTINGS = {
+    "replica.fetch.wait.max.ms": 500,
+    "replica.fetch.min.bytes": 1,
+    "replica.fetch.response.max.bytes": 10_000_000,
+    "replica.fetch.max.bytes": 1_000_000,
+    "replica.fetch.backoff.ms": 1_000,
+}
+
+
+def broker() -> Any:
+    """Broker 2, as far as its fetches need it."""
+    image = SimpleNamespace(brokers={2: SimpleNamespace(epoch=77)})
+    clock = SimpleNamespace(now_ms=lambda: NOW_MS)
+    return SimpleNamespace(node_id=2, image=image, clock=clock, integer=SETTINGS.__getitem__)
+
+
+class Lender(QuickFetching):
+    """That of a fetcher whose session has begun, with two partitions."""
 
     def __init__(self, directory: Path, **config: Any) -> None:
-        self.fetching: Fetching[FollowerPartition] = Fetching()
+        fetching: Fetching[FollowerPartition] = Fetching()
         self.news = False
-        manager = LogManager.open([directory], node_id=2, now_ms=NOW_MS, disk=Disk())
+        super().__init__(
+            broker(), fetching, "f", lambda: self.news, lambda partition: partition.is_deleted
+        )
+        self.logs = LogManager.open([directory], node_id=2, now_ms=NOW_MS, disk=Disk())
         self.partitions = []
         for index in range(PARTITIONS):
-            log = manager.get_or_create("t", index, TOPIC_ID, LogConfig(**config), NOW_MS)
+            log = self.logs.get_or_create("t", index, TOPIC_ID, LogConfig(**config), NOW_MS)
             self.partitions.append(FollowerPartition("t", index, TOPIC_ID, log, 1, 5, 0))
-            self.fetching.follow(self.partitions[-1])
-        self.fetching.request(2, 77, self.limits(), 0.0)
-        self.fetching.apply_response(FetchResponse(session_id=SESSION), 0.0, 1.0)
-
-    def has_news(self) -> bool:
-        """Whether anything has arrived."""
-        return self.news
-
-    def is_over(self, partition: FollowerPartition) -> bool:
-        """Whether it has moved."""
-        return partition.is_deleted
-
-    def limits(self) -> Limits:
-        """Kafka's."""
-        return Limits(500, 1, 10_000_000, 1_000_000)
-
-    def sender(self) -> Sender:
-        """Broker 2."""
-        return Sender(b"f", 2, 77)
-
-    def now_ms(self) -> int:
-        """Always the same."""
-        return NOW_MS
+            fetching.follow(self.partitions[-1])
+        fetching.request(2, 77, self.limits(), 0.0)
+        fetching.apply_response(FetchResponse(session_id=SESSION), 0.0, 1.0)
 
     @property
     def ends(self) -> list[int]:
@@ -169,6 +169,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     yield made
     made.near.close()
     made.leader.close()
+    made.lender.logs.close(NOW_MS)
 
 
 def test_a_link_fetches_and_appends_and_asks_again(desk: Desk) -> None:
@@ -293,12 +294,34 @@ def test_news_are_for_the_fetcher(desk: Desk) -> None:
     )
 
 
-def test_an_answer_with_an_error_is_for_the_fetcher(desk: Desk) -> None:
-    """Whole, and nothing of it was appended."""
-    frame = desk.frame(of(0, batch_at(0, b"a")), of(1, b"", error_code=6))
-    desk.says(frame)
+def test_an_answer_that_asks_for_more_than_appends_is_for_the_fetcher(desk: Desk) -> None:
+    """What follows from it is known, and nothing of it was appended."""
+    desk.says(desk.frame(of(0, batch_at(0, b"a")), of(1, b"", error_code=1)))
     assert (desk.lender.ends, desk.is_over) == ([0, 0], True)
-    assert desk.fetch_connection.left == Left(frame=frame[4:])
+    outcome = desk.fetch_connection.left.outcome
+    assert outcome is not None
+    assert [partition for partition, _ in outcome.appends] == desk.lender.partitions[:1]
+    assert outcome.out_of_range == desk.lender.partitions[1:]
+
+
+def test_a_partition_with_an_error_rests(desk: Desk) -> None:
+    """The others are appended, and the next request leaves it out."""
+    desk.asked()
+    desk.says(desk.frame(of(0, batch_at(0, b"a")), of(1, b"", error_code=6)))
+    assert (desk.lender.ends, desk.is_over) == ([1, 0], False)
+    asked = desk.asked()
+    assert asked is not None
+    assert [one.partitions for one in asked.forgotten_topics_data] == [[1]]
+    assert asked.max_wait_ms == 10
+
+
+def test_a_malformed_answer_ends_the_connection(desk: Desk) -> None:
+    """Its last byte is missing."""
+    frame = bytearray(desk.frame(of(0, batch_at(0, b"a")))[:-1])
+    frame[:4] = (len(frame) - 4).to_bytes(4)
+    desk.says(bytes(frame))
+    assert (desk.lender.ends, desk.is_over) == ([0, 0], True)
+    assert "malformed" in desk.fetch_connection.left.failure
 
 
 def test_the_rest_after_a_failed_append_is_for_the_fetcher(desk: Desk) -> None:
@@ -307,8 +330,10 @@ def test_the_rest_after_a_failed_append_is_for_the_fetcher(desk: Desk) -> None:
     damaged[-1] ^= 1
     desk.says(desk.frame(of(1, batch_at(0, b"a")), of(0, bytes(damaged))))
     assert (desk.lender.ends, desk.is_over) == ([0, 1], True)
-    [rest] = desk.fetch_connection.left.rest
-    assert (rest.partition, bytes(rest.records)) == (desk.lender.partitions[0], bytes(damaged))
+    outcome = desk.fetch_connection.left.outcome
+    assert outcome is not None
+    [(partition, data)] = outcome.appends
+    assert (partition, bytes(data.records)) == (desk.lender.partitions[0], bytes(damaged))
 
 
 def test_what_has_to_be_flushed_is_for_the_fetcher(tmp_path: Path) -> None:
@@ -352,9 +377,20 @@ def test_a_link_that_is_over_takes_nothing(desk: Desk) -> None:
     assert (desk.lender.ends, desk.fetch_connection.left) == ([0, 0], Left(failure="first"))
 
 
-def test_a_request_that_isnt_plain_is_for_the_fetcher(desk: Desk) -> None:
-    """Here, because a partition is followed no more and the session has to be told."""
+def test_a_partition_that_is_followed_no_more_leaves_the_session(desk: Desk) -> None:
+    """With the next request."""
     desk.asked()
     desk.lender.fetching.leave(desk.lender.partitions[0])
     desk.says(desk.frame())
-    assert (desk.is_over, desk.fetch_connection.left, desk.asked()) == (True, Left(), None)
+    asked = desk.asked()
+    assert asked is not None
+    assert [one.partitions for one in asked.forgotten_topics_data] == [[0]]
+
+
+def test_a_large_request_is_for_the_fetcher(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may not fit into the socket's buffer at once."""
+    desk.asked()
+    monkeypatch.setattr(quick_fetching, "MOST_NAMED", 1)
+    desk.says(desk.frame(of(0, batch_at(0, b"a")), of(1, batch_at(0, b"a"))))
+    assert (desk.lender.ends, desk.is_over) == ([1, 1], True)
+    assert (desk.fetch_connection.left, desk.asked()) == (Left(), None)

@@ -39,8 +39,8 @@ def test_fast_and_plain_brokers_follow_each_other(
     append = ReplicaFetchConnection._append
 
     def note_append(fetch_connection: ReplicaFetchConnection) -> None:
-        for one in fetch_connection._fetched:
-            linked[fetch_connection._lender.sender().node_id, one.partition.leader] += 1
+        for partition, _ in fetch_connection._fetched:
+            linked[fetch_connection._lender.sender().node_id, partition.leader] += 1
         append(fetch_connection)
 
     monkeypatch.setattr(ReplicaFetchConnection, "_append", note_append)
