@@ -38,7 +38,9 @@ VIEWS = {
     "consumer group": ("/group?id=clickstream", "clicks"),
     "group with markup": (HOSTILE_GROUP, "<script>"),
     "producers": ("/producers", "ledger <script>"),
-    "brokers": ("/brokers", "transaction.version"),
+    "cluster": ("/brokers", "Under-replicated"),
+    "this broker": ("/brokers", "transaction.version"),
+    "access": ("/access", "no authorizer"),
     "logs": ("/logs", "Data directories"),
     "segments": ("/segments?topic=orders", "active"),
 }
@@ -235,6 +237,14 @@ def test_an_administrator_changes_a_topic(browser: Browser, small: Site) -> None
         page.get_by_label("Value", exact=True).fill("60000")
         page.get_by_role("button", name="Set", exact=True).click()
         expect(page.locator("main")).to_contain_text("The setting is changed.")
+        page.get_by_role("link", name="Records", exact=True).click()
+        page.get_by_text("Write a record").click()
+        page.get_by_label("Value", exact=True).fill(data.MARKUP)
+        page.get_by_label("Headers").fill(f"{data.MARKUP}=1")
+        page.get_by_role("button", name="Write").click()
+        expect(page.locator("main")).to_contain_text("The record is written.")
+        expect(page.locator("pre").first).to_have_text(data.MARKUP)
+        page.goto(f"{small.url}/topics/made-here")
         page.locator("form[action$='topics/delete'] [name=confirm]").fill("made-here")
         page.get_by_role("button", name="Delete the topic").click()
         expect(page.locator("main")).to_contain_text("The topic is deleted.")

@@ -10,11 +10,23 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from kwire.budget.slices import Slices
+from kwire.config.authorizer import STANDARD_AUTHORIZER
+from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from kwire.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    AlterClientQuotasResponse,
+    EntityData,
+    OpData,
+)
+from kwire.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from kwire.protocol.types import uuid_to_str
 from kwire.spark.progress import Status
 from kwire.web import page
 from kwire.web.cross_loop_calls import NotServing, Observed
 from kwire.web.page import paging, sampler
+from kwire.web.page.brokers import cluster_of
 from kwire.web.page.views import routes
 from tests.support.in_process import RunningServer
 from tests.web.conftest import http_server
@@ -30,6 +42,7 @@ VIEWS = (
     "/producers",
     "/brokers",
     "/brokers?settings=all",
+    "/access",
     "/logs",
     "/segments?topic=orders",
 )
@@ -205,6 +218,63 @@ async def test_topics_of_users_come_first(tmp_path: Path) -> None:
         assert text.index(">orders<") < text.index(">__consumer_offsets<")
         assert f"id {topic_id}" in await html(http, "/topics/orders")
         await client.aclose()
+
+
+async def test_the_cluster_shows_what_needs_a_look() -> None:
+    """What each broker leads and holds, what isn't in sync, and what is on its way."""
+    brokers = {node: BrokerImage(node, None, ()) for node in (1, 2)}
+    brokers[3] = BrokerImage(3, "b", (), is_fenced=True)
+    partitions = (
+        PartitionImage(1, 0, (1, 2, 3), (1, 2, 3)),
+        PartitionImage(1, 0, (1, 2, 3), (1, 2)),
+        PartitionImage(2, 0, (1, 2, 3), (1, 2), adding=(3,), removing=(1,)),
+        PartitionImage(-1, 0, (3,), (3,)),
+    )
+    topic = TopicImage("orders", bytes(16), partitions, 4)
+    image = MetadataImage(brokers=brokers, topics_by_name={"orders": topic})
+    cluster = await cluster_of(image, Slices())
+    told = [(row.state, row.leads, row.replicas, row.behind) for row in cluster.brokers]
+    assert told == [("online", 2, 3, 0), ("online", 1, 3, 0), ("fenced", 0, 4, 2)]
+    assert (cluster.partitions, cluster.leaderless) == (4, 1)
+    assert [(row.partition, row.missing) for row in cluster.lacking] == [(1, (3,)), (3, ())]
+    assert [(row.partition, row.adding) for row in cluster.moving] == [(2, (3,))]
+
+
+async def test_users_rights_and_quotas_are_shown(tmp_path: Path) -> None:
+    """With the rights of the page's principal; their names are texts of strangers."""
+    settings = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS;HTTP:anonymous",
+    }
+    async with http_server(tmp_path / "open", settings) as (running, http):
+        client = await running.connect()
+        acl = AclCreation(
+            resource_type=2,
+            resource_name="orders-",
+            resource_pattern_type=4,
+            principal=f"User:{MARKUP}",
+            host="*",
+            operation=3,
+            permission_type=3,
+        )
+        made = await client.request(CreateAclsRequest(creations=[acl]), 3, CreateAclsResponse)
+        assert not made.results[0].error_code
+        quota = AlterClientQuotasRequestEntryData(
+            entity=[EntityData(entity_type="user", entity_name=None)],
+            ops=[OpData(key="producer_byte_rate", value=2e6)],
+        )
+        await client.request(
+            AlterClientQuotasRequest(entries=[quota]), 1, AlterClientQuotasResponse
+        )
+        text = await html(http, "/access")
+        for shown in ("User:&lt;script&gt;", ">READ<", "orders-*", "default", "2.0 MB/s"):
+            assert shown in text
+        assert "no ACL has this" in await html(http, "/access?filter=nobody")
+        await client.aclose()
+    settings["super.users"] = "User:ANONYMOUS"
+    async with http_server(tmp_path / "closed", settings) as (_, http):
+        text = await html(http, "/access")
+        assert "The page may not see this (CLUSTER_AUTHORIZATION_FAILED)" in text
 
 
 async def test_a_partition_without_an_offset_counts_for_the_lag(tmp_path: Path) -> None:

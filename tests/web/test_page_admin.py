@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from kwire.client.partitioner import partition_of_key
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
@@ -21,7 +22,7 @@ from kwire.web.page import admin
 from tests.support.in_process import RunningServer
 from tests.support.sieve import Sieve
 from tests.web.conftest import HTTP, http_server
-from tests.web.page_data import join, produce
+from tests.web.page_data import MARKUP, join, produce
 
 TOKEN = "a token of the tests"
 
@@ -79,6 +80,45 @@ async def test_a_topic_from_creation_to_deletion(tmp_path: Path) -> None:
         sure = await http.post("/admin/topics/delete", data=doomed | {"confirm": "orders"})
         assert sure.status_code == 303
         assert "orders" not in running.broker.image.topics_by_name
+
+
+async def test_a_record_is_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As a producer would write it; the broker's log tells of it, without the content."""
+    async with administered(tmp_path) as (running, http, csrf):
+        client = await running.connect()
+        await client.topic("orders", 3)
+        record = {
+            "csrf": csrf,
+            "topic": "orders",
+            "partition": "",
+            "key": "customer-7",
+            "value": f"{{\r\n{MARKUP}}}",
+            "headers": "trace=1=2\r\n\r\nsource=page",
+        }
+        done = await http.post("/admin/records/produce", data=record)
+        index = partition_of_key(b"customer-7", 3)
+        assert done.headers["location"] == (
+            f"/records?topic=orders&partition={index}&offset=0&count=1&done=produced"
+        )
+        text = (await http.get(done.headers["location"])).text
+        assert "The record is written." in text
+        assert '<pre tabindex="0">{\n&lt;script&gt;alert(1)' in text
+        assert "1=2" in text
+        assert MARKUP not in text
+        assert f"written a record to 'orders', partition {index}, offset 0" in caplog.text
+        assert "customer-7" not in caplog.text
+        await http.post("/admin/records/produce", data=record | {"partition": "2", "null": "yes"})
+        assert "null" in (await http.get("/records?topic=orders&partition=2")).text
+        for change, status, problem in (
+            ({"topic": "nothing"}, 404, "there is no topic"),
+            ({"partition": "3"}, 409, "UNKNOWN_TOPIC_OR_PARTITION"),
+            ({"headers": "odd"}, 400, "write a header as name=value"),
+            ({"csrf": "x"}, 403, "not of this session"),
+            ({"value": "x" * 70_000}, 413, "may have 65536 bytes"),
+        ):
+            refused = await http.post("/admin/records/produce", data=record | change)
+            assert (refused.status_code, problem in refused.text) == (status, True), change
+        await client.aclose()
 
 
 async def test_records_are_deleted_up_to_an_offset(tmp_path: Path) -> None:

@@ -1,4 +1,8 @@
-"""``/brokers``: the brokers of the cluster, this broker's connections, features and settings."""
+"""``/brokers``: the cluster as its metadata has it, and this broker's connections and settings.
+
+Every broker has the metadata of all, so the view is the same on each: the brokers with what they
+lead and hold, the partitions that lack replicas in sync, and those that are being moved.
+"""
 
 from collections import Counter
 from typing import Any, NamedTuple
@@ -8,7 +12,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kwire.budget.slices import Slices
-from kwire.metadata.image import BrokerImage, ConfigResourceType
+from kwire.metadata.image import (
+    BrokerImage,
+    ConfigResourceType,
+    MetadataImage,
+    PartitionImage,
+)
 from kwire.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -20,6 +29,7 @@ from kwire.web.page.paging import paged
 from kwire.web.page.site import PageError, Site
 
 SHOWN_CLIENTS = 20
+SHOWN_PARTITIONS = 100
 DEFAULT_SOURCE = 5
 SOURCES = {
     1: "this topic",
@@ -34,12 +44,48 @@ SOURCES = {
 _DESCRIBE_VERSION = 4
 
 
+class BrokerRow(NamedTuple):
+    """A broker; ``behind`` counts the replicas that it has and that aren't in sync."""
+
+    broker: BrokerImage
+    state: str
+    leads: int
+    preferred: int
+    replicas: int
+    behind: int
+
+
+class PartitionRow(NamedTuple):
+    """A partition that lacks replicas in sync, or that is being moved."""
+
+    topic: str
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    missing: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class Cluster(NamedTuple):
+    """The brokers, and the partitions that need a look; of those only the first are here."""
+
+    brokers: list[BrokerRow]
+    partitions: int
+    leaderless: int
+    lacking: list[PartitionRow]
+    lacking_count: int
+    moving: list[PartitionRow]
+    moving_count: int
+
+
 class Facts(NamedTuple):
     """The data that the view shows."""
 
     node_id: int
+    controller_id: int
     cluster_id: str
-    brokers: list[BrokerImage]
+    cluster: Cluster
     features: dict[str, int]
     listeners: dict[str, int]
     clients: list[tuple[str, int]]
@@ -60,7 +106,7 @@ def routes(site: Site) -> list[Route]:
         return site.render(
             request,
             "brokers.html",
-            title="Brokers",
+            title="Cluster",
             facts=facts,
             configs=paged(request, shown_configs(request, configs), lambda config: config.name),
             sources=SOURCES,
@@ -84,8 +130,9 @@ async def gather(observed: Observed) -> Facts:
     image, counters = broker.image, broker.counters
     return Facts(
         broker.node_id,
+        image.controller_id if image.controller_id >= 0 else broker.node_id,
         broker.cluster_id,
-        list(image.brokers.values()),
+        await cluster_of(image, slices),
         dict(image.features),
         dict(listeners),
         clients.most_common(SHOWN_CLIENTS),
@@ -94,6 +141,55 @@ async def gather(observed: Observed) -> Facts:
         counters.malformed,
         counters.start_s,
     )
+
+
+async def cluster_of(image: MetadataImage, slices: Slices) -> Cluster:
+    """The cluster, by one look at each partition."""
+    leads: Counter[int] = Counter()
+    preferred: Counter[int] = Counter()
+    replicas: Counter[int] = Counter()
+    behind: Counter[int] = Counter()
+    lacking: list[PartitionRow] = []
+    moving: list[PartitionRow] = []
+    count = lacking_count = moving_count = 0
+    for topic in image.topics_by_name.values():
+        for index, one in enumerate(topic.partitions):
+            await slices.give_way()
+            count += 1
+            leads[one.leader] += 1
+            preferred[one.replicas[0]] += 1
+            replicas.update(one.replicas)
+            is_moved, is_lacking = bool(one.adding or one.removing), one.leader < 0
+            if len(one.isr) < len(one.replicas):
+                missing = tuple(node for node in one.replicas if node not in one.isr)
+                behind.update(missing)
+                is_lacking = is_lacking or not frozenset(missing) <= frozenset(one.adding)
+            lacking_count += is_lacking
+            moving_count += is_moved
+            if is_lacking and len(lacking) < SHOWN_PARTITIONS:
+                lacking.append(_partition_row(topic.name, index, one))
+            if is_moved and len(moving) < SHOWN_PARTITIONS:
+                moving.append(_partition_row(topic.name, index, one))
+    rows = [
+        BrokerRow(
+            broker, _state(broker), leads[node], preferred[node], replicas[node], behind[node]
+        )
+        for node, broker in sorted(image.brokers.items())
+    ]
+    return Cluster(rows, count, leads[-1], lacking, lacking_count, moving, moving_count)
+
+
+def _partition_row(topic: str, index: int, image: PartitionImage) -> PartitionRow:
+    missing = tuple(node for node in image.replicas if node not in image.isr)
+    return PartitionRow(
+        topic, index, image.leader, image.replicas, missing, image.adding, image.removing
+    )
+
+
+def _state(broker: BrokerImage) -> str:
+    if broker.is_fenced:
+        return "fenced"
+    return "shutting down" if broker.is_shutting_down else "online"
 
 
 async def describe_configs(

@@ -1,11 +1,13 @@
 """The changes that an administrator makes over HTTP, each a request to the broker's own handler.
 
-The only changes are: create or delete a topic, set or unset a setting of a topic, delete records,
-reset the offsets of a group without members. Each change is written to the broker's log.
+The only changes are: create or delete a topic, set or unset a setting of a topic, write a record,
+delete records, reset the offsets of a group without members. Each change is written to the broker's
+log.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -14,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from kwire.client.partitioner import partition_of_key
 from kwire.errors import ErrorCode
 from kwire.metadata.config_control import Operation
 from kwire.metadata.image import ConfigResourceType
@@ -33,7 +36,13 @@ from kwire.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from kwire.protocol.types import Request as KafkaRequest
+from kwire.record.records import BatchBuilder
 from kwire.web.cross_loop_calls import Observed
 from kwire.web.page.admin import checked_form
 from kwire.web.page.asking import ask_broker
@@ -46,6 +55,8 @@ log = logging.getLogger(__name__)
 TIMEOUT_MS = 30_000
 SHOWN = 100
 MAX_NAME_BYTES = 32767
+_PRODUCE_VERSION = 11
+"""The last version that names topics, and doesn't begin transactions."""
 
 
 class Change(NamedTuple):
@@ -108,6 +119,7 @@ def routes(site: Site, admin: Admin) -> list[Route]:
         route("/admin/topics/create", create_topic),
         route("/admin/topics/delete", delete_topic),
         route("/admin/topics/set", set_config),
+        route("/admin/records/produce", produce_record),
         route("/admin/records/delete", delete_records),
         route("/admin/groups/reset", reset_offsets),
     ]
@@ -127,16 +139,14 @@ def _address(topic: str) -> str:
 async def create_topic(change: Change) -> Response:
     """Create a topic, perhaps with settings: a line ``name=value`` for each."""
     name = change.text("name")
-    configs = []
-    for line in change.fields.get("configs", "").splitlines():
-        if line.strip():
-            config, separator, value = line.partition("=")
-            if not separator:
-                raise PageError(400, f"write a setting as name=value, not {line[:80]!r}")
-            configs.append(CreatableTopicConfig(name=config.strip(), value=value.strip()))
-    partitions = change.whole("partitions", -1)
     topic = CreatableTopic(
-        name=name, num_partitions=partitions, replication_factor=-1, configs=configs
+        name=name,
+        num_partitions=change.whole("partitions", -1),
+        replication_factor=change.whole("replicas", -1),
+        configs=[
+            CreatableTopicConfig(name=config.strip(), value=value.strip())
+            for config, value in _pairs(change.fields.get("configs", ""), "a setting")
+        ],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
     [result] = (await change.ask(request, 7)).topics
@@ -175,6 +185,68 @@ async def set_config(change: Change) -> Response:
     _check(answer.responses[0].error_code, answer.responses[0].error_message)
     what = f"unset {name}" if unset else f"set {name}={value}"
     return change.done(f"{what} of the topic {topic!r}", _address(topic), "changed")
+
+
+async def produce_record(change: Change) -> Response:
+    """Write one record to its leader: to a partition, or to that of its key, or to any."""
+    name = change.text("topic")
+    key = change.fields.get("key", "").encode() or None
+    value = _lines(change.fields.get("value", "")).encode()
+    index = change.whole("partition", -1)
+    if index < 0:
+        count = await change.site.broker_calls.run(_partitions_of, name)
+        index = secrets.randbelow(count) if key is None else partition_of_key(key, count)
+    builder = BatchBuilder()
+    builder.add(
+        await change.site.broker_calls.run(_now_ms),
+        key,
+        None if change.fields.get("null") == "yes" else value,
+        tuple(
+            (header.strip(), content.strip().encode())
+            for header, content in _pairs(change.fields.get("headers", ""), "a header")
+        ),
+    )
+    batch = memoryview(bytearray(builder.build()))  # the broker writes its offset into it
+    data = PartitionProduceData(index=index, records=batch)
+    request = ProduceRequest(
+        acks=1,
+        timeout_ms=TIMEOUT_MS,
+        topic_data=[TopicProduceData(name=name, partition_data=[data])],
+    )
+    answer = await change.ask(request, _PRODUCE_VERSION)
+    result = answer.responses[0].partition_responses[0]
+    _check(result.error_code, result.error_message)
+    offset = result.base_offset
+    what = f"written a record to {name!r}, partition {index}, offset {offset}"
+    query = urlencode({"topic": name, "partition": index, "offset": offset, "count": 1})
+    return change.done(what, f"/records?{query}", "produced")
+
+
+async def _partitions_of(observed: Observed, topic: str) -> int:
+    """The number of a topic's partitions, in the broker's event loop; PageError."""
+    image = observed.broker.image.topics_by_name.get(topic)
+    if image is None:
+        raise PageError(404, f"there is no topic {topic}")
+    return len(image.partitions)
+
+
+async def _now_ms(observed: Observed) -> int:
+    return observed.broker.now_ms()
+
+
+def _lines(text: str) -> str:
+    """A text as it was typed: forms end lines with CR and LF."""
+    return text.replace("\r\n", "\n")
+
+
+def _pairs(text: str, what: str) -> Iterator[tuple[str, str]]:
+    """The lines ``name=value`` of a field; PageError."""
+    for line in text.splitlines():
+        if line.strip():
+            name, separator, value = line.partition("=")
+            if not separator:
+                raise PageError(400, f"write {what} as name=value, not {line[:80]!r}")
+            yield name, value
 
 
 async def delete_records(change: Change) -> Response:

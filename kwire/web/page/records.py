@@ -189,7 +189,7 @@ def _part(part: Part | None, form: str) -> Shown:
 
 def _links(request: Request, question: Question, found: Found) -> dict[str, str]:
     """The addresses of the pages before and after this one; empty if there is none."""
-    moving = ("offset", "time", "rest", "order")
+    moving = ("offset", "time", "rest", "order", "done")
     kept = {name: value for name, value in request.query_params.items() if name not in moving}
 
     def at(**changed: str) -> str:

@@ -35,8 +35,9 @@ VIEWS = (
     ("/topics", "Topics"),
     ("/groups", "Groups"),
     ("/producers", "Producers"),
-    ("/brokers", "Brokers"),
+    ("/brokers", "Cluster"),
     ("/logs", "Logs"),
+    ("/access", "Access"),
 )
 
 

@@ -4,6 +4,7 @@ from starlette.routing import Route
 
 from kwire.web.cross_loop_calls import BrokerCalls
 from kwire.web.page import (
+    access,
     admin,
     brokers,
     changes,
@@ -19,7 +20,7 @@ from kwire.web.page.sessions import Admin
 from kwire.web.page.site import Site
 from kwire.web.token import AdminToken
 
-VIEWS = (overview, topics, records, groups, producers, brokers, logs)
+VIEWS = (overview, topics, records, groups, producers, brokers, logs, access)
 
 
 def routes(broker_calls: BrokerCalls, sampler: Sampler, token: AdminToken | None) -> list[Route]:
