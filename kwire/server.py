@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.budget.buffered_bytes_limit import ARRIVING
+from kwire.budget.buffered_bytes_limit import SETTING as RESTING
 from kwire.budget.large import SETTING as LARGE
-from kwire.budget.resting import ARRIVING
-from kwire.budget.resting import SETTING as RESTING
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig, Listener
 from kwire.connection.admission import Admission
@@ -90,7 +90,7 @@ class Server:
         self._stop = trio.Event()
         self._metadata_lock = -1
         self._kafka_import: KafkaImport | None = None
-        self._starting = Kind(1)
+        self._starting = ThreadPool(1)
         self._is_takeover_planned = False
         self._cluster_id: str | None = None
 
@@ -322,7 +322,7 @@ class Server:
                 background.start_soon(remove_expired_tokens, broker)
             async with trio.open_nursery() as connections:
                 self.poller = Poller(connections, self._own_wait, broker.counters, self._open_frame)
-                self.poller.resting.max_bytes = partial(broker.integer, RESTING)
+                self.poller.buffered.max_bytes = partial(broker.integer, RESTING)
                 self.poller.arriving.max_bytes = partial(broker.integer, ARRIVING)
                 self.poller.turns.large.max_bytes = partial(broker.integer, LARGE)
                 self.poller.lease = broker.lease

@@ -396,7 +396,7 @@ def test_threads_have_limits_of_their_own() -> None:
         for path in python_files("kwire")
         for name, line in facts(path).dotted
         if name == RUN_SYNC
-        and path != PACKAGE / "budget" / "kind.py"
+        and path != PACKAGE / "budget" / "thread_pool.py"
         and room_of(module_name(path)) != "cli"
     ]
     assert not wrong, "\n".join(wrong)

@@ -6,7 +6,7 @@ continues nearby.
 
 from contextlib import suppress
 
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.log.page_cache import ColdPages, populate
 
 AROUND_BYTES = 64 * 1024
@@ -15,7 +15,7 @@ AROUND_BYTES = 64 * 1024
 class ColdReads:
     """The threads of one broker that read cold pages; ``count`` is how often one was needed."""
 
-    def __init__(self, threads: Kind) -> None:
+    def __init__(self, threads: ThreadPool) -> None:
         self.count = 0
         self._threads = threads
 

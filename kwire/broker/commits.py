@@ -41,7 +41,7 @@ from kwire.broker.proposals import (
     Proposal,
     Queue,
 )
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import (
     Change,
@@ -123,7 +123,7 @@ class Commits:
         self,
         store: MetadataStore,
         image: MetadataImage,
-        threads: Kind,
+        threads: ThreadPool,
         random: Random | None = None,
     ) -> None:
         self.image = image

@@ -34,7 +34,7 @@ from weakref import WeakKeyDictionary
 import trio
 
 from kwire.broker.metrics_counters import Histogram
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.errors import KafkaError
 from kwire.log.disk import Disk
 from kwire.log.partition_log import PartitionLog
@@ -129,7 +129,7 @@ class _Directory:
 class Flusher:
     """The runs of syncs of one broker, and their ``times``; a task has to execute ``run``."""
 
-    def __init__(self, steady_ms: Callable[[], int], threads: Kind) -> None:
+    def __init__(self, steady_ms: Callable[[], int], threads: ThreadPool) -> None:
         self._demands: WeakKeyDictionary[trio.lowlevel.Task, set[Demand]] = WeakKeyDictionary()
         self.asked = False  # whether there may be demands: a look that costs no call
         self.times = Histogram()

@@ -20,7 +20,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
-from kwire.budget.order import OLDEST_EVERY
+from kwire.budget.fair_queue import OLDEST_EVERY
 from kwire.errors import KafkaError
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage

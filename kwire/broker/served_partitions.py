@@ -27,8 +27,8 @@ from kwire.broker.flusher import Flusher
 from kwire.broker.hosted_partitions import Hosted
 from kwire.broker.replica_roles import PARTITIONS_PER_TURN, LogConfigs, ReplicaRoles
 from kwire.broker.roles import Role, Touched, may_begin, role_of, touched_by
-from kwire.budget.order import OLDEST_EVERY
-from kwire.budget.threads import Kind
+from kwire.budget.fair_queue import OLDEST_EVERY
+from kwire.budget.thread_pool import ThreadPool
 from kwire.clock import Clock
 from kwire.errors import KafkaError
 from kwire.log.checkpoints import TopicPartition
@@ -86,7 +86,7 @@ class ServedPartitions(ReplicaRoles):
         flusher: Flusher,
         log_config: LogConfigs,
         clock: Clock,
-        threads: Kind,
+        threads: ThreadPool,
     ) -> None:
         super().__init__(node_id, flusher, log_config)
         self._log_manager = log_manager

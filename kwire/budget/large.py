@@ -11,7 +11,7 @@ Rules:
 - There is a room for requests of at most ``SMALL_BYTES``, and one for larger requests: a client
   with a small request waits for no giant. The small room has a quarter of the limit.
 - A request that grows beyond ``SMALL_BYTES`` leaves the small room and enters the other one.
-- ``kwire.budget.order`` says which of the requests that wait to enter is next: usually the one
+- ``kwire.budget.fair_queue`` says which of the requests that wait to enter is next: usually the one
   whose connection has used the least time.
 - A request that is inside may grow. If all together hold more than the limit, only the request that
   entered first goes on, so that it ends, and the others wait for it. So the limit is exceeded by
@@ -27,7 +27,7 @@ from typing import Protocol
 
 import trio
 
-from kwire.budget.order import Order, Ticket
+from kwire.budget.fair_queue import FairQueue, Ticket
 
 SETTING = "kwire.large.requests.max.bytes"
 
@@ -92,7 +92,7 @@ class _Room:
         self.max_bytes = max_bytes
         self.held_bytes = 0
         self._inside: dict[Holder, trio.Event | None] = {}
-        self._waiting: Order[_Entry] = Order()
+        self._waiting: FairQueue[_Entry] = FairQueue()
 
     def grow(self, holder: Holder, size_bytes: int) -> None:
         """Count more bytes of a request, if it is inside."""

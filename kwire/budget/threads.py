@@ -11,8 +11,8 @@ Rules:
   further thread only takes time from the event loop. A kind that waits for disks has more threads.
 """
 
-from kwire.budget.checking import Checking, Lane
-from kwire.budget.kind import Kind as Kind
+from kwire.budget.thread_pool import ThreadPool
+from kwire.budget.validation_pool import FairThread, ValidationPool
 
 SYNCING = 16
 LOGS = 4
@@ -26,7 +26,7 @@ HANDSHAKES = 2
 class Threads:
     """All kinds of threads of one broker.
 
-    - ``checking``: records are decompressed, checked, and compressed anew (``checking``).
+    - ``validation``: records are decompressed, checked, and compressed anew (``validation_pool``).
     - ``syncing``: one run of fsyncs for each data directory.
     - ``logs``: the logs of partitions are opened, renamed and cut at their start.
     - ``cold_reads``: pages that are not in the page cache are read.
@@ -46,22 +46,22 @@ class Threads:
     """
 
     def __init__(self) -> None:
-        self.checking = Checking()
-        self.syncing = Kind(SYNCING)
-        self.logs = Kind(LOGS)
-        self.cold_reads = Kind(COLD_READS)
-        self.housekeeping = Kind(HOUSEKEEPING)
-        self.computing = Kind(COMPUTING)
-        self.deciding = Kind(DECIDING)
-        self.telemetry = Lane()
-        self.matching = Kind(COMPUTING)
-        self.regexes = Lane()
-        self.tokens = Kind(COMPUTING)
-        self.loading = Kind(COMPUTING)
-        self.handshakes = Kind(HANDSHAKES)
+        self.validation = ValidationPool()
+        self.syncing = ThreadPool(SYNCING)
+        self.logs = ThreadPool(LOGS)
+        self.cold_reads = ThreadPool(COLD_READS)
+        self.housekeeping = ThreadPool(HOUSEKEEPING)
+        self.computing = ThreadPool(COMPUTING)
+        self.deciding = ThreadPool(DECIDING)
+        self.telemetry = FairThread()
+        self.matching = ThreadPool(COMPUTING)
+        self.regexes = FairThread()
+        self.tokens = ThreadPool(COMPUTING)
+        self.loading = ThreadPool(COMPUTING)
+        self.handshakes = ThreadPool(HANDSHAKES)
 
     def close(self) -> None:
         """Give up work that no client was promised: batches to check, metrics."""
-        self.checking.close()
+        self.validation.close()
         self.regexes.close()
         self.telemetry.close()

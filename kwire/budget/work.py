@@ -8,7 +8,8 @@ Rules:
   over: ``await give_way(work)`` (``kwire.handlers.lib.slices``), or ``await work.give_way()`` in
   code that runs in a task. A piece takes some microseconds, at most a part of a slice.
 - A pass of the event loop begins when the poller calls ``begin_pass``, and has ``PASS_S``. When
-  that time is over, the connections that are left wait for the next pass (``connection.crowd``).
+  that time is over, the connections that are left wait for the next one
+  (``connection.ready_queue``).
 - A request gets its first slice without waiting: ``FIRST_S``, or what is left of the pass, but at
   least ``LEAST_S``.
 - A request whose slice is over waits for the next one. Each pass of the event loop grants one such
@@ -29,8 +30,8 @@ from typing import TypeAlias
 
 import trio
 
+from kwire.budget.fair_queue import FairLock, FairLockClosed
 from kwire.budget.large import LargeRequests
-from kwire.budget.line import Line, LineClosed
 
 FIRST_S = 0.001
 """The slice with which a request begins, so that most requests need no second one."""
@@ -84,7 +85,7 @@ class Turns:
         self.clock = clock or perf_counter
         self.pass_end_s = self.clock() + PASS_S
         self.large = LargeRequests()
-        self._line = Line()
+        self._lock = FairLock()
         self.floor_s = 0.0  # the time that the busiest connection with slices has used
         self._left_by: dict[str, tuple[float, int]] = {}
 
@@ -105,13 +106,13 @@ class Turns:
         """
         work.used_s = self.rank(work.used_s)
         try:
-            await self._line.enter(work.used_s)
-        except LineClosed as error:
+            await self._lock.enter(work.used_s)
+        except FairLockClosed as error:
             raise ClientGone from error
         try:
             await trio.lowlevel.checkpoint()
         finally:
-            self._line.leave()
+            self._lock.leave()
         self.floor_s = max(self.floor_s, work.used_s)
 
     def rank(self, used_s: float) -> float:
@@ -140,7 +141,7 @@ class Turns:
 
     def close(self) -> None:
         """Grant no more slices, because the broker stops: requests that need one are given up."""
-        self._line.close()
+        self._lock.close()
 
 
 class Work:

@@ -21,11 +21,11 @@ from kwire.broker.broker import Broker
 from kwire.broker.delayed import Delayed
 from kwire.broker.delayed_produce import DelayedProduce
 from kwire.budget.work import Work
+from kwire.connection.buffered_bytes import BufferedBytes, keep_buffer
 from kwire.connection.disconnect_reasons import bad_frame_size, log_disconnect
 from kwire.connection.inbox import BadFrameSize, Inbox
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
-from kwire.connection.rest import Rest, keep_buffer
 from kwire.connection.watch import Watch
 from kwire.dispatch.failures import ConnectionClosed
 from kwire.dispatch.large_requests import free
@@ -65,7 +65,7 @@ class Connection:
         self._scope: trio.CancelScope | None = None
         self._pipeline: Pipeline | None = None
         self._watch = Watch(poller)  # for writing while the client has to read first
-        self._rest = Rest(poller)
+        self._buffered = BufferedBytes(poller)
 
     def fileno(self) -> int:
         """The descriptor of the socket."""
@@ -161,8 +161,8 @@ class Connection:
         self.last_active_s = self._poller.now_s
         try:
             self._poller.deadlines.discard(waiting.change)
-            if self._rest.is_on:
-                self._rest.end(self, self._work)
+            if self._buffered.is_on:
+                self._buffered.stop_counting(self, self._work)
             self._work.go_on()
             self._serving.finish(waiting)
             if self._pipeline is not None:
@@ -251,7 +251,7 @@ class Connection:
         if inbox.is_empty:
             arriving.forget(self)
         else:
-            arriving.rest(self, inbox.size_bytes, self._poller.now_s, is_half=not inbox.has_frame)
+            arriving.count(self, inbox.size_bytes, self._poller.now_s, is_half=not inbox.has_frame)
         return self._sock.fileno() >= 0
 
     def _serve_frames(self) -> None:
@@ -291,8 +291,8 @@ class Connection:
             self._wait_to_send()
             return
         self._watch.begin(self, sending=False)
-        if self._rest.is_on:
-            self._rest.end(self, self._work)
+        if self._buffered.is_on:
+            self._buffered.stop_counting(self, self._work)
         if change is None:
             if self._inbox.has_frame:
                 self._poller.serve_again(self)
@@ -304,11 +304,11 @@ class Connection:
             change.sleeper = self
             self._poller.deadlines.add(change)
             if self._work.held_bytes:
-                self._rest.begin(self, self._outbox, self._work)
+                self._buffered.start_counting(self, self._outbox, self._work)
 
     def _wait_to_send(self) -> None:
         """Wait until the client reads; this may end the connection."""
-        self._rest.begin(self, self._outbox, self._work)
+        self._buffered.start_counting(self, self._outbox, self._work)
         if self._sock.fileno() >= 0:
             self._watch.begin(self, sending=True)
 
@@ -332,7 +332,7 @@ class Connection:
                 self._poller.serve_again(self)
             held_bytes = pipeline.resting_bytes
         if held_bytes or self._work.held_bytes:
-            self._rest.begin(self, self._outbox, self._work, held_bytes)
+            self._buffered.start_counting(self, self._outbox, self._work, held_bytes)
 
     async def _run(self) -> None:
         """The task of a connection with slow work: runs until the work or the connection ends."""
@@ -355,16 +355,16 @@ class Connection:
         """Wait for the slow work, and serve the frames that were read before."""
         while True:
             if self._outbox and not self._outbox.send_nowait():
-                self._rest.begin(self, self._outbox, self._work)
+                self._buffered.start_counting(self, self._outbox, self._work)
                 await self._outbox.send()
-            self._rest.end(self, self._work)
+            self._buffered.stop_counting(self, self._work)
             self.last_active_s = self._poller.now_s
             if self._serving.waiting is not None:
                 if self._serving.waiting.change is not None:
                     keep_buffer(self._inbox, self._serving.waiting, self._poller)
                     return
                 if self._inbox.is_counted:
-                    self._poller.arriving.rest(self, self._inbox.size_bytes, self._poller.now_s)
+                    self._poller.arriving.count(self, self._inbox.size_bytes, self._poller.now_s)
                 await self._serving.finish_in_task()
                 self._poller.arriving.forget(self)
                 if self._pipeline is not None:
@@ -420,7 +420,7 @@ class Connection:
             waiting.close()
         if self._pipeline is not None:
             self._pipeline.close()
-        self._rest.end(self, self._work)
+        self._buffered.stop_counting(self, self._work)
         self._poller.arriving.forget(self)
         if self._work.is_large and self._work.doomed:
             self._poller.start_task(partial(free, self._work.doomed))

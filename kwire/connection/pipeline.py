@@ -25,7 +25,7 @@ MOST_WAITING = 64
 MOST_BYTES = 256 * 1024
 
 RESTING_BYTES = 16 * 1024
-"""Less memory of waiting requests than this isn't counted; see ``kwire.connection.rest``."""
+"""Less memory of waiting requests than this isn't counted; see ``connection.buffered_bytes``."""
 
 PRODUCE_KEY = 0
 

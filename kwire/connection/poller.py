@@ -37,12 +37,12 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from kwire.broker.metrics_counters import MetricsCounters
-from kwire.budget.resting import ARRIVING, RestingBytes
+from kwire.budget.buffered_bytes_limit import ARRIVING, BufferedBytesLimit
 from kwire.budget.work import PASS_S, Turns
-from kwire.connection.crowd import Crowd, Event, Watched
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
 from kwire.connection.own_wait import OwnWait
+from kwire.connection.ready_queue import Event, ReadyQueue, Watched
 from kwire.connection.unauthenticated_connections import UnauthenticatedConnections
 from kwire.dispatch.routing import OpenFrame, open_frame
 
@@ -123,8 +123,8 @@ class Poller:
         self.scratch = Scratch(self.start_task)
         self.deadlines = Deadlines()
         self.turns = Turns()
-        self.resting = RestingBytes()
-        self.arriving = RestingBytes(ARRIVING, "of a request have arrived")
+        self.buffered = BufferedBytesLimit()
+        self.arriving = BufferedBytesLimit(ARRIVING, "of a request have arrived")
         self.unauthenticated = UnauthenticatedConnections()
         self.now_s = trio.current_time()
         self._nursery = nursery
@@ -141,7 +141,7 @@ class Poller:
         self._is_in_turn = False
         self._has_turn_soon = False
         self._is_asleep = False  # whether the poller's own task waits for connections
-        self._crowd = Crowd()
+        self._ready_queue = ReadyQueue()
         self._has_ended = False
         self._all_gone = trio.Event()
         # On a single processor, looking would only take time from the clients on this machine.
@@ -172,20 +172,20 @@ class Poller:
     def watch_writing(self, connection: Pollable) -> None:
         """Watch a connection, which is watched for reading, only for writing."""
         fd = connection.fileno()
-        self._crowd.leave(fd)
+        self._ready_queue.leave(fd)
         self._selector.modify(fd, selectors.EVENT_WRITE, connection)
 
     def watch_reading(self, connection: Pollable) -> None:
         """Watch a connection, which is watched for writing, for reading again."""
         fd = connection.fileno()
-        self._crowd.leave(fd)
+        self._ready_queue.leave(fd)
         self._selector.modify(fd, selectors.EVENT_READ, connection)
 
     def unwatch(self, connection: Watched) -> None:
         """Stop watching a connection."""
         if not self._has_ended:  # the selector of an ended poller watches nothing
             fd = connection.fileno()
-            self._crowd.leave(fd)
+            self._ready_queue.leave(fd)
             self._selector.unregister(fd)
 
     def serve_again(self, connection: Watched) -> None:
@@ -280,7 +280,7 @@ class Poller:
             if self.counters.is_on and (ready or again):
                 self.counters.end_pass(now_s - self.ready_s)
             self.ready_s = now_s
-            if self.turns.is_over or self._again or self._crowd:
+            if self.turns.is_over or self._again or self._ready_queue:
                 return True
             if ready:
                 self._patience = min(self._patience + (served_s > begin_s), MAX_PATIENCE)
@@ -329,17 +329,17 @@ class Poller:
         self._gathered.append(connection)
 
     def _serve_ready(self, ready: list[Event]) -> None:
-        """Serve the connections that are ready; those that this pass leaves are the crowd."""
-        crowd = self._crowd
-        if crowd:
-            crowd.join(ready, self.turns)
-            serve = self._serve if len(crowd) < GATHER_FROM else self._serve_many
-            serve(crowd.take())
+        """Serve the connections that are ready; those that this pass leaves are the queue."""
+        queue = self._ready_queue
+        if queue:
+            queue.join(ready, self.turns)
+            serve = self._serve if len(queue) < GATHER_FROM else self._serve_many
+            serve(queue.take())
         else:
             serve = self._serve if len(ready) < GATHER_FROM else self._serve_many
             rest = iter(ready)
             serve(rest)
-            crowd.join(rest, self.turns)
+            queue.join(rest, self.turns)
 
     def _serve(self, ready: Iterator[Event]) -> int:
         """Serve connections until the pass is over, and count the time of each; how many."""

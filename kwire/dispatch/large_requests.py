@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from kwire.budget.kind import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.budget.work import Work
 from kwire.dispatch.failures import ConnectionClosed
 from kwire.dispatch.routes import Route
@@ -98,7 +98,7 @@ _CODECS: dict[Any, InPieces] = {}
 """The codecs in pieces that have been made, by the decoder that does the same at once."""
 
 
-async def _codecs(served_by: Route, loading: Kind) -> InPieces:
+async def _codecs(served_by: Route, loading: ThreadPool) -> InPieces:
     """The codecs in pieces of an API; a thread makes them for the first large request."""
     codecs = _CODECS.get(served_by.decode)
     if codecs is None:
@@ -121,7 +121,7 @@ async def encode_large(
     served_by: Route,
     response: Any,
     header: RequestHeader,
-    loading: Kind,
+    loading: ThreadPool,
     work: Work,
     stopwatch: Stopwatch | None,
 ) -> EncodedResponse:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from kwire.broker.delayed import Delayed
 from kwire.broker.delayed_produce import DelayedProduce
 from kwire.broker.flusher import Demand, Flush, Flusher
-from kwire.budget.kind import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.dispatch.routes import Route
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.frame import RequestHeader
@@ -105,7 +105,9 @@ class FirstUse(Waiting):
 
     __slots__ = ("frame", "is_loaded")
 
-    def __init__(self, is_loaded: Callable[[Kind], Awaitable[None]], frame: memoryview) -> None:
+    def __init__(
+        self, is_loaded: Callable[[ThreadPool], Awaitable[None]], frame: memoryview
+    ) -> None:
         self.is_loaded = is_loaded
         self.frame = frame
 

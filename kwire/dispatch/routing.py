@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
-from kwire.budget.kind import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.dispatch.failures import ConnectionClosed
 from kwire.dispatch.routes import Route, route, served_api
 from kwire.errors import KafkaError
@@ -62,7 +62,7 @@ class NotLoaded(Exception):
         super().__init__(api_key, version)
         self._api_key, self._version = api_key, version
 
-    async def is_loaded(self, threads: Kind) -> None:
+    async def is_loaded(self, threads: ThreadPool) -> None:
         """Wait until one of these threads has called ``load``, perhaps for another client."""
         key = (self._api_key, self._version)
         while _loaded is not None and key not in _loaded:

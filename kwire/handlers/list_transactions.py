@@ -79,8 +79,8 @@ async def _matching(
 ) -> list[Transaction]:
     """The transactions whose id matches; the thread for requests' expressions finds them."""
     question = Question(pattern, frozenset(one.transactional_id for one in wanted))
-    lane = context.broker.threads.regexes
-    matching = await lane.run(context.work, lambda asked, between: answer([asked]), question)
+    thread = context.broker.threads.regexes
+    matching = await thread.run(context.work, lambda asked, between: answer([asked]), question)
     return [one for one in wanted if one.transactional_id in matching[pattern]]
 
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, apply, from_json, snapshot, to_json
 from kwire.metadata.image import MetadataImage
@@ -87,7 +87,7 @@ class EmbeddedStore:
         self._bytes = sum(commit_sizes[1:])
         self._recent = RecentCommits()
         self._lock = trio.Lock()
-        self._threads = Kind(1)
+        self._threads = ThreadPool(1)
         self._watchers: list[trio.MemorySendChannel[Commit]] = []
         self._sessions: SessionTable | None = None
 

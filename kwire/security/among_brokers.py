@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kwire.budget.kind import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.client.peer import OpenStream
 from kwire.client.secured import Credentials, NewContext, open_secured
 from kwire.config.listener_settings import MECHANISMS, ListenerSettings
@@ -55,7 +55,7 @@ def opener(
         context = current
 
     credentials = _credentials(settings) if settings.is_sasl else None
-    return open_secured(context, credentials, Kind(DERIVATIONS).run)
+    return open_secured(context, credentials, ThreadPool(DERIVATIONS).run)
 
 
 def _credentials(settings: ListenerSettings) -> Credentials:

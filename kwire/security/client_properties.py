@@ -15,7 +15,7 @@ Source: CommonClientConfigs, SslConfigs, SaslConfigs of Kafka.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kwire.budget.kind import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.client.peer import OpenStream, open_tcp
 from kwire.client.secured import Credentials, open_secured
 from kwire.config.listener_settings import (
@@ -99,7 +99,7 @@ def opener(given: Mapping[str, str]) -> OpenStream:
 
         context = client_context(found)
     login = _login(found, given) if found.is_sasl else None
-    return open_secured(context, login, Kind(DERIVATIONS).run)
+    return open_secured(context, login, ThreadPool(DERIVATIONS).run)
 
 
 def _check_name(name: str, text: str) -> None:

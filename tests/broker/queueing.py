@@ -8,7 +8,7 @@ import trio.testing
 
 from kwire.broker.commits import Commits
 from kwire.broker.proposals import NOBODY, Asker
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.metadata.changes import Change, ProducerIdsAllocated
 from kwire.metadata.image import MetadataImage
 from kwire.metadata.store import Commit, Guard, RevisionConflict
@@ -87,7 +87,7 @@ class Queue:
         self, nursery: trio.Nursery, rivals: int = 0, store: ContestedStore | None = None
     ) -> None:
         self.store = store or ContestedStore(rivals)
-        self.commits = Commits(self.store, MetadataImage(), Kind(1), Random(1))
+        self.commits = Commits(self.store, MetadataImage(), ThreadPool(1), Random(1))
         self.decided: list[int] = []
         self.published: list[int] = []
         self.nursery = nursery

@@ -17,7 +17,7 @@ from kwire.broker.proposals import (
     MOST_DECISIONS,
     NOBODY,
 )
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, ProducerIdsAllocated
 from kwire.metadata.image import MetadataImage
@@ -296,7 +296,7 @@ async def test_a_broker_that_missed_too_much_takes_the_image() -> None:
     async def publish(image: MetadataImage, changes: Sequence[Change]) -> None:
         published.append((image.revision, list(changes)))
 
-    commits = Commits(ForgetfulStore(), MetadataImage(1, "abc", 10), Kind(1))
+    commits = Commits(ForgetfulStore(), MetadataImage(1, "abc", 10), ThreadPool(1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(commits.follow, publish)
         await trio.testing.wait_all_tasks_blocked()

@@ -12,7 +12,7 @@ from kwire.broker import commits
 from kwire.broker.commits import Commits
 from kwire.broker.proposals import NOBODY, Asker
 from kwire.broker.served_partitions import LOGS_PER_TURN, LogJob
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import (
     Change,
@@ -178,7 +178,7 @@ class Jobs:
     def __init__(self, nursery: trio.Nursery) -> None:
         self.store = ContestedStore()
         self.store.is_open.set()
-        self.commits = Commits(self.store, MetadataImage(), Kind(1))
+        self.commits = Commits(self.store, MetadataImage(), ThreadPool(1))
         self.jobs: list[LogJob] = []
         self.answered: list[str] = []
         self.decided: list[str] = []

@@ -9,7 +9,7 @@ import trio
 
 from kwire.broker import broker as broker_module
 from kwire.broker.commits import TOPICS_PER_TURN
-from kwire.budget.kind import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.budget.work import SLICE_S
 from kwire.errors import ErrorCode
 from kwire.log.log_config import LogConfig
@@ -198,13 +198,13 @@ async def test_logs_are_made_and_deleted_many_at_a_time(tmp_path: Path, monkeypa
         client = await server.connect()
         await _ask(client, ["first"])
         await server.delete_topic("first")
-        logs, run = server.broker.threads.logs, Kind.run
+        logs, run = server.broker.threads.logs, ThreadPool.run
 
-        async def noted(kind: Kind, *work: Any, **how: Any) -> Any:
-            runs.extend([work] if kind is logs else [])
-            return await run(kind, *work, **how)
+        async def noted(pool: ThreadPool, *work: Any, **how: Any) -> Any:
+            runs.extend([work] if pool is logs else [])
+            return await run(pool, *work, **how)
 
-        monkeypatch.setattr(Kind, "run", noted)
+        monkeypatch.setattr(ThreadPool, "run", noted)
         names = [f"t{number}" for number in range(70)]
         await _ask(client, names)
         assert len(runs) == 9

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 import trio
 
-from kwire.budget.kind import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.client.errors import CannotConnect
 from kwire.client.peer import Peer
 from kwire.client.secured import Credentials, open_secured, scram_messages
@@ -124,7 +124,7 @@ async def _open(running, settings, credentials):
     from kwire.security.tls import client_context
 
     context = client_context(BrokerConfig.load(settings).of_listener("SASL_SSL"))
-    return await open_secured(context, credentials, Kind(1).run)("127.0.0.1", running.port)
+    return await open_secured(context, credentials, ThreadPool(1).run)("127.0.0.1", running.port)
 
 
 def test_what_brokers_need_to_log_in(settings):

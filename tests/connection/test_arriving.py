@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 import trio
 
-from kwire.budget.resting import HALF_S
+from kwire.budget.buffered_bytes_limit import HALF_S
 from kwire.budget.work import Work
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.fetch import ForgottenTopic
@@ -143,7 +143,7 @@ async def test_requests_that_wait_for_a_thread_hold_a_bounded_memory(tmp_path, c
     async with running_server(tmp_path, settings) as server, trio.open_nursery() as nursery:
         arriving = server.server.poller.arriving
         await server.topic("t")
-        nursery.start_soon(server.broker.threads.checking.large.run, free_work(), is_busy, None)
+        nursery.start_soon(server.broker.threads.validation.large.run, free_work(), is_busy, None)
         with caplog.at_level(logging.WARNING):
             clients = [await server.connect() for _ in range(4)]
             for client in clients:

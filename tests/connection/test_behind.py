@@ -164,7 +164,7 @@ async def test_all_that_a_waiting_request_keeps_is_counted(tmp_path: Path) -> No
         requests = [frame(n, topic_data(TOPIC, 1, batch()), *names, *empty) for n in range(3)]
         await client.stream.send_all(b"".join(requests))
         await appended(leader, 2)  # the second is more than may wait behind the first
-        assert running.server.poller.resting.held_bytes > 300_000
+        assert running.server.poller.buffered.held_bytes > 300_000
         everything_follows(leader)
         assert [(await told(client))[0] for _ in range(2)] == [0, 1]
         await appended(leader, 3)

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from kwire.broker.cold_reads import ColdReads
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.connection import outbox
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.dispatch.encoding import encode_response
@@ -92,7 +92,7 @@ async def test_slices_come_whole_whatever_is_in_memory(
     monkeypatch.setattr(cache, "is_warm", lambda file, page: chance.random() < 0.93)
     ours, theirs = pair()
     with ours, theirs:
-        sending = Outbox(ours, ColdReads(Kind(1)))
+        sending = Outbox(ours, ColdReads(ThreadPool(1)))
         wanted = []
         for _ in range(6):
             start = chance.randrange(SIZE_BYTES - 1)
@@ -115,7 +115,7 @@ async def test_the_last_part_is_sent_at_once(file: FileSlice) -> None:
 
     ours, theirs = pair()
     with theirs, Counted(fileno=ours.detach()) as counted:
-        sending = Outbox(counted, ColdReads(Kind(1)))
+        sending = Outbox(counted, ColdReads(ThreadPool(1)))
         respond(sending, FileSlice(file.fd, 0, outbox.SMALL_BYTES + 1, file.owner))
         assert sending.send_nowait()
         assert flags == [socket.MSG_MORE, 0]
@@ -133,7 +133,7 @@ async def test_small_slices_are_sent_in_one_piece(file: FileSlice, content: byte
 
     ours, theirs = pair()
     with theirs, Counted(fileno=ours.detach()) as counted:
-        sending = Outbox(counted, ColdReads(Kind(1)))
+        sending = Outbox(counted, ColdReads(ThreadPool(1)))
         wanted = [content[:100], content[5000:9000], content[70_000 : 70_000 + 20_000]]
         for start, size_bytes in ((0, 100), (5000, 4000), (70_000, 20_000)):
             respond(sending, FileSlice(file.fd, start, size_bytes, file.owner))
@@ -151,7 +151,7 @@ async def test_small_slices_that_are_not_in_memory(
     PageCache(monkeypatch)
     ours, theirs = pair()
     with ours, theirs:
-        sending = Outbox(ours, ColdReads(Kind(1)))
+        sending = Outbox(ours, ColdReads(ThreadPool(1)))
         for start in (0, 5000):
             respond(sending, FileSlice(file.fd, start, first, file.owner))
         assert not sending.send_nowait()
@@ -165,7 +165,7 @@ async def test_a_file_that_ended_before_its_slice(file: FileSlice, promised: int
     """The connection can't go on."""
     ours, theirs = pair()
     with ours, theirs:
-        sending = Outbox(ours, ColdReads(Kind(1)))
+        sending = Outbox(ours, ColdReads(ThreadPool(1)))
         respond(sending, FileSlice(file.fd, SIZE_BYTES - 1, promised, file.owner))
         with pytest.raises(SliceEnded):
             sending.send_nowait()
@@ -179,7 +179,7 @@ async def test_a_file_that_cannot_be_read(
     ours, theirs = pair()
     directory = os.open(tmp_path, os.O_RDONLY)
     with ours, theirs:
-        sending = Outbox(ours, ColdReads(Kind(1)))
+        sending = Outbox(ours, ColdReads(ThreadPool(1)))
         respond(sending, FileSlice(directory, 0, 10, None))
         with pytest.raises(SliceEnded):
             await sending.send()
@@ -196,7 +196,7 @@ async def test_small_slices_come_as_they_would_one_by_one(
         chance = random.Random(seed)
         ours, theirs = pair()
         with ours, theirs:
-            sending = Outbox(ours, ColdReads(Kind(1)))
+            sending = Outbox(ours, ColdReads(ThreadPool(1)))
             for _ in range(chance.randint(1, 9)):
                 if chance.random() < 0.3:
                     sending.append_plain(chance.randbytes(chance.randint(1, 200)))
@@ -225,7 +225,7 @@ async def test_what_was_in_memory_may_not_be_after_a_long_wait(
     """A window of a slice that was looked at is looked at again when the client has slept."""
     ours, theirs = pair()
     with ours, theirs:
-        sending = Outbox(ours, ColdReads(Kind(1)))
+        sending = Outbox(ours, ColdReads(ThreadPool(1)))
         respond(sending, file)
         assert not sending.send_nowait()
         window = list(looks)
@@ -244,7 +244,7 @@ async def test_what_a_task_sends_is_looked_at_again_after_a_long_wait(
     """As above, where a task waits for the client."""
     ours, theirs = pair()
     with ours, theirs:
-        sending = Outbox(ours, ColdReads(Kind(1)))
+        sending = Outbox(ours, ColdReads(ThreadPool(1)))
         respond(sending, file)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sending.send)
@@ -273,7 +273,7 @@ async def test_large_parts_are_sent_without_another_copy() -> None:
     with ours, theirs:
         ours.setblocking(False)
         theirs.setblocking(False)
-        sending = Outbox(ours, ColdReads(Kind(1)))
+        sending = Outbox(ours, ColdReads(ThreadPool(1)))
         large = [bytes([n]) * (outbox.LARGE_PART_BYTES + n) for n in range(5)]
         sending.append_plain(b"before")
         users = [sys.getrefcount(one) for one in large]

@@ -278,7 +278,7 @@ async def test_the_leadership_goes(running, leader):
 async def test_what_waits_counts_as_resting(running, leader, monkeypatch):
     """So the memory of all clients' waiting requests is bounded, too."""
     monkeypatch.setattr("kwire.connection.pipeline.RESTING_BYTES", 3 * BEHIND_BYTES)
-    resting = running.server.poller.resting
+    resting = running.server.poller.buffered
     client = await running.connect()
     await client.stream.send_all(b"".join(map(produce, range(3))))
     await appended(leader, 3)

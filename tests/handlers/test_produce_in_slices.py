@@ -73,15 +73,15 @@ async def test_the_append_time_does_not_include_the_wait_for_a_thread(tmp_path: 
         settings = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
         await server.topic("t", **settings)
         client = await server.connect()
-        lane = server.broker.threads.checking.small
+        thread = server.broker.threads.validation.small
         async with trio.open_nursery() as nursery:
             other = Work(Turns(), lambda: False)
-            nursery.start_soon(lane.run, other, block, None)
+            nursery.start_soon(thread.run, other, block, None)
             await trio.to_thread.run_sync(begun.wait)
             sent_ms = clock.now_ms()
             asked = request(1, sent_ms, records=5000, codec=Compression.GZIP)
             await client.send(asked, 9)
-            while not lane._line._waiting:
+            while not thread._lock._waiting:
                 await trio.lowlevel.checkpoint()
             clock.pass_time(60_000)
             gate.set()
@@ -101,8 +101,8 @@ async def test_the_append_time_does_not_include_the_wait_for_a_slice(
         settings = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
         await server.topic("t", PARTITIONS, **settings)
         client = await server.connect()
-        line = server.server.poller.turns._line
-        await line.enter(0)  # nobody gets a second slice
+        lock = server.server.poller.turns._lock
+        await lock.enter(0)  # nobody gets a second slice
         sent_ms = clock.now_ms()
         answers: list[ProduceResponse] = []
         logs = [server.broker.partition("t", index).log for index in range(PARTITIONS)]
@@ -113,11 +113,11 @@ async def test_the_append_time_does_not_include_the_wait_for_a_slice(
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask)
-            while not line._waiting:
+            while not lock._waiting:
                 await trio.lowlevel.checkpoint()
             appended = sum(log.log_end_offset > 0 for log in logs)
             clock.pass_time(60_000)
-            line.leave()
+            lock.leave()
         times = [p.log_append_time_ms for p in answers[0].responses[0].partition_responses]
         assert 0 < appended < PARTITIONS
         assert times == [sent_ms] * appended + [sent_ms + 60_000] * (PARTITIONS - appended)

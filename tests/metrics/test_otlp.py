@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwire.budget.checking import DEBIT_S, Lane
+from kwire.budget.validation_pool import DEBIT_S, FairThread
 from kwire.budget.work import ClientGone, Turns, Work
 from kwire.protocol import otlp
 from kwire.protocol.otlp import FIELDS_AT_ONCE, MOST_ATTRIBUTES, MOST_POINTS, Point, points
@@ -96,8 +96,8 @@ async def test_reading_a_push_counts_and_ends_with_its_client() -> None:
     is_gone = [False]
     work = Work(Turns(), is_gone=lambda: is_gone[0])
     stretch_s = 0.001
-    lane = Lane(steps(stretch_s))
-    assert await lane.run(work, points, pushed_) == []
+    thread = FairThread(steps(stretch_s))
+    assert await thread.run(work, points, pushed_) == []
     assert work.thread_s is not None
     assert work.thread_s - DEBIT_S >= 100 * stretch_s
 
@@ -106,7 +106,7 @@ async def test_reading_a_push_counts_and_ends_with_its_client() -> None:
         return points(what, between)
 
     with pytest.raises(ClientGone):
-        await lane.run(work, read, pushed_)
+        await thread.run(work, read, pushed_)
 
 
 def test_what_is_read_of_a_push_has_a_limited_number_of_attributes() -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 import trio
 
-from kwire.budget.kind import Kind
+from kwire.budget.thread_pool import ThreadPool
 from tests.simulation.faults import Fault
 from tests.simulation.sockets import make_pollers_steady
 from tests.simulation.threads import Threads
@@ -167,11 +167,11 @@ def _deterministic(seed: int) -> Iterator[pytest.MonkeyPatch]:
     threads = Threads(Random(seed + 3))
 
     async def run(
-        self: Kind, function: Callable[..., Any], *args: Any, abandon: bool = False
+        self: ThreadPool, function: Callable[..., Any], *args: Any, abandon: bool = False
     ) -> Any:
         return await threads.run(function, *args, abandon=abandon)
 
     with pytest.MonkeyPatch.context() as patch, seeded_order(seed):
-        patch.setattr(Kind, "run", run)
+        patch.setattr(ThreadPool, "run", run)
         make_pollers_steady(patch)
         yield patch

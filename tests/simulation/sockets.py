@@ -265,5 +265,5 @@ def make_pollers_steady(patch: pytest.MonkeyPatch) -> None:
     """Let nothing that a poller does, and no slice, depend on real time."""
     for module in ("kwire.connection.poller", "kwire.budget.work", "kwire.budget.slices"):
         step_clock(patch, module, TICK_S)
-    step_clock(patch, "kwire.budget.checking", TICK_S, "thread_time")
+    step_clock(patch, "kwire.budget.validation_pool", TICK_S, "thread_time")
     patch.setattr("kwire.server.Poller", SteadyPoller)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.metadata.etcd.etcd_store import EtcdStore
 from kwire.metadata.etcd.gateway import CALL_S, UNAVAILABLE, Answered, EtcdError, Unreachable
 from kwire.metadata.etcd.transactions import Json
@@ -253,7 +253,7 @@ class SimulatedGateway:
             yield message
 
 
-class _NoThreads(Kind):
+class _NoThreads(ThreadPool):
     """Does work for threads at once: a thread would take real time, and virtual time would jump."""
 
     async def run(self, function: Callable[..., _T], *args: object, abandon: bool = False) -> _T:

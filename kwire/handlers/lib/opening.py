@@ -4,7 +4,7 @@ Rules:
 
 - A batch that takes a fraction of a millisecond is opened on the event loop. A batch that turns out
   to take longer goes to the thread for small batches, and then to the thread for large ones
-  (``kwire.budget.checking``). A batch that is known to be large goes there directly.
+  (``kwire.budget.validation_pool``). A batch that is known to be large goes there directly.
 - No batch is opened beyond ``kwire.decompressed.max.bytes`` or ``kwire.decompressed.max.records``.
 """
 
@@ -42,7 +42,7 @@ async def open_in_thread(
     context: RequestContext,
 ) -> _T:
     """Call ``look(limits, between)`` in a thread; TooLarge if the batch is beyond the limits."""
-    threads, work = context.broker.threads.checking, context.work
+    threads, work = context.broker.threads.validation, context.work
     if batch.size_bytes <= SMALL_BATCH_BYTES and batch.records_count <= SMALL_LIMITS.max_records:
         try:
             return await later(partial(threads.small.run, work, look, SMALL_LIMITS))

@@ -6,7 +6,7 @@ from random import Random
 
 import trio
 
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.config.extras import needs
 from kwire.config.metadata_store import SETTING, EtcdAddress
 from kwire.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ class EtcdStore:
         random: Random,
         steady_ms: Callable[[], int],
         keep_every_ms: int,
-        threads: Kind | None = None,
+        threads: ThreadPool | None = None,
         call_s: Callable[[], float] = lambda: CALL_S,
     ) -> None:
         """``writer`` names this process forever: its node id and its incarnation.
@@ -54,7 +54,7 @@ class EtcdStore:
         self._random = random
         self._steady_ms = steady_ms
         keys = Keys(prefix)
-        threads = threads or Kind(1)
+        threads = threads or ThreadPool(1)
         self._following = Following(gateway, keys, random)
         self._log = Log(gateway, keys, self._following, writer, threads)
         self._images = Images(gateway, keys, self._log, writer, threads)

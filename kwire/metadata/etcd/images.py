@@ -13,7 +13,7 @@ import json
 from contextlib import suppress
 from typing import NamedTuple
 
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.metadata.changes import Change, apply, snapshot
 from kwire.metadata.etcd import transactions as tx
 from kwire.metadata.etcd.encoding import decode_parts, encode_parts
@@ -40,7 +40,9 @@ class Snapshot(NamedTuple):
 class Images:
     """The images below a prefix."""
 
-    def __init__(self, gateway: Gateway, keys: Keys, log: Log, writer: str, threads: Kind) -> None:
+    def __init__(
+        self, gateway: Gateway, keys: Keys, log: Log, writer: str, threads: ThreadPool
+    ) -> None:
         """``writer`` is a unique name of this process."""
         self._gateway = gateway
         self._keys = keys

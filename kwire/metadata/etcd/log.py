@@ -11,7 +11,7 @@ Rules:
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.config.metadata_store import SETTING
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, PartitionsAdded, PartitionsChanged, TopicCreated
@@ -60,7 +60,7 @@ class Log:
     """The log of commits below a prefix."""
 
     def __init__(
-        self, gateway: Gateway, keys: Keys, following: Following, writer: str, threads: Kind
+        self, gateway: Gateway, keys: Keys, following: Following, writer: str, threads: ThreadPool
     ) -> None:
         """``writer`` is a unique name of this process; each commit adds its own number to it."""
         self._gateway = gateway

@@ -15,7 +15,7 @@ from typing import Any
 
 import trio
 
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, apply, from_items, to_json
 from kwire.metadata.image import MetadataImage
@@ -81,7 +81,7 @@ class SupervisedStore:
         self._is_lost = False
         self._session: SupervisedSession | None = None
         self._session_number = 0
-        self._threads = Kind(1)
+        self._threads = ThreadPool(1)
 
     async def run(self) -> None:
         """Read answers and send signs of life; StoreUnusable when the connection ends."""

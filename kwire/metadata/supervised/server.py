@@ -16,7 +16,7 @@ from contextlib import aclosing
 
 import trio
 
-from kwire.budget.threads import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.errors import KafkaError
 from kwire.metadata.changes import from_items, snapshot, to_json
 from kwire.metadata.image import MetadataImage
@@ -98,7 +98,7 @@ class _Worker:
         self._frames = frames
         self._store = store
         self._turns = turns
-        self._threads = Kind(1)
+        self._threads = ThreadPool(1)
         self._calls: dict[str, Callable[[Frame], Awaitable[object]]] = {
             "read": self._read,
             "commit": self._commit,

@@ -4,8 +4,8 @@ import gc
 
 import trio
 
+from kwire.budget.fair_queue import OLDEST_EVERY, FairQueue, Ticket
 from kwire.budget.large import LargeRequests
-from kwire.budget.order import OLDEST_EVERY, Order, Ticket
 from kwire.budget.work import SLICE_S, Turns, Work
 from tests.support.clock import HandClock
 
@@ -19,7 +19,7 @@ def a_work(turns: Turns, used_s: float = 0) -> Work:
 
 def test_the_least_used_are_first_and_every_eighth_turn_is_the_oldest() -> None:
     """New connections delay a busy one, but not for ever."""
-    order: Order[Ticket] = Order()
+    order: FairQueue[Ticket] = FairQueue()
     busy = Ticket()
     order.add(10**9, busy)
     called: list[Ticket] = []
@@ -34,7 +34,7 @@ def test_the_least_used_are_first_and_every_eighth_turn_is_the_oldest() -> None:
 
 def test_tickets_that_wait_no_more_are_forgotten() -> None:
     """However long others wait, the order holds no more than about twice as many tickets."""
-    order: Order[Ticket] = Order()
+    order: FairQueue[Ticket] = FairQueue()
     for number in range(100):
         order.add(number, Ticket())
     for number in range(10_000):

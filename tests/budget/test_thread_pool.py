@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from kwire.budget.kind import Kind
+from kwire.budget.thread_pool import ThreadPool
 from kwire.errors import ErrorCode, KafkaError
 
 
@@ -37,7 +37,7 @@ async def test_work_waits_for_a_thread_that_the_system_refuses(monkeypatch, auto
     monkeypatch.setattr("trio._core._thread_cache.THREAD_CACHE._idle_workers", NeverIdle())
     Refusing.left = 3
     done = []
-    assert await Kind(1).run(lambda: done.append(1) or "result") == "result"
+    assert await ThreadPool(1).run(lambda: done.append(1) or "result") == "result"
     assert done == [1]
     assert not Refusing.left
 
@@ -51,13 +51,13 @@ async def test_an_error_of_the_work_is_no_refusal():
         raise RuntimeError("can't start new thread")
 
     with pytest.raises(RuntimeError):
-        await Kind(1).run(work)
+        await ThreadPool(1).run(work)
     assert tries == [1]
 
 
 async def test_an_error_of_the_work_leaves_no_circles():
     """A client's wrong expression would keep its request until the next full collection."""
-    kind = Kind(1)
+    pool = ThreadPool(1)
 
     def inner():
         raise ValueError
@@ -70,7 +70,7 @@ async def test_an_error_of_the_work_leaves_no_circles():
 
     async def fail():
         with pytest.raises(KafkaError):
-            await kind.run(work)
+            await pool.run(work)
 
     await fail()
     gc.collect()

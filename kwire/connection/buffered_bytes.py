@@ -1,8 +1,9 @@
 """The bytes that one connection holds in memory while it waits for its client or a change.
 
 These are responses that the client has to read first, and a large request that waits for a change.
-``kwire.budget.resting`` bounds the bytes of all connections together. The buffer of a large request
-is kept for the next request only if there is room for such a buffer of each connection.
+``kwire.budget.buffered_bytes_limit`` bounds the bytes of all connections together. The buffer of a
+large request is kept for the next request only if there is room for such a buffer of each
+connection.
 """
 
 from kwire.budget.work import Work
@@ -12,11 +13,11 @@ from kwire.connection.poller import Pollable, Poller
 from kwire.dispatch.pending_request import Waiting
 
 
-class Rest:
-    """Counts the bytes of one connection, from ``begin`` to ``end``.
+class BufferedBytes:
+    """Counts the bytes of one connection, from ``start_counting`` to ``stop_counting``.
 
-    Meanwhile the request's bytes don't count as held by its ``Work``. ``end`` gives them back to
-    the ``Work``, because then the request continues.
+    Meanwhile the request's bytes don't count as held by its ``Work``. ``stop_counting`` gives them
+    back to the ``Work``, because then the request continues.
     """
 
     __slots__ = ("_poller", "_request_bytes", "is_on")
@@ -26,7 +27,9 @@ class Rest:
         self._request_bytes = 0
         self.is_on = False
 
-    def begin(self, connection: Pollable, outbox: Outbox, work: Work, more_bytes: int = 0) -> None:
+    def start_counting(
+        self, connection: Pollable, outbox: Outbox, work: Work, more_bytes: int = 0
+    ) -> None:
         """Count what the connection holds; this may end the connection, or others.
 
         ``more_bytes`` are bytes that the connection holds elsewhere.
@@ -37,13 +40,13 @@ class Rest:
         self._request_bytes = work.held_bytes
         size_bytes = outbox.held_bytes + self._request_bytes + more_bytes
         work.release()
-        self._poller.resting.rest(connection, size_bytes, self._poller.now_s)
+        self._poller.buffered.count(connection, size_bytes, self._poller.now_s)
 
-    def end(self, connection: Pollable, work: Work) -> None:
+    def stop_counting(self, connection: Pollable, work: Work) -> None:
         """Count nothing any more; harmless when nothing is counted."""
         if self.is_on:
             self.is_on = False
-            self._poller.resting.forget(connection)
+            self._poller.buffered.forget(connection)
             if self._request_bytes:
                 work.hold(self._request_bytes)
                 self._request_bytes = 0

@@ -22,8 +22,8 @@ from typing import TypeVar
 
 import trio
 
-from kwire.budget.kind import Kind
-from kwire.budget.line import Line, LineClosed
+from kwire.budget.fair_queue import FairLock, FairLockClosed
+from kwire.budget.thread_pool import ThreadPool
 from kwire.budget.work import ClientGone, Work
 
 _T = TypeVar("_T")
@@ -39,10 +39,10 @@ CREDIT_S = 0.01
 class _Stretches:
     """Times one piece of work by the clock of its thread, which calls this after each stretch."""
 
-    __slots__ = ("_clock", "_lane", "_since_s", "_work", "spent_s")
+    __slots__ = ("_clock", "_since_s", "_thread", "_work", "spent_s")
 
-    def __init__(self, lane: "Lane", work: Work, clock: Callable[[], float]) -> None:
-        self._lane = lane
+    def __init__(self, thread: "FairThread", work: Work, clock: Callable[[], float]) -> None:
+        self._thread = thread
         self._work = work
         self._clock = clock
         self._since_s = 0.0
@@ -60,11 +60,11 @@ class _Stretches:
         """Count one stretch; ClientGone if no client wants the result any more."""
         self.spent_s = self._clock() - self._since_s
         trio.from_thread.check_cancelled()
-        if self._lane.is_closed or self._work.is_unwanted():
+        if self._thread.is_closed or self._work.is_unwanted():
             raise ClientGone
 
 
-class Lane:
+class FairThread:
     """One thread, and the line of connections that wait for it.
 
     ``clock`` counts the seconds that the thread which asks has used its processor.
@@ -72,15 +72,15 @@ class Lane:
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock or thread_time
-        self._kind = Kind(1)
-        self._line = Line()
+        self._pool = ThreadPool(1)
+        self._lock = FairLock()
         self._floor_s = 0.0
         self._running = trio.CancelScope()
 
     @property
     def is_closed(self) -> bool:
         """Whether the broker stops and the thread takes no more work."""
-        return self._line.is_closed
+        return self._lock.is_closed
 
     async def run(
         self, work: Work, function: Callable[[_A, Callable[[], None]], _T], argument: _A
@@ -95,8 +95,8 @@ class Lane:
             used_s = self._floor_s + DEBIT_S
         used_s = work.thread_s = max(used_s, self._floor_s - CREDIT_S)
         try:
-            await self._line.enter(used_s)
-        except LineClosed as error:
+            await self._lock.enter(used_s)
+        except FairLockClosed as error:
             raise ClientGone from error
         self._floor_s = max(self._floor_s, used_s)
         stretches = _Stretches(self, work, self._clock)
@@ -104,25 +104,25 @@ class Lane:
             if work.is_unwanted():
                 raise ClientGone
             with trio.CancelScope() as self._running:
-                return await self._kind.run(stretches.run, function, argument, abandon=True)
+                return await self._pool.run(stretches.run, function, argument, abandon=True)
             raise ClientGone  # the broker stops
         finally:
             work.thread_s = used_s + stretches.spent_s
             work.in_threads_s += stretches.spent_s
-            self._line.leave()
+            self._lock.leave()
 
     def close(self) -> None:
         """Refuse the connections that wait, and give up the thread's current work."""
-        self._line.close()
+        self._lock.close()
         self._running.cancel()
 
 
-class Checking:
+class ValidationPool:
     """The two threads that open record batches."""
 
     def __init__(self) -> None:
-        self.small = Lane()
-        self.large = Lane()
+        self.small = FairThread()
+        self.large = FairThread()
 
     def close(self) -> None:
         """Close both threads, because the broker stops."""

@@ -51,7 +51,7 @@ class _Held(NamedTuple):
     is_half: bool
 
 
-class Resting(Protocol):
+class Buffering(Protocol):
     """A connection whose bytes rest."""
 
     peer_host: str
@@ -60,7 +60,7 @@ class Resting(Protocol):
         """End the connection at once."""
 
 
-class RestingBytes:
+class BufferedBytesLimit:
     """The connections that hold bytes at rest: how many each, and since when.
 
     ``setting`` names their limit; ``what`` says in the log why the bytes are held.
@@ -71,10 +71,10 @@ class RestingBytes:
         self._what = what
         self.max_bytes: Callable[[], int] = lambda: 1 << 62
         self.held_bytes = 0
-        self._held: dict[Resting, _Held] = {}  # the one that changed last is the last one
+        self._held: dict[Buffering, _Held] = {}  # the one that changed last is the last one
 
-    def rest(
-        self, connection: Resting, size_bytes: int, now_s: float, *, is_half: bool = False
+    def count(
+        self, connection: Buffering, size_bytes: int, now_s: float, *, is_half: bool = False
     ) -> None:
         """Count the bytes with which a connection rests now; end others if there are too many.
 
@@ -90,7 +90,7 @@ class RestingBytes:
         if self.held_bytes > self.max_bytes():
             self._make_room(now_s)
 
-    def forget(self, connection: Resting) -> None:
+    def forget(self, connection: Buffering) -> None:
         """Note that a connection no longer holds bytes at rest."""
         held = self._held.pop(connection, None)
         if held is not None:
@@ -117,11 +117,11 @@ class RestingBytes:
         most = self.max_bytes()
         goal = most - most // ROOM_SHARE if len(self._held) > MANY else most
 
-        def cost(connection: Resting) -> float:
+        def cost(connection: Buffering) -> float:
             held = self._held[connection]
             return held.size_bytes * (now_s - held.since_s + 1.0)
 
-        ended: list[tuple[Resting, _Held]] = []
+        ended: list[tuple[Buffering, _Held]] = []
         for longest in sorted(self._held, key=cost, reverse=True):
             if self.held_bytes <= goal or len(self._held) <= 1:
                 break

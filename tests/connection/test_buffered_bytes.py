@@ -27,7 +27,7 @@ async def test_clients_that_do_not_read_hold_a_bounded_memory(tmp_path, caplog):
     """Those that have held the most for longest end; a client that reads gets its response."""
     settings = {"kwire.resting.max.bytes": str(LIMIT), "socket.send.buffer.bytes": "4096"}
     async with running_server(tmp_path, settings) as server:
-        resting = server.server.poller.resting
+        resting = server.server.poller.buffered
         most, clients = 0, []
         with caplog.at_level(logging.WARNING):
             for number in range(6):  # each response has another size
@@ -57,4 +57,4 @@ async def test_the_memory_is_counted_until_the_response_is_made(tmp_path):
             await client.aclose()
         poller = server.server.poller
         await until(lambda: not poller.connections)
-        assert (poller.turns.large.held_bytes, poller.resting.held_bytes) == (0, 0)
+        assert (poller.turns.large.held_bytes, poller.buffered.held_bytes) == (0, 0)

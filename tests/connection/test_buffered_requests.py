@@ -3,7 +3,7 @@
 import pytest
 
 from kwire.broker.partition import Partition
-from kwire.budget.resting import Resting
+from kwire.budget.buffered_bytes_limit import Buffering
 from kwire.dispatch.large_requests import INLINE_ELEMENTS
 from kwire.testing.waiting import until
 from tests.connection.test_long_polls import (
@@ -29,11 +29,11 @@ async def test_a_large_request_that_waits_counts_as_held(
     await client.send(request, version)
     await waiting(partition, 1)
     poller = running.server.poller
-    await until(lambda: poller.resting.held_bytes)
+    await until(lambda: poller.buffered.held_bytes)
     assert not poller.turns.large.held_bytes
     append(partition)
     await client.receive_frame()
-    await until(lambda: not poller.resting.held_bytes)
+    await until(lambda: not poller.buffered.held_bytes)
     await client.aclose()
 
 
@@ -44,14 +44,14 @@ async def test_a_large_request_that_was_woken_in_vain_still_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A large long poll holds its memory after an append that doesn't suffice, too."""
-    resting = running.server.poller.resting
-    counted, rest = [], resting.rest
+    buffered = running.server.poller.buffered
+    counted, count = [], buffered.count
 
-    def noted(connection: Resting, size_bytes: int, now_s: float) -> None:
+    def noted(connection: Buffering, size_bytes: int, now_s: float) -> None:
         counted.append(size_bytes)
-        rest(connection, size_bytes, now_s)
+        count(connection, size_bytes, now_s)
 
-    monkeypatch.setattr(resting, "rest", noted)
+    monkeypatch.setattr(buffered, "count", noted)
     client = await running.connect()
     request = fetch(min_bytes=1_000_000)
     request.topics[0].partitions *= INLINE_ELEMENTS + 1
@@ -59,7 +59,7 @@ async def test_a_large_request_that_was_woken_in_vain_still_counts(
     await until(lambda: len(counted) == 1)
     append(partition)
     await until(lambda: len(counted) == 2)
-    assert counted[0] == counted[1] == resting.held_bytes > 0
+    assert counted[0] == counted[1] == buffered.held_bytes > 0
     await client.aclose()
 
 
@@ -69,9 +69,9 @@ async def test_what_the_client_has_read_counts_no_more(
     """Responses don't rest in memory any more while the next request waits for an append."""
     client = await running.connect()
     await wait_behind_what_is_not_read(client, version)
-    resting = running.server.poller.resting
-    assert resting.held_bytes
+    buffered = running.server.poller.buffered
+    assert buffered.held_bytes
     await read_what_was_not_read(client)
-    await until(lambda: not resting.held_bytes)
+    await until(lambda: not buffered.held_bytes)
     await waiting(partition, 1)
     await client.aclose()

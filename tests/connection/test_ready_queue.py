@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from kwire.budget.order import OLDEST_EVERY
+from kwire.budget.fair_queue import OLDEST_EVERY
 from kwire.budget.work import CREDIT_S, PASS_S, Turns, Work
-from kwire.connection.crowd import Crowd
 from kwire.connection.poller import Poller
+from kwire.connection.ready_queue import ReadyQueue
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.connection.peer import Peer, until
 from tests.support.clock import step_clock
@@ -109,38 +109,38 @@ def descriptors(events):
 
 def test_of_those_that_have_used_as_much_the_longest_wait_ends_first():
     """Whatever the selector's order is later."""
-    crowd, turns = Crowd(), Turns()
-    crowd.join(ready(2, 3, 4), turns)
-    crowd.join(ready(1, 4, 3, 2), turns)
-    assert descriptors(crowd.take()) == [2, 3, 4, 1]
-    assert not crowd
+    queue, turns = ReadyQueue(), Turns()
+    queue.join(ready(2, 3, 4), turns)
+    queue.join(ready(1, 4, 3, 2), turns)
+    assert descriptors(queue.take()) == [2, 3, 4, 1]
+    assert not queue
 
 
 def test_what_a_pass_leaves_goes_on_waiting():
     """And those that have used less are served before it."""
-    crowd, turns = Crowd(), Turns()
-    crowd.join(ready(1, 2, 3, used_s=5.0), turns)
-    assert descriptors(islice(crowd.take(), 1)) == [1]
-    crowd.join(ready(1, 2, 3, used_s=5.0) + ready(4, used_s=1.0), turns)
-    assert descriptors(crowd.take()) == [4, 2, 3, 1]
+    queue, turns = ReadyQueue(), Turns()
+    queue.join(ready(1, 2, 3, used_s=5.0), turns)
+    assert descriptors(islice(queue.take(), 1)) == [1]
+    queue.join(ready(1, 2, 3, used_s=5.0) + ready(4, used_s=1.0), turns)
+    assert descriptors(queue.take()) == [4, 2, 3, 1]
 
 
 def test_who_is_not_watched_any_more_is_not_served():
     """A new connection may have its descriptor, and is served once, in its own place."""
-    crowd, turns = Crowd(), Turns()
-    crowd.join(ready(1, 2, 3), turns)
-    crowd.leave(1)
-    crowd.leave(2)
-    crowd.join(ready(1), turns)
-    assert descriptors(crowd.take()) == [3, 1]
+    queue, turns = ReadyQueue(), Turns()
+    queue.join(ready(1, 2, 3), turns)
+    queue.leave(1)
+    queue.leave(2)
+    queue.join(ready(1), turns)
+    assert descriptors(queue.take()) == [3, 1]
 
 
 def test_some_passes_begin_with_the_longest_wait():
     """Others with less use would have been first."""
-    crowd, turns = Crowd(), Turns()
-    crowd.join(ready(1, used_s=9.0), turns)
+    queue, turns = ReadyQueue(), Turns()
+    queue.join(ready(1, used_s=9.0), turns)
     for new in range(OLDEST_EVERY - 1):
-        crowd.join(ready(new + 2, used_s=1.0), turns)
-        assert descriptors(islice(crowd.take(), 1)) == [new + 2]
-    crowd.join(ready(100, used_s=1.0), turns)
-    assert descriptors(crowd.take()) == [1, 100]
+        queue.join(ready(new + 2, used_s=1.0), turns)
+        assert descriptors(islice(queue.take(), 1)) == [new + 2]
+    queue.join(ready(100, used_s=1.0), turns)
+    assert descriptors(queue.take()) == [1, 100]

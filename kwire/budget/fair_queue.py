@@ -1,4 +1,4 @@
-"""The order in which connections that wait for the same resource are served.
+"""The order in which connections that wait for the same resource are served, and a lock with it.
 
 The connection that has used the least time is first: a client with one request does not wait for
 a client with a thousand (the idea is that of CFS, the scheduler of Linux). But every
@@ -34,7 +34,7 @@ class Ticket:
 _T = TypeVar("_T", bound=Ticket)
 
 
-class Order(Generic[_T]):
+class FairQueue(Generic[_T]):
     """The tickets that wait."""
 
     def __init__(self) -> None:
@@ -78,3 +78,54 @@ class Order(Generic[_T]):
 
 def _waits(ticket: Ticket) -> bool:
     return not (ticket.is_called or ticket.has_left)
+
+
+class FairLockClosed(Exception):
+    """The lock is closed and serves no connection any more."""
+
+
+class FairLock:
+    """A resource that one connection may use at a time: a connection that has entered must leave.
+
+    ``close`` refuses all that wait.
+    """
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._waiting: FairQueue[Ticket] = FairQueue()
+        self._is_taken = False
+
+    async def enter(self, used_s: float) -> None:
+        """Wait for the turn of a connection that has used so much time; FairLockClosed."""
+        if self.is_closed:
+            raise FairLockClosed
+        if self._is_taken:
+            await self._queue(used_s)
+        self._is_taken = True
+
+    def leave(self) -> None:
+        """Serve the next connection in the queue."""
+        ticket = self._waiting.first()
+        if ticket is None:
+            self._is_taken = False
+        else:
+            self._waiting.call(ticket)
+
+    def close(self) -> None:
+        """Refuse the connections that wait and all later ones."""
+        self.is_closed = True
+        for ticket in self._waiting:
+            ticket.turn.set()
+
+    async def _queue(self, used_s: float) -> None:
+        ticket = Ticket()
+        self._waiting.add(used_s, ticket)
+        try:
+            await ticket.turn.wait()
+            if self.is_closed:
+                raise FairLockClosed
+        except BaseException:
+            ticket.has_left = True
+            if ticket.is_called:
+                self.leave()
+            raise

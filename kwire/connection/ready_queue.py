@@ -15,7 +15,7 @@ from itertools import count
 from selectors import SelectorKey
 from typing import Protocol, TypeAlias
 
-from kwire.budget.order import OLDEST_EVERY
+from kwire.budget.fair_queue import OLDEST_EVERY
 from kwire.budget.work import Turns
 
 Event: TypeAlias = tuple[SelectorKey, int]
@@ -42,7 +42,7 @@ class Watched(Protocol):
 _Place: TypeAlias = tuple[float, int, Event]
 
 
-class Crowd:
+class ReadyQueue:
     """The connections that wait, by their descriptors."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ PAUSE_S = 0.1
 TRIES = 300
 
 
-class Kind:
+class ThreadPool:
     """The threads of one kind of work: at most ``limit`` run at a time, in order of arrival."""
 
     __slots__ = ("_limiter",)
