@@ -23,7 +23,7 @@ import trio
 from kwire.broker.elsewhere import MOVED, note_store, why_not_new
 from kwire.broker.membership import Membership
 from kwire.broker.peers import Peers
-from kwire.broker.replica_inventory import (
+from kwire.broker.replica.replica_inventory import (
     known_directories,
     lock_names,
     log_copied_partitions,

@@ -6,7 +6,7 @@ Rules:
   writing fails, nothing is replayed, every reply is an error, and the coordinator is rolled back.
 - A request that waits for its answer has a ``Reply``. An operation that is answered at once never
   waits.
-- The runtime doesn't wait for replication: connections do (``kwire.broker.basis``).
+- The runtime doesn't wait for replication: connections do (``kwire.broker.delayed_response``).
 - A coordinator is loaded by replaying its partition from the start, a piece at a time.
 """
 

@@ -72,8 +72,8 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         TRIO,
         "waits of a request for replicas, for a commit, or for a transaction that ends",
         (
-            *("broker/basis", "handlers/delete_records", "handlers/lib/await_elections"),
-            *("handlers/produce", "handlers/lib/settled"),
+            *("broker/delayed_response", "handlers/delete_records", "handlers/lib/await_elections"),
+            *("handlers/produce", "handlers/lib/delayed_response"),
         ),
     ),
     (
@@ -81,17 +81,21 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         "waits for another broker, its lag, and pauses before it is asked again",
         (
             *(
-                "broker/fetcher",
-                "broker/alter_partition_manager",
+                "broker/replica/fetcher",
+                "broker/replica/alter_partition_manager",
                 "broker/membership",
                 "broker/failure_detector",
             ),
-            *("broker/quick_fetching", "broker/replica_sessions", "handlers/replica_fetch"),
+            *(
+                "broker/replica/quick_fetching",
+                "broker/replica/replica_sessions",
+                "handlers/replica_fetch",
+            ),
             "security/among_brokers",
         ),
     ),
     (TRIO, "waits for etcd", ("metadata/etcd/http_gateway",)),
-    (TRIO, "the rate of copying between directories", ("broker/replica_moves",)),
+    (TRIO, "the rate of copying between directories", ("broker/replica/replica_moves",)),
     (TRIO, "how long runs of syncs take, and when the next ones are due", ("broker/flusher",)),
     (TRIO, "turns of the event loop", ("connection/own_wait", "runtime")),
     (

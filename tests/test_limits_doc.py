@@ -22,11 +22,11 @@ CONSTANT = re.compile(
 DEFAULT = re.compile(r"`(kwire\.[\w.]+)` \(([\d,]+(?: [KM]iB)?)[),]")
 
 NO_LIMITS_OF_CLIENTS = {
-    "broker/replica_fetch_connection MOST_AT_ONCE": "how much is read from a leader at a time",
+    "broker/replica/replica_fetch_connection MOST_AT_ONCE": "how much is read at a time",
     "broker/fetch_sessions MAX_ID": "where ids wrap",
-    "broker/fetchers MOST_FETCHERS": "a broker's own tasks",
-    "broker/alter_partition_manager LONGEST_REST_S": "a pause",
-    "broker/quick_fetching MOST_NAMED": "what a fetcher's task asks for",
+    "broker/replica/fetchers MOST_FETCHERS": "a broker's own tasks",
+    "broker/replica/alter_partition_manager LONGEST_REST_S": "a pause",
+    "broker/replica/quick_fetching MOST_NAMED": "what a fetcher's task asks for",
     "broker/failure_detector MOST_WATCHED": "other brokers",
     "broker/proposals MOST_BYTES": "what shares a commit",
     "broker/proposals MOST_DECISIONS": "what shares a commit",
@@ -34,9 +34,9 @@ NO_LIMITS_OF_CLIENTS = {
     "broker/remote_coordinators MOST_PARTITIONS": "what shares a request of a broker",
     "broker/remote_markers MOST_PARTITIONS": "what shares a request of a broker",
     "broker/remote_verification MOST_OTHERS": "what shares a request of a broker",
-    "broker/replica_sessions MOST_OF_A_BROKER": "other brokers",
+    "broker/replica/replica_sessions MOST_OF_A_BROKER": "other brokers",
     "broker/metrics_counters MOST_BUGS": "what tests are told",
-    "broker/throttles LONGEST_PAUSE_S": "a pause",
+    "broker/replica/throttles LONGEST_PAUSE_S": "a pause",
     "broker/token_expiry MOST_AT_ONCE": "what shares a commit",
     "connection/own_wait LONGEST_S": "a wait",
     "connection/poller MAX_PATIENCE": "when the poller sleeps",

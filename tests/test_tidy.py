@@ -64,6 +64,12 @@ ALLOWED["__main__"] = {"cli"}
 ALLOWED["testing"] = ALLOWED["cli"] | {"cli"}
 ALLOWED["spark"] = ALLOWED["testing"] | {"testing"}
 
+# What replicates knows of the rest of the broker only this.
+REPLICA_KNOWS = {
+    *("replica", "partition", "flusher", "delayed", "delayed_produce", "proposals"),
+    *("peers", "failure_detector", "fetch_sessions"),
+}
+
 # Rooms that know no event loop, no clock, no files; the log knows files only.
 NO_TRIO = {"errors", "config", "protocol", "record", "log", "coordinator", "quotas"}
 NO_WORLD = {"errors", "protocol", "record", "coordinator", "quotas"}
@@ -203,6 +209,18 @@ def test_rooms_import_only_downwards() -> None:
             if target not in ALLOWED[room]:
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: {room} imports {name}")
     assert not wrong, "\n".join(sorted(set(wrong)))
+
+
+def test_replicas_know_little_of_the_broker() -> None:
+    """broker/replica imports of the rest of the broker only what ``REPLICA_KNOWS`` has."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in python_files("kwire")
+        if path.parent == PACKAGE / "broker" / "replica"
+        for name, line in facts(path).imports
+        if name.startswith("kwire.broker.") and name.split(".")[2] not in REPLICA_KNOWS
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_no_event_loop_below_the_runtime() -> None:

@@ -3,7 +3,7 @@
 Rules:
 
 - The broker is composed here of parts that don't know the broker: the partitions that it serves
-  (``served_partitions``), the changes that it makes and follows (``commits``, ``new_images``), its
+  (``replica_manager``), the changes that it makes and follows (``commits``, ``new_images``), its
   coordinators, the settings in force (``effective_settings``). A part that needs the broker
   declares what it needs, like ``BrokerView``.
 - Parts that only some brokers need are imported when they are first needed.
@@ -31,7 +31,7 @@ from kwire.broker.metrics_counters import Bugs, MetricsCounters
 from kwire.broker.new_images import NewImages, authorizer_of, login_lines_of, quotas_of
 from kwire.broker.partition import Partition
 from kwire.broker.proposals import NOBODY, Asker, Decide
-from kwire.broker.served_partitions import ServedPartitions
+from kwire.broker.replica.replica_manager import ReplicaManager
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
@@ -43,20 +43,20 @@ from kwire.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, MetadataImag
 from kwire.metadata.store import Guard, MetadataStore
 
 if TYPE_CHECKING:
-    from kwire.broker.alter_partition_manager import AlterPartitionManager
     from kwire.broker.client_metrics import ClientMetrics
     from kwire.broker.compaction import Compaction
     from kwire.broker.controller_lease import ControllerLease
     from kwire.broker.failure_detector import SuspectedBrokers
-    from kwire.broker.fetchers import Fetchers
     from kwire.broker.groups import Groups
-    from kwire.broker.offline_replicas import OfflineReplicas
     from kwire.broker.peers import Peers
     from kwire.broker.pending_verification import PendingVerification
     from kwire.broker.producer_ids import ProducerIds
-    from kwire.broker.replica_fetch_connection import Watcher
-    from kwire.broker.replica_moves import ReplicaMoves
-    from kwire.broker.replica_sessions import ReplicaSessions
+    from kwire.broker.replica.alter_partition_manager import AlterPartitionManager
+    from kwire.broker.replica.fetchers import Fetchers
+    from kwire.broker.replica.offline_replicas import OfflineReplicas
+    from kwire.broker.replica.replica_fetch_connection import Watcher
+    from kwire.broker.replica.replica_moves import ReplicaMoves
+    from kwire.broker.replica.replica_sessions import ReplicaSessions
     from kwire.broker.transactions import Transactions
 
 
@@ -108,7 +108,7 @@ class Broker:
         self.login_lines = login_lines_of(config, self.clock)
         self.quotas = quotas_of(self, None, image.client_quotas)
         self.commits = Commits(store, image, self.threads.deciding, self.random)
-        self.replica_manager = ServedPartitions(
+        self.replica_manager = ReplicaManager(
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
         )
         self.replica_manager.in_sync_updates = lambda: self.alter_partition_manager
@@ -172,7 +172,7 @@ class Broker:
     @cached_property
     def fetchers(self) -> "Fetchers":
         """The tasks that fetch from the leaders of the partitions that this broker follows."""
-        from kwire.broker.fetchers import Fetchers
+        from kwire.broker.replica.fetchers import Fetchers
 
         made = Fetchers(self, self.config.inter_broker_name, self.peers.open_stream)
         self.suspects = made.suspects
@@ -181,14 +181,14 @@ class Broker:
     @cached_property
     def replica_sessions(self) -> "ReplicaSessions":
         """The sessions of followers that fetch from this broker."""
-        from kwire.broker.replica_sessions import ReplicaSessions
+        from kwire.broker.replica.replica_sessions import ReplicaSessions
 
         return ReplicaSessions(self.random, self.integer)
 
     @cached_property
     def alter_partition_manager(self) -> "AlterPartitionManager":
         """The commits of ISR changes for the partitions that this broker leads."""
-        from kwire.broker.alter_partition_manager import AlterPartitionManager
+        from kwire.broker.replica.alter_partition_manager import AlterPartitionManager
 
         updates = AlterPartitionManager(self)
         updates.is_cut_off = self.lease is not None and self.lease.is_cut_off
@@ -199,14 +199,14 @@ class Broker:
     @cached_property
     def unusable_replicas(self) -> "OfflineReplicas":
         """The replicas on failed or full disks, whose leadership other brokers take over."""
-        from kwire.broker.offline_replicas import OfflineReplicas
+        from kwire.broker.replica.offline_replicas import OfflineReplicas
 
         return OfflineReplicas(self, self.replica_manager)
 
     @cached_property
     def replica_moves(self) -> "ReplicaMoves":
         """The moves between data directories."""
-        from kwire.broker.replica_moves import ReplicaMoves
+        from kwire.broker.replica.replica_moves import ReplicaMoves
 
         return ReplicaMoves(self)
 

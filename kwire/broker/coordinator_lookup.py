@@ -28,7 +28,7 @@ from kwire.config.internal_topics import FACTORS, TRANSACTIONS_TOPIC
 from kwire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from kwire.broker.basis import Basis
+    from kwire.broker.delayed_response import CommittedRecords
 
 log = logging.getLogger(__name__)
 
@@ -186,14 +186,14 @@ class CoordinatorLookup:
         served = self._broker.partition_if_served(partition.topic, partition.index)
         return served is partition
 
-    def basis_of(self, partition: Partition) -> "Basis | None":
-        """The basis of the answers of a partition's coordinator, None at replication factor 1."""
+    def committed_of(self, partition: Partition) -> "CommittedRecords | None":
+        """What a coordinator's answers rest on, None at replication factor 1."""
         if partition.__class__ is Partition:
             return None
-        from kwire.broker.basis import Basis
+        from kwire.broker.delayed_response import CommittedRecords
 
         timeout_ms = self._broker.integer("offsets.commit.timeout.ms")
-        return Basis(partition, self.is_here, timeout_ms / 1000)
+        return CommittedRecords(partition, self.is_here, timeout_ms / 1000)
 
     def mark_damaged(self, partition: Partition) -> None:
         """Note that a partition can't be loaded."""

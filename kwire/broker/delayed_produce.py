@@ -5,8 +5,8 @@ Rules:
 - A waiting request has one ``DelayedProduce``, with a slot for each partition that it waits for.
   The leader of a partition settles the partition's slot. After the last slot, or at the deadline,
   the request is answered.
-- A partition has one ``AckQueue``: the offsets that requests wait for. A batch is acknowledged when
-  the high watermark has passed its last offset.
+- A partition has one ``DelayedProduceQueue``: the offsets that requests wait for. A batch is
+  acknowledged when the high watermark has passed its last offset.
 - A request leaves the queues early if its deadline is over or its client has gone. Its entries are
   removed later, when such entries are the greater part of a queue.
 """
@@ -43,9 +43,9 @@ class DelayedProduce(Delayed):
         super().__init__(deadline_s, SIZE)
         self.is_set = True
         self.errors: dict[int, ErrorCode] = {}
-        self._waits: dict[int, AckQueue] = {}
+        self._waits: dict[int, DelayedProduceQueue] = {}
 
-    def begin(self, slot: int, queue: "AckQueue") -> None:
+    def begin(self, slot: int, queue: "DelayedProduceQueue") -> None:
         """Wait in this queue too. Only the queue calls this."""
         self.is_set = False
         self._waits[slot] = queue
@@ -81,7 +81,7 @@ class DelayedProduce(Delayed):
         return slot in self._waits
 
 
-class AckQueue:
+class DelayedProduceQueue:
     """The requests that wait for one partition, ordered by the offsets that they wait for."""
 
     __slots__ = ("_entries", "_gone")

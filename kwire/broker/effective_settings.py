@@ -13,7 +13,7 @@ from kwire.log.log_config import LogConfig
 from kwire.metadata.image import ConfigResourceType, MetadataImage
 
 if TYPE_CHECKING:
-    from kwire.broker.throttles import ThrottledBroker, Throttles
+    from kwire.broker.replica.throttles import ThrottledBroker, Throttles
 
 
 def broker_settings(
@@ -48,6 +48,6 @@ def throttles_of(broker: "ThrottledBroker", before: "Throttles | None") -> "Thro
     names = (*image.config(kind, ""), *image.config(kind, str(broker.node_id)))
     if not any(name.endswith(".replication.throttled.rate") for name in names):
         return None
-    from kwire.broker.throttles import updated
+    from kwire.broker.replica.throttles import updated
 
     return updated(before, broker)

@@ -31,7 +31,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.fetch import PartitionData
 
 if TYPE_CHECKING:
-    from kwire.broker.follower_partition import FollowerPartition, FollowerReference
+    from kwire.broker.replica.follower_partition import FollowerPartition, FollowerReference
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0

@@ -58,7 +58,7 @@ class Flushed(Protocol):
 
 
 class Demand:
-    """What a response may wait for: a ``Flush``, or a ``Basis``."""
+    """What a response may wait for: a ``Flush``, or a ``CommittedRecords``."""
 
     __slots__ = ()
 
@@ -155,9 +155,9 @@ class Flusher:
         directory.add_later(partition, trio.current_time())
         self._changed.set()
 
-    def rest_on(self, basis: Demand) -> None:
+    def rest_on(self, committed: Demand) -> None:
         """Note that the response to the current request rests on a coordinator's records."""
-        self._demands.setdefault(trio.lowlevel.current_task(), set()).add(basis)
+        self._demands.setdefault(trio.lowlevel.current_task(), set()).add(committed)
         self.asked = True
 
     def forget(self) -> None:

@@ -6,8 +6,8 @@ Rules:
   coordinator is loaded when this broker begins to lead that partition. It is dropped when this
   broker stops leading the partition: members that wait then get NOT_COORDINATOR. Until it is
   loaded, the answer is COORDINATOR_LOAD_IN_PROGRESS.
-- A coordinator answers only from replicated records (``basis``), even if a request only reads. A
-  new leader loads its coordinator up to the end of the log, and so with records that aren't
+- A coordinator answers only from replicated records (``committed``), even if a request only reads.
+  A new leader loads its coordinator up to the end of the log, and so with records that aren't
   replicated yet.
 - A damaged or offline partition has no coordinator. Requests of its groups get NOT_COORDINATOR or
   COORDINATOR_NOT_AVAILABLE; groups of other partitions are served as usual.
@@ -39,7 +39,7 @@ from kwire.metadata.image import OFFSETS_TOPIC
 from kwire.runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:
-    from kwire.broker.basis import Basis
+    from kwire.broker.delayed_response import CommittedRecords
 
 log = logging.getLogger(__name__)
 
@@ -49,22 +49,22 @@ _MINUTE_MS = 60_000
 class LoadedCoordinator:
     """A coordinator that is ready, the runtime that drives it, and its partition.
 
-    ``basis`` has the records on which its answers rest; it is None at replication factor 1.
+    ``committed`` has the records on which its answers rest; it is None at replication factor 1.
     """
 
-    __slots__ = ("basis", "groups", "partition", "runtime")
+    __slots__ = ("committed", "groups", "partition", "runtime")
 
     def __init__(
         self,
         groups: GroupCoordinator,
         runtime: CoordinatorRuntime,
         partition: Partition,
-        basis: "Basis | None",
+        committed: "CommittedRecords | None",
     ) -> None:
         self.groups = groups
         self.runtime = runtime
         self.partition = partition
-        self.basis = basis
+        self.committed = committed
 
     def carry_out(self, effects: Effects) -> None:
         """Write the records and send the replies; KafkaError if the records can't be written."""
@@ -131,8 +131,8 @@ class Groups:
         if group_id in self._deleting:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         loaded = self._get(self.partition_index(group_id))
-        if loaded.basis is not None:
-            self._broker.flusher.rest_on(loaded.basis)
+        if loaded.committed is not None:
+            self._broker.flusher.rest_on(loaded.committed)
         now_ms = self.now_ms()
         if now_ms >= self._wakes_at_ms:
             _do_due(loaded, group_id, now_ms)
@@ -150,7 +150,7 @@ class Groups:
     def _get(self, index: int) -> LoadedCoordinator:
         loaded = self._loaded.get(index)
         if loaded is not None:
-            if loaded.basis is None:
+            if loaded.committed is None:
                 if not loaded.partition.is_offline:
                     return loaded
             elif self.lookup.is_here(loaded.partition):
@@ -185,8 +185,8 @@ class Groups:
         """
         found = [self._get(index) for index in self.lookup.partitions_here()]
         for loaded in found:
-            if loaded.basis is not None:
-                self._broker.flusher.rest_on(loaded.basis)
+            if loaded.committed is not None:
+                self._broker.flusher.rest_on(loaded.committed)
         return found
 
     async def forget_deleted_topics(self) -> None:
@@ -285,7 +285,7 @@ class Groups:
             lambda job: self._start_job(loaded, job),
             self._date_ms,
         )
-        loaded = LoadedCoordinator(groups, runtime, partition, self.lookup.basis_of(partition))
+        loaded = LoadedCoordinator(groups, runtime, partition, self.lookup.committed_of(partition))
         return loaded
 
     def _start_job(self, loaded: LoadedCoordinator, job: Job) -> None:

@@ -18,7 +18,7 @@ from kwire.metadata.image import OFFSETS_TOPIC
 from kwire.record.control import ControlType, end_transaction_marker
 
 if TYPE_CHECKING:
-    from kwire.broker.basis import Replication
+    from kwire.broker.delayed_response import Replication
     from kwire.broker.peers import Peers
     from kwire.broker.pending_verification import PendingVerification
 
@@ -85,7 +85,7 @@ def write_marker(
     else:
         partition.append(batch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
     if partition.__class__ is not Partition:  # it has replicas
-        from kwire.broker.basis import Replication
+        from kwire.broker.delayed_response import Replication
 
         return Replication(partition, _is_here(broker), _timeout_s(broker))
     return partition.flush

@@ -19,7 +19,7 @@ from kwire.broker.commits import changes_broker
 from kwire.broker.coordinators import Coordinators
 from kwire.broker.effective_settings import broker_settings, throttles_of
 from kwire.broker.metrics_counters import MetricsCounters
-from kwire.broker.served_partitions import LogJob, ServedPartitions
+from kwire.broker.replica.replica_manager import LogJob, ReplicaManager
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import Value
@@ -30,12 +30,12 @@ from kwire.metadata.image import MetadataImage
 from kwire.metadata.quotas import ClientQuotas
 
 if TYPE_CHECKING:
-    from kwire.broker.alter_partition_manager import AlterPartitionManager
     from kwire.broker.failure_detector import SuspectedBrokers
-    from kwire.broker.fetchers import Fetchers
-    from kwire.broker.offline_replicas import OfflineReplicas
     from kwire.broker.quotas import Metered, Quotas
-    from kwire.broker.throttles import Throttles
+    from kwire.broker.replica.alter_partition_manager import AlterPartitionManager
+    from kwire.broker.replica.fetchers import Fetchers
+    from kwire.broker.replica.offline_replicas import OfflineReplicas
+    from kwire.broker.replica.throttles import Throttles
     from kwire.security.authorizer import Authorizer
     from kwire.security.login_lines import LoginLines
 
@@ -120,7 +120,7 @@ class NewImages:
     """Applies the images that one broker follows to its parts."""
 
     def __init__(
-        self, broker: InformedBroker, served: ServedPartitions, coordinators: Coordinators
+        self, broker: InformedBroker, served: ReplicaManager, coordinators: Coordinators
     ) -> None:
         self._broker = broker
         self._served = served

@@ -18,8 +18,8 @@ Source: VerificationGuard, AddPartitionsToTxnManager of Kafka.
 from collections.abc import Iterable
 from itertools import islice
 
-from kwire.broker.basis import Basis
 from kwire.broker.broker import Broker
+from kwire.broker.delayed_response import CommittedRecords
 from kwire.broker.pending_verification import PendingVerification
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
@@ -150,14 +150,14 @@ class LocalQuestion(Question):
         broker: Broker,
         producer: ProducerIdAndEpoch,
         asked: TopicPartition,
-        basis: Basis,
+        committed: CommittedRecords,
     ) -> None:
         """Leave the pending verification for the coordinator's answer."""
         super().__init__(broker, "", producer, asked, adds=False, knows_abortable=True)
-        self._basis = basis
+        self._committed = committed
 
     async def _ask_coordinator(self) -> dict[TopicPartition, ErrorCode]:
-        await self._basis.replicated()
+        await self._committed.replicated()
         return {self._asked: ErrorCode.NONE}
 
 

@@ -30,7 +30,7 @@ from kwire.log.log_config import NO_LIMIT
 from kwire.runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:
-    from kwire.broker.basis import Basis, Replication
+    from kwire.broker.delayed_response import CommittedRecords, Replication
     from kwire.broker.remote_markers import RemoteMarkers
 
 log = logging.getLogger(__name__)
@@ -56,22 +56,22 @@ class _Written(NamedTuple):
 class LoadedTransactions:
     """A coordinator that is ready, the runtime that drives it, and its partition.
 
-    ``basis`` are the records on which its answers rest, None at replication factor 1.
+    ``committed`` are the records on which its answers rest, None at replication factor 1.
     """
 
-    __slots__ = ("basis", "coordinator", "partition", "runtime")
+    __slots__ = ("committed", "coordinator", "partition", "runtime")
 
     def __init__(
         self,
         coordinator: TransactionCoordinator,
         runtime: CoordinatorRuntime,
         partition: Partition,
-        basis: "Basis | None",
+        committed: "CommittedRecords | None",
     ) -> None:
         self.coordinator = coordinator
         self.runtime = runtime
         self.partition = partition
-        self.basis = basis
+        self.committed = committed
 
 
 class TransactionCompletion:
@@ -166,8 +166,8 @@ class TransactionCompletion:
         prepared = loaded.coordinator.transactions[transactional_id]
         try:
             await _on_disk(loaded.partition.flush)
-            if loaded.basis is not None:
-                await loaded.basis.replicated()
+            if loaded.committed is not None:
+                await loaded.committed.replicated()
             written = await self._write_many(loaded, prepared)
             self._complete(loaded, transactional_id, await _all_on_disk(written))
         except KafkaError as error:

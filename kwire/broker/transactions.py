@@ -11,7 +11,7 @@ Rules:
 - The markers are written after the decision to end a transaction
   (``kwire.broker.transaction_completion``). A marker that can't be written is tried again until it
   is written, or until its partition is gone.
-- A coordinator answers only from replicated records (``basis``), even if a request only reads.
+- A coordinator answers only from replicated records (``committed``), even if a request only reads.
 - The broker looks for timeouts and expired ids at Kafka's intervals.
 """
 
@@ -106,8 +106,8 @@ class Transactions:
         if self._is_closed:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         loaded = self._get(self.lookup.partition_of(transactional_id))
-        if rests and loaded.basis is not None:
-            self._broker.flusher.rest_on(loaded.basis)
+        if rests and loaded.committed is not None:
+            self._broker.flusher.rest_on(loaded.committed)
         return loaded
 
     def of_producer(self, transactional_id: str) -> LoadedTransactions:
@@ -140,8 +140,8 @@ class Transactions:
         """
         found = [self._get(index) for index in self.lookup.partitions_here()]
         for loaded in found:
-            if loaded.basis is not None:
-                self._broker.flusher.rest_on(loaded.basis)
+            if loaded.committed is not None:
+                self._broker.flusher.rest_on(loaded.committed)
         return found
 
     # For handlers and other parts of the broker
@@ -276,8 +276,8 @@ class Transactions:
             flush=lambda: partition.flush,
             do_afterwards=lambda function: self._broker.do_afterwards(function),
         )
-        basis = self.lookup.basis_of(partition)
-        return LoadedTransactions(coordinator, runtime, partition, basis)
+        committed = self.lookup.committed_of(partition)
+        return LoadedTransactions(coordinator, runtime, partition, committed)
 
     def _current_settings(self) -> TransactionSettings:
         """The settings at the level that ``transaction.version`` has now."""

@@ -34,7 +34,7 @@ from kwire.coordinator.transaction.state import (
 from kwire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from kwire.broker.basis import Basis
+    from kwire.broker.delayed_response import CommittedRecords
     from kwire.broker.remote_verification import Question
 
 
@@ -115,11 +115,11 @@ def _add(
         flush = broker.transactions.add_partitions(
             transactional_id, writer.producer, added, EPOCH_BUMP_SINCE, rests=False
         )
-    return flush if home.basis is None else _ask_here(broker, writer, partition, home.basis)
+    return flush if home.committed is None else _ask_here(broker, writer, partition, home.committed)
 
 
 def _ask_here(
-    broker: Broker, writer: Writer, partition: Partition, basis: "Basis"
+    broker: Broker, writer: Writer, partition: Partition, committed: "CommittedRecords"
 ) -> "Question | None":
     """The wait until the answer of this broker's coordinator is replicated; None if it is."""
     from kwire.broker.remote_verification import LocalQuestion, is_verified
@@ -127,7 +127,7 @@ def _ask_here(
     topic, index = partition.topic, partition.index
     if is_verified(broker, writer.producer, topic, index):
         return None
-    return LocalQuestion(broker, writer.producer, (topic, index), basis)
+    return LocalQuestion(broker, writer.producer, (topic, index), committed)
 
 
 def _ask_elsewhere(
@@ -162,4 +162,4 @@ def _check_added(
             ErrorCode.TRANSACTION_ABORTABLE if knows else ErrorCode.INVALID_TXN_STATE,
             "Partition was not added to the transaction",
         )
-    return None if home.basis is None else _ask_here(broker, writer, partition, home.basis)
+    return None if home.committed is None else _ask_here(broker, writer, partition, home.committed)

@@ -17,7 +17,7 @@ Rules:
   entered first goes on, so that it ends, and the others wait for it. So the limit is exceeded by
   one growing response at most, which ``kwire.response.max.bytes`` bounds.
 - A request leaves when its response is made, when it rests until something changes
-  (``budget.resting``), or when its connection ends.
+  (``budget.buffered_bytes_limit``), or when its connection ends.
 - A request enters and waits only between two slices. It never waits while it holds the queue for
   changes of metadata, or a thread: so the request that goes on waits for none of the others.
 """

@@ -39,9 +39,9 @@ def held(response: Any, flusher: Flusher, before: Iterable[Demand] = ()) -> Any:
     flushes = {one for one in demands if isinstance(one, Flush)}
     if len(flushes) == len(demands):
         return flusher.hold(response, flushes)
-    from kwire.handlers.lib.settled import settled
+    from kwire.handlers.lib.delayed_response import delayed_response
 
-    return at_once_or_later(settled(response, demands))
+    return at_once_or_later(delayed_response(response, demands))
 
 
 class Waiting:

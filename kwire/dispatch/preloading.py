@@ -24,7 +24,7 @@ HANDLERS = (
     *("produce", "plain_produce", "lib.large_batches", "lib.leader_hints"),
     *("fetch", "plain_fetch", "replica_fetch", "lib.nearest_replica"),
     *("metadata", "list_offsets", "api_versions"),
-    *("lib.advertised_listeners", "lib.await_elections", "lib.settled"),
+    *("lib.advertised_listeners", "lib.await_elections", "lib.delayed_response"),
     *("find_coordinator", "lib.coordinators_elsewhere", "announce_member"),
     *("join_group", "sync_group", "heartbeat", "leave_group", "consumer_group_heartbeat"),
     *("offset_commit", "offset_fetch", "init_producer_id", "add_partitions_to_txn"),
@@ -38,12 +38,13 @@ BROKER = (
         "transactions",
         "peers",
         "producer_ids",
-        "basis",
-        "alter_partition_manager",
-        "throttles",
+        "delayed_response",
+        "replica.alter_partition_manager",
+        "replica.throttles",
     ),
-    *("leader_partition", "follower_partition", "fetchers", "replica_sessions"),
-    *("remote_markers", "remote_verification", "remote_coordinators", "offline_replicas"),
+    *("replica.leader_partition", "replica.follower_partition", "replica.fetchers"),
+    *("remote_markers", "remote_verification", "remote_coordinators", "replica.replica_sessions"),
+    "replica.offline_replicas",
 )
 """Modules of ``kwire.broker``."""
 

@@ -31,7 +31,7 @@ from kwire.broker.fetch_sessions import (
     SessionLimits,
     WantedPartition,
 )
-from kwire.broker.hosted_partitions import Hosted as Readable
+from kwire.broker.replica.partition_registry import Hosted as Readable
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext

@@ -66,7 +66,7 @@ from kwire.record.compression import Compression
 from kwire.record.streaming_decompressor import BetweenPieces, Limits
 
 if TYPE_CHECKING:
-    from kwire.broker.leader_partition import LeaderPartition
+    from kwire.broker.replica.leader_partition import LeaderPartition
     from kwire.handlers.lib.authorization import Authorization
 
 VALID_ACKS = (ACKS_ALL, 0, 1)

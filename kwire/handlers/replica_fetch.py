@@ -11,12 +11,13 @@ Behavior:
   UNKNOWN_LEADER_EPOCH.
 - Only registered brokers get sessions.
 - In a session, the response has only partitions with news, and costs only as much as has changed
-  (``kwire.broker.replica_sessions``). The first fetch of a session looks at every partition.
+  (``broker.replica.replica_sessions``). The first fetch of a session looks at every partition.
 - A fetch waits like a consumer's. A new log start offset is answered at once.
 - If a follower reports a high watermark (version 18, KIP-1166) that is older than the leader's, the
   answer comes after ``WATERMARK_DELAY_S`` at the latest. Records that arrive before that bring the
   new one along, so a busy partition costs one fetch for each append, not two.
-- A throttle may hold back records from a follower that is out of sync (``kwire.broker.throttles``).
+- A throttle may hold back records from a follower that is out of sync
+  (``kwire.broker.replica.throttles``).
 - ``max_bytes`` is a soft limit. Partitions that didn't fit come first in the next response.
 
 Source: ReplicaManager.fetchMessages, Partition.fetchRecords and Replica of Kafka.
@@ -31,8 +32,8 @@ import trio
 from kwire.broker.broker import Broker
 from kwire.broker.delayed import Delayed
 from kwire.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, PartitionKey
-from kwire.broker.leader_partition import LeaderPartition
-from kwire.broker.replica_sessions import UNKNOWN, ReplicaPosition, ReplicaSession, Tail
+from kwire.broker.replica.leader_partition import LeaderPartition
+from kwire.broker.replica.replica_sessions import UNKNOWN, ReplicaPosition, ReplicaSession, Tail
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.lookups import look_without_waiting
@@ -260,7 +261,7 @@ def _read_partition(
 
 
 def _is_held_back(partition: LeaderPartition, position: ReplicaPosition, broker: Broker) -> bool:
-    """Whether a follower out of sync gets no records now (``kwire.broker.throttles``)."""
+    """Whether a follower out of sync gets no records now (``kwire.broker.replica.throttles``)."""
     assert broker.throttles is not None
     throttle, follower = broker.throttles.leader, position.session.node_id
     return (

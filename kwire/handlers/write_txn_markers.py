@@ -24,7 +24,7 @@ from kwire.protocol.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from kwire.broker.basis import Replication
+    from kwire.broker.delayed_response import Replication
 
 _Written: TypeAlias = "tuple[WritableTxnMarkerPartitionResult, Replication]"
 

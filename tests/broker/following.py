@@ -7,11 +7,11 @@ from typing import Any
 
 import trio
 
-from kwire.broker.fetchers import Fetchers
 from kwire.broker.flusher import Flusher
-from kwire.broker.follower_partition import FollowerPartition
-from kwire.broker.replica_fetch_connection import Watcher
-from kwire.broker.throttles import Throttles
+from kwire.broker.replica.fetchers import Fetchers
+from kwire.broker.replica.follower_partition import FollowerPartition
+from kwire.broker.replica.replica_fetch_connection import Watcher
+from kwire.broker.replica.throttles import Throttles
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig

@@ -7,7 +7,7 @@ from typing import Any, cast
 from kwire.broker.broker import Broker
 from kwire.broker.delayed_produce import DelayedProduce
 from kwire.broker.flusher import Flusher
-from kwire.broker.leader_partition import InSyncUpdates, LeaderPartition
+from kwire.broker.replica.leader_partition import InSyncUpdates, LeaderPartition
 from kwire.errors import ErrorCode
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig

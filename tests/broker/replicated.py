@@ -1,7 +1,7 @@
 """Topics with three replicas on one broker, whose followers the test plays."""
 
 from kwire.broker.broker import Broker
-from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.metadata.changes import Change, PartitionsChanged, TopicCreated
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.metadata.image import MetadataImage

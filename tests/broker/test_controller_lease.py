@@ -13,7 +13,7 @@ from kwire.metadata.image import ConfigResourceType
 from kwire.metadata.store import Member
 from kwire.record.batch import RecordBatch
 from tests.broker.leading import ROW, NotedProduce, append, batch, follow
-from tests.broker.test_alter_partition_manager import Cluster
+from tests.broker.replica.test_alter_partition_manager import Cluster
 from tests.support.simulated_etcd import SimulatedEtcd, simulated_store
 
 TTL_MS = 10_000

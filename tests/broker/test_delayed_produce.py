@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from kwire.broker.delayed_produce import KEPT, SIZE, AckQueue, DelayedProduce
+from kwire.broker.delayed_produce import KEPT, SIZE, DelayedProduce, DelayedProduceQueue
 from kwire.errors import ErrorCode
 
 
@@ -31,7 +31,7 @@ def waiting(*places):
 
 def test_a_batch_is_acknowledged_when_the_watermark_has_reached_its_end():
     """Not an offset earlier, and only once."""
-    queue = AckQueue()
+    queue = DelayedProduceQueue()
     acks = waiting((queue, 10))
     queue.reach(9)
     assert not acks.is_set
@@ -46,7 +46,7 @@ def test_a_batch_is_acknowledged_when_the_watermark_has_reached_its_end():
 
 def test_a_request_waits_for_all_its_partitions():
     """One that fails doesn't end the wait for the others."""
-    first, second = AckQueue(), AckQueue()
+    first, second = DelayedProduceQueue(), DelayedProduceQueue()
     acks = waiting((first, 10), (second, 5))
     first.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert acks.sleeper.times == 0
@@ -57,7 +57,7 @@ def test_a_request_waits_for_all_its_partitions():
 
 def test_what_was_acknowledged_before_the_deadline_stays_so():
     """Only the partitions that still wait are REQUEST_TIMED_OUT."""
-    first, second = AckQueue(), AckQueue()
+    first, second = DelayedProduceQueue(), DelayedProduceQueue()
     acks = waiting((first, 10), (second, 5))
     first.reach(10)
     acks.time_is_up()
@@ -71,7 +71,7 @@ def test_what_was_acknowledged_before_the_deadline_stays_so():
 
 def test_a_reached_offset_may_be_an_error():
     """The ISR may have become too small after the append."""
-    queue = AckQueue()
+    queue = DelayedProduceQueue()
     acks = waiting((queue, 10))
     queue.reach(10, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
     assert acks.errors == {0: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
@@ -79,7 +79,7 @@ def test_a_reached_offset_may_be_an_error():
 
 def test_a_repeated_batch_waits_for_its_own_offset():
     """And not for the later batches before it in the queue."""
-    queue = AckQueue()
+    queue = DelayedProduceQueue()
     later, repeated = waiting((queue, 20)), waiting((queue, 10))
     queue.reach(10)
     assert repeated.is_set
@@ -89,7 +89,7 @@ def test_a_repeated_batch_waits_for_its_own_offset():
 @pytest.mark.parametrize("give_up", [DelayedProduce.give_up, DelayedProduce.time_is_up])
 def test_requests_that_give_up_leave_the_queue(give_up):
     """However many there are, and though the watermark never moves."""
-    queue = AckQueue()
+    queue = DelayedProduceQueue()
     stays = waiting((queue, 1))
     for offset in range(2, 10_000):
         give_up(waiting((queue, offset), (queue, offset)))
@@ -103,7 +103,7 @@ def test_any_order_settles_what_the_watermark_has_reached():
     """Requests come, give up and are settled at random: each is woken once, at its offset."""
     random = Random(7)
     for _ in range(50):
-        queue, high_watermark, made = AckQueue(), 0, []
+        queue, high_watermark, made = DelayedProduceQueue(), 0, []
         for _ in range(300):
             event = random.random()
             if event < 0.6:

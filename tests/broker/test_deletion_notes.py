@@ -6,7 +6,7 @@ from pathlib import Path
 import trio
 import trio.testing
 
-from kwire.broker.served_partitions import LOGS_PER_TURN
+from kwire.broker.replica.replica_manager import LOGS_PER_TURN
 from kwire.metadata.changes import TopicDeleted
 from kwire.testing.waiting import until
 from tests.support.gated_disk import REMOVE, RENAME, GatedDisk

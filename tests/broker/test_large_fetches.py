@@ -11,7 +11,7 @@ from kwire.record.batch import Buffer
 from kwire.testing.quick_disk import QuickDisk
 from kwire.testing.waiting import until
 from tests.broker.following import NOW_MS, answer, batch_at
-from tests.broker.test_fetcher import asks, fast_path, following
+from tests.broker.replica.test_fetcher import asks, fast_path, following
 
 __all__ = ["fast_path"]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.disk import Disk
 from kwire.log.truncation import truncate_log

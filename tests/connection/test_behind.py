@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.budget.work import FIRST_S
 from kwire.config.authorizer import STANDARD_AUTHORIZER
 from kwire.errors import ErrorCode

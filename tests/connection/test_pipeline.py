@@ -6,7 +6,7 @@ from random import Random
 import pytest
 import trio
 
-from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.budget.work import PASS_S
 from kwire.connection.pipeline import MOST_WAITING
 from kwire.dispatch.serving import BEHIND_BYTES

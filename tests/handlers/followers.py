@@ -6,7 +6,7 @@ from pathlib import Path
 
 import trio
 
-from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.metadata.changes import BrokerChanged, BrokerRegistered, PartitionsChanged
 from kwire.metadata.image import BrokerImage, PartitionImage
 from kwire.protocol.messages.fetch import (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.errors import ErrorCode
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.broker.follower_partition import FollowerPartition
+from kwire.broker.replica.follower_partition import FollowerPartition
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.describe_producers import (
     DescribeProducersRequest,

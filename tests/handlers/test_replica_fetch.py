@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from kwire.broker.replica_sessions import MOST_OF_A_BROKER
+from kwire.broker.replica.replica_sessions import MOST_OF_A_BROKER
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.fetch import FetchResponse
 from tests.handlers.followers import BROKER_EPOCH, NOW_MS, VERSION, at, leading, offsets

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kwire.broker import coordinator_lookup, fetching
-from kwire.broker.basis import Basis, Replication
-from kwire.broker.delayed_produce import AckQueue
-from kwire.broker.follower_partition import FollowerPartition
-from kwire.broker.leader_partition import LeaderPartition
-from kwire.broker.replica_sessions import ReplicaSession
+from kwire.broker import coordinator_lookup
+from kwire.broker.delayed_produce import DelayedProduceQueue
+from kwire.broker.delayed_response import CommittedRecords, Replication
+from kwire.broker.replica import fetching
+from kwire.broker.replica.follower_partition import FollowerPartition
+from kwire.broker.replica.leader_partition import LeaderPartition
+from kwire.broker.replica.replica_sessions import ReplicaSession
 from kwire.coordinator.transaction import coordinator
 from kwire.dispatch import pending_request
 from kwire.handlers import replica_fetch
@@ -174,7 +175,9 @@ def acknowledged_at_once(patch: Any) -> None:
     patch.setattr(
         LeaderPartition, "wait_for", lambda led, offset, waiter, slot: _done(waiter, slot)
     )
-    patch.setattr(AckQueue, "wait", lambda queue, offset, waiter, slot: _done(waiter, slot))
+    patch.setattr(
+        DelayedProduceQueue, "wait", lambda queue, offset, waiter, slot: _done(waiter, slot)
+    )
 
 
 def _done(waiter: Any, slot: int) -> None:
@@ -203,7 +206,7 @@ def watermark_beyond_the_log(patch: Any) -> None:
 
 def coordinators_tell_at_once(patch: Any) -> None:
     """Coordinators answer what isn't replicated."""
-    patch.setattr(Basis, "end_offset", property(lambda basis: 0))
+    patch.setattr(CommittedRecords, "end_offset", property(lambda committed: 0))
 
 
 def coordinators_begin_empty(patch: Any) -> None:

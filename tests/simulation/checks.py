@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import trio
 
 from kwire.broker.broker import Broker
-from kwire.broker.served_partitions import LogJob
+from kwire.broker.replica.replica_manager import LogJob
 from kwire.metadata.changes import BrokerChanged, Change, ControllerElected, apply
 from kwire.metadata.etcd.encoding import decode_commit
 from kwire.metadata.etcd.transactions import Json

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.partition import Partition
-from kwire.broker.quick_fetching import QuickFetching
-from kwire.broker.replica_sessions import ReplicaPosition
+from kwire.broker.replica.leader_partition import LeaderPartition
+from kwire.broker.replica.quick_fetching import QuickFetching
+from kwire.broker.replica.replica_sessions import ReplicaPosition
 from kwire.handlers import replica_fetch
 from kwire.handlers.plain_fetch_answer import FetchAnswer
 

@@ -23,8 +23,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from kwire.broker.follower_partition import FollowerPartition
-from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.replica.follower_partition import FollowerPartition
+from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.log.partition_log import PartitionLog
 from kwire.metadata.image import PartitionImage
 from kwire.record.batch import complete_batches

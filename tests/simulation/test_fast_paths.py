@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.broker.replica_fetch_connection import ReplicaFetchConnection
+from kwire.broker.replica.replica_fetch_connection import ReplicaFetchConnection
 from kwire.client.topics import create_topics
 from kwire.errors import KafkaError
 from tests.simulation import failures

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import trio
 
-from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.client.topics import create_topics
 from kwire.errors import KafkaError
 from kwire.metadata.image import PartitionImage

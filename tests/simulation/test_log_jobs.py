@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.broker import served_partitions
-from kwire.broker.served_partitions import LogJob, ServedPartitions
+from kwire.broker.replica import replica_manager
+from kwire.broker.replica.replica_manager import LogJob, ReplicaManager
 from kwire.client.topics import create_topics, delete_topics
 from tests.simulation.moves import ask_to_move
 from tests.simulation.readers import Careless
@@ -72,15 +72,15 @@ def _break(world: World, node: Node) -> None:
 
 def _slow_down(world: World, patch: pytest.MonkeyPatch) -> None:
     """Have each slice of a job be one log, and take up to half a second."""
-    go_on = ServedPartitions._do_slice
+    go_on = ReplicaManager._do_slice
 
-    async def slow(self: ServedPartitions, job: LogJob) -> None:
+    async def slow(self: ReplicaManager, job: LogJob) -> None:
         await pass_s(world.random.random() * 0.5)
         await go_on(self, job)
         await pass_s(world.random.random() * 0.1)
 
-    patch.setattr(served_partitions, "LOGS_PER_TURN", 1)
-    patch.setattr(ServedPartitions, "_do_slice", slow)
+    patch.setattr(replica_manager, "LOGS_PER_TURN", 1)
+    patch.setattr(ReplicaManager, "_do_slice", slow)
 
 
 def _are_right(world: World) -> bool:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import trio
 
-from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.client.topics import create_topics
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import BatchBuilder

@@ -13,9 +13,9 @@ Behavior:
 Source: ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector of Kafka.
 """
 
-from kwire.broker.follower_partition import FollowerPartition
-from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.partition import Partition
+from kwire.broker.replica.follower_partition import FollowerPartition
+from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.protocol.messages.fetch import FetchRequest, PartitionData

@@ -6,7 +6,7 @@ The audit log has a line for each denied read, and one for each allowed topic of
 from collections.abc import Sequence
 
 from kwire.broker.fetch_sessions import PartitionKey, WantedPartition
-from kwire.broker.hosted_partitions import Hosted
+from kwire.broker.replica.partition_registry import Hosted
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.slices import give_way, pieces

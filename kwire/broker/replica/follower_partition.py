@@ -1,0 +1,164 @@
+"""A partition that this broker follows: its log, its leader, and the high watermark.
+
+Rules:
+
+- Only batches of the leader are appended, and only while the role lasts; ``is_deleted`` says that
+  the role has ended. Clients can't write here. Consumers may read up to the high watermark
+  (KIP-392), but not while the log is truncated.
+- The high watermark is the leader's, but at most this log's end. It falls only with a truncation.
+- A power cut may leave a gap between two segments. The leader looks only at the log's end and can't
+  see the gap. So the log is truncated at the gap before it follows a leader. A log without leader
+  epochs is truncated at the high watermark.
+- While a thread truncates the log (``cutting``), the role must not change. Code that changes
+  the role waits for that event first.
+
+Source: Partition.appendRecordsToFollowerOrFutureReplica, ReplicaFetcherThread of Kafka.
+"""
+
+import trio
+
+from kwire.broker.partition import Waiter
+from kwire.broker.replica.fetching import Position
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log.partition_log import PartitionLog
+from kwire.log.replication import append_replicated
+from kwire.protocol.file_slice import FileSlice
+from kwire.record.batch import Buffer
+
+
+class FollowerReference:
+    """A reference to a partition while its role lasts; see ``PartitionReference``."""
+
+    __slots__ = ("partition",)
+
+    def __init__(self, partition: "FollowerPartition") -> None:
+        self.partition: FollowerPartition | None = partition
+
+
+class FollowerPartition:
+    """One partition, on one of its followers. ``leader`` is -1 while it has no leader."""
+
+    __slots__ = (
+        *("cutting", "high_watermark", "index", "is_deleted", "leader", "leader_epoch"),
+        *("log", "reference", "topic", "topic_id", "waiters"),
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        topic_id: bytes,
+        log: PartitionLog,
+        leader: int,
+        leader_epoch: int,
+        high_watermark: int,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        log.producers.keep_ended()
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        self.is_deleted = False
+        self.cutting: trio.Event | None = None
+        self.reference = FollowerReference(self)
+        self.waiters: set[Waiter] = set()
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the partition's data directory has failed."""
+        return self.log.is_offline
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which no transaction is open; compaction stops there."""
+        first_unstable = self.log.first_unstable_offset
+        if first_unstable is None:
+            return self.high_watermark
+        return min(first_unstable, self.high_watermark)
+
+    @property
+    def position(self) -> Position:
+        """The position where the next fetch begins."""
+        log = self.log
+        return Position(
+            self.leader_epoch, log.log_end_offset, log.leader_epochs.latest, log.log_start_offset
+        )
+
+    @property
+    def first_cut(self) -> int | None:
+        """The offset at which to truncate the log before it follows a leader: at a gap, or at the
+        high watermark if the log has no leader epochs. None if it needs no truncation.
+        """
+        log = self.log
+        if log.gap_at >= 0:
+            return log.gap_at
+        is_unknown = log.leader_epochs.latest < 0 and self.high_watermark < log.log_end_offset
+        return self.high_watermark if is_unknown else None
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """See ``PartitionLog.end_offset_for_epoch``."""
+        return self.log.end_offset_for_epoch(epoch)
+
+    def append(self, records: Buffer, now_ms: int) -> int:
+        """Append a response of the leader; raises the errors of ``append_replicated``."""
+        return append_replicated(self.log, records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+
+    def advance(self, leaders_watermark: int, leaders_start: int) -> None:
+        """Take the leader's high watermark and log start offset, up to this log's end."""
+        watermark = min(leaders_watermark, self.log.log_end_offset)
+        if watermark > self.high_watermark:
+            self.high_watermark = watermark
+            if self.log.producers.ended:
+                self.log.producers.forget_ended(watermark)
+            if self.waiters:
+                self.wake()
+        self.log.advance_log_start_offset(min(leaders_start, self.high_watermark))
+
+    def begin_cut(self) -> None:
+        """Note that a thread begins to truncate the log, which retention then leaves alone."""
+        assert self.cutting is None
+        self.cutting = trio.Event()
+        self.log.is_being_cut = True
+        self.log.truncations += 1
+
+    def end_cut(self) -> None:
+        """Note that the thread has ended. The high watermark is at most the log's end."""
+        assert self.cutting is not None
+        watermark = min(self.high_watermark, self.log.log_end_offset)
+        self.high_watermark = max(watermark, self.log.log_start_offset)
+        self.log.is_being_cut = False
+        self.cutting.set()
+        self.cutting = None
+
+    def flushed(self) -> None:
+        """Do nothing after a flush: on a follower, nobody waits for it."""
+
+    def read(
+        self, offset: int, max_bytes: int, *, read_committed: bool, min_one_batch: bool
+    ) -> FileSlice | None:
+        """Batches for a consumer, up to the high watermark; see ``Partition.read``."""
+        end_offset = self.last_stable_offset if read_committed else self.high_watermark
+        return self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch)
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """See ``Partition.check_leader_epoch``."""
+        if current_leader_epoch not in (-1, self.leader_epoch):
+            is_older = current_leader_epoch < self.leader_epoch
+            raise KafkaError(_FENCED if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def wake(self) -> None:
+        """Wake all fetches that wait for this partition."""
+        for waiter in list(self.waiters):
+            waiter.set()
+
+    def delete(self) -> None:
+        """End the role: wake the fetches that wait, and clear all references."""
+        self.is_deleted = True
+        self.reference.partition = None
+        self.wake()
+
+
+_FENCED = ErrorCode.FENCED_LEADER_EPOCH
