@@ -54,7 +54,6 @@ log = logging.getLogger(__name__)
 KAFKA_METADATA = "__cluster_metadata-0"
 """The directory in which Apache Kafka keeps the metadata that kwire keeps in its store."""
 
-LISTEN_BACKLOG = 1024
 STOP_GRACE_S = 1.0
 """How long requests in progress may continue after the stop has begun."""
 
@@ -254,7 +253,7 @@ class Server:
     def _listen(self) -> None:
         """Bind every listener; StartError names the one that fails."""
         for listener in self.config.listeners():
-            self._sockets.append((listener, bind(listener)))
+            self._sockets.append((listener, bind(listener, self.config)))
         self.addresses = [bound.getsockname()[:2] for _, bound in self._sockets]
 
     async def _register(self, store: MetadataStore, manager: LogManager) -> MetadataImage:
@@ -374,14 +373,17 @@ class Server:
         await self.poller.wait_all_gone()
 
 
-def bind(listener: Listener) -> socket.socket:
+def bind(listener: Listener, config: BrokerConfig) -> socket.socket:
     """The listening socket; StartError if the address can't be used."""
     bound = socket.socket(socket.AF_INET6 if ":" in listener.host else socket.AF_INET)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.setblocking(False)
+    receive_buffer_bytes = config.integer("socket.receive.buffer.bytes")
+    if receive_buffer_bytes != -1:  # before the handshake, which tells the client about the buffer
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
     try:
         bound.bind((listener.host, listener.port))
-        bound.listen(LISTEN_BACKLOG)
+        bound.listen(config.integer("socket.listen.backlog.size"))
     except OSError as error:
         bound.close()
         raise StartError(

@@ -91,6 +91,8 @@ class Broker:
         self.counters = MetricsCounters()
         self.bugs = Bugs()
         self.is_stopping = False
+        self.create_topic_policy = config.create_topic_policy()
+        self.alter_config_policy = config.alter_config_policy()
         self.selects_nearest = config.selects_nearest_replica()
         self.lease: ControllerLease | None = None
         self.suspects: SuspectedBrokers | None = None

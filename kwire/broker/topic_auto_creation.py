@@ -8,6 +8,7 @@ Rules:
   as the settings say. Elsewhere these topics have one replica, whatever the settings say. The
   reason: the ``server.properties`` of a cluster asks for three replicas, and with that number a
   single broker could not create the topics of its coordinators.
+- The operator's policy may refuse a topic that a client names, but no internal topic.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from kwire.broker.proposals import NOBODY, Asker
 from kwire.broker.view import TopicMaker
 from kwire.config.internal_topics import FACTORS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.config.metadata_store import SETTING
+from kwire.config.policies import NewTopicRequest, Policy, check
 from kwire.errors import KafkaError
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import (
@@ -27,7 +29,7 @@ from kwire.metadata.controller import (
     TopicCreation,
     check_partition_total,
 )
-from kwire.metadata.image import MetadataImage
+from kwire.metadata.image import INTERNAL_TOPICS, MetadataImage
 from kwire.metadata.placement import at_once
 
 
@@ -67,6 +69,11 @@ def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
     return NewTopic(name, broker.integer("num.partitions"), default_replicas(broker))
 
 
+def check_policy(policy: Policy | None, topic: NewTopic) -> None:
+    """Raise KafkaError (POLICY_VIOLATION) for a topic that the operator's policy refuses."""
+    check(policy, NewTopicRequest(*topic))
+
+
 async def create_if_missing(broker: TopicMaker, name: str) -> None:
     """Create a topic with the broker's defaults; KafkaError like ``create_topic``."""
     for error in (await create_missing(broker, [name])).values():
@@ -92,6 +99,8 @@ async def create_missing(
         creation = TopicCreation(image, broker.random, sum(topic.partitions for topic in wanted))
         for number, topic in enumerate(wanted, 1):
             try:
+                if topic.name not in INTERNAL_TOPICS:
+                    check_policy(broker.create_topic_policy, topic)
                 at_once(creation.add(topic))
             except RequestTooLarge:
                 raise

@@ -16,6 +16,7 @@ from kwire.broker.partition import Partition
 from kwire.broker.proposals import Asker, Decide
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
+from kwire.config.policies import Policy
 from kwire.config.settings import Value
 from kwire.metadata.image import MetadataImage
 
@@ -24,6 +25,7 @@ class TopicMaker(Protocol):
     """The part of a broker that creates topics."""
 
     random: Random
+    create_topic_policy: Policy | None
 
     def setting(self, name: str) -> Value:
         """The effective value of a setting."""

@@ -30,6 +30,7 @@ from kwire.config.addresses import is_port as is_port
 from kwire.config.addresses import parse_listener as parse_listener
 from kwire.config.authorizer import AUTHORIZER_SETTINGS, AuthorizerSettings, authorizer_settings
 from kwire.config.groups import check_groups
+from kwire.config.policies import ALTER_CONFIG, CREATE_TOPIC, Policy, policy
 from kwire.config.settings import BROKER, ConfigError, Value, settings
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ PROFILE: dict[str, str] = {
     "log.dirs": "./kwire-data",
     "node.id": "1",
     "process.roles": "broker,controller",
+    "socket.listen.backlog.size": "1024",
+    "socket.receive.buffer.bytes": "-1",
 }
 """kwire's own defaults."""
 
@@ -191,6 +194,14 @@ class BrokerConfig(Mapping[str, Value]):
         """The settings of the authorizer; None without one, which lets everybody do everything."""
         return authorizer_settings(str(self["authorizer.class.name"]), self.given)
 
+    def create_topic_policy(self) -> Policy | None:
+        """The function that may refuse new topics; ConfigError."""
+        return policy(CREATE_TOPIC, self[CREATE_TOPIC])
+
+    def alter_config_policy(self) -> Policy | None:
+        """The function that may refuse changes of configs; ConfigError."""
+        return policy(ALTER_CONFIG, self[ALTER_CONFIG])
+
     def selects_nearest_replica(self) -> bool:
         """Whether leaders send consumers to a replica in their rack (KIP-392); ConfigError."""
         name = self["replica.selector.class"] or LEADER_SELECTOR
@@ -259,6 +270,8 @@ class BrokerConfig(Mapping[str, Value]):
         if not self.strings("log.dirs"):
             raise ConfigError("log.dirs", "", "must name a directory")
         self.authorizer()
+        self.create_topic_policy()
+        self.alter_config_policy()
         callback = self["client.quota.callback.class"]
         if callback:
             problem = "must be empty: kwire has Kafka's own quotas and runs no Java classes"
@@ -374,7 +387,7 @@ def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[s
                 continue
             asked[name] = name
             is_typo = name.startswith("listener.name.") and not config.has_prefixed(name)
-            if is_typo or not is_among(name, OUTSIDE_THE_TABLE):
+            if is_typo or not (name in AUTHORIZER_SETTINGS or is_among(name, OUTSIDE_THE_TABLE)):
                 _warn_unknown(name, known, places.get(name, ""))
         elif config[name] != setting.parse(profile.get(name, setting.default)):
             asked[name] = f"{name}={'(hidden)' if setting.is_sensitive else text.strip()}"

@@ -7,6 +7,7 @@ Rules:
   the sources.
 - The broker warns at its start about such a setting, unless its value is the default.
 - It also warns about numbers of replicas (``IN_A_CLUSTER``) if it isn't one of several.
+- Those of the authorizer (``AUTHORIZER_SETTINGS``) have an effect where there is an authorizer.
 - Settings of security have a warning of their own, because without their effect all clients are let
   in.
 - A warning never shows a secret.
@@ -14,10 +15,10 @@ Rules:
 
 from collections.abc import Mapping, Sequence
 
+from kwire.config.authorizer import AUTHORIZER_SETTINGS
 from kwire.config.synonyms import SYNONYMS
 
 PROTECTION = (
-    "allow.everyone.if.no.acl.found",
     "sasl.client.callback.handler.class",
     "sasl.kerberos.kinit.cmd",
     "sasl.kerberos.min.time.before.relogin",
@@ -35,24 +36,20 @@ PROTECTION = (
     "ssl.protocol",
     "ssl.secure.random.implementation",
     "ssl.trustmanager.algorithm",
-    "super.users",
 )
-"""Settings of security. Two belong to Kafka's authorizer and aren't in Kafka's own table."""
+"""Settings of security."""
 
 OUTSIDE_THE_TABLE = (
-    "allow.everyone.if.no.acl.found",
     "config.providers.",
     "listener.name.",
     "rlmm.config.",
     "rsm.config.",
-    "super.users",
 )
 """Settings that Kafka reads although its table of settings doesn't have them."""
 
 WITHOUT_EFFECT = (
     *PROTECTION,
     *OUTSIDE_THE_TABLE,
-    "alter.config.policy.class.name",
     "alter.log.dirs.replication.quota.",
     "background.threads",
     "controlled.shutdown.enable",
@@ -60,7 +57,6 @@ WITHOUT_EFFECT = (
     "controller.quorum.",
     "controller.socket.timeout.ms",
     "cordoned.log.dirs",
-    "create.topic.policy.class.name",
     "delete.records.purgatory.purge.interval.requests",
     "early.start.listeners",
     "fetch.purgatory.purge.interval.requests",
@@ -97,8 +93,6 @@ WITHOUT_EFFECT = (
     "server.max.startup.time.ms",
     "share.",
     "socket.connection.setup.timeout.",
-    "socket.listen.backlog.size",
-    "socket.receive.buffer.bytes",
     "transaction.state.log.load.buffer.size",
     "transaction.two.phase.commit.enable",
     "unstable.",
@@ -167,11 +161,15 @@ _NO_LISTENER = (
     "without a login or encryption"
 )
 _NO_EFFECT = "these settings of Kafka have no effect in kwire yet: {}"
+_NO_AUTHORIZER = (
+    "these settings belong to the authorizer, and authorizer.class.name names none: {}; "
+    "clients may do everything"
+)
 _ONE_REPLICA = (
     "topics that kwire creates by itself have one replica without kwire.metadata.store, whatever "
     "these settings say: {}"
 )
-_REASONS = (_UNPROTECTED, _NO_LISTENER, _NO_EFFECT, _ONE_REPLICA)
+_REASONS = (_UNPROTECTED, _NO_LISTENER, _NO_AUTHORIZER, _NO_EFFECT, _ONE_REPLICA)
 
 
 def warnings(
@@ -193,6 +191,8 @@ def warnings(
 
 def _reason(name: str, secured_listeners: Sequence[str], *, is_alone: bool) -> str | None:
     """Why a setting has no effect; None if it has one."""
+    if name in AUTHORIZER_SETTINGS:
+        return _NO_AUTHORIZER
     if is_among(name, PROTECTION):
         return _NO_EFFECT if secured_listeners else _UNPROTECTED
     if is_among(name, _OF_SECURED_LISTENERS) or name.startswith(PREFIX):

@@ -1,9 +1,10 @@
 """CreateTopics: creates topics, each with its own result.
 
 Behavior: -1 partitions or replicas mean the broker's default; a replica assignment excludes both.
-All allowed topics are created in one commit. A request beyond the limit of one commit is refused
-as a whole (POLICY_VIOLATION). The answer carries a topic's id (version 7) and its configs (version
-5). After the answer, clients can write to the topic.
+The operator's policy may refuse a topic (``config.policies``). All allowed topics are created in
+one commit. A request beyond the limit of one commit is refused as a whole (POLICY_VIOLATION). The
+answer carries a topic's id (version 7) and its configs (version 5). After the answer, clients can
+write to the topic.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kwire.broker.configs import topic_configs
-from kwire.broker.topic_auto_creation import default_replicas
+from kwire.broker.topic_auto_creation import check_policy, default_replicas
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices, in_slices
@@ -110,6 +111,7 @@ class _Creation:
                 continue
             await work.give_way()
             try:
+                check_policy(self._context.broker.create_topic_policy, wanted)
                 self.outcomes[name] = await in_slices(creation.add(wanted), work)
             except RequestTooLarge:
                 free_in_slices(creation.changes, self._context.work)

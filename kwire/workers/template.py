@@ -143,7 +143,7 @@ class Template:
     def _bind(self) -> None:
         for number, config in enumerate(self._configs, 1):
             try:
-                self._bound.append([bind(listener) for listener in config.listeners()])
+                self._bound.append([bind(listener, config) for listener in config.listeners()])
             except StartError as error:
                 self._send_message({"worker": number, "failed": str(error)})
                 return

@@ -39,6 +39,25 @@ def test_the_profile_is_for_one_broker():
     assert config.advertised_listeners() == []
 
 
+@pytest.mark.parametrize(
+    "name", ["create.topic.policy.class.name", "alter.config.policy.class.name"]
+)
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("org.example.Policy", "must be module:function, a function of Python"),
+        ("no.such.module:check", "can't be imported: No module named 'no'"),
+        ("os:nothing", "can't be imported"),
+        ("os:name", "name is no function"),
+    ],
+)
+def test_a_policy_that_can_not_be_asked_is_refused(name, text, problem):
+    """The broker doesn't start without what the operator counts on."""
+    with pytest.raises(ConfigError, match=problem) as refused:
+        BrokerConfig.load({name: text})
+    assert name in str(refused.value)
+
+
 def test_every_default_is_of_its_own_type():
     """Every setting of the table can be read, and the ones that aren't given have defaults."""
     config = BrokerConfig.load({})

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kwire.config import BROKER, TOPIC, BrokerConfig, settings
+from kwire.config.authorizer import CLASS_NAME, STANDARD_AUTHORIZER
 from kwire.config.groups import LIMITED
 from kwire.config.synonyms import SYNONYMS
 from kwire.config.without_effect import OUTSIDE_THE_TABLE, WITHOUT_EFFECT, is_among, warnings
@@ -83,7 +84,7 @@ def _said(caplog: pytest.LogCaptureFixture, given: dict[str, str]) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "value", "shown"),
     [
-        ("super.users", "User:admin", "super.users"),
+        ("security.providers", "p", "security.providers=p"),
         ("sasl.kerberos.kinit.cmd", "/kinit", "sasl.kerberos.kinit.cmd=/kinit"),
     ],
 )
@@ -94,6 +95,17 @@ def test_who_asks_for_protection_is_told_that_there_is_none(caplog, name, value,
         f"these settings of Kafka have no effect in kwire yet: {shown}; clients connect without "
         "a login or encryption, and may do everything"
     )
+
+
+def test_who_names_super_users_without_an_authorizer_is_told(caplog):
+    """With an authorizer both settings act, and there is nothing to say."""
+    given = {"super.users": "User:admin", "allow.everyone.if.no.acl.found": "true"}
+    [said] = _said(caplog, given)
+    assert said == (
+        "these settings belong to the authorizer, and authorizer.class.name names none: "
+        "super.users, allow.everyone.if.no.acl.found; clients may do everything"
+    )
+    assert _said(caplog, given | {CLASS_NAME: STANDARD_AUTHORIZER}) == []
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "SASL_PLAINTEXT"])

@@ -1,6 +1,7 @@
 """Alters the configs of many resources in one commit, for AlterConfigs and IncrementalAlterConfigs.
 
 Behavior: each resource has its own result. A resource that is named twice is refused each time.
+The operator's policy may refuse a change (``config.policies``).
 Resources don't depend on each other, so all changes are decided on one image.
 """
 
@@ -8,13 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from kwire.config.policies import ConfigsRequest, check
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.api_versions import takes_telemetry
 from kwire.handlers.lib import unfollowed
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.metadata_commits import GivesWay, commit_in_slices
 from kwire.handlers.lib.slices import free_in_slices, pieces
-from kwire.metadata.changes import Change
+from kwire.metadata.changes import Change, ConfigChanged
 from kwire.metadata.config_control import resource_type
 from kwire.metadata.image import MetadataImage
 
@@ -156,11 +158,22 @@ class _Alteration(Generic[_R]):
             resource = self._resources[place]
             await work.give_way()
             try:
-                changes += self._decide(resource, image)
+                wanted = self._decide(resource, image)
+                self._check_policy(resource, wanted)
+                changes += wanted
                 self.outcomes[place] = _DONE
             except KafkaError as error:
                 self.outcomes[place] = Outcome(error.code, error.message or None)
         return changes
+
+    def _check_policy(self, resource: _R, changes: Sequence[Change]) -> None:
+        kind, name = resource_type(resource.resource_type), resource.resource_name
+        configs = {
+            change.name: change.value
+            for change in changes
+            if isinstance(change, ConfigChanged) and change.value is not None
+        }
+        check(self._context.broker.alter_config_policy, ConfigsRequest(kind.name, name, configs))
 
     async def fail(self, error: KafkaError) -> None:
         """Give the error of a failed commit to every resource of the metadata."""
