@@ -45,6 +45,9 @@ VIEWS = {
     "segments": ("/segments?topic=orders", "active"),
 }
 WIDE = {
+    "records of all of a wide topic": ("/records?topic=wide", "all 5,000 partitions"),
+    "a search in a wide topic": ("/records?topic=wide&search=record 1", "found in"),
+    "the cluster of a wide topic": ("/brokers", "Under-replicated"),
     "wide topic": ("/topics/wide", "1 to 100 of 5,000 partitions"),
     "end of a wide topic": ("/topics/wide?page=50", "4,901 to 5,000 of 5,000 partitions"),
     "records of a wide topic": ("/records?topic=wide&partition=4999", "record 4999"),
@@ -240,7 +243,7 @@ def test_an_administrator_changes_a_topic(browser: Browser, small: Site) -> None
         page.get_by_role("link", name="Records", exact=True).click()
         page.get_by_text("Write a record").click()
         page.get_by_label("Value", exact=True).fill(data.MARKUP)
-        page.get_by_label("Headers").fill(f"{data.MARKUP}=1")
+        page.get_by_label("Headers, one per line").fill(f"{data.MARKUP}=1")
         page.get_by_role("button", name="Write").click()
         expect(page.locator("main")).to_contain_text("The record is written.")
         expect(page.locator("pre").first).to_have_text(data.MARKUP)

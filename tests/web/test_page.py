@@ -106,6 +106,12 @@ async def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
         await html(http, f"/topics/{quote(MARKUP.replace('/', ''))}", 404)
         await html(http, f"/topics?filter={MARKUP}&order={MARKUP}")
         await html(http, f"/records?topic={MARKUP}", 404)
+        await html(http, f"/records?topic=orders&where={quote(MARKUP)}", 400)
+        await html(http, f"/records?topic=orders&where={quote('a = ' + MARKUP)}&in={MARKUP}")
+        await html(
+            http, f"/records?topic=orders&rest={MARKUP},0:1,x:-1,0:{'9' * 40}&order={MARKUP}"
+        )
+        await html(http, f"/?span={MARKUP}")
         await html(http, f"/?done={MARKUP}")
         await member.aclose()
         await client.aclose()

@@ -100,6 +100,25 @@ async def test_records_of_all_partitions_come_by_time(tmp_path: Path) -> None:
         await client.aclose()
 
 
+async def test_of_many_partitions_those_with_the_newest_records_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many a topic has, a page reads a bounded number; it says so."""
+    monkeypatch.setattr(reading, "MAX_PARTITIONS", 2)
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await client.topic("orders", 4)
+        for index in (2, 0, 3, 1):
+            builder = BatchBuilder()
+            builder.add(TIME_MS + index, None, b"order %d." % index, ())
+            await client.produce_batch("orders", bytes(builder.build()), partition=index)
+        text = await text_of(http, "")
+        assert "The 2 partitions with the newest records" in text
+        assert re.findall(r"<bdi>order (\d+)\.", text) == ["3", "2"]
+        assert re.findall(r"<bdi>order (\d+)\.", await text_of(http, "rest=0:1")) == ["3", "0"]
+        await client.aclose()
+
+
 async def test_a_search_knows_places_and_fields(tmp_path: Path) -> None:
     """A text in the key, the value or the headers alone, and fields of JSON."""
     items: list[Item] = [
@@ -137,6 +156,9 @@ async def test_records_of_a_time(tmp_path: Path) -> None:
         await orders(client)
         assert offsets(await text_of(http, "count=1&time=2023-11-14T22:13:20.100")) == [100]
         assert offsets(await text_of(http, f"count=1&time={TIME_MS + 7}")) == [7]
+        text = await text_of(http, "count=1&time=2023-11-14T23:13:20.100%2B01:00")
+        assert offsets(text) == [100]
+        assert 'value="2023-11-14T22:13:20" data-utc' in text
         text = await text_of(http, "time=2024-01-01T00:00")
         assert "All records are older" in text
         assert "write it as" in await text_of(http, "time=yesterday", 400)

@@ -14,13 +14,16 @@ from kwire.protocol.codec import decoder
 from kwire.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from kwire.protocol.wire import MalformedRequest
 
+MAX_BYTES = 64 * 1024
+"""The largest assignment that is read: it is read in one step of the broker's event loop."""
+
 ByTopic = list[tuple[str, list[int]]]
 
 
 def assignment_of(content: bytes) -> ByTopic:
-    """The partitions in a classic member's assignment; empty if it can't be read."""
+    """The partitions in a classic member's assignment; empty if too large, or unreadable."""
     version = int.from_bytes(content[:2], signed=True)
-    if len(content) < 2 or version < 0:
+    if not 2 <= len(content) <= MAX_BYTES or version < 0:
         return []
     try:
         decode = decoder(ConsumerProtocolAssignment, min(version, 3))

@@ -16,7 +16,9 @@ from kwire.web.page.site import PageError
 
 PLACES = ("anywhere", "key", "value", "headers")
 MAX_TEXT = 200
-MAX_JSON_BYTES = 1024 * 1024
+MAX_JSON_BYTES = 64 * 1024
+"""The largest value whose fields are looked at: meanwhile no other thread runs."""
+
 FRAME_BYTES = 5
 """Confluent's framing: a zero byte, and the id of a schema."""
 

@@ -173,7 +173,9 @@ async def places_of(
     if index is not None:
         broker.partition(topic, index)  # raises what is wrong with it
     count = len(image.partitions)
-    found = []
+    first = frozenset(known)
+    found: list[tuple[bool, int, int, Place]] = []  # a heap of those to read so far
+    served = 0
     for one in range(count) if index is None else [index]:
         await slices.give_way()
         partition = broker.partition_if_served(topic, one)
@@ -182,11 +184,13 @@ async def places_of(
         log, end = partition.log, partition.high_watermark
         times = (segment.max_timestamp for segment in reversed(log.segments))
         newest_ms = next((at_ms for at_ms in times if at_ms >= 0), -1)
-        found.append(Place(one, log.log_start_offset, end, log.size_bytes, newest_ms))
-    elsewhere = count - len(found) if index is None else 0
-    first = frozenset(known)
-    found.sort(key=lambda place: (place.partition not in first, -place.newest_ms))
-    return Places(found[:MAX_PARTITIONS], count, elsewhere)
+        place = Place(one, log.log_start_offset, end, log.size_bytes, newest_ms)
+        heapq.heappush(found, (one in first, newest_ms, -one, place))
+        if len(found) > MAX_PARTITIONS:
+            heapq.heappop(found)
+        served += 1
+    places = [place for *_, place in sorted(found, reverse=True)]
+    return Places(places, count, count - served if index is None else 0)
 
 
 async def offsets_at(

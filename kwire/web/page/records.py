@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kwire.web.page import reading
+from kwire.web.page.formats import time_text
 from kwire.web.page.matching import MAX_TEXT, PLACES, Matcher, conditions_of
 from kwire.web.page.paging import whole
 from kwire.web.page.reading import Found, Part, Places, Row, Wanted
@@ -55,6 +56,11 @@ class Question(NamedTuple):
     def is_search(self) -> bool:
         """Whether only some records are wanted."""
         return bool(self.text or self.where.strip())
+
+    @property
+    def at_utc(self) -> str:
+        """The time as the field of a form takes it, in UTC; PageError."""
+        return time_text(time_ms(self.at))[:19].replace(" ", "T") if self.at else ""
 
     @property
     def is_detailed(self) -> bool:
