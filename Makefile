@@ -20,6 +20,7 @@ export FREE := import socket, sys; host, _, port = sys.argv[1].rpartition(":"); 
 VENV := .venv
 BIN := $(VENV)/bin
 PUBLISH := .venv-publish
+ECOSYSTEM := .venv-ecosystem
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 # Installs what a lock file names, and names each package while it comes.
 LOCKED = set -o pipefail; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r $(1) \
@@ -55,7 +56,7 @@ KAFKA_SPARK := $(addprefix spark_tests/test_,pipeline_files.py pipeline_losses.p
 # What `make help` shows to a newcomer.
 FIRST := run|test|check|format|docs
 
-.PHONY: help help-all run test check newest-python processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured short-compat-secured spark spark-stock spark-new spark-cluster spark-kafka spark-chaos browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs dist installs site release-check format lock clean usable-python bench-tls nightly
+.PHONY: help help-all run test check newest-python processes worst-cases unit simulate compat compat-cluster cluster-chaos compat-secured short-compat-secured spark spark-stock spark-new spark-cluster spark-kafka spark-chaos ecosystem browser container bench access bench-cluster reliability pipelines segments costs hostile hostile-tls growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs dist installs site release-check format lock clean usable-python bench-tls nightly
 
 help: ## list the commands to begin with
 	@$(MAKE) --no-print-directory help-all | grep -E '^  make ($(FIRST)) '
@@ -133,6 +134,9 @@ spark-kafka: $(VENV)/.test ## test pipelines on a real Apache Kafka: losses, ver
 spark-chaos: $(VENV)/.test bring-etcd ## pipelines into each sink while driver, workers and broker are killed, a query while the brokers of a cluster are; takes more than an hour (ARGS="--sink delta --records 100000 --kills 8 --seed 1" LANE=new)
 	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) -m long
 	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) --run chaos $(ARGS)
+
+ecosystem: $(VENV)/.test $(ECOSYSTEM)/.ecosystem ## test stream libraries, Celery, Connect and MirrorMaker, which docs/WHAT-RUNS.md lists (kwire, or BOOTSTRAP=host:port)
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest $(QUIET) $(or $(ARGS),ecosystem_tests)
 
 browser: $(VENV)/.test ## test the page of the HTTP port in headless Chromium (Debian and Ubuntu: apt install chromium)
 	$(BIN)/pytest $(QUIET) browser_tests $(ARGS)
@@ -233,6 +237,7 @@ docs: $(VENV)/.test ## update the generated pages and tables of docs/
 	PYTHONPATH=. $(BIN)/python docs/metrics_table.py
 	PYTHONPATH=. $(BIN)/python docs/cli_page.py
 	PYTHONPATH=. $(BIN)/python docs/rights_table.py
+	PYTHONPATH=. $(BIN)/python docs/what_runs_table.py
 	$(BIN)/python -m tests.parts --page
 
 format: $(VENV)/.test ## format the code
@@ -247,6 +252,7 @@ lock: $(VENV)/.test ## update requirements/*.txt and those of Spark's lanes
 	$(call lock,gssapi,--extra gssapi -c requirements/test.txt)
 	$(call lock,publish,--extra publish -c requirements/test.txt)
 	$(COMPILE) spark_tests/requirements-stock.in -o spark_tests/requirements-stock.txt
+	$(COMPILE) ecosystem_tests/requirements.in -o ecosystem_tests/requirements.txt
 	$(COMPILE) spark_tests/requirements-new.in -o spark_tests/requirements-new.txt
 
 # The sources of the sdist are listed anew: setuptools would add what an earlier list has.
@@ -295,6 +301,12 @@ $(VENV)/.core: requirements/core.txt pyproject.toml | usable-python $(BIN)/pytho
 $(VENV)/.run: requirements/run.txt $(VENV)/.core
 	@echo "installing the page, tables and shell completion, once …"
 	@$(call LOCKED,requirements/run.txt)
+	@touch $@
+
+$(ECOSYSTEM)/.ecosystem: ecosystem_tests/requirements.txt | usable-python
+	@[ -x $(ECOSYSTEM)/bin/python ] || $(PYTHON) -m venv $(ECOSYSTEM)
+	@echo "installing stream libraries and Celery for their tests, once …"
+	@$(ECOSYSTEM)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
 $(PUBLISH)/.publish: requirements/publish.txt | usable-python

@@ -29,11 +29,14 @@ LIBS = HOME / "libs"
 STREAMS_LIBS = HOME / "streams"
 STREAMS_TESTS_LIBS = HOME / "streams-tests"
 STREAMS_TESTS = "org.apache.kafka.streams.tests."
+MIRROR = "org.apache.kafka.connect.mirror."
 CONNECT_LIBS = HOME / "connect"
 POM = Path(__file__).parent / "java" / "pom.xml"
 STREAMS_POM = Path(__file__).parent / "java" / "streams.xml"
 STREAMS_TESTS_POM = Path(__file__).parent / "java" / "streams_tests.xml"
 CONNECT_POM = Path(__file__).parent / "java" / "connect.xml"
+MIRROR_LIBS = HOME / "mirror"
+MIRROR_POM = Path(__file__).parent / "java" / "mirror.xml"
 DEBEZIUM_LIBS = HOME / "debezium"
 DEBEZIUM_POM = Path(__file__).parent / "java" / "debezium.xml"
 TOOL_TIMEOUT_S = 120
@@ -99,6 +102,12 @@ def streams_tests_libs() -> Path:
 def connect_libs() -> Path:
     """The directory of Kafka Connect's jars with its file connectors; as ``libs``."""
     return _fetched(CONNECT_POM, CONNECT_LIBS, "connect-complete")
+
+
+@cache
+def mirror_libs() -> Path:
+    """The directory of MirrorMaker's jars; as ``libs``."""
+    return _fetched(MIRROR_POM, MIRROR_LIBS, "mirror-complete")
 
 
 @cache
@@ -185,8 +194,9 @@ def streams_command(main_class: str, *arguments: str) -> list[str]:
 
 
 def connect_command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
-    """Like ``command``, for a class of Kafka Connect."""
-    start, jars = command(main_class, *arguments, options=options), connect_libs()
+    """Like ``command``, for a class of Kafka Connect or of MirrorMaker."""
+    start = command(main_class, *arguments, options=options)
+    jars = mirror_libs() if main_class.startswith(MIRROR) else connect_libs()
     place = start.index("-cp") + 1
     return [*start[:place], f"{jars}/*", *start[place + 1 :]]
 

@@ -4,6 +4,8 @@ import json
 import shutil
 import subprocess
 
+import pytest
+
 from compat_tests.conftest import Names
 from tests.support.topics import create_topics
 
@@ -18,6 +20,7 @@ def kcat(*arguments: str, stdin: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.runs("kcat", "kcat 1.7.1, of Debian 12", "")
 def test_kcat(bootstrap: str, names: Names) -> None:
     """Its metadata, its producer and its consumer."""
     topic = names.topic("kcat")

@@ -98,6 +98,9 @@ def write_lines(bootstrap: str, first: int) -> None:
     produce_confluent(bootstrap, SOURCE, [(line, line, []) for line in lines])
 
 
+@pytest.mark.runs(
+    "Kafka Streams with `exactly_once_v2`", "kafka-streams", "exactly once, through kill -9"
+)
 def test_a_word_count_that_is_killed(bootstrap: str, topics: None, tmp_path: Path) -> None:
     """Of every word each count comes out once, in order, whoever dies meanwhile."""
     files = [settings(tmp_path / name, bootstrap, "words-count") for name in ("a", "b")]

@@ -162,6 +162,11 @@ def rows_of(spark: SparkSession, path: str) -> list[list[Any]]:
     return [list(map(_comparable, row)) for row in found]
 
 
+@pytest.mark.runs(
+    "Debezium for PostgreSQL",
+    "debezium-connector-postgres",
+    "at least once; a pipeline of kwire makes a table equal to PostgreSQL's of its events",
+)
 def test_a_table_equals_that_of_postgresql(
     spark: SparkSession, broker: str, tmp_path: Path, commands: Commands
 ) -> None:

@@ -91,6 +91,9 @@ def test_processing_time_with_small_batches(
         produce(broker, topic, last, last + 3000)
 
 
+@pytest.mark.runs(
+    "Spark Structured Streaming", "pyspark", "its own connector; at least once into a topic"
+)
 def test_topic_to_topic(
     broker: str,
     new_topic: Callable[..., str],

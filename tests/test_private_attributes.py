@@ -40,6 +40,7 @@ FOLDERS = (
     "browser_tests",
     "container_tests",
     "install_tests",
+    "ecosystem_tests",
 )
 
 MAY_HAVE_SOME = re.compile(r"\.__?[a-z]|import[^\n]* _[a-z]|attr\(|^ {4}_[a-z]\w*,$", re.MULTILINE)

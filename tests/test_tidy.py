@@ -20,6 +20,7 @@ CODE_FOLDERS = (
     "browser_tests",
     "container_tests",
     "install_tests",
+    "ecosystem_tests",
     "spark_tests",
     "bench",
     "demo",

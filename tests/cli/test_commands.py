@@ -413,7 +413,7 @@ def test_options_that_do_not_fit_are_one_line(arguments: list[str], said: str, c
 
 def test_completion_is_a_script(capsys, monkeypatch):
     """For each shell; without shtab it says what to install."""
-    for shell in ("bash", "zsh", "tcsh"):
+    for shell in ("bash", "zsh", "fish", "tcsh"):
         assert main(["completion", shell]) == 0
         assert "add-partitions" in capsys.readouterr().out
     monkeypatch.setitem(sys.modules, "shtab", None)
@@ -422,6 +422,42 @@ def test_completion_is_a_script(capsys, monkeypatch):
         "needs the package shtab, which isn't installed: pip install -e '.[cli]'"
         in capsys.readouterr().err
     )
+
+
+async def test_bash_completes_names(bootstrap: str) -> None:
+    """Of the cluster that the line names; never one that bash would carry out."""
+    for group in ("gold", "goods", "g$(reboot)"):
+        await run(["consume", "t", "--group", group, "--exit", "-b", bootstrap])
+    expected = {
+        f"kwire -b {bootstrap} consume ": "t",
+        f"kwire topics create -b {bootstrap} ": "",
+        f"kwire groups describe -b {bootstrap} g": "gold goods",
+        f"kwire consume -b {bootstrap} --group goo": "goods",
+        "kwire consume -b 127.0.0.1:1 ": "",
+    }
+    asked = "".join(
+        f"""
+        COMP_LINE={shlex.quote(line)}
+        read -ra COMP_WORDS <<< "$COMP_LINE"
+        [[ $COMP_LINE != *" " ]] || COMP_WORDS+=("")
+        COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
+        _shtab_kwire 2>/dev/null
+        echo ${{COMPREPLY[@]}}
+        """
+        for line in expected
+    )
+    function = f'kwire() {{ {shlex.join(KWIRE)} "$@"; }}'
+    done = await process(f'{function}; eval "$(kwire completion bash)"; {asked}')
+    assert done.stdout.decode().split("\n")[:-1] == list(expected.values())
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish", "tcsh"])
+def test_other_shells_ask_for_names(shell: str, capsys) -> None:
+    """With the command that bash uses."""
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert "kwire completion topics" in script
+    assert "kwire completion groups" in script
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")

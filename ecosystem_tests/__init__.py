@@ -1,0 +1,1 @@
+"""Tests of programs that others have built on Kafka's clients: docs/WHAT-RUNS.md lists them."""
