@@ -40,7 +40,8 @@ from kwire.handlers.lib.lookups import look_without_waiting
 from kwire.handlers.lib.readable import note_allowed, readable_partition
 from kwire.handlers.lib.rights import CLUSTER_ACTION, FAILED, TOPIC, Serve, right
 from kwire.handlers.lib.slices import PIECE, give_way, in_slices, pieces
-from kwire.handlers.lib.waiting import happens
+from kwire.handlers.lib.waiting import happens, later
+from kwire.log.page_cache import ColdPages
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
     AbortedTransaction,
@@ -301,15 +302,23 @@ async def _read(
     has_error = False
     partitions: list[tuple[PartitionKey, PartitionData]] = []
     work = context.work
+    broker = context.broker
     for place, (key, partition) in enumerate(wanted):
         cached = session.partitions.get(key) if session is not None else None
         if cached is not None and incremental and cached.is_quiet:
             if not place % PIECE:  # a look at the clock would take longer than this partition
                 await give_way(work)
             continue
-        await give_way(work)
-        look = partial(_read_partition, key, partition, request, context, left, first=total == 0)
-        data = await look_without_waiting(context.broker, look)
+        if work.is_due:
+            await later(work.next_slice)
+        is_first = not total
+        try:
+            data = _read_partition(
+                key, partition, request, context, left, first=is_first, hurry=True
+            )
+        except ColdPages:
+            read = partial(_read_partition, key, partition, request, context, left, first=is_first)
+            data = await look_without_waiting(broker, read)
         if isinstance(data.records, FileSlice):
             total += data.records.size_bytes
             left = max(0, left - data.records.size_bytes)

@@ -178,7 +178,10 @@ class EncoderWriter(SourceWriter):
             self.write_array(element, name, path)
         elif kind is record_batches:
             self.flush()
-            self.emit(f"append_records({self.out}, slices, {name}, {self.flexible})")
+            with self.block(f"if {name} == b'':"):
+                self.emit(f"{self.out} += {bytes([1]) if self.flexible else bytes(4)!r}")
+            with self.block("else:"):
+                self.emit(f"append_records({self.out}, slices, {name}, {self.flexible})")
         else:
             if kind is string:
                 self.emit(f"{name} = {name}.encode()")
@@ -236,6 +239,22 @@ class EncoderWriter(SourceWriter):
             return
         self.flush()
         fields = sorted(fields, key=lambda field: field.tag or 0)
+        conditions = [self.is_not_default(field, f"{name}.{field.name}") for field in fields]
+        absent = [
+            f"{name}.{field.name} is None"
+            for field, differs in zip(fields, conditions, strict=True)
+            if differs.startswith(f"{name}.{field.name} is not None")
+        ]
+        if len(absent) == len(fields):
+            with self.block(f"if {' and '.join(absent)}:"):
+                self.emit(f"{self.out}.append(0)")
+            with self.block("else:"):
+                self.write_present_tags(fields, name, path)
+        else:
+            self.write_present_tags(fields, name, path)
+
+    def write_present_tags(self, fields: list[Field], name: str, path: str) -> None:
+        """Write the tagged fields that aren't the default; ``fields`` are ordered by tag."""
         flags = [self.unique("has") for _ in fields]
         for field, flag in zip(fields, flags, strict=True):
             self.emit(f"{flag} = {self.is_not_default(field, f'{name}.{field.name}')}")

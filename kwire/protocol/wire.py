@@ -119,10 +119,12 @@ def append_records(
     The bytes of a file slice don't go into ``out``. ``slices`` gets the slice, with its position:
     the length of ``out`` at the place where the bytes of the slice belong.
     """
-    if isinstance(records, FileSlice | RecordsParts):
+    if isinstance(records, FileSlice):
         _append_size(out, records.size_bytes, compact)
-        parts = records.parts if isinstance(records, RecordsParts) else (records,)
-        for part in parts:
+        slices.append((len(out), records))
+    elif isinstance(records, RecordsParts):
+        _append_size(out, records.size_bytes, compact)
+        for part in records.parts:
             if isinstance(part, FileSlice):
                 slices.append((len(out), part))
             else:
