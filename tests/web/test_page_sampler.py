@@ -2,12 +2,16 @@
 
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
 import trio.testing
 
+from kwire.broker.broker import Broker
+from kwire.budget.slices import Slices
+from kwire.metadata.image import PartitionImage, TopicImage
 from kwire.web.cross_loop_calls import NotServing
 from kwire.web.page import sampler
 from kwire.web.page.sampler import GroupSample, Sample, Sampler, TopicSample, Totals
@@ -95,6 +99,14 @@ async def test_rates_are_differences(clock: Clock) -> None:
     [point] = samples.points(0)
     assert (point.messages_in, point.bytes_in, point.requests, point.lag) == (10, 100, 10, 5)
     assert point.produce_s == 512e-6
+
+
+async def test_what_other_brokers_lead_is_not_offline() -> None:
+    """Only a partition that nobody leads is."""
+    partitions = tuple(PartitionImage(leader, 0, (1, 2), (1, 2)) for leader in (1, 2, -1, 2))
+    topic = TopicImage("orders", bytes(16), partitions, 4)
+    broker = cast(Broker, SimpleNamespace(leader_of=lambda _, index: partitions[index].leader))
+    assert await sampler.offline_of(broker, topic, Slices()) == 1
 
 
 async def test_charts_reach_back_a_day(clock: Clock) -> None:

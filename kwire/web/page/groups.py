@@ -28,6 +28,11 @@ from kwire.web.page.site import PageError, Site
 
 LAG_WINDOW_S = 3600
 _DESCRIBE_VERSION = 6
+_MISSING = {
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group, and there was none since the start of "
+    "the broker",
+    ErrorCode.NOT_COORDINATOR: "another broker is its coordinator, and shows it on its page",
+}
 _DESCRIBE_CONSUMER_VERSION = 1
 
 
@@ -168,9 +173,7 @@ async def gather(observed: Observed, group_id: str, first: int) -> Facts:
         raise PageError(404, "there is no group yet")
     events = await ask_broker(observed, ExplainGroupRequest(group_id=group_id), 0)
     if events.error_code:
-        what = "there is no such group, and there was none since the start of the broker"
-        if events.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-            what = "the group can't be described now"
+        what = _MISSING.get(events.error_code, "the group can't be described now")
         raise KafkaError(ErrorCode(events.error_code), what)
     facts = Facts(
         events.group_type, events.group_state, "", None, [], [], 0, list(reversed(events.events))

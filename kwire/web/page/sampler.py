@@ -23,6 +23,7 @@ from kwire.broker.metrics_counters import MetricsCounters
 from kwire.budget.slices import Slices
 from kwire.coordinator.group import GroupType
 from kwire.handlers import PRODUCE_KEY
+from kwire.metadata.image import TopicImage
 from kwire.web.cross_loop_calls import BrokerCalls, NotServing, Observed
 from kwire.web.page.assignments import assigned_partitions
 
@@ -270,23 +271,31 @@ async def _topics(broker: Broker, slices: Slices) -> tuple[dict[str, TopicSample
         await slices.give_way()
         topic = sums.get(partition.topic)
         if topic is None:
-            topic = sums[partition.topic] = [0, 0, 0, 0, 0, 0]
-        topic[0] += 1
-        topic[1] += partition.is_offline
-        topic[2] += partition.log.size_bytes
-        topic[3] += partition.messages_in
-        topic[4] += partition.bytes_in
-        topic[5] += partition.bytes_out
+            topic = sums[partition.topic] = [0, 0, 0, 0, 0]
+        topic[0] += not partition.is_offline
+        topic[1] += partition.log.size_bytes
+        topic[2] += partition.messages_in
+        topic[3] += partition.bytes_in
+        topic[4] += partition.bytes_out
         if partition.log.producers.open_transactions:
             open_transactions.update(partition.log.producers.open_transactions)
     samples = {}
     for name, image in broker.image.topics_by_name.items():
         await slices.give_way()
-        served = sums.get(name, [0, 0, 0, 0, 0, 0])
-        count = len(image.partitions)
-        offline = served[1] + max(0, count - served[0])
-        samples[name] = TopicSample(count, offline, *served[2:])
+        sums_here = sums.get(name, [0, 0, 0, 0, 0])
+        count, served = len(image.partitions), sums_here[0]
+        offline = 0 if served == count else await offline_of(broker, image, slices)
+        samples[name] = TopicSample(count, offline, *sums_here[1:])
     return samples, len(open_transactions)
+
+
+async def offline_of(broker: Broker, topic: TopicImage, slices: Slices) -> int:
+    """How many partitions of a topic nobody leads; other brokers lead some that aren't here."""
+    offline = 0
+    for index in range(len(topic.partitions)):
+        await slices.give_way()
+        offline += broker.leader_of(topic, index) < 0
+    return offline
 
 
 async def _groups(broker: Broker, slices: Slices) -> tuple[list[GroupSample], int]:

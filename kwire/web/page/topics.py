@@ -29,7 +29,7 @@ class TopicRow(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """A partition of a topic; the fields after ``leader_epoch`` are None if it is offline."""
+    """A partition of a topic; the fields after ``leader_epoch`` are None if it isn't led here."""
 
     partition: int
     leader: int
