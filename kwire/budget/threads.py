@@ -11,6 +11,8 @@ Rules:
   further thread only takes time from the event loop. A kind that waits for disks has more threads.
 """
 
+from collections.abc import Iterable
+
 from kwire.budget.thread_pool import ThreadPool
 from kwire.budget.validation_pool import FairThread, ValidationPool
 
@@ -59,6 +61,12 @@ class Threads:
         self.tokens = ThreadPool(COMPUTING)
         self.loading = ThreadPool(COMPUTING)
         self.handshakes = ThreadPool(HANDSHAKES)
+
+    @property
+    def running(self) -> int:
+        """How many threads of all kinds are at work."""
+        kinds: Iterable[ThreadPool | FairThread | ValidationPool] = vars(self).values()
+        return sum(kind.running for kind in kinds)
 
     def close(self) -> None:
         """Give up work that no client was promised: batches to check, metrics."""

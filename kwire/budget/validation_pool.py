@@ -82,6 +82,11 @@ class FairThread:
         """Whether the broker stops and the thread takes no more work."""
         return self._lock.is_closed
 
+    @property
+    def running(self) -> int:
+        """How many threads are at work: one or none."""
+        return self._kind.running
+
     async def run(
         self, work: Work, function: Callable[[_A, Callable[[], None]], _T], argument: _A
     ) -> _T:
@@ -123,6 +128,11 @@ class ValidationPool:
     def __init__(self) -> None:
         self.small = FairThread()
         self.large = FairThread()
+
+    @property
+    def running(self) -> int:
+        """How many of the two threads are at work."""
+        return self.small.running + self.large.running
 
     def close(self) -> None:
         """Close both threads, because the broker stops."""

@@ -21,12 +21,15 @@ import trio
 
 from kwire.server import Server, StartError
 from kwire.testing.broker_log import BrokerLog
+from kwire.testing.clock import EventLoopClock, steps_ms
 from kwire.testing.process import LOG_TAIL_LINES, BrokerFailed
 
 NO_EPOLL = (
     "gevent has taken select.epoll away, which the broker's event loop needs: use the fixture "
     "kafka_process (KafkaProcess), or gevent.monkey.patch_all(select=False, thread=False)"
 )
+PASSING_TIMEOUT_S = 60.0
+SETTLING_PAUSE_S = 0.001
 STACK_FRAMES = 6
 WORKERS = "_thread_cache.py"
 """A part of the stack of each thread that works for an event loop of trio."""
@@ -58,6 +61,23 @@ class Serving:
             self.has_ended.set()
             self.ended.set()
 
+    async def settle(self) -> None:
+        """Wait until the server has nothing to do, also not in a thread or a process."""
+        from trio.testing import wait_all_tasks_blocked
+
+        looks = 0
+        while looks < 2:  # a task whose thread has just ended shows itself at the second look
+            await wait_all_tasks_blocked()
+            looks += 1
+            if self._is_at_work():
+                looks = 0
+                await trio.sleep(SETTLING_PAUSE_S)
+
+    def _is_at_work(self) -> bool:
+        broker = self.server.broker
+        is_compacting = hasattr(broker, "compaction") and bool(broker.compaction.workers)
+        return is_compacting or broker.threads.running > 0
+
 
 class BrokerThread:
     """The thread; it begins with ``begin`` and ends with ``end``.
@@ -68,6 +88,7 @@ class BrokerThread:
     def __init__(self, log: BrokerLog) -> None:
         self.at_end: Callable[[], object] = lambda: None
         self._log = log
+        self._clock = EventLoopClock()
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery
         self._has_begun: Future[None] = Future()
@@ -119,10 +140,30 @@ class BrokerThread:
         if not serving.ended.wait(timeout_s):
             raise BrokerFailed(self._hangs(f"the broker had not ended after {timeout_s:g} s"))
 
+    def pass_time(
+        self, span_ms: int, pass_ms: Callable[[int], None], serving: Serving | None
+    ) -> None:
+        """Put the event loop's time ahead, and wait until a server has done what is due by then.
+
+        ``pass_ms`` is called in each step, to put ahead the clock that the server has besides.
+        """
+        has_passed: Future[None] = Future()
+
+        async def run() -> None:
+            for step_ms in steps_ms(span_ms):
+                self._clock.ahead_s += step_ms / 1000
+                pass_ms(step_ms)
+                if serving is not None and not serving.ended.is_set():
+                    await serving.settle()
+            has_passed.set_result(None)
+
+        self._soon(lambda: self._nursery.start_soon(run))
+        self._wait(has_passed, PASSING_TIMEOUT_S, "broker had still work that was due")
+
     def _run(self) -> None:
         self._log.own_this_context()
         try:
-            trio.run(self._main)
+            trio.run(self._main, clock=self._clock)
         except BaseException as error:
             self._log.add("".join(traceback.format_exception(error)))
             if not self._has_begun.done():

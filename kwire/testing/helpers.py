@@ -95,6 +95,10 @@ class Helpers(ABC):
     def log(self) -> str:
         """The broker's log."""
 
+    def now_ms(self) -> int:
+        """The broker's date, in milliseconds since the epoch."""
+        return real_date_ms()
+
     def unique(self, name: str) -> str:
         """A name for a topic or a group that no other test uses."""
         return f"{name}-{uuid.uuid4().hex[:10]}"
@@ -134,7 +138,7 @@ class Helpers(ABC):
             return
         count = self._partition_counts([topic])[topic]
         builders: dict[int, BatchBuilder] = {}
-        now_ms = real_date_ms()
+        now_ms = self.now_ms()
         for number, record in enumerate(new):
             index = record.partition
             if index is None:

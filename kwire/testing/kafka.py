@@ -34,6 +34,7 @@ from kwire.server import Server
 from kwire.testing.asking import Asker
 from kwire.testing.broker_log import COLLECTOR, BrokerLog
 from kwire.testing.broker_thread import BrokerThread, Serving
+from kwire.testing.clock import BrokerClock
 from kwire.testing.directories import TestDirectory
 from kwire.testing.ended import REPORTS
 from kwire.testing.faults.planning import Faults
@@ -41,7 +42,6 @@ from kwire.testing.forks import let_go_of
 from kwire.testing.helpers import Helpers, Record, setting
 from kwire.testing.process import BrokerFailed
 from kwire.testing.quick_disk import QuickDisk
-from kwire.testing.real_time import real_clock
 
 __all__ = ["BrokerFailed", "Kafka", "Record"]
 
@@ -76,6 +76,7 @@ class Kafka(Helpers):
         super().__init__()
         self.settings = _checked(settings or {})
         self.faults = Faults()
+        self.clock = BrokerClock(self._pass_time)
         self.bootstrap = ""
         self.is_used = False
         self._given_dir = None if data_dir is None else Path(data_dir)
@@ -127,11 +128,13 @@ class Kafka(Helpers):
     def reset(self, settings: Mapping[str, object] | None = None) -> None:
         """Give the broker back as new, on the same port: without topics, groups, data and faults.
 
+        Its time is the present again.
         The old broker ends as by ``kill``, and a new one starts with empty directories.
         """
         if self._directory is None:
             raise ValueError(f"reset would remove the data in {self._given_dir}; use restart")
         self.faults.clear()
+        self.clock = BrokerClock(self._pass_time)
         if settings is not None:
             self.settings = _checked(settings)
         old, directory = self._serving, self._directory
@@ -146,6 +149,10 @@ class Kafka(Helpers):
     def raise_bug(self) -> None:
         """Raise the first unexpected exception of the broker, if there is one; then forget it."""
         _raise_bug(self._serving)
+
+    def now_ms(self) -> int:
+        """The broker's date, which ``clock.advance`` puts ahead."""
+        return self.clock.now_ms()
 
     def log(self) -> str:
         """The last lines that the broker has logged."""
@@ -187,13 +194,17 @@ class Kafka(Helpers):
         server = Server(
             config,
             disk=self._disk or QuickDisk(),
-            clock=real_clock(),
+            clock=self.clock.of_a_server(),
             open_frame=self.faults.open_frame,
         )
         self._serving = None
         self._serving = self._thread.start(server, self._start_timeout_s, old)
         host, port = server.addresses[0]
         self.bootstrap = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def _pass_time(self, span_ms: int) -> None:
+        assert self._thread is not None, "the broker has not been started"
+        self._thread.pass_time(span_ms, self.clock.pass_ms, self._serving)
 
     def _end_server(self, *, clean: bool) -> None:
         assert self._thread is not None, "the broker has not been started"

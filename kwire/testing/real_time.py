@@ -12,7 +12,7 @@ Rules:
 import sys
 from contextlib import suppress
 
-from kwire.clock import Clock, steady_clock_ms, wall_clock_ms
+from kwire.clock import wall_clock_ms
 
 
 def real_date_ms() -> int:
@@ -22,8 +22,3 @@ def real_date_ms() -> int:
         with suppress(ValueError):  # the test is in the present
             return int(time_machine.escape_hatch.time.time_ns()) // 1_000_000
     return wall_clock_ms()
-
-
-def real_clock() -> Clock:
-    """The clock of a broker in this process."""
-    return Clock(real_date_ms, steady_clock_ms)
