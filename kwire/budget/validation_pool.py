@@ -85,7 +85,7 @@ class FairThread:
     @property
     def running(self) -> int:
         """How many threads are at work: one or none."""
-        return self._kind.running
+        return self._pool.running
 
     async def run(
         self, work: Work, function: Callable[[_A, Callable[[], None]], _T], argument: _A

@@ -13,7 +13,7 @@ import select
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 
@@ -28,6 +28,7 @@ NO_EPOLL = (
     "gevent has taken select.epoll away, which the broker's event loop needs: use the fixture "
     "kafka_process (KafkaProcess), or gevent.monkey.patch_all(select=False, thread=False)"
 )
+CALL_TIMEOUT_S = 10.0
 PASSING_TIMEOUT_S = 60.0
 SETTLING_PAUSE_S = 0.001
 STACK_FRAMES = 6
@@ -139,6 +140,25 @@ class BrokerThread:
             self._soon(serving.server.stop if clean else serving.scope.cancel)
         if not serving.ended.wait(timeout_s):
             raise BrokerFailed(self._hangs(f"the broker had not ended after {timeout_s:g} s"))
+
+    def call(self, function: Callable[[], object], timeout_s: float = CALL_TIMEOUT_S) -> None:
+        """Call a function in the event loop, and wait until it has returned."""
+        called: Future[None] = Future()
+
+        def call() -> None:
+            try:
+                function()
+            except Exception as error:
+                called.set_exception(error)
+            else:
+                called.set_result(None)
+
+        self._soon(call)
+        self._wait(called, timeout_s, "event loop of the broker did not answer")
+
+    def run_beside(self, function: Callable[[], Awaitable[object]]) -> None:
+        """Run a coroutine beside the servers, to the end of the thread."""
+        self.call(lambda: self._nursery.start_soon(function))
 
     def pass_time(
         self, span_ms: int, pass_ms: Callable[[int], None], serving: Serving | None

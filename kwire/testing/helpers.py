@@ -52,7 +52,8 @@ from kwire.protocol.messages.produce import (
 from kwire.record.records import BatchBuilder
 from kwire.testing.asking import Asker, NoAnswer
 from kwire.testing.real_time import real_date_ms
-from kwire.testing.waiting import until, wait_until
+from kwire.testing.rebalancing import Rebalance
+from kwire.testing.waiting import WaitTimeout, until, wait_until
 
 TIMEOUT_MS = 10_000
 EARLIEST, LATEST = -2, -1
@@ -118,16 +119,16 @@ class Helpers(ABC):
         wanted = CreatableTopic(
             name=name,
             num_partitions=BROKERS_DEFAULT if partitions is None else partitions,
-            replication_factor=1,
+            replication_factor=BROKERS_DEFAULT,
             configs=[
                 CreatableTopicConfig(name=key, value=setting(value))
                 for key, value in (configs or {}).items()
             ],
         )
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
-        result = self._asker.ask(self.bootstrap, request, 7, CreateTopicsResponse).topics[0]
+        result = self._asker.ask(self._any_broker(), request, 7, CreateTopicsResponse).topics[0]
         if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            _check(result.error_code, f"topic {name!r}: {result.error_message or ''}")
+            check(result.error_code, f"topic {name!r}: {result.error_message or ''}")
         self.produce(name, records)
         return name
 
@@ -152,26 +153,25 @@ class Helpers(ABC):
         self._write(topic, builders)
 
     def _write(self, topic: str, builders: Mapping[int, BatchBuilder]) -> None:
-        if not builders:
-            return
-        data = [
-            PartitionProduceData(index=index, records=bytes(builder.build()))
-            for index, builder in builders.items()
-        ]
-        request = ProduceRequest(
-            acks=-1,
-            timeout_ms=TIMEOUT_MS,
-            topic_data=[TopicProduceData(name=topic, partition_data=data)],
-        )
-        response = self._asker.ask(self.bootstrap, request, 11, ProduceResponse)
-        for partition in response.responses[0].partition_responses:
-            _check(partition.error_code, f"{topic}-{partition.index}: {partition.error_message}")
+        for address, indexes in self._by_leader((topic, index) for index in builders).items():
+            data = [
+                PartitionProduceData(index=index, records=bytes(builders[index].build()))
+                for _, index in indexes
+            ]
+            request = ProduceRequest(
+                acks=-1,
+                timeout_ms=TIMEOUT_MS,
+                topic_data=[TopicProduceData(name=topic, partition_data=data)],
+            )
+            response = self._asker.ask(address, request, 11, ProduceResponse)
+            for partition in response.responses[0].partition_responses:
+                check(partition.error_code, f"{topic}-{partition.index}: {partition.error_message}")
 
     def records(self, topic: str) -> list[Record]:
         """The records that a consumer with read_committed would get, by partition and offset."""
         found = []
         for index in range(self._partition_counts([topic])[topic]):
-            reader = open_partition(self.data_dir / f"{topic}-{index}")
+            reader = open_partition(self._data_at_leader(topic, index) / f"{topic}-{index}")
             found += [
                 Record(one.value, one.key, tuple(one.headers), index, one.timestamp, one.offset)
                 for one in reader.records(isolation="read_committed")
@@ -261,18 +261,29 @@ class Helpers(ABC):
     def _why_no_lag(self, group: str, topic: str | None) -> str:
         if topic is not None and not self._has(topic):
             return f"there is no topic {topic!r}"
-        found = self._asker.ask(self.bootstrap, ListGroupsRequest(), 4, ListGroupsResponse)
+        found = self._asker.ask(
+            self._coordinator(group), ListGroupsRequest(), 4, ListGroupsResponse
+        )
         if all(one.group_id != group for one in found.groups):
             return f"there is no group {group!r}"
         return f"group {group!r} has committed nothing"
 
+    def rebalance(self, group: str, timeout_s: float = 30.0) -> None:
+        """Have a group share its partitions out anew, by a member that joins it and leaves.
+
+        Returns when the group is stable again. Raises ValueError if it has no members.
+        """
+        __tracebackhide__ = True
+        Rebalance(self._asker, self._coordinator(group), group, timeout_s).run()
+
     def _committed(self, group: str) -> dict[Partition, int]:
         wanted = OffsetFetchRequestGroup(group_id=group, topics=None)
         request = OffsetFetchRequest(groups=[wanted])
-        response = self._asker.ask(self.bootstrap, request, 8, OffsetFetchResponse).groups[0]
+        address = self._coordinator(group)
+        response = self._asker.ask(address, request, 8, OffsetFetchResponse).groups[0]
         if response.error_code == ErrorCode.NOT_COORDINATOR and not self._has(OFFSETS_TOPIC):
             return {}  # no group has committed anything yet
-        _check(response.error_code, f"group {group!r}")
+        check(response.error_code, f"group {group!r}")
         return {
             (topic.name, partition.partition_index): partition.committed_offset
             for topic in response.topics
@@ -281,33 +292,59 @@ class Helpers(ABC):
         }
 
     def _offsets(self, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            topics=[
-                ListOffsetsTopic(
-                    name=topic,
-                    partitions=[ListOffsetsPartition(partition_index=index, timestamp=timestamp)],
-                )
-                for topic, index in partitions
-            ],
-        )
-        if not request.topics:
-            return {}
-        response = self._asker.ask(self.bootstrap, request, 6, ListOffsetsResponse)
         offsets = {}
-        for topic in response.topics:
-            for partition in topic.partitions:
-                _check(partition.error_code, f"{topic.name}-{partition.partition_index}")
-                offsets[topic.name, partition.partition_index] = partition.offset
+        for address, led in self._by_leader(partitions).items():
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                topics=[
+                    ListOffsetsTopic(
+                        name=topic,
+                        partitions=[
+                            ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+                        ],
+                    )
+                    for topic, index in led
+                ],
+            )
+            response = self._asker.ask(address, request, 6, ListOffsetsResponse)
+            for topic in response.topics:
+                for partition in topic.partitions:
+                    check(partition.error_code, f"{topic.name}-{partition.partition_index}")
+                    offsets[topic.name, partition.partition_index] = partition.offset
         return offsets
+
+    def _by_leader(self, partitions: Iterable[Partition]) -> dict[str, list[Partition]]:
+        """Partitions by the address of their leader."""
+        found: dict[str, list[Partition]] = {}
+        for partition in partitions:
+            found.setdefault(self._leader(*partition), []).append(partition)
+        return found
+
+    # Where a helper asks; one broker is all of these
+
+    def _any_broker(self) -> str:
+        """The address of a broker that runs."""
+        return self.bootstrap
+
+    def _leader(self, topic: str, index: int) -> str:
+        """The address of a partition's leader."""
+        return self.bootstrap
+
+    def _coordinator(self, group: str) -> str:
+        """The address of a group's coordinator."""
+        return self.bootstrap
+
+    def _data_at_leader(self, topic: str, index: int) -> Path:
+        """The data directory of a partition's leader."""
+        return self.data_dir
 
     def _partition_counts(self, topics: Iterable[str] | None) -> dict[str, int]:
         """How many partitions topics have; KafkaError if one of them doesn't exist."""
         named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
-        response = self._asker.ask(self.bootstrap, request, 9, MetadataResponse)
+        response = self._asker.ask(self._any_broker(), request, 9, MetadataResponse)
         for topic in response.topics:
-            _check(topic.error_code, f"topic {topic.name!r}")
+            check(topic.error_code, f"topic {topic.name!r}")
         return {topic.name or "": len(topic.partitions) for topic in response.topics}
 
     def _has(self, topic: str) -> bool:
@@ -324,7 +361,7 @@ class Helpers(ABC):
         """The topics and the log, for the report of a failing test."""
         try:
             topics = self.describe()
-        except (NoAnswer, OSError) as error:
+        except (NoAnswer, OSError, WaitTimeout) as error:
             topics = str(error)
         return f"topics of {self.bootstrap}:\n{topics}\n\nlog:\n{self.log() or '(empty)'}"
 
@@ -378,6 +415,7 @@ def _record(new: NewRecord) -> Record:
     return Record(_bytes(new))
 
 
-def _check(code: int, what: str) -> None:
+def check(code: int, what: str) -> None:
+    """Raise the KafkaError that an answer tells, if there is one."""
     if code:
         raise KafkaError(ErrorCode(code), what)

@@ -25,6 +25,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 from weakref import WeakSet
 
 from kwire.config.broker import BrokerConfig
@@ -74,7 +75,7 @@ class Kafka(Helpers):
         log_level: int = logging.INFO,
     ) -> None:
         super().__init__()
-        self.settings = _checked(settings or {})
+        self.settings = checked(settings or {})
         self.faults = Faults()
         self.clock = BrokerClock(self._pass_time)
         self.bootstrap = ""
@@ -87,7 +88,7 @@ class Kafka(Helpers):
         self._thread: BrokerThread | None = None
         self._serving: Serving | None = None
 
-    def start(self) -> "Kafka":
+    def start(self) -> Self:
         """Start the broker and wait until it is ready; BrokerFailed says why it isn't."""
         assert self._thread is None, "the broker has been started already"
         _STARTED.add(self)
@@ -114,7 +115,7 @@ class Kafka(Helpers):
                 self._thread.stop(serving, STOP_TIMEOUT_S, clean=self._given_dir is not None)
         finally:
             self._end_thread(STOP_TIMEOUT_S)
-        _raise_bug(serving)
+        raise_bug(serving)
 
     def restart(self) -> None:
         """Stop the broker cleanly, unless it is gone, and start it on the same port and data."""
@@ -136,7 +137,7 @@ class Kafka(Helpers):
         self.faults.clear()
         self.clock = BrokerClock(self._pass_time)
         if settings is not None:
-            self.settings = _checked(settings)
+            self.settings = checked(settings)
         old, directory = self._serving, self._directory
         self._asker.close()
         self._make_directory()
@@ -144,11 +145,11 @@ class Kafka(Helpers):
             self._serve(self.bootstrap, old)
         finally:
             directory.remove()
-        _raise_bug(old)
+        raise_bug(old)
 
     def raise_bug(self) -> None:
         """Raise the first unexpected exception of the broker, if there is one; then forget it."""
-        _raise_bug(self._serving)
+        raise_bug(self._serving)
 
     def now_ms(self) -> int:
         """The broker's date, which ``clock.advance`` puts ahead."""
@@ -189,7 +190,7 @@ class Kafka(Helpers):
         except ConfigError as error:
             raise BrokerFailed(f"the broker can't start: {error}") from error
         config = config.changed(
-            {"log.dirs": str(self.data_dir), "listeners": f"PLAINTEXT://{address}"}
+            {"log.dirs": str(self.data_dir), "listeners": self._listeners(address)}
         )
         server = Server(
             config,
@@ -199,8 +200,15 @@ class Kafka(Helpers):
         )
         self._serving = None
         self._serving = self._thread.start(server, self._start_timeout_s, old)
-        host, port = server.addresses[0]
-        self.bootstrap = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._bound([f"{host}:{port}" for host, port in server.addresses])
+
+    def _listeners(self, address: str) -> str:
+        """The setting ``listeners``, with ``address`` for clients."""
+        return f"PLAINTEXT://{address}"
+
+    def _bound(self, addresses: list[str]) -> None:
+        """Take the addresses to which the listeners are bound."""
+        [self.bootstrap] = addresses
 
     def _pass_time(self, span_ms: int) -> None:
         assert self._thread is not None, "the broker has not been started"
@@ -212,7 +220,7 @@ class Kafka(Helpers):
         self._asker.close()
         if serving is not None:
             self._thread.stop(serving, STOP_TIMEOUT_S, clean=clean)
-        _raise_bug(serving)
+        raise_bug(serving)
 
     def _end_thread(self, timeout_s: float) -> None:
         thread, self._thread = self._thread, None
@@ -227,7 +235,7 @@ class Kafka(Helpers):
             if directory is not None:
                 directory.remove()
 
-    def __enter__(self) -> "Kafka":
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(
@@ -257,7 +265,7 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
-def _checked(settings: Mapping[str, object]) -> dict[str, object]:
+def checked(settings: Mapping[str, object]) -> dict[str, object]:
     """Settings of a test; ValueError for settings that the test broker chooses itself."""
     for name in ("log.dir", "log.dirs", "listeners"):
         if name in settings:
@@ -271,7 +279,7 @@ def _config(given: frozenset[tuple[str, str]]) -> BrokerConfig:
     return BrokerConfig.load(TEST_SETTINGS | dict(given))
 
 
-def _raise_bug(serving: Serving | None) -> None:
+def raise_bug(serving: Serving | None) -> None:
     """Raise the first unexpected exception of a server that has ended."""
     if serving is None:
         return

@@ -22,10 +22,12 @@ import pytest
 
 if TYPE_CHECKING:
     from kwire.testing.kafka import Kafka
+    from kwire.testing.kafka_cluster import KafkaCluster
     from kwire.testing.kafka_process import KafkaProcess
+    from kwire.testing.kafka_secured import KafkaSecured
 
 MARKER = "kafka"
-FIXTURES = ("kafka", "kafka_session", "kafka_process")
+FIXTURES = ("kafka", "kafka_session", "kafka_secured", "kafka_cluster", "kafka_process")
 SECTION = "Kafka broker"
 
 
@@ -36,8 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
         import_module("freezegun").configure(extend_ignore_list=["kwire", "trio"])
     config.addinivalue_line(
         "markers",
-        "kafka(settings={...}): settings of the broker that the fixtures kafka, kafka_session and "
-        "kafka_process give this test",
+        "kafka(settings={...}): settings of the brokers that the fixtures of kwire give this test",
     )
 
 
@@ -107,6 +108,38 @@ def kafka_session(
     kafka_session_broker.is_used = True
     yield kafka_session_broker
     kafka_session_broker.raise_bug()
+
+
+@pytest.fixture
+def kafka_secured(request: pytest.FixtureRequest) -> Iterator["KafkaSecured"]:
+    """A broker for this test alone, whose clients log in; ``kafka_secured.user`` makes users."""
+    from kwire.testing.kafka import BrokerFailed
+    from kwire.testing.kafka_secured import KafkaSecured
+
+    try:
+        broker = KafkaSecured(_settings(request)).start()
+    except (BrokerFailed, ValueError) as error:
+        pytest.fail(str(error), pytrace=False)
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator["KafkaCluster"]:
+    """Three brokers for this test alone, in a thread; one can be killed or cut off."""
+    from kwire.testing.kafka import BrokerFailed
+    from kwire.testing.kafka_cluster import KafkaCluster
+
+    try:
+        cluster = KafkaCluster(_settings(request)).start()
+    except (BrokerFailed, ValueError) as error:
+        pytest.fail(str(error), pytrace=False)
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 @pytest.fixture

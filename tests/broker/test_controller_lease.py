@@ -12,9 +12,9 @@ from kwire.metadata.changes import ConfigChanged
 from kwire.metadata.image import ConfigResourceType
 from kwire.metadata.store import Member
 from kwire.record.batch import RecordBatch
+from kwire.testing.simulated_etcd import SimulatedEtcd, simulated_store
 from tests.broker.leading import ROW, NotedProduce, append, batch, follow
 from tests.broker.replica.test_alter_partition_manager import Cluster
-from tests.support.simulated_etcd import SimulatedEtcd, simulated_store
 
 TTL_MS = 10_000
 MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER

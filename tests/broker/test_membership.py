@@ -20,7 +20,7 @@ from kwire.metadata.etcd.etcd_store import EtcdStore
 from kwire.metadata.features import initial_features, own_features
 from kwire.metadata.image import BrokerImage, MetadataImage
 from kwire.metadata.store import Guard, Member
-from tests.support.simulated_etcd import SimulatedEtcd, simulated_store
+from kwire.testing.simulated_etcd import SimulatedEtcd, simulated_store
 
 T = TypeVar("T")
 

@@ -25,9 +25,9 @@ from kwire.metadata.store import MetadataStore
 from kwire.metadata.supervised.client import SupervisedStore
 from kwire.metadata.supervised.server import serve_worker
 from kwire.metadata.supervised.turns import Turns
+from kwire.testing.simulated_etcd import SimulatedEtcd, simulated_store
 from tests.metadata.real_etcd import KINDS, PREFIX, Running
 from tests.support.etcd import MISSING, START_TIMEOUT_S, find_etcd
-from tests.support.simulated_etcd import SimulatedEtcd, simulated_store
 
 KEEP_EVERY_MS = 500
 

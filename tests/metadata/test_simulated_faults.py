@@ -27,7 +27,7 @@ from kwire.metadata.store import (
     RevisionGone,
     StoreUnusable,
 )
-from tests.support.simulated_etcd import SimulatedEtcd, simulated_store
+from kwire.testing.simulated_etcd import SimulatedEtcd, simulated_store
 
 TTL_MS = 6000
 SEEDS = range(20)

@@ -23,7 +23,7 @@ from kwire.metadata.changes import BrokerChanged, Change, ControllerElected, app
 from kwire.metadata.etcd.encoding import decode_commit
 from kwire.metadata.etcd.transactions import Json
 from kwire.metadata.image import MetadataImage, PartitionImage, TopicImage
-from tests.support.simulated_etcd import SimulatedEtcd
+from kwire.testing.simulated_etcd import SimulatedEtcd
 
 PREFIX = "kwire/"
 LOG = f"{PREFIX}log/"

@@ -38,10 +38,10 @@ from kwire.housekeeping import Housekeeping
 from kwire.log.disk import Disk
 from kwire.metadata.etcd.etcd_store import EtcdStore
 from kwire.server import Server
+from kwire.testing.simulated_etcd import SimulatedGateway, simulated_store
 from tests.simulation.network import Network, SimulatedStream
 from tests.simulation.sockets import Door, Sockets
 from tests.simulation.virtual_time import Waiter, virtual_clock
-from tests.support.simulated_etcd import SimulatedGateway, simulated_store
 
 ELEMENTS = 1 << 20
 RECEIVE_BYTES = 1 << 20

@@ -16,6 +16,7 @@ Rules:
 - No fault happens to requests of the helpers of ``kwire.testing``.
 """
 
+import re
 import threading
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -38,6 +39,7 @@ ANY = "*"
 """In place of the name of an API: every API."""
 
 FOR_EVER_S = 1e9
+_OF_BROKERS = re.compile(r"broker-\d+(-fetcher-\d+)?")
 
 WITH_PARTITIONS = frozenset(
     {
@@ -244,6 +246,13 @@ class Faults:
         if not any(fault.concerns(route.api.name, header.client_id) for fault in self._planned):
             return opened
         return header, route._replace(plain=None, handle=partial(self._handle, route)), position
+
+    def open_frame_of_clients(self, frame: memoryview) -> Opened:
+        """Like ``open_frame`` in a cluster, in which no request of a broker meets a fault."""
+        opened = open_frame(frame)
+        client_id = opened[0].client_id
+        is_broker = client_id is not None and _OF_BROKERS.fullmatch(client_id) is not None
+        return opened if is_broker else self.open_frame(frame)
 
     def _handle(self, route: Route, request: Request, context: RequestContext) -> Any:
         for fault in self._planned:

@@ -20,7 +20,7 @@ from kwire.budget.thread_pool import ThreadPool
 from kwire.metadata.etcd.etcd_store import EtcdStore
 from kwire.metadata.etcd.gateway import CALL_S, UNAVAILABLE, Answered, EtcdError, Unreachable
 from kwire.metadata.etcd.transactions import Json
-from tests.support.simulated_keys import Item, Keyspace
+from kwire.testing.simulated_keys import Item, Keyspace
 
 ATTEMPT_S = 1.0
 """How long a caller waits for an answer that was lost."""

@@ -1,0 +1,82 @@
+"""``kafka_cluster``: three brokers in this process, of which a test kills one or cuts one off."""
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from kwire.testing import KafkaCluster
+
+
+def send(kafka: KafkaCluster, *values: str) -> None:
+    """Write records with a stock client, which finds the leader itself."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
+    for value in values:
+        producer.produce("orders", value)
+    assert producer.flush(30) == 0
+
+
+def values(kafka: KafkaCluster) -> list[bytes | None]:
+    """The values in the topic, by partition and offset."""
+    return [record.value for record in kafka.records("orders")]
+
+
+def test_a_broker_that_is_killed_costs_no_record() -> None:
+    """Another one leads, with a stock client and with the helpers; then it comes back."""
+    with KafkaCluster() as kafka:
+        kafka.topic("orders", records=["a"])
+        killed = kafka.leader("orders")
+        kafka.kill(killed)
+        send(kafka, "b")
+        assert kafka.leader("orders") != killed
+        kafka.restart(killed)
+        kafka.produce("orders", ["c"])
+        assert values(kafka) == [b"a", b"b", b"c"]
+
+
+def test_a_broker_that_is_cut_off_is_replaced() -> None:
+    """It leads no more, and follows again when the network is whole."""
+    with KafkaCluster() as kafka:
+        kafka.topic("orders", records=["a"])
+        cut_off = kafka.leader("orders")
+        kafka.partition(cut_off)
+        assert kafka.leader("orders") != cut_off
+        kafka.produce("orders", ["b"])
+        kafka.heal()
+        kafka.wait_for_records("orders", 2)
+        other = kafka.leader("orders")
+        kafka.restart(other)
+        assert values(kafka) == [b"a", b"b"]
+
+
+def test_a_group_goes_on_at_another_coordinator() -> None:
+    """With the offsets that it has committed."""
+    with KafkaCluster() as kafka:
+        kafka.topic("orders", partitions=2, records=["a", "b", "c"])
+        settings = {"bootstrap.servers": kafka.bootstrap, "group.id": "billing"}
+        consumer = Consumer(
+            settings | {"auto.offset.reset": "earliest", "enable.auto.commit": False}
+        )
+        consumer.subscribe(["orders"])
+        assert len(consumer.consume(3, timeout=30)) == 3
+        consumer.commit(asynchronous=False)
+        kafka.wait_for_lag("billing", 0)
+        kafka.kill(kafka.coordinator("billing"))
+        kafka.wait_for_lag("billing", 0)
+        kafka.produce("orders", ["d"])
+        [message] = consumer.consume(1, timeout=30)
+        assert message.value() == b"d"
+        consumer.close()
+
+
+def test_requests_of_brokers_meet_no_fault() -> None:
+    """Followers go on fetching while clients' fetches fail, so that records are replicated."""
+    with KafkaCluster() as kafka:
+        kafka.topic("orders")
+        kafka.faults.fail("Fetch", error="UNKNOWN_SERVER_ERROR")
+        send(kafka, "a")
+        assert values(kafka) == [b"a"]
+
+
+def test_there_are_three_brokers() -> None:
+    """A fourth is a mistake of the test."""
+    with KafkaCluster() as kafka, pytest.raises(ValueError, match="they are 1, 2 and 3"):
+        kafka.kill(4)
