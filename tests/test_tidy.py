@@ -386,7 +386,7 @@ def test_tests_never_sleep() -> None:
         f"{path.relative_to(ROOT)}:{line}"
         for path in python_files("tests", "compat_tests", "spark_tests")
         for name, line in facts(path).calls
-        if name in SLEEPS and path.name != "simulated_etcd.py"  # whose network has virtual time
+        if name in SLEEPS
     ]
     assert not wrong, "\n".join(wrong)
 
