@@ -312,6 +312,36 @@ def test_who_asks_for_the_end_again_changes_nothing(
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
+LATE = """
+import signal, sys
+from kwire.cli import main, process_tuning
+
+end_process = process_tuning.end_process
+
+def end_late(code):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.raise_signal(number)
+    end_process(code)
+
+process_tuning.end_process = end_late
+sys.exit(main(["serve", "--listen", "127.0.0.1:0", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_who_asks_again_when_it_has_already_stopped_changes_nothing(
+    tmp_path: Path, workers: str
+) -> None:
+    """Until the process is gone, a signal finds nobody who would end it in another way."""
+    command = [sys.executable, "-c", LATE, "--data-dir", str(tmp_path), "--workers", workers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.terminate()
+        process.communicate()
+    assert process.returncode == 0
+
+
 @pytest.mark.usefixtures("hangups_count")
 def test_a_terminal_that_is_closed_stops_it_cleanly(tmp_path: Path) -> None:
     """SIGHUP is a clean stop, with a word on why."""

@@ -9,7 +9,8 @@ Rules:
 - Modules that a broker usually doesn't need are deferred (``kwire.cli.deferred``).
 - A signal ends the start (``start_server``), and if standard output is closed, the ready line
   goes to the log.
-- After a clean stop the process ends at once (``end_process``).
+- After a clean stop the process ends at once (``end_process``); a signal that comes late is ignored
+  (``late_signals_ignored``).
 - ``restart_process`` runs the command from its beginning in the same process, for a service whose
   parts can't go on without it.
 - A broker or a command with keys or passwords leaves no core dump, which would hold them.
@@ -23,7 +24,7 @@ import gc
 import logging
 import os
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kwire.cli.deferred import UNUSED_BY_A_BROKER, defer
@@ -31,7 +32,7 @@ from kwire.cli.output import drop_output
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     import trio
 
@@ -94,6 +95,35 @@ def ending_signals() -> "list[signal.Signals]":
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         ending.append(signal.SIGHUP)
     return ending
+
+
+@contextmanager
+def late_signals_ignored() -> "Iterator[list[int]]":
+    """Nothing happens on signals that come after trio's receiver of them is closed.
+
+    Else the Ctrl-C that comes once more would kill a process that has already stopped cleanly, just
+    before it ends. Yields the signals that come before the receiver is open, for ``raise_again``.
+    """
+    import signal
+
+    seen: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: seen.append(number))
+        for number in ending_signals()
+    }
+    try:
+        yield seen
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def raise_again(early: list[int]) -> None:
+    """Give the receiver, which is open now, the signals that came before."""
+    import signal
+
+    for number in early:
+        signal.raise_signal(number)
 
 
 async def ignore_signals(signals: "AsyncIterator[int]") -> None:

@@ -312,7 +312,7 @@ def _serve(config: "BrokerConfig") -> int:
     servers: list[Server] = []  # keeps the server's objects until process_tuning.end_process
     service_manager = process_tuning.service_manager()
 
-    async def serve() -> None:
+    async def serve(early: list[int]) -> None:
         kind = Server
         if config.metadata_store() is not None:
             from kwire.cluster_server import ClusterServer as kind
@@ -325,6 +325,7 @@ def _serve(config: "BrokerConfig") -> int:
             ended.set()
 
         with trio.open_signal_receiver(*process_tuning.ending_signals()) as signals:
+            process_tuning.raise_again(early)
             async with trio.open_nursery() as nursery:
                 await process_tuning.start_server(nursery, serve_to_the_end, signals, server.stop)
                 addresses = ",".join(map(shown, server.addresses))
@@ -356,16 +357,17 @@ def _serve(config: "BrokerConfig") -> int:
                 nursery.cancel_scope.cancel()
 
     reasons: list[str] = []
-    try:
-        with load_in_threads():
-            trio.run(serve)
-    except* (StartError, StorageLost) as group:
-        reasons.append(_reason(group))
-    except* LoadingStopped:
-        log.info("stopped before the broker was ready")
-    if reasons:
-        return fail(reasons[0])
-    return process_tuning.end_process(0)
+    with process_tuning.late_signals_ignored() as early:
+        try:
+            with load_in_threads():
+                trio.run(serve, early)
+        except* (StartError, StorageLost) as group:
+            reasons.append(_reason(group))
+        except* LoadingStopped:
+            log.info("stopped before the broker was ready")
+        if reasons:
+            return fail(reasons[0])
+        return process_tuning.end_process(0)
 
 
 def _tell_of_the_end(failures: "Mapping[Path, str]", took_s: float) -> None:

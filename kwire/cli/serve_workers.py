@@ -11,6 +11,7 @@ process. It prints the ready line again.
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def serve_workers(
 def _supervise(config: BrokerConfig, count: int, ends: Ends, warn_if_open: WarnIfOpen) -> int:
     service_manager = process_tuning.service_manager()
 
-    async def supervise() -> None:
+    async def supervise(early: list[int]) -> None:
         ended = trio.Event()
 
         async def supervise_to_the_end(task_status: trio.TaskStatus[None]) -> None:
@@ -75,6 +76,7 @@ def _supervise(config: BrokerConfig, count: int, ends: Ends, warn_if_open: WarnI
             ended.set()
 
         with trio.open_signal_receiver(*process_tuning.ending_signals()) as signals:
+            process_tuning.raise_again(early)
             store = await open_metadata(config, count)
             supervisor = Supervisor(ends, store, count)
             async with trio.open_nursery() as nursery:
@@ -99,12 +101,13 @@ def _supervise(config: BrokerConfig, count: int, ends: Ends, warn_if_open: WarnI
                 nursery.cancel_scope.cancel()
         await store.close()
 
-    why = _run(supervise)
-    end(ends)
-    if isinstance(why, TemplateEnded) and process_tuning.may_restart():
-        log.warning("%s; all workers stop and start again", why)
-        process_tuning.restart_process()
-    return process_tuning.end_process(0) if why is None else fail(str(why))
+    with process_tuning.late_signals_ignored() as early:
+        why = _run(partial(supervise, early))
+        end(ends)
+        if isinstance(why, TemplateEnded) and process_tuning.may_restart():
+            log.warning("%s; all workers stop and start again", why)
+            process_tuning.restart_process()
+        return process_tuning.end_process(0) if why is None else fail(str(why))
 
 
 def _run(supervise: Callable[[], Awaitable[None]]) -> BaseException | None:

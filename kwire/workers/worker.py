@@ -111,6 +111,8 @@ class Worker:
 
     async def _serve(self, ways: Ways, tell: Tell) -> None:
         server = WorkerServer(*self._places)
+        # Until the receiver is open SIGTERM is blocked; after its end one more does nothing.
+        signal.signal(signal.SIGTERM, lambda *_: None)
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             async with trio.open_nursery() as nursery:
