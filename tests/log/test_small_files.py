@@ -112,6 +112,16 @@ def test_a_time_index_keeps_a_place_for_the_closing_entry(tmp_path):
     offsets.close()
 
 
+@pytest.mark.parametrize("entries", [((5, 10), (3, 20)), ((3, 20), (5, 10)), ((0, 0), (-1, 9))])
+def test_an_index_whose_ends_cannot_be_right_is_not_taken(tmp_path, entries):
+    """Neither number may fall, and none is below 0."""
+    content = b"".join(OffsetIndex.ENTRY.pack(*entry) for entry in entries)
+    (tmp_path / "0.index").write_bytes(content)
+    index = OffsetIndex(tmp_path, "0.index", Disk(), 1024)
+    assert not index.load()
+    index.close()
+
+
 def test_epochs_are_kept_in_kafkas_file(tmp_path):
     """Added, conflicting ones replaced, cut at both ends; all of it is saved later, in a thread."""
     epochs = LeaderEpochs(tmp_path, Disk())
@@ -136,6 +146,15 @@ def test_epochs_are_kept_in_kafkas_file(tmp_path):
     assert epochs.epoch_of(3) == -1
     epochs.clear()
     assert epochs.latest == -1
+
+
+def test_epochs_that_recovery_finds_come_before_those_that_are_newer_than_all_of_them(tmp_path):
+    """The others are known from the batches."""
+    epochs = LeaderEpochs(tmp_path, Disk())
+    for epoch, start in ((3, 30), (6, 60)):
+        epochs.assign(epoch, start)
+    epochs.prepend([(2, 15), (3, 31)])
+    assert epochs.entries == [(2, 15), (3, 31), (6, 60)]
 
 
 @pytest.mark.parametrize(

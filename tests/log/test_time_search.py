@@ -137,6 +137,8 @@ def test_a_bomb_counts_by_its_header(tools):
         assert issubclass(TooLarge, InvalidRecords), limits
     search.add_result(opening.unread())
     assert search.found[:2] == (0, tools.now_ms)
+    for wanted in ({"start_offset": 1}, {"timestamp": tools.now_ms + 1}):
+        assert opening._replace(**wanted).unread() is None
 
 
 @pytest.mark.parametrize("opened_before", [0, 1, 3])

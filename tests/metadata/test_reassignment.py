@@ -22,6 +22,7 @@ def test_a_move_begins_with_the_replicas_of_both():
     after = _move(BEFORE, 3, 4)
     assert after == MOVING
     assert is_reassigning(after)
+    assert is_reassigning(_move(BEFORE, 1, 2, 3, 4))
     assert not is_reassigning(BEFORE)
 
 

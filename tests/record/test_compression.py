@@ -295,8 +295,9 @@ def test_only_the_first_frame_of_lz4_is_read() -> None:
 
 def test_what_follows_the_frames_of_zstd_must_be_a_frame() -> None:
     """Apache Kafka answers UNKNOWN_SERVER_ERROR for such a batch."""
-    with pytest.raises(KafkaError, match="not a zstd frame"):
-        decompress(Compression.ZSTD, zstandard.compress(TEXT) + b"junk")
+    for junk in (b"junk", b"\x5f\x2a\x4d\x19" + bytes(4), b"\x6f\x2a\x4d\x18" + bytes(4)):
+        with pytest.raises(KafkaError, match="not a zstd frame"):
+            decompress(Compression.ZSTD, zstandard.compress(TEXT) + junk)
     with pytest.raises(KafkaError, match="cut short"):
         decompress(Compression.ZSTD, zstandard.compress(TEXT) + zstandard.compress(TEXT)[:-1])
 
