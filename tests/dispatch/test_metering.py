@@ -5,11 +5,14 @@ The clock of the quotas stands still, so that the waits are the same in every ru
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 import trio
 
 from kwire.clock import Clock
+from kwire.dispatch.metering import PRODUCE, REQUEST, Metering
+from kwire.handlers import PRODUCE_KEY
 from kwire.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -340,3 +343,19 @@ async def test_a_date_that_is_set_changes_no_wait(tmp_path, step_ms):
     first, later, last = waits_ms
     assert first == later > 9000
     assert last == 0
+
+
+@pytest.mark.parametrize(("produce_ms", "kind"), [(6, REQUEST), (7, REQUEST), (8, PRODUCE)])
+def test_of_two_quotas_the_one_with_the_longer_wait_is_named(produce_ms, kind):
+    """As in Kafka, that of requests if both waits are the same."""
+    noted = []
+    quotas = SimpleNamespace(steady_ms=lambda: 0, note=lambda *wait: noted.append(wait))
+    own = SimpleNamespace(
+        request=SimpleNamespace(use=lambda percent, now_ms: 7),
+        produce=SimpleNamespace(use=lambda size_bytes, now_ms: produce_ms),
+    )
+    header = SimpleNamespace(api_key=PRODUCE_KEY)
+    response = ProduceResponse()
+    Metering(quotas, own, header, 100, SimpleNamespace()).answer(response)
+    assert noted == [(kind, max(7, produce_ms))]
+    assert response.throttle_time_ms == max(7, produce_ms)

@@ -64,7 +64,7 @@ async def test_a_member_joins_and_is_described(tmp_path: Path):
         )
         answer = await client.request(describe, 1, ConsumerGroupDescribeResponse)
         known, unknown, empty = answer.groups
-        assert known.group_state == "Stable"
+        assert (known.group_state, known.assignor_name) == ("Stable", "uniform")
         assert known.authorized_operations > 0
         [member] = known.members
         assert member.assignment == member.target_assignment

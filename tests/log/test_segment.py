@@ -40,3 +40,13 @@ def compare(segment, end_offset):
         position = segment.position_before(offset)
         by_index = (h for h in segment.headers(position) if h.last_offset >= offset)
         assert next(by_index, None) == expected
+
+
+def test_a_time_that_comes_again_has_no_second_entry(tools):
+    """Of records with the same timestamp, the first is the one to find."""
+    log = tools.open(index_interval_bytes=0)
+    for _ in range(3):
+        tools.append(log, b"v", timestamp=tools.now_ms)
+    [segment] = log.segments
+    assert segment.offset_index.entries > 1
+    assert (segment.time_index.entries, segment.time_index.last) == (1, (tools.now_ms, 0))

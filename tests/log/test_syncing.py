@@ -17,7 +17,7 @@ from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.recovery import open_log
 from kwire.log.segment import LogSegment
-from kwire.log.syncing import FEW, SHORT_S, sync_all
+from kwire.log.syncing import FEW, SHORT_S, Syncing, sync_all
 from tests.log.conftest import NOW_MS, LogTools
 from tests.support.log_state import base_offsets, log_files
 
@@ -95,6 +95,19 @@ def test_a_flush_syncs_the_files_of_many_logs_at_a_time(tmp_path: Path) -> None:
     assert all(log.recovery_point == log.log_end_offset == 2 for log in logs)
     assert not any(log.flush_time_is_due(0) for log in logs)
     manager.close(NOW_MS)
+
+
+def test_who_asks_for_no_threads_does_the_work_of_the_logs_itself() -> None:
+    """However many logs there are."""
+    seen: list[threading.Thread] = []
+
+    def nothing_to_sync() -> Syncing:
+        seen.append(threading.current_thread())
+        yield from ()
+
+    count = FEW + 1
+    assert sync_all([nothing_to_sync() for _ in range(count)]) == [None] * count
+    assert seen == [threading.current_thread()] * count
 
 
 @pytest.mark.parametrize("segments", [1, FEW])

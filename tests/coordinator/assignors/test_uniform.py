@@ -64,3 +64,15 @@ def test_of_the_members_near_a_partition_the_one_that_needs_most_gets_it():
         "b": [2, 6, 8],
         "c": [3, 4, 5],
     }
+
+
+def test_of_equal_partitions_those_of_the_first_topics_are_given_up():
+    """In the same order at every broker and in every run, whatever the order in a set."""
+    topics = {bytes([number]) * 16: AssignedTopic(1) for number in range(16)}
+    everything = {topic_id: frozenset({0}) for topic_id in topics}
+    members = {
+        "a": Subscriber(frozenset(topics), everything),
+        "b": Subscriber(frozenset(topics), {}),
+    }
+    shares = assign_uniformly(AssignmentSpec(members, topics))
+    assert set(shares["b"]) == set(list(topics)[:8])
