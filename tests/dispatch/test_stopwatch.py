@@ -1,12 +1,10 @@
 """What a request took is told apart: the queue, the work here, and the wait for others."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from kwire.broker.metrics_counters import MetricsCounters
-from kwire.dispatch import stopwatch
 from kwire.dispatch.stopwatch import Stopwatch
+from tests.support.clock import HandClock, use_clock
 
 
 async def _wait() -> None:
@@ -15,18 +13,20 @@ async def _wait() -> None:
 
 def test_the_wait_begins_with_the_first_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A handler may wait again; what it does in between counts as the wait."""
-    now = SimpleNamespace(s=10.0)
-    monkeypatch.setattr(stopwatch, "perf_counter", lambda: now.s)
+    clock = HandClock()
+    use_clock(monkeypatch, clock, "kwire.dispatch.stopwatch")
     counters = MetricsCounters()
     watch = Stopwatch(counters)
     later = _wait()
-    watch.begin(3, 9.75)
-    for now_s in (10.125, 10.5):
-        now.s = now_s
-        watch.take(later, is_large=False)
-    later.close()
-    now.s = 11.0
+    clock.pass_time(0.25)
+    watch.begin(3, 0.0)
+    clock.pass_time(0.125)
+    watch.take(later, is_large=False)
+    clock.pass_time(0.5)
+    watch.take(later, is_large=False)
+    clock.pass_time(0.375)
     watch.take([b"answer"], is_large=False)
+    later.close()
     times = counters.times_of(3)
     sums = [one.sum_us for one in (times.queue, times.local, times.wait)]
     assert sums == [250_000, 125_000, 875_000]
