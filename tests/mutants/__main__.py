@@ -126,8 +126,10 @@ def try_out(
                 continue
             if known and not tried_all and not again:
                 continue
-            tests = trial.far(mutation) if tried_all else trial.near(mutation)
-            caught_by = trial.try_out(mutation, text, tests)
+            stages = [trial.far] if tried_all else [trial.closest, trial.near]
+            caught_by = ""
+            for tests_of in stages:
+                caught_by = caught_by or trial.try_out(mutation, text, tests_of(mutation))
             results.add(key, caught_by, tried_all=tried_all)
             outcome = caught_by or ("survived" if tried_all else "not caught yet")
             print(f"{place}: {outcome}: {where(mutation)}", flush=True)

@@ -49,6 +49,7 @@ def trial(tmp_path: Path) -> Trial:
     for name, text in {
         "kwire/log/numbers.py": SOURCE,
         "tests/log/test_numbers.py": TESTS,
+        "tests/log/test_others.py": "from kwire import log\n\ndef test_others():\n    assert log\n",
         "pytest.ini": "[pytest]\naddopts = --import-mode=importlib\npythonpath = .\n",
     }.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -78,9 +79,17 @@ def test_a_bug_is_tried_on_the_tests_that_call_its_function(trial: Trial) -> Non
     """And on all of the room if the line runs at the import; a test that fails anyway is no use."""
     assert names(trial.near(find(4, "comparison turned round"))) == {"test_small"}
     assert names(trial.near(find(7, "comparison turned round"))) == {"test_twice"}
-    everything = {"test_small", "test_twice", "test_nothing"}
+    everything = {"test_small", "test_twice", "test_nothing", "test_others"}
     assert names(trial.near(find(1, "constant changed"))) == everything
     assert [len(tests) for tests in trial.left_out.values()] == [1, 1]
+
+
+def test_files_that_import_the_bugs_file_come_first(trial: Trial) -> None:
+    """The others aren't even recorded until these have caught nothing."""
+    assert names(trial.closest(find(4, "comparison turned round"))) == {"test_small"}
+    assert list(trial.recorded) == ["tests/log/test_numbers.py"]
+    assert names(trial.near(find(4, "comparison turned round"))) == {"test_small"}
+    assert "tests/log/test_others.py" in trial.recorded
 
 
 def test_a_red_test_is_said_at_the_end(trial: Trial, capsys: pytest.CaptureFixture[str]) -> None:

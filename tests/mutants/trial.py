@@ -27,6 +27,15 @@ USERS += ("workers", "testing", "performance")
 SLOW_S = 0.3
 
 
+NOT_RECORDED = ["-m", "not processes and not worst_cases"]
+"""Tests that work in other programs or for minutes: what they call isn't seen or takes too long."""
+
+
+def _called(mutation: Mutation) -> str:
+    """The function of a bug; empty for what an import runs."""
+    return f"{mutation.path}:{mutation.function}" if mutation.function else ""
+
+
 class Trial:
     """``tree`` is the copy; ``recorded`` has the tests of each file of tests, as they were seen.
 
@@ -63,13 +72,20 @@ class Trial:
                     common.update(target.read_bytes())
         self.common = common.digest()
 
+    def closest(self, mutation: Mutation) -> dict[str, float]:
+        """Those of ``near`` that are in files which import the bug's file.
+
+        They catch most bugs, and only they have to be recorded for that.
+        """
+        room = Path(mutation.path).parts[1]
+        return self._tests(mutation, [room], _called(mutation), closest=True)
+
     def near(self, mutation: Mutation) -> dict[str, float]:
         """The tests of the bug's room that call its function, with their usual times.
 
         All of the room for what an import runs, since it may be used far from its file.
         """
-        called = f"{mutation.path}:{mutation.function}" if mutation.function else ""
-        return self._tests(mutation, [Path(mutation.path).parts[1]], called)
+        return self._tests(mutation, [Path(mutation.path).parts[1]], _called(mutation))
 
     def far(self, mutation: Mutation) -> dict[str, float]:
         """The tests of other rooms that call its function, or any of its file for an import.
@@ -82,13 +98,17 @@ class Trial:
         found = self._tests(mutation, others, called)
         return found if found or self.near(mutation) else self._tests(mutation, [room], "")
 
-    def _tests(self, mutation: Mutation, rooms: list[str], called: str) -> dict[str, float]:
+    def _tests(
+        self, mutation: Mutation, rooms: list[str], called: str, *, closest: bool = False
+    ) -> dict[str, float]:
         """The tests of rooms that call a function, or one of a file: ``kwire/log/disk.py:``."""
         module = re.escape(".".join(Path(mutation.path).with_suffix("").parts))
         imports = re.compile(rf"^(from|import) {module.removesuffix('.__init__')}\b", re.MULTILINE)
         found: list[tuple[bool, bool, float, str]] = []
         for file in [file for room in rooms for file in self._files(room)]:
             is_closest = imports.search((self.tree / file).read_text(encoding="utf-8")) is not None
+            if closest and not is_closest:
+                continue
             for name, (usual_s, functions) in self._record(file).items():
                 names = {name.partition(":")[0] + ":" for name in functions} | functions
                 if not called or called in names:
@@ -106,7 +126,8 @@ class Trial:
             kept = self.work / "recorded" / f"{file.replace('/', '.')}.{digest}.json"
             if not kept.exists():
                 kept.parent.mkdir(parents=True, exist_ok=True)
-                run(self.tree, self.temporary, [file], lambda: Recorder(self.tree, kept))
+                arguments = [*NOT_RECORDED, file]
+                run(self.tree, self.temporary, arguments, lambda: Recorder(self.tree, kept))
                 if not kept.exists():
                     said = (self.temporary / "said").read_text(errors="replace")
                     raise RuntimeError(f"{file} can't be run without any bug:\n{said}")
