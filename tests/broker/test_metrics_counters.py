@@ -22,3 +22,11 @@ def test_requests_of_fast_paths_take_as_long_as_their_pass() -> None:
     for histogram, count in zip(counters.fast_times, counters.fast, strict=True):
         assert (sum(histogram.counts), histogram.sum_us) == (count, count * 1000)
     assert sum(counters.passes.counts) == 3
+
+
+def test_a_request_that_takes_longer_than_any_bucket_counts_in_the_last() -> None:
+    """One may wait for as long as its client wants."""
+    times = MetricsCounters().times_of(1)
+    times.add(0.0, 0.001, 1e12)
+    for histogram in (times.wait, times.total):
+        assert (sum(histogram.counts), histogram.counts[-1]) == (1, 1)

@@ -359,5 +359,7 @@ def test_a_full_request_gets_a_full_answer(script):
             a: epoch 2
         beat a rebalance=60 topics=t owns=?
             a: epoch 2
+        join a
+            a: epoch 2 has t:0,1
         """
     )
