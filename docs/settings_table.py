@@ -8,6 +8,7 @@ from pathlib import Path
 from kwire.config.broker import profile_of
 from kwire.config.documentation import documentation
 from kwire.config.settings import BROKER, CLIENT_METRICS, DYNAMIC_BROKER, GROUP, TOPIC, settings
+from kwire.config.without_effect import REASONS
 
 PAGE = Path(__file__).with_name("SETTINGS.md")
 
@@ -39,6 +40,11 @@ def page() -> str:
             default = _code(profile.get(name, setting.default))
             rows.append(f"| `{name}` | {setting.type.lower()} | {default} | {_text(scope, name)} |")
         parts.append(f"\n## {title}\n\n" + "\n".join(rows) + "\n")
+    rows = ["| why | settings |", "| --- | --- |"]
+    for reason, names in REASONS.items():
+        listed = ", ".join(f"`{name}{'…' * name.endswith('.')}`" for name in names)
+        rows.append(f"| {reason} | {listed} |")
+    parts.append("\n## Why some have no effect\n\n" + "\n".join(rows) + "\n")
     return "".join(parts)
 
 

@@ -14,6 +14,7 @@ Rules:
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from kwire.config.authorizer import AUTHORIZER_SETTINGS
 from kwire.config.synonyms import SYNONYMS
@@ -47,56 +48,72 @@ OUTSIDE_THE_TABLE = (
 )
 """Settings that Kafka reads although its table of settings doesn't have them."""
 
-WITHOUT_EFFECT = (
-    *PROTECTION,
-    *OUTSIDE_THE_TABLE,
-    "alter.log.dirs.replication.quota.",
-    "background.threads",
-    "controlled.shutdown.enable",
-    "controller.performance.",
-    "controller.quorum.",
-    "controller.socket.timeout.ms",
-    "cordoned.log.dirs",
-    "delete.records.purgatory.purge.interval.requests",
-    "early.start.listeners",
-    "fetch.purgatory.purge.interval.requests",
-    "follower.fetch.last.tiered.offset.enable",
-    "group.consumer.regex.refresh.interval.ms",
-    "group.coordinator.append.linger.ms",
-    "group.coordinator.background.threads",
-    "group.coordinator.cached.buffer.max.bytes",
-    "group.coordinator.threads",
-    "group.share.",
-    "group.streams.",
-    "initial.broker.registration.timeout.ms",
-    "internal.metadata.",
-    "kafka.metrics.",
-    "log.dir.failure.timeout.ms",
-    "log.initial.task.delay.ms",
-    "log.local.retention.",
-    "log.preallocate",
-    "metadata.log.max.",
-    "metadata.log.segment.",
-    "metadata.max.",
-    "metric.reporters",
-    "metrics.",
-    "num.io.threads",
-    "num.network.threads",
-    "num.replica.alter.log.dirs.threads",
-    "offsets.load.buffer.size",
-    "producer.id.expiration.check.interval.ms",
-    "producer.purgatory.purge.interval.requests",
-    "queued.max.",
-    "remote.",
-    "replica.socket.receive.buffer.bytes",
-    "replication.quota.window.",
-    "server.max.startup.time.ms",
-    "share.",
-    "socket.connection.setup.timeout.",
-    "transaction.state.log.load.buffer.size",
-    "transaction.two.phase.commit.enable",
-    "unstable.",
-)
+REASONS: Mapping[str, tuple[str, ...]] = {
+    "A store has the metadata, not the log of a quorum of controllers": (
+        "controller.performance.",
+        "controller.quorum.",
+        "controller.socket.timeout.ms",
+        "early.start.listeners",
+        "initial.broker.registration.timeout.ms",
+        "internal.metadata.",
+        "metadata.log.max.",
+        "metadata.log.segment.",
+        "metadata.max.",
+        "server.max.startup.time.ms",
+    ),
+    "kwire has no pools of threads: one event loop serves all clients": (
+        "background.threads",
+        "group.coordinator.background.threads",
+        "group.coordinator.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.replica.alter.log.dirs.threads",
+        "queued.max.",
+    ),
+    "kwire has a way or a value of its own there": (
+        "controlled.shutdown.enable",
+        "delete.records.purgatory.purge.interval.requests",
+        "fetch.purgatory.purge.interval.requests",
+        "group.consumer.regex.refresh.interval.ms",
+        "group.coordinator.append.linger.ms",
+        "group.coordinator.cached.buffer.max.bytes",
+        "log.initial.task.delay.ms",
+        "offsets.load.buffer.size",
+        "producer.id.expiration.check.interval.ms",
+        "producer.purgatory.purge.interval.requests",
+        "replica.socket.receive.buffer.bytes",
+        "socket.connection.setup.timeout.",
+        "transaction.state.log.load.buffer.size",
+    ),
+    "Their metrics are those of a Java process; kwire's are at /metrics": (
+        "kafka.metrics.",
+        "metric.reporters",
+        "metrics.",
+    ),
+    "kwire has no tiered storage": (
+        "follower.fetch.last.tiered.offset.enable",
+        "log.local.retention.",
+        "remote.",
+    ),
+    "kwire serves no share groups and no streams groups": (
+        "group.share.",
+        "group.streams.",
+        "share.",
+    ),
+    "kwire has no versions that are unfinished": ("unstable.",),
+    "Not done yet": (
+        "alter.log.dirs.replication.quota.",
+        "cordoned.log.dirs",
+        "log.dir.failure.timeout.ms",
+        "log.preallocate",
+        "replication.quota.window.",
+        "transaction.two.phase.commit.enable",
+    ),
+    "They are for Java's libraries and classes, or for the login of a client": PROTECTION,
+}
+"""Why a setting of the table has no effect, with the settings of which that is true."""
+
+WITHOUT_EFFECT = (*OUTSIDE_THE_TABLE, *chain.from_iterable(REASONS.values()))
 """Every broker setting without an effect in kwire."""
 
 IN_A_CLUSTER = (
