@@ -11,7 +11,7 @@ LOAD_S = 100.0
 PICTURES = (
     ("overview-light", "/", "light", WIDE),
     ("group-dark", "/group?id=billing", "dark", WIDE),
-    ("records-light", "/records?topic=orders&partition=0&count=20", "light", WIDE),
+    ("records-light", "/records?topic=orders&where=city = Porto and id > 2000", "light", WIDE),
     ("topic-phone", "/topics/orders", "light", NARROW),
 )
 

@@ -6,6 +6,7 @@ Each view is tested with real data on a small broker and on one with more than 1
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from itertools import product
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -61,6 +62,31 @@ CASES = [
 
 
 BAD = ("error", "warning")
+CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const light = (color) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+    const parts = [...canvas.getImageData(0, 0, 1, 1).data];
+    const linear = parts.slice(0, 3).map((one) =>
+      (one /= 255) <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
+    const y = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+    return { opaque: parts[3] === 255, y };
+  };
+  const ground = (place) => {
+    const found = light(getComputedStyle(place).backgroundColor);
+    return found.opaque || !place.parentElement ? found : ground(place.parentElement);
+  };
+  const bad = [];
+  for (const place of document.querySelectorAll("main *, header *, footer *")) {
+    const hasText = [...place.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!hasText || !place.offsetParent) continue;
+    const [one, other] = [light(getComputedStyle(place).color).y, ground(place).y];
+    const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    if (contrast < 4.5) bad.push(`${place.outerHTML.slice(0, 80)} ${contrast.toFixed(1)}`);
+  }
+  return bad.slice(0, 5);
+}"""
+"""The texts with less contrast than WCAG's level AA asks for."""
 
 
 @pytest.fixture
@@ -88,7 +114,10 @@ def opened(browser: Browser, **options: Any) -> Iterator[Page]:
 
 @pytest.mark.parametrize(("site", "address", "text"), CASES, indirect=["site"])
 def test_each_view(browser: Browser, site: Site, address: str, text: str) -> None:
-    """It shows its data, on a phone too, where the page as a whole doesn't scroll sideways."""
+    """It shows its data, in both sizes and both schemes.
+
+    The page as a whole doesn't scroll sideways, and texts stand out from their ground.
+    """
     with opened(browser, viewport={"width": 375, "height": 780}) as page:
         answer = page.goto(site.url + address)
         assert answer is not None
@@ -98,7 +127,11 @@ def test_each_view(browser: Browser, site: Site, address: str, text: str) -> Non
         assert page.locator("main script, main img").count() == 0
         assert page.locator("main tbody tr").count() <= 400
         wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert page.evaluate(wide) == 0
+        for width, scheme in product((375, 1200), ("light", "dark")):
+            page.set_viewport_size({"width": width, "height": 780})
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate(wide) == 0
+            assert page.evaluate(CONTRAST) == [], f"hard to read at {width} pixels, {scheme}"
         assert page.locator("h1").count() == 1
         unnamed = "input:not([type=hidden]), select, textarea"
         for field in page.locator(unnamed).all():
