@@ -76,9 +76,16 @@ RIGHTS: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("quotas", "unset"): {"cluster": ("ALTER_CONFIGS",)},
     ("tokens", "create"): {"user": ("CREATE_TOKENS",)},
     ("reassign", "plan"): {"topic": ("DESCRIBE",)},
-    ("reassign", "run"): {"topic": ("DESCRIBE",), "cluster": ("ALTER",)},
+    ("reassign", "run"): {
+        "topic": ("DESCRIBE", "ALTER_CONFIGS"),
+        "cluster": ("ALTER", "ALTER_CONFIGS"),
+    },
     ("reassign", "status"): {"cluster": ("DESCRIBE",)},
     ("reassign", "cancel"): {"cluster": ("ALTER",)},
+    ("reassign", "unthrottle"): {
+        "topic": ("DESCRIBE", "ALTER_CONFIGS"),
+        "cluster": ("ALTER_CONFIGS",),
+    },
     ("elections", "list"): {"topic": ("DESCRIBE",)},
     ("elections", "run"): {"topic": ("DESCRIBE",), "cluster": ("ALTER",)},
     ("bench", ""): {"topic": ("CREATE", "WRITE", "READ", "DELETE")},

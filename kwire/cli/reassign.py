@@ -1,4 +1,4 @@
-"""``kwire reassign``: move replicas to other brokers; plan, run, status, cancel.
+"""``kwire reassign``: move replicas to other brokers; plan, run, status, cancel, unthrottle.
 
 A plan is written and read in the format of Kafka's kafka-reassign-partitions.sh, so that either
 tool can carry out the other's.
@@ -18,7 +18,7 @@ from kwire.cli.options import (
 from kwire.cli.planning import Step, add_plan_options
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from kwire.client.cluster import Cluster
     from kwire.client.leaders import TopicPartition
@@ -49,7 +49,22 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     status = actions.add_parser("status", help="show the moves that go on")
     cancel = actions.add_parser("cancel", help="cancel moves: replicas stay where they were")
+    cancel.set_defaults(throttle=None)
+    unthrottle = actions.add_parser(
+        "unthrottle",
+        help="take away the limits of run --throttle",
+        description="Takes the limits for copying replicas from topics and from all brokers. "
+        "`kwire reassign run --throttle` does so itself when all is moved, unless it was ended "
+        "before that.",
+    )
     running.add_argument("--file", metavar="FILE", help="a plan; - is standard input")
+    running.add_argument(
+        "--throttle",
+        metavar="BYTES",
+        type=positive,
+        help="how many bytes a second each broker copies at most, until all is moved; with "
+        "--no-wait until kwire reassign unthrottle",
+    )
     running.add_argument("--no-wait", action="store_true", help="only begin the moves")
     for action in (planning, running):
         action.add_argument(
@@ -61,7 +76,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         action.add_argument(
             "-r", "--replication-factor", metavar="N", type=positive, help="default: as now"
         )
-    for action in (status, cancel):
+    for action in (status, cancel, unthrottle):
         action.add_argument(
             "topics", metavar="TOPIC[:N]", type=topic_partitions, nargs="*", help="default: all"
         )
@@ -70,9 +85,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         (running, run_run),
         (status, run_status),
         (cancel, run_cancel),
+        (unthrottle, run_unthrottle),
     ):
         if action in (running, cancel):
             add_plan_options(action, asks=True)
+        if action is unthrottle:
+            add_plan_options(action)
         add_json(action)
         add_cluster_options(action)
         action.set_defaults(run=run)
@@ -188,7 +206,7 @@ def run_run(options: argparse.Namespace) -> int:
             Step(str(one), f"move {one} from {_list(present.get(one, []))} to {_list(nodes)}")
             for one, nodes in plan.items()
         ]
-        return await _carry_out(cluster, options, dict(plan), steps)
+        return await _carry_out(cluster, options, plan, steps, present)
 
     return run_on_cluster(options, work)
 
@@ -200,20 +218,32 @@ def _list(nodes: "Collection[int]") -> str:
 async def _carry_out(
     cluster: "Cluster",
     options: argparse.Namespace,
-    wanted: "dict[TopicPartition, list[int] | None] | Assignment",
+    wanted: "Mapping[TopicPartition, list[int] | None]",
     steps: list[Step],
+    present: "Assignment | None" = None,
 ) -> int:
-    """Begin or cancel moves, and wait for those that have begun; returns the exit code."""
+    """Begin or cancel moves, and wait for those that have begun; returns the exit code.
+
+    ``present`` has the replicas of now, for the limits of ``--throttle``. These stay after Ctrl-C
+    and after an error, as the moves do.
+    """
     from kwire.cli.outcomes import Outcomes
     from kwire.cli.planning import begins, unchanged
     from kwire.client.replicas import move_replicas
+    from kwire.client.throttles import remove_throttles, set_throttles
 
     if not begins(options, steps):
         return unchanged(options, steps)
+    moved = {one: nodes for one, nodes in wanted.items() if nodes is not None}
+    is_limited = bool(moved and options.throttle)
+    if is_limited:
+        await set_throttles(cluster, present or {}, moved, options.throttle)
     results = await move_replicas(cluster, wanted) if wanted else {}
-    begun = [one for one, error in results.items() if error is None and wanted[one] is not None]
+    begun = [one for one, error in results.items() if error is None and one in moved]
     if begun and not options.no_wait:
         await _wait(cluster, begun)
+    if is_limited and not (begun and options.no_wait):
+        await remove_throttles(cluster, {one.topic for one in moved})
     outcomes = Outcomes(options)
     texts = {step.name: step.text for step in steps}
     for one, error in results.items():
@@ -284,5 +314,25 @@ def run_cancel(options: argparse.Namespace) -> int:
         ]
         wanted: dict[TopicPartition, list[int] | None] = dict.fromkeys(meant)
         return await _carry_out(cluster, options, wanted, steps)
+
+    return run_on_cluster(options, work)
+
+
+def run_unthrottle(options: argparse.Namespace) -> int:
+    """Take away the limits for copying; returns the exit code."""
+    from kwire.cli.outcomes import Outcomes
+    from kwire.cli.planning import begins, unchanged
+    from kwire.cli.session import run_on_cluster
+    from kwire.client.throttles import remove_throttles
+
+    async def work(cluster: "Cluster") -> int:
+        topics = {one.topic for one in await _present(cluster, options.topics)}
+        step = Step("throttles", f"take the limits from {len(topics)} topics and all brokers")
+        if not begins(options, [step]):
+            return unchanged(options, [step])
+        await remove_throttles(cluster, topics)
+        outcomes = Outcomes(options)
+        outcomes.done(step.name, f"done: {step.text}")
+        return outcomes.finish()
 
     return run_on_cluster(options, work)

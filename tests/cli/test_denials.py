@@ -106,6 +106,7 @@ async def _run(running, line: str) -> int:
         "reassign status",
         "reassign plan a-1",
         "reassign run a-1 --brokers 1 --dry-run",
+        "reassign unthrottle a-1",
         "elections list a-1",
         "elections run a-1",
     ],

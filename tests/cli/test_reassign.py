@@ -176,6 +176,49 @@ async def test_a_move_is_shown_until_it_is_cancelled(shell: Shell) -> None:
     assert "no such replica is being moved" in await shell(*cancel, code=1)
 
 
+LIMITS = ("leader.replication.throttled", "follower.replication.throttled")
+
+
+async def limits(shell: Shell) -> list[tuple[str, str]]:
+    """The limits of topic t and of broker 1 that are set."""
+    found = []
+    for resource in (("topic", "t"), ("broker", "1")):
+        rows = json.loads(await shell("configs", "describe", *resource, "--json"))
+        found += [(row["name"], row["value"]) for row in rows if row["name"].startswith(LIMITS)]
+    return sorted(found)
+
+
+async def test_what_moves_is_slowed_down_until_it_is_moved(shell: Shell) -> None:
+    """By what Kafka's tool sets; who doesn't wait takes the limits away by a command."""
+    own = shell.broker.image.brokers[1].endpoints
+    answers = [BrokerRegistered(BrokerImage(node, None, own, "x", epoch=1)) for node in (2, 3)]
+    await shell.broker.commit(lambda image: answers)
+    assert await limits(shell) == []
+    run = ("reassign", "run", "t", "--brokers", "1,3", "--throttle", "1000")
+    set_now = [
+        (f"{LIMITS[1]}.rate", "1000"),
+        (f"{LIMITS[1]}.replicas", "0:3"),
+        (f"{LIMITS[0]}.rate", "1000"),
+        (f"{LIMITS[0]}.replicas", "0:1,0:2"),
+    ]
+    await shell(*run, "--no-wait")
+    assert await limits(shell) == set_now
+    await shell("reassign", "cancel", "t")
+    unthrottle = ("reassign", "unthrottle", "t")
+    assert await shell(*unthrottle, "--dry-run") == (
+        "would take the limits from 1 topics and all brokers\n"
+    )
+    assert await limits(shell) == set_now
+    await shell(*unthrottle)
+    assert await limits(shell) == []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(shell, *run))
+        await until(lambda: 3 in shell.row.replicas)
+        assert await limits(shell) == set_now
+        await shell.change(replicas=(1, 3), isr=(1, 3), adding=(), removing=())
+    assert await limits(shell) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
