@@ -57,6 +57,30 @@ def test_the_client_of_the_tour_works(tmp_path: Path) -> None:
     assert printed.getvalue() == "1000 bookings\n"
 
 
+def test_the_first_record(tmp_path: Path) -> None:
+    """What a stranger types first prints what the README says."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [section] = re.findall(r"^## Ten lines.*?^## ", readme, re.DOTALL | re.M)
+    start, commands = re.findall(r"```\n(.*?)```", section, re.DOTALL)
+    assert start.startswith("make run ")
+    activation, *typed = commands.splitlines()
+    assert activation == ". .venv/bin/activate"
+    with BrokerProcess(tmp_path / "data") as broker:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-ec", "\n".join(typed)],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path, "KWIRE_BOOTSTRAP_SERVER": broker.bootstrap},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "hello"
+    assert "It prints `hello`." in section
+
+
 def cluster_commands() -> list[str]:
     """The blocks of the section about a cluster: one machine, what is done there, one of three."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
