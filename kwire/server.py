@@ -314,7 +314,7 @@ class Server:
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as background:
             broker = self.broker
-            broker.begin(background)
+            broker.start_tasks(background)
             if self.config["delegation.token.secret.key"]:
                 from kwire.broker.token_expiry import remove_expired_tokens
 

@@ -219,7 +219,7 @@ class Broker:
 
         return ClientMetrics(self)
 
-    def begin(self, background: trio.Nursery) -> None:
+    def start_tasks(self, background: trio.Nursery) -> None:
         """Start the tasks of this broker; they end with ``background``."""
         self.background = background
         background.start_soon(self.commits.follow, self.new_images.apply_image)

@@ -85,7 +85,7 @@ class Worker:
         """The process id, None if the process isn't started."""
         return None if self._process is None else self._process.pid
 
-    async def begin(self, job: CompactionJob) -> None:
+    async def start_job(self, job: CompactionJob) -> None:
         """Give the process a job. Raises WorkerDied, and OSError if the process can't start."""
         if self._process is None:
             self._process = await trio.lowlevel.open_process(
@@ -220,7 +220,7 @@ class Compaction:
         manager = self.manager
         # A cleaned record must be as durable as the records that it replaces.
         await self._broker.threads.housekeeping.run(clean.log.flush_rolled)
-        await worker.begin(clean.job)
+        await worker.start_job(clean.job)
         while True:
             answer = await worker.answer()
             if "failed" in answer:

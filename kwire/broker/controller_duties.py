@@ -52,7 +52,7 @@ class ControllerDuties:
         """Note that this broker has lost its session, and with the session the key."""
         self._held = None
 
-    async def begin(self, broker: Broker, session: Session) -> bool:
+    async def start_term(self, broker: Broker, session: Session) -> bool:
         """Become the controller; False if another broker is."""
         guard = await self._store.hold_controller(session)
         if guard is None:

@@ -45,7 +45,7 @@ class DelayedProduce(Delayed):
         self.errors: dict[int, ErrorCode] = {}
         self._waits: dict[int, DelayedProduceQueue] = {}
 
-    def begin(self, slot: int, queue: "DelayedProduceQueue") -> None:
+    def start_waiting_in(self, slot: int, queue: "DelayedProduceQueue") -> None:
         """Wait in this queue too. Only the queue calls this."""
         self.is_set = False
         self._waits[slot] = queue
@@ -100,7 +100,7 @@ class DelayedProduceQueue:
 
     def wait(self, offset: int, produce: DelayedProduce, slot: int) -> None:
         """Call ``produce.done(slot)`` when the high watermark has reached ``offset``."""
-        produce.begin(slot, self)
+        produce.start_waiting_in(slot, self)
         entries = self._entries
         at = len(entries)
         if entries and entries[-1][0] > offset:  # a batch sent again has its first time's offset

@@ -297,7 +297,7 @@ class Groups:
         def hand_in(done: Job, result: object) -> None:
             self._carry_out(loaded, done.hand_in(result, self.now_ms()))
 
-        self._jobs.begin(job, is_wanted, hand_in)
+        self._jobs.start_job(job, is_wanted, hand_in)
 
     def _date_ms(self) -> int:
         return self._broker.now_ms()

@@ -34,7 +34,7 @@ class Jobs:
             JobKind.MATCHING: (threads.matching, trio.StrictFIFOLock()),
         }
 
-    def begin(
+    def start_job(
         self, job: Job, is_wanted: Callable[[], bool], hand_in: Callable[[Job, Any], object]
     ) -> None:
         """Do a job. ``hand_in`` gets the job and its result if ``is_wanted`` still returns True."""

@@ -217,7 +217,7 @@ class Membership:
         if registered is None or registered.is_fenced or is_behind:
             await self._register_again(broker)
         await self._give_up_failed(broker)
-        if sessions.controller is None and await self._duties.begin(broker, self.session):
+        if sessions.controller is None and await self._duties.start_term(broker, self.session):
             return 0
         self._watch_others(broker, sessions)
         wait_ms = await self._duties.perform(broker, sessions, self._failure_detector.dead)

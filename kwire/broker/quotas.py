@@ -127,7 +127,7 @@ class Mutations:
         self._taken = 0
         self._is_beyond = False
 
-    def begin(self) -> None:
+    def start_decision(self) -> None:
         """Begin a decision, or begin it again: the count of the former try is taken back."""
         self._meter.take_tokens(-self._taken, self._quotas.steady_ms())
         self._taken = 0

@@ -168,7 +168,7 @@ class Sparing(logging.Filter):
         return count <= MOST_PER_SECOND
 
 
-def begin(
+def start_log(
     handler: logging.Handler, *, verbose: bool, as_json: bool = False, worker: int | None = None
 ) -> None:
     """Write all log messages to ``handler`` from now on; ``worker`` is the number in its lines."""

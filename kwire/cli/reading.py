@@ -75,7 +75,7 @@ class Reader:
                 if fetched is None:
                     break
                 end = ends[fetched.partition] if ends is not None else None
-                await self._take(fetched, end, take or self.printer.put)
+                await self._print_fetched(fetched, end, take or self.printer.put)
                 if end is not None and fetched.next_offset >= end:
                     fetcher.pause(fetched.partition)
                     left.discard(fetched.partition)
@@ -84,7 +84,7 @@ class Reader:
             nursery.cancel_scope.cancel()
         return not left or self.printer.is_full
 
-    async def _take(
+    async def _print_fetched(
         self,
         fetched: Fetched,
         end: int | None,

@@ -164,7 +164,7 @@ def _begin_log(options: argparse.Namespace, worker: int | None = None) -> None:
     if options.log_file is not None:
         handler = _file("--log-file", options.log_file, options, worker)
     as_json = options.log_format == "json"
-    log_lines.begin(handler, verbose=options.verbose, as_json=as_json, worker=worker)
+    log_lines.start_log(handler, verbose=options.verbose, as_json=as_json, worker=worker)
     if options.audit_log_file is not None:
         file = _file("--audit-log-file", options.audit_log_file, options, worker)
         log_lines.begin_audit(file, handler)

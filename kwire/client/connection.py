@@ -120,7 +120,7 @@ class Connection:
                 while True:
                     with trio.CancelScope() as self._receiving:
                         while True:
-                            self._take(await self._receive_frame())
+                            self._answer_oldest(await self._receive_frame())
                     while self._back is not None:
                         self._resting.set()
                         await self._back.wait()
@@ -225,7 +225,7 @@ class Connection:
         finally:
             self._turn.release()
 
-    def _take(self, frame: bytes | bytearray) -> None:
+    def _answer_oldest(self, frame: bytes | bytearray) -> None:
         """Give a response to the oldest request."""
         if not self._waiting:
             raise BadAnswer(self.address, "it sent an answer that nothing was asked for")

@@ -227,10 +227,10 @@ class Fetcher:
         for topic in answer.responses:
             for data in topic.partitions:
                 partition = TopicPartition(topic.topic, data.partition_index)
-                has_moved |= await self._take(partition, data)
+                has_moved |= await self._hand_on_records(partition, data)
         return has_moved
 
-    async def _take(self, partition: TopicPartition, data: PartitionData) -> bool:
+    async def _hand_on_records(self, partition: TopicPartition, data: PartitionData) -> bool:
         """Hand on the records of an answer; returns whether the partition has a new leader."""
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._into_range(partition)

@@ -102,11 +102,11 @@ async def _with_tls(stream: trio.abc.Stream, context: ssl.SSLContext, host: str)
     try:
         await secure.do_handshake()
     except trio.BrokenResourceError as error:
-        raise SecurityFailure(f"the TLS handshake failed: {_told(error)}") from error
+        raise SecurityFailure(f"the TLS handshake failed: {_tls_failure_text(error)}") from error
     return secure
 
 
-def _told(error: Exception) -> str:
+def _tls_failure_text(error: Exception) -> str:
     """Why TLS failed, in a few words."""
     cause = error.__cause__
     if isinstance(cause, ssl.SSLError):

@@ -24,10 +24,10 @@ def documentation(scope: str) -> Mapping[str, str]:
     table = Path(__file__).with_name("documentation.tsv").read_text(encoding="utf-8")
     prefix = scope + "\t"
     rows = (line.split("\t") for line in table.splitlines() if line.startswith(prefix))
-    return MappingProxyType({name: _told(scope, name, text) for _, name, text in rows})
+    return MappingProxyType({name: _with_its_effect(scope, name, text) for _, name, text in rows})
 
 
-def _told(scope: str, name: str, text: str) -> str:
+def _with_its_effect(scope: str, name: str, text: str) -> str:
     if has_effect(scope, name):
         return text
     is_word = not text[1].isupper() and not text.startswith(("Java", "SASL", "Kerberos"))

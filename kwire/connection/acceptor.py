@@ -54,7 +54,7 @@ class Acceptor:
         """The descriptor of the listening socket."""
         return self._bound.fileno()
 
-    def begin(self) -> None:
+    def start_accepting(self) -> None:
         """Start to accept connections."""
         if not self._is_closed:
             self._poller.watch(self)
@@ -92,7 +92,7 @@ class Acceptor:
 
     async def _begin_again(self, pause_s: float) -> None:
         await trio.sleep(pause_s)
-        self.begin()
+        self.start_accepting()
 
     def _stop_watching(self) -> None:
         if self._is_watched:

@@ -88,7 +88,7 @@ class Admission:
     def accept(self, listener: Listener, bound: socket.socket) -> Acceptor:
         """Accept connections on a listener."""
         acceptor = Acceptor(bound, partial(self._admit, listener), self._poller)
-        acceptor.begin()
+        acceptor.start_accepting()
         return acceptor
 
     def _admit(self, listener: Listener, accepted: socket.socket, peer: tuple[str, int]) -> float:

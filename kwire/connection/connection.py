@@ -290,7 +290,7 @@ class Connection:
         if self._outbox:
             self._wait_to_send()
             return
-        self._watch.begin(self, sending=False)
+        self._watch.start_watching(self, sending=False)
         if self._buffered.is_on:
             self._buffered.stop_counting(self, self._work)
         if change is None:
@@ -310,7 +310,7 @@ class Connection:
         """Wait until the client reads; this may end the connection."""
         self._buffered.start_counting(self, self._outbox, self._work)
         if self._sock.fileno() >= 0:
-            self._watch.begin(self, sending=True)
+            self._watch.start_watching(self, sending=True)
 
     def _wait_for_replicas(self, acks: DelayedProduce) -> None:
         """Wait for the replicas, and serve requests behind the one in hand unless it is large."""

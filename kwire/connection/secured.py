@@ -83,8 +83,8 @@ class SecuredServing(Serving):
         login = self._login
         return not login.is_open or login.is_begun or login.expires_s <= self._poller.now_s
 
-    def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
-        super()._take(served_by, header, response)
+    def _keep_response(self, served_by: Route, header: RequestHeader, response: Any) -> None:
+        super()._keep_response(served_by, header, response)
         login = self._login
         if login.has_news and self.waiting is None:
             login.has_news = False

@@ -17,7 +17,7 @@ class Watch:
         self.is_on = True
         self.is_sending = False
 
-    def begin(self, connection: Pollable, *, sending: bool) -> None:
+    def start_watching(self, connection: Pollable, *, sending: bool) -> None:
         """Watch the socket for reading, or for writing if ``sending``."""
         if not self.is_on:
             self._poller.watch(connection)

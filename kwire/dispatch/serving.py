@@ -161,10 +161,10 @@ class Serving:
                 self._outbox.append_plain(answer)
                 return
             if self._stopwatch is not None:
-                self._stopwatch.begin(header.api_key, self._poller.ready_s)
+                self._stopwatch.start_request(header.api_key, self._poller.ready_s)
             if answer is not None:
                 self._work.begin_request()
-                self._take(served_by, header, answer)
+                self._keep_response(served_by, header, answer)
             else:
                 self._decode(served_by, header, frame, position)
         except Exception as error:
@@ -196,7 +196,7 @@ class Serving:
         stopwatch = None
         if self._stopwatch is not None:
             stopwatch = Stopwatch(self._poller.counters)
-            stopwatch.begin(header.api_key, self._poller.ready_s)
+            stopwatch.start_request(header.api_key, self._poller.ready_s)
         work = self._work
         in_hand = work.set_aside()
         work.begin_request(has_whole_slice=True)
@@ -211,7 +211,7 @@ class Serving:
         behind.aside = work.set_aside()
         work.take_up(in_hand)
         if stopwatch is not None:
-            stopwatch.take(behind.response, False)
+            stopwatch.record_response(behind.response, False)
         if not behind.waits_for_replicas:
             behind.size_bytes += len(frame)  # its batches are parts of the frame
         return behind
@@ -236,7 +236,7 @@ class Serving:
         if metering is None:
             return False
         if self._stopwatch is not None:
-            self._stopwatch.begin(header.api_key, self._poller.ready_s)
+            self._stopwatch.start_request(header.api_key, self._poller.ready_s)
         self._decode(served_by, header, frame, position)
         metering.rest()
         return True
@@ -280,7 +280,9 @@ class Serving:
             request, _ = served_by.decode(frame, position, large.INLINE_ELEMENTS)
         except TooManyElements:
             self._work.is_large = True
-            self._take(served_by, header, large.serve_large(served_by, frame, position, context))
+            self._keep_response(
+                served_by, header, large.serve_large(served_by, frame, position, context)
+            )
             return
         self._handle(served_by, header, request, context)
 
@@ -291,7 +293,7 @@ class Serving:
 
         If the handler's appends have to be on the disk first, the response waits for that.
         """
-        self._take(served_by, header, self._begin(served_by, request, context))
+        self._keep_response(served_by, header, self._begin(served_by, request, context))
 
     def _begin(self, served_by: Route, request: Any, context: RequestContext) -> Any:
         flusher = self._broker.flusher
@@ -301,10 +303,10 @@ class Serving:
         response = handle(request, context)
         return held(response, flusher) if flusher.asked else response
 
-    def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
+    def _keep_response(self, served_by: Route, header: RequestHeader, response: Any) -> None:
         """Keep a response, or the object that gives the response later."""
         if self._stopwatch is not None:
-            self._stopwatch.take(response, self._work.is_large)
+            self._stopwatch.record_response(response, self._work.is_large)
         if type(response) in COME_LATER:
             self.waiting = Waiting(served_by, header, response)
             return
@@ -339,7 +341,7 @@ class Serving:
             if type(response) is Slow:
                 self._decode(waiting.served_by, waiting.header, response.frame, response.position)
             else:
-                self._take(waiting.served_by, waiting.header, response)
+                self._keep_response(waiting.served_by, waiting.header, response)
             if metering is not None:
                 metering.rest()
         except Exception as error:
@@ -361,4 +363,4 @@ class Serving:
         except Exception as error:
             by, header = waiting.served_by, waiting.header
             raise reason_of_failure(error, by, header, self._broker, self._info.peer) from error
-        self._take(waiting.served_by, waiting.header, response)
+        self._keep_response(waiting.served_by, waiting.header, response)

@@ -24,7 +24,7 @@ class Stopwatch:
         self._local_s = -1.0
         self._codes: list[int] = []
 
-    def begin(self, api_key: int, ready_s: float) -> None:
+    def start_request(self, api_key: int, ready_s: float) -> None:
         """Begin with a request, whose connection was found ready at ``ready_s``."""
         self._api_key = api_key
         self._local_s = -1.0
@@ -35,7 +35,7 @@ class Stopwatch:
         """Note the error codes of a response; a thread may call this."""
         self._codes = error_codes(response)
 
-    def take(self, response: Any, is_large: bool) -> None:
+    def record_response(self, response: Any, is_large: bool) -> None:
         """Note a response, or the object that gives the response later.
 
         A large response comes twice: first as it is, and then as bytes, from the thread that

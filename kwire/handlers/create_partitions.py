@@ -68,7 +68,7 @@ class _Extension:
         changes: list[Change] = []
         self.results.clear()
         if self.mutations is not None:
-            self.mutations.begin()
+            self.mutations.start_decision()
         for name, topic in self._wanted.items():
             await work.give_way()
             self.results[name] = result = CreatePartitionsTopicResult(name=name)

@@ -102,7 +102,7 @@ class _Creation:
         """The changes that create every allowed topic; RequestTooLarge."""
         allow, random = None, self._context.broker.random
         if self.mutations is not None:
-            self.mutations.begin()
+            self.mutations.start_decision()
             allow = self.mutations.count_partitions
         creation = TopicCreation(image, random, self._partitions, allow)
         for name, wanted in self.wanted.items():

@@ -142,7 +142,7 @@ class _Deletion:
         work: GivesWay,
     ) -> None:
         """Count the partitions of each topic for the quota of the client."""
-        mutations.begin()
+        mutations.start_decision()
         for topic_id, result in found.items():
             await work.give_way()
             if result.error_code:

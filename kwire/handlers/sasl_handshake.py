@@ -25,7 +25,7 @@ def handle(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandsh
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     response = SaslHandshakeResponse(mechanisms=login.mechanisms)
     try:
-        if not login.begin(request.mechanism, trio.current_time()):
+        if not login.start_exchange(request.mechanism, trio.current_time()):
             response.error_code = ErrorCode.ILLEGAL_SASL_STATE
     except LoginRefused:
         response.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM

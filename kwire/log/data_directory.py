@@ -220,7 +220,7 @@ class DataDirectory:
                 ",".join(map(str, found)),
             )
 
-    def begin(self) -> None:
+    def remove_clean_mark(self) -> None:
         """Remove the mark of the last clean stop, because a crash is possible from here on."""
         try:
             if self.marks is not None:

@@ -132,7 +132,7 @@ def load_logs(
     for data in directories:
         if not data.is_online:
             continue
-        data.begin()
+        data.remove_clean_mark()
         for opened in _load_directory(
             data, config, now_ms, disk, recovery_threads, producers, is_stopped
         ):

@@ -150,7 +150,7 @@ def _forget_recovery_point(
     """Remove the recovery point, so that the next start reads the whole partition."""
     points = {key: at for key, at in data_directory.recovery_points.items() if key != partition}
     write_offsets(data_directory.path / RECOVERY_POINTS, points, disk)
-    data_directory.begin()
+    data_directory.remove_clean_mark()
 
 
 def _remove_damage(path: Path, damages: list[Damage], disk: Disk) -> Path:

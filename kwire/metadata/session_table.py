@@ -43,7 +43,7 @@ class SessionTable:
         self._created = 0
         self._changed = trio.Event()
 
-    def begin(self, member: Member) -> Guard:
+    def start_session(self, member: Member) -> Guard:
         """Begin a session; NodeIdTaken."""
         members = dict(self.sessions.members)
         if member.node_id in members:
@@ -110,7 +110,7 @@ class LastingSession:
 
     def __init__(self, table: SessionTable, member: Member, ttl_ms: int) -> None:
         self.ttl_ms = ttl_ms
-        self.guard = table.begin(member)
+        self.guard = table.start_session(member)
         self._table = table
 
     @property

@@ -84,7 +84,7 @@ class Login:
             return "its session has ended, and it hasn't logged in again"
         return f"API key {api_key} before a login"
 
-    def begin(self, mechanism: str, now_s: float) -> bool:
+    def start_exchange(self, mechanism: str, now_s: float) -> bool:
         """Begin a login; returns False if no login may begin now; LoginRefused."""
         if self._exchange is not None or now_s < self._began_s + LEAST_BETWEEN_LOGINS_S:
             return False

@@ -262,7 +262,7 @@ class BatchWork:
         if self._history is not None:
             self._history.note(rows.schema.jsonValue(), batch)
         if self._ways is not None:
-            self._ways.begin(batch.ranges)
+            self._ways.start_batch(batch.ranges)
         if self._begun is not None:
             self._begun.keep(batch, decided)
 

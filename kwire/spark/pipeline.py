@@ -187,7 +187,7 @@ class _Run:
             self._progress.offsets(offsets, {})
 
         def is_over() -> bool:
-            self._look()
+            self._ask_cluster()
             on_status(self._progress.status)
             return is_stopped.is_set() or self._begins_again
 
@@ -304,7 +304,7 @@ class _Run:
             names = self._view.topics_matching(lambda name: pattern.fullmatch(name) is not None)
         return {name: count for name, (_, count) in self._view.topics(names).items()}
 
-    def _look(self) -> None:
+    def _ask_cluster(self) -> None:
         """Ask the cluster every ``LOOK_S`` seconds; an unreachable cluster ends nothing."""
         now_s = time.monotonic()
         if now_s < self._next_look_s:

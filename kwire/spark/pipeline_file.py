@@ -60,7 +60,7 @@ def _checked(given: Mapping[str, Any], path: Path | None, text: str) -> Pipeline
         for one in conflicts(settings):
             checked.mistake(tuple(one.key.split(".")), one.value, one.allowed)
     if checked.mistakes:
-        raise WrongPipeline(_told(one, path, text) for one in checked.mistakes)
+        raise WrongPipeline(_mistake_text(one, path, text) for one in checked.mistakes)
     return settings
 
 
@@ -83,6 +83,6 @@ def _check_kind(table: str, check: Callable[[], object], checked: Checked) -> No
         checked.mistake((table, *key.split(".")), error.value, error.allowed)
 
 
-def _told(mistake: Mistake, path: Path | None, text: str) -> str:
+def _mistake_text(mistake: Mistake, path: Path | None, text: str) -> str:
     where = f"{path}:{line_of(text, mistake.path)}: " if path else ""
     return f"{where}{mistake}"

@@ -59,7 +59,7 @@ class SchemaHistory:
         self._types: dict[str, list[SparkType]] = {}
         """The types that each column has had, the present one last."""
         for entry in read_history(storage):
-            self._take(entry["added"], entry["changed"])
+            self._record_types(entry["added"], entry["changed"])
 
     def note(self, columns: Mapping[str, Any], batch: Batch) -> None:
         """Note what is new in the columns of a batch's rows, a struct of Spark's JSON."""
@@ -94,9 +94,9 @@ class SchemaHistory:
         lines = f"{self._lines}{json.dumps(entry)}\n"
         self._storage.write(FILE, lines.encode())
         self._lines = lines
-        self._take(added, changed)
+        self._record_types(added, changed)
 
-    def _take(self, added: Mapping[str, Any], changed: Mapping[str, Any]) -> None:
+    def _record_types(self, added: Mapping[str, Any], changed: Mapping[str, Any]) -> None:
         self._types |= {name: [of] for name, of in added.items()}
         for name, (_, of) in changed.items():
             self._types[name].append(of)

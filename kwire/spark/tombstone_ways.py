@@ -38,13 +38,13 @@ class TombstoneWays:
         self._changes: dict[_Key, list[tuple[int, str]]] = {}
         self._is_noted = self._read()
 
-    def begin(self, ranges: Iterable[OffsetRange]) -> None:
+    def start_batch(self, ranges: Iterable[OffsetRange]) -> None:
         """Note that the present way holds from the first offsets of ranges on."""
-        self._note([(_key(one), one.first, _END) for one in ranges])
+        self._record_spans([(_key(one), one.first, _END) for one in ranges])
 
     def replaced(self, ranges: Iterable[OffsetRange]) -> None:
         """Note that the rows of ranges were made anew, in the present way."""
-        self._note([(_key(one), one.first, one.end) for one in ranges])
+        self._record_spans([(_key(one), one.first, one.end) for one in ranges])
 
     def skipped(self, topic: str, partition: int, incarnation: int) -> OffsetRuns:
         """The offsets at which tombstones are left out."""
@@ -67,7 +67,7 @@ class TombstoneWays:
             if max(one, first) < min(other, end)
         )
 
-    def _note(self, spans: list[tuple[_Key, int, int]]) -> None:
+    def _record_spans(self, spans: list[tuple[_Key, int, int]]) -> None:
         if self._is_noted and all(self._is_so(*one) for one in spans):
             return
         with self._storage.locked(_LOCK):

@@ -92,7 +92,7 @@ ASTRAY = PartitionImage(2, 0, (1, 2), (1, 2))
 async def cluster():
     """Broker 2 leads a partition that prefers broker 1."""
     cluster = Cluster(ASTRAY)
-    assert await cluster.duties.begin(cluster, GUARD)
+    assert await cluster.duties.start_term(cluster, GUARD)
     assert cluster.image.controller_id == 1
     return cluster
 
@@ -102,7 +102,7 @@ async def test_who_comes_late_is_not_the_controller():
     cluster = Cluster(ASTRAY)
     cluster.hold_controller = lambda session: _nobody()
     before = cluster.image
-    assert not await cluster.duties.begin(cluster, GUARD)
+    assert not await cluster.duties.start_term(cluster, GUARD)
     assert cluster.image is before
 
 

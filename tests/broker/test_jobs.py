@@ -22,9 +22,9 @@ async def test_an_assignment_does_not_wait_for_expressions():
 
     async with trio.open_nursery() as nursery:
         jobs = Jobs(nursery, Threads(), [])
-        jobs.begin(Job("match", match, lambda *_: None, JobKind.MATCHING), lambda: True, take)
+        jobs.start_job(Job("match", match, lambda *_: None, JobKind.MATCHING), lambda: True, take)
         await trio.to_thread.run_sync(begun.wait)
-        jobs.begin(Job("assign", lambda: None, lambda *_: None), lambda: True, take)
+        jobs.start_job(Job("assign", lambda: None, lambda *_: None), lambda: True, take)
         while not done:
             await trio.lowlevel.checkpoint()
         assert done == ["assign"]
@@ -42,7 +42,7 @@ async def test_a_job_is_abandoned_when_the_broker_stops():
 
     async with trio.open_nursery() as nursery:
         jobs = Jobs(nursery, Threads(), [])
-        jobs.begin(Job("assign", assign, lambda *_: None), lambda: True, lambda *_: None)
+        jobs.start_job(Job("assign", assign, lambda *_: None), lambda: True, lambda *_: None)
         await trio.to_thread.run_sync(begun.wait)
         nursery.cancel_scope.cancel()
     assert not gate.is_set()

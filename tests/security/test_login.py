@@ -39,9 +39,9 @@ def test_only_the_requests_of_a_login_come_before_it():
     """And in the middle of it only its messages; afterwards everything."""
     login = _login()
     assert _allowed(login) == {HANDSHAKE, API_VERSIONS, AUTHENTICATE}
-    assert login.begin("PLAIN", 0)
+    assert login.start_exchange("PLAIN", 0)
     assert _allowed(login) == {AUTHENTICATE}
-    assert not login.begin("PLAIN", 10)
+    assert not login.start_exchange("PLAIN", 10)
     assert login.step(b"hello", 0, 0) == (b"hello", 0)
     assert (login.principal, login.is_open, login.has_news) == (ANONYMOUS, False, False)
     assert login.step(b"alice", 0, 0) == (b"alice", 0)
@@ -56,7 +56,7 @@ def test_only_the_requests_of_a_login_come_before_it():
 def test_a_session_ends_with_the_token_or_after_the_longest_time(max_ms, token_ms, session_ms):
     """Whichever is first; the client is told, and served until then."""
     login = _login(max_ms, token_ms)
-    login.begin("PLAIN", 50)
+    login.start_exchange("PLAIN", 50)
     assert login.step(b"alice", 100_000, 50) == (b"alice", session_ms)
     end_s = 50 + session_ms / 1000 if session_ms else 1e9
     assert METADATA in _allowed(login, end_s - 0.001)
@@ -67,18 +67,18 @@ def test_a_session_ends_with_the_token_or_after_the_longest_time(max_ms, token_m
 def test_who_logs_in_again_stays_the_same():
     """Another user or another mechanism ends the connection; so does hurry, without an end."""
     login = _login(5000)
-    login.begin("PLAIN", 0)
+    login.start_exchange("PLAIN", 0)
     login.step(b"alice", 0, 0)
-    assert not login.begin("PLAIN", 0.5)
-    assert login.begin("PLAIN", 2)
+    assert not login.start_exchange("PLAIN", 0.5)
+    assert login.start_exchange("PLAIN", 2)
     assert _allowed(login, 2) == {AUTHENTICATE}
     assert login.step(b"alice", 2000, 2)[1] == 5000
-    assert login.begin("PLAIN", 4)
+    assert login.start_exchange("PLAIN", 4)
     with pytest.raises(LoginRefused, match="another user, 'bob'"):
         login.step(b"bob", 4000, 4)
     assert login.principal == ALICE
     with pytest.raises(LoginRefused, match="another mechanism"):
-        login.begin("OTHER", 6)
+        login.start_exchange("OTHER", 6)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_who_logs_in_again_stays_the_same():
 def test_a_name_that_no_message_can_carry_is_refused_by_every_mechanism(name, problem):
     """The client has proved it, so the answer says what is wrong; the log can be written."""
     login = Login({"PLAIN": lambda: _Named(name)}, {"PLAIN": 0})
-    login.begin("PLAIN", 0)
+    login.start_exchange("PLAIN", 0)
     if problem is None:
         login.step(b"", 0, 0)
         assert login.is_open
@@ -119,9 +119,9 @@ class _Named:
 def test_a_failure_is_noted_for_the_log():
     """Of an exchange, and of a mechanism that isn't enabled."""
     login = _login()
-    login.begin("PLAIN", 0)
+    login.start_exchange("PLAIN", 0)
     with pytest.raises(LoginRefused):
         login.step(b"no", 0, 0)
     assert (login.failure, login.has_news, login.is_open) == ("no is no name", True, False)
     with pytest.raises(LoginRefused, match="GSSAPI"):
-        _login().begin("GSSAPI", 0)
+        _login().start_exchange("GSSAPI", 0)

@@ -168,7 +168,7 @@ def test_a_token_above_the_limit_is_refused_with_the_limit():
 def test_a_subject_that_no_message_can_carry_does_not_log_in():
     """It would be in the metadata, and each answer that names it would fail."""
     login = Login({"OAUTHBEARER": lambda: OauthExchange(unsecured, TokenRules())}, {})
-    login.begin("OAUTHBEARER", 0)
+    login.start_exchange("OAUTHBEARER", 0)
     message = _message(_unsigned({"sub": "al\ud800ice", "exp": NOW_S + 1}))
     with pytest.raises(LoginRefused, match="half of a surrogate pair") as caught:
         login.step(message, NOW_S * 1000, 0)

@@ -327,7 +327,7 @@ async def test_out_of_descriptors_is_said_once(
     """And not at every try, or the log would fill the disk."""
     listener: Any = FullListener()
     acceptor = Acceptor(listener, lambda *accepted: None, running.server.poller)
-    acceptor.begin()
+    acceptor.start_accepting()
     await until(lambda: listener.refused == 3)
     acceptor.close()
     assert [record.levelname for record in caplog.records] == ["WARNING"]

@@ -79,7 +79,7 @@ class WithoutSockets(Server):
             opener = self.network.opener(self.config.integer("node.id"))
             self.broker.peers = Peers(self.broker, opener)
             self.began(self.broker)
-            self.broker.begin(background)
+            self.broker.start_tasks(background)
             nobody = SimpleNamespace(end_overdue=lambda now_s: None)
             poller = SimpleNamespace(connections=(), unauthenticated=nobody, arriving=nobody)
             background.start_soon(Housekeeping(self.broker, poller).run)

@@ -80,13 +80,15 @@ def test_the_way_of_each_offset_is_known(tmp_path: Path) -> None:
     assert list(ways(tmp_path, "skip").skipped("t", 0, 0).within(0, 9)) == [(0, 9)]
     assert list(ways(tmp_path, "row").skipped("t", 0, 0)) == []
     first = ways(tmp_path, "skip")
-    first.begin([OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 7)])
+    first.start_batch([OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 7)])
     before = (tmp_path / FILE).stat()
-    first.begin([OffsetRange("t", 0, 10, 20)])
+    first.start_batch([OffsetRange("t", 0, 10, 20)])
     assert (tmp_path / FILE).stat() == before, "nothing has changed"
-    ways(tmp_path, "row").begin([OffsetRange("t", 0, 20, 30)])
-    ways(tmp_path, "dead letter").begin([OffsetRange("t", 1, 7, 9), OffsetRange("t", 0, 20, 25)])
-    ways(tmp_path, "skip").begin([OffsetRange("t", 0, 30, 40), OffsetRange("t", 0, 5, 9, 1)])
+    ways(tmp_path, "row").start_batch([OffsetRange("t", 0, 20, 30)])
+    ways(tmp_path, "dead letter").start_batch(
+        [OffsetRange("t", 1, 7, 9), OffsetRange("t", 0, 20, 25)]
+    )
+    ways(tmp_path, "skip").start_batch([OffsetRange("t", 0, 30, 40), OffsetRange("t", 0, 5, 9, 1)])
     assert skipped(tmp_path) == [(0, 20), (30, 100)]
     assert skipped(tmp_path, 1) == [(0, 7)]
     assert skipped(tmp_path, incarnation=1) == [(0, 100)]
@@ -96,9 +98,9 @@ def test_the_way_of_each_offset_is_known(tmp_path: Path) -> None:
 def test_a_replayed_range_has_the_way_of_its_replay(tmp_path: Path) -> None:
     """Around it nothing changes, also for a stream that was opened before."""
     stream = ways(tmp_path, "skip")
-    stream.begin([OffsetRange("t", 0, 0, 50)])
+    stream.start_batch([OffsetRange("t", 0, 0, 50)])
     ways(tmp_path, "row").replaced([OffsetRange("t", 0, 10, 20), OffsetRange("t", 0, 30, 50)])
-    stream.begin([OffsetRange("t", 0, 50, 60)])
+    stream.start_batch([OffsetRange("t", 0, 50, 60)])
     assert skipped(tmp_path) == [(0, 10), (20, 30), (50, 100)]
     ways(tmp_path, "skip").replaced([OffsetRange("t", 0, 0, 50)])
     assert skipped(tmp_path) == [(0, 100)]

@@ -60,7 +60,7 @@ async def alter_all(
     doesn't hold, and returns True; it returns False for the other resources. Both raise KafkaError.
     """
     alteration = _Alteration(resources, decide, alter_own, context)
-    await alteration.begin()
+    await alteration.refuse_and_start()
     try:
         await commit_in_slices(context, alteration.decide, validate_only=validate_only)
     except KafkaError as error:
@@ -132,7 +132,7 @@ class _Alteration(Generic[_R]):
         self._context = context
         self.places: list[int] = []
 
-    async def begin(self) -> None:
+    async def refuse_and_start(self) -> None:
         """Refuse resources that are named twice; alter resources that aren't in the metadata."""
         work = self._context.work
         names: Counter[tuple[int, str]] = Counter()

@@ -134,7 +134,7 @@ class EtcdStore:
     async def begin_session(self, member: Member, ttl_ms: int) -> Session:
         """Begin the session of this process; NodeIdTaken."""
         with _refusals("can't begin a session"):
-            return await self._leases.begin(member, ttl_ms)
+            return await self._leases.start_session(member, ttl_ms)
 
     async def sessions(self) -> AsyncGenerator[Sessions, None]:
         """The sessions now, and again after each change."""

@@ -66,7 +66,7 @@ class Leases:
         self._own: EtcdSession | None = None
         self._begun = trio.Event()
 
-    async def begin(self, member: Member, ttl_ms: int) -> Session:
+    async def start_session(self, member: Member, ttl_ms: int) -> Session:
         """Begin this process's session; NodeIdTaken.
 
         A lease may end before it has the key, while etcd doesn't answer. Then there is a new one.

@@ -74,19 +74,19 @@ class Names:
 
     def __init__(self, schema: Schema) -> None:
         self._known: dict[str, Schema] = {}
-        self._note(schema)
+        self._record_named_types(schema)
 
-    def _note(self, schema: Schema) -> None:
+    def _record_named_types(self, schema: Schema) -> None:
         if isinstance(schema, list):
             for one in schema:
-                self._note(one)
+                self._record_named_types(one)
         elif isinstance(schema, dict):
             if "name" in schema:
                 self._known[schema["name"]] = schema
             for one in schema.get("fields", ()):
-                self._note(one["type"])
-            self._note(schema.get("items"))
-            self._note(schema.get("values"))
+                self._record_named_types(one["type"])
+            self._record_named_types(schema.get("items"))
+            self._record_named_types(schema.get("values"))
 
     def __call__(self, schema: Schema) -> Schema:
         """The type itself, if a name stands for it."""

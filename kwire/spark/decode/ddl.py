@@ -82,14 +82,14 @@ class _Reader:
     def _peek(self) -> str:
         return self._tokens[self._next] if self._next < len(self._tokens) else ""
 
-    def _take(self) -> str:
+    def _next_token(self) -> str:
         token = self._peek()
         self._next += 1
         return token
 
     def expect(self, wanted: str) -> None:
         """Take a token, which has to be ``wanted``."""
-        token = self._take()
+        token = self._next_token()
         if token.lower() != wanted:
             raise WrongDdl(f"{wanted or 'its end'} is expected at {token or 'its end'}")
 
@@ -110,7 +110,7 @@ class _Reader:
             of = self.type()
             nullable = not self._takes("not", "null")
             if self._takes("comment"):
-                self._take()
+                self._next_token()
             if any(one["name"] == name for one in fields):
                 raise WrongDdl(f"column {name} is there twice")
             fields.append(field(name, of, nullable=nullable))
@@ -118,11 +118,11 @@ class _Reader:
                 self.expect(",")
                 if self._peek() == end:
                     raise WrongDdl(f"a column is expected at {end or 'its end'}")
-        self._take()
+        self._next_token()
         return struct(fields)
 
     def _name(self) -> str:
-        token = self._take()
+        token = self._next_token()
         if token.startswith("`"):
             return token[1:-1].replace("``", "`")
         if not re.fullmatch(r"\w+", token) or token.isdecimal():
@@ -145,14 +145,14 @@ class _Reader:
     def _passed_over(self) -> SparkType:
         """Take a type with all that is nested in it."""
         depth = 0
-        while token := self._take():
+        while token := self._next_token():
             depth += (token in ("<", "(")) - (token in (">", ")"))
             if not depth and self._peek() not in ("<", "("):
                 break
         return "variant"
 
     def _type(self) -> SparkType:
-        name = self._take()
+        name = self._next_token()
         kind = name.lower()
         if kind in _ATOMIC:
             return _ATOMIC[kind]
@@ -185,7 +185,7 @@ class _Reader:
         return f"decimal({precision},{scale})"
 
     def _number(self) -> int:
-        token = self._take()
+        token = self._next_token()
         if not token.isdecimal():
             raise WrongDdl(f"a number is expected at {token or 'its end'}")
         return int(token)

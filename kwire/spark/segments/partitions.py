@@ -214,7 +214,7 @@ class StableOffset:
             for header in headers_from(partition, self.scanned):
                 if header.base_offset >= end:
                     break
-                self._take(header)
+                self._record_transaction(header)
             self.scanned = end
         return min([end, *self.opened.values()])
 
@@ -232,7 +232,7 @@ class StableOffset:
                 }
                 return
 
-    def _take(self, header: BatchHeader) -> None:
+    def _record_transaction(self, header: BatchHeader) -> None:
         if header.attributes & CONTROL_MASK:
             self.opened.pop(header.producer_id, None)
         elif header.attributes & TRANSACTIONAL_MASK:

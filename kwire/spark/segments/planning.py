@@ -153,7 +153,7 @@ def offset_at(part: Partition, timestamp: int, low: int, high: int, options: Opt
         if header.base_offset >= high:
             break
         if header.max_timestamp >= timestamp and (batch := _batch(part, header.base_offset)):
-            found = _look(part, batch, timestamp, low, options)
+            found = _find_by_time(part, batch, timestamp, low, options)
             if found is not None:
                 return min(found, high)
     return high
@@ -170,7 +170,7 @@ def _batch(part: Partition, base_offset: int) -> RecordBatch | None:
     return None
 
 
-def _look(
+def _find_by_time(
     part: Partition, batch: RecordBatch, timestamp: int, low: int, options: Options
 ) -> int | None:
     try:

@@ -85,14 +85,16 @@ def _asked(message: MessageType, version: int) -> Field | None:
     )
 
 
-def _told(message: MessageType, version: int) -> Field | None:
+def _array_with_errors(message: MessageType, version: int) -> Field | None:
     """The array of a response whose elements have error codes."""
 
     def has_errors(field: Field) -> bool:
         element = field.element
         if not isinstance(element, MessageType):
             return False
-        return _error(element, version) is not None or _told(element, version) is not None
+        return (
+            _error(element, version) is not None or _array_with_errors(element, version) is not None
+        )
 
     return _array(message, version, has_errors)
 
@@ -170,7 +172,7 @@ def refusal(request: Request, version: int, code: int, *, general: bool, text: s
     """
     response = message_classes(request.API_KEY)[1]()
     if not _refuse(request, response, version, (code, text), general=general):
-        field = _told(type(response), version)
+        field = _array_with_errors(type(response), version)
         assert field is not None
         element = field.element()  # type: ignore[misc]
         if _set_error(element, version, (code, text)):
@@ -185,7 +187,7 @@ def _refuse(
     if general and _set_error(told, version, error):
         return True
     asked_by = _asked(type(asked), version) if isinstance(asked, Message) else None
-    told_by = _told(type(told), version)
+    told_by = _array_with_errors(type(told), version)
     elements = getattr(asked, asked_by.name) if asked_by is not None else None
     if told_by is None or not elements:
         return _set_error(told, version, error)
@@ -230,7 +232,7 @@ def _copy_names(asked: Any, told: Message, version: int) -> None:
 
 def merge(response: Any, refused: Any, version: int) -> None:
     """Add the elements of an error response to the response for the other part of the request."""
-    field = _told(response.__class__, version)
+    field = _array_with_errors(response.__class__, version)
     if field is None:
         return
     elements = getattr(response, field.name)
@@ -245,7 +247,7 @@ def merge(response: Any, refused: Any, version: int) -> None:
 
 
 def _is_leaf(element: Message, version: int) -> bool:
-    return _told(type(element), version) is None
+    return _array_with_errors(type(element), version) is None
 
 
 def _names(element: Message) -> list[Any]:

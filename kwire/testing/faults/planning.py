@@ -142,9 +142,9 @@ class Fault:
 
     def act(self, route: Route, request: Request, context: RequestContext) -> Any:
         """Act on a request in place of its handler; PASSED if the fault doesn't fit it."""
-        return self._act(Call(route, request, context, self._take), self._wanted)
+        return self._act(Call(route, request, context, self._count_match), self._wanted)
 
-    def _take(self) -> bool:
+    def _count_match(self) -> bool:
         with self._changed:
             if self._times is not None and self.count >= self._times:
                 return False
