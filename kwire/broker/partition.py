@@ -245,6 +245,7 @@ class Partition:
         log = self.log
         seen_to = log.recovery_point if log.flush_is_due else log.log_end_offset
         self.high_watermark = max(self.high_watermark, seen_to)
+        assert seen_to <= log.log_end_offset, (self.topic, self.index, seen_to)
         self.wake()
 
     def read(

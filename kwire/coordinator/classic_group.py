@@ -188,6 +188,8 @@ class ClassicGroup:
 
     def add(self, member: Member, protocol_type: str) -> None:
         """Add a member; the first member leads, and decides the protocol type."""
+        # ``replace_static`` replaces a member; here the counts of protocols would be wrong.
+        assert member.member_id not in self.members, member.member_id
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
@@ -207,6 +209,7 @@ class ClassicGroup:
             self.static_members.pop(member.group_instance_id, None)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
+        assert (self.leader is None) == (not self.members), self.group_id
         return member
 
     def replace_static(self, old: Member, new: Member) -> None:

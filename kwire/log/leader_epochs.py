@@ -27,12 +27,13 @@ MOST_EPOCH = (1 << 31) - 1
 MOST_OFFSET = (1 << 63) - 1
 
 
-def _checked(entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Epochs as they can be: both numbers rise, and fit into a response; ValueError."""
-    for (epoch, start), (before, start_before) in zip(entries, [(-1, 0), *entries], strict=False):
-        if not (before < epoch <= MOST_EPOCH and start_before <= start <= MOST_OFFSET):
-            raise ValueError(f"epoch {epoch} can't begin at offset {start} after {before}")
-    return entries
+def _are_sound(entries: list[tuple[int, int]]) -> bool:
+    """Whether epochs are as they can be: both numbers rise, and fit into a response."""
+    pairs = zip(entries, [(-1, 0), *entries], strict=False)
+    return all(
+        before < epoch <= MOST_EPOCH and start_before <= start <= MOST_OFFSET
+        for (epoch, start), (before, start_before) in pairs
+    )
 
 
 class LeaderEpochs:
@@ -52,7 +53,9 @@ class LeaderEpochs:
         epochs = cls(directory, disk)
         try:
             entries = [(int(e), int(start)) for e, start in read_lines(epochs._path, disk)]
-            epochs.entries = _checked(entries)
+            if not _are_sound(entries):
+                raise ValueError(f"epochs can't be {entries[:5]}")
+            epochs.entries = entries
         except ValueError:
             tell_broken(epochs._path)
         epochs._written = epochs.entries
@@ -101,6 +104,8 @@ class LeaderEpochs:
         with self._saving:
             entries = self.entries
             if self._written != entries:
+                # ``read`` would refuse other entries, and the start forget all epochs.
+                assert _are_sound(entries), entries
                 write_lines(self._path, entries, self._disk)
                 self._written = entries
 

@@ -186,6 +186,9 @@ class Move:
     def _use(self, final: Path, steady_ms: int) -> None:
         """Make the log use the files of the copy."""
         current, future, disk = self.current, self.future, self._disk
+        # ``finish`` has looked, and only the event loop appends: nothing has come since.
+        assert future.log_end_offset == current.log_end_offset, (current.name, final)
+        assert not future.unflushed, current.name
         former, health, left = current.directory, current.health, list(current.segments)
         for segment in future.segments:
             segment.relocate(final)

@@ -223,6 +223,8 @@ class PartitionLog:
 
     def _write(self, batch: RecordBatch, now_ms: int) -> None:
         """Write a batch whose offsets are assigned, and update epochs and producers."""
+        # A gap or an overlap here would be in the file forever.
+        assert batch.base_offset == self.log_end_offset, (batch, self.log_end_offset)
         last_offset = batch.last_offset
         try:
             segment = self.active
@@ -383,6 +385,7 @@ class PartitionLog:
                 self.unflushed.remove(segment)
         if self.truncations == truncations:  # else other records may be there now
             self.recovery_point = max(self.recovery_point, min(end, self.log_end_offset))
+            assert self.recovery_point <= self.log_end_offset, (end, self.log_end_offset)
 
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool
@@ -432,6 +435,7 @@ class PartitionLog:
         if offset > self.log_start_offset:
             self.log_start_offset = min(offset, self.log_end_offset)
             self.leader_epochs.truncate_from_start(self.log_start_offset)
+            assert self.log_start_offset <= self.log_end_offset
 
     def abandon(self) -> None:
         """Close without a flush and refuse further use: another log may take the directory name."""

@@ -207,6 +207,8 @@ class ProducerStates:
         entry.add_batch(batch)
         if batch.is_transactional and entry.current_txn_first_offset == NO_TRANSACTION:
             entry.current_txn_first_offset = batch.base_offset
+            # The first entry counts as the oldest: one that is there already would keep its place.
+            assert batch.producer_id not in self.open_transactions, batch
             self.open_transactions[batch.producer_id] = batch.base_offset
             self._awaited.pop(batch.producer_id, None)
         return None

@@ -86,6 +86,7 @@ def _append_to_segment(
         if count and is_full(segment, batch, batch.last_offset, log.config, now_ms):
             break  # its age or a full index rolls the segment: bytes written ahead are overwritten
         epoch, last_offset = batch.partition_leader_epoch, batch.last_offset
+        assert batch.base_offset >= log.log_end_offset, batch  # ``_wanted`` has refused overlaps
         log.leader_epochs.assign(epoch, batch.base_offset)
         segment.append(batch.data, last_offset, batch.max_timestamp, last_offset, unwritten_bytes=0)
         log.log_end_offset = last_offset + 1

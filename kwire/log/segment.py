@@ -153,6 +153,7 @@ class LogSegment:
 
     def write_ahead(self, records: Buffer, distance_bytes: int = 0) -> None:
         """Write at the end, or after a gap there, what still has to be appended."""
+        assert distance_bytes >= 0, distance_bytes  # before the end are records
         self._file.get().pwrite_all(records, self.size_bytes + distance_bytes)
 
     def append(
@@ -188,6 +189,8 @@ class LogSegment:
 
     def _note_place(self, last_offset: int, position: int, newest_ms: int, newest_at: int) -> None:
         """Add index entries for the batch at ``position``; an OSError changes nothing."""
+        # An index entry has the offset relative to the base offset, without a sign.
+        assert last_offset >= self.base_offset, (last_offset, self.base_offset)
         offsets = self.offset_index
         before = offsets.entries, offsets.last, self.max_timestamp, self.max_timestamp_offset
         if newest_ms > self.max_timestamp:
@@ -285,6 +288,9 @@ class LogSegment:
 
     def cut(self, position: int, offset: int) -> None:
         """Cut the file at ``position``, where the batch with ``offset`` starts."""
+        # A position beyond the end would fill the file with zeros instead.
+        assert 0 <= position <= self.size_bytes, (position, self.size_bytes)
+        assert offset >= self.base_offset, (offset, self.base_offset)
         self.file().truncate(position)
         self.size_bytes = position
         self.room_bytes = -1

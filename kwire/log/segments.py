@@ -34,6 +34,8 @@ class LogSegments(list[LogSegment]):
     def roll(self, new: LogSegment) -> None:
         """Make a new segment the active one."""
         if self:
+            # ``index_of`` searches by halves, so base offsets have to ascend.
+            assert new.base_offset > self[-1].base_offset, (new.base_offset, len(self))
             self.rolled_bytes += self[-1].size_bytes
         self.append(new)
 

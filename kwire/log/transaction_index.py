@@ -74,6 +74,8 @@ class TransactionIndex:
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add an entry; OSError. If writing fails, the entry stays for ``write_missing``."""
+        # ``is_sound`` looks for the same after a crash.
+        assert aborted.first_offset < aborted.last_offset, aborted
         self.entries().append(aborted)
         self.write_missing()
 

@@ -126,6 +126,8 @@ def _failure(log: PartitionLog, what: str, error: OSError) -> KafkaError:
 
 
 def _truncate(log: PartitionLog, offset: int, disk: Disk, steady_ms: int) -> None:
+    # So at least one segment is kept: the event loop may read the log meanwhile.
+    assert log.segments[0].base_offset <= offset < log.log_end_offset, (log.name, offset)
     log.truncations += 1
     log.gap_at = log.gap_at if log.gap_at < offset else -1
     kept = LogSegments(s for s in log.segments if s.base_offset <= offset)
@@ -144,6 +146,9 @@ def _truncate(log: PartitionLog, offset: int, disk: Disk, steady_ms: int) -> Non
     log.recovery_point = min(log.recovery_point, offset)
     log.log_start_offset = min(log.log_start_offset, offset)
     log.first_dirty_offset = min(log.first_dirty_offset, log.active.base_offset)
+    # The checkpoints are written from these next; the next start believes them.
+    assert log.active.base_offset <= log.log_end_offset, (log.name, offset)
+    assert max(log.log_start_offset, log.recovery_point) <= log.log_end_offset, log.name
     disk.sync_directory(log.directory)
     log.leader_epochs.truncate_from_end(offset)
     log.leader_epochs.save()
@@ -167,6 +172,8 @@ def _start_at(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms
     log.segments = fresh
     log.log_start_offset = log.log_end_offset = log.recovery_point = offset
     log.sure_end_offset, log.first_dirty_offset = -1, min(log.first_dirty_offset, offset)
+    assert log.active.base_offset == log.log_end_offset
+    assert not log.active.size_bytes
     disk.sync_directory(log.directory)
     log.leader_epochs.clear()
     log.leader_epochs.save()

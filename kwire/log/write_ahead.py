@@ -47,6 +47,7 @@ class WriteAhead:
         except OSError as error:
             raise self._log.undo_append(error) from error
         self._done += len(piece)
+        assert HEADER_BYTES < self._done <= len(self._data), self._done
         return self._done == len(self._data)
 
     def _goes_on(self) -> bool:
@@ -97,6 +98,7 @@ class WriteAhead:
         if not (is_whole and self._goes_on()) or self._is_full(now_ms):
             yield
             return
+        assert log.unwritten_bytes == ALL_BYTES  # one batch at a time is written ahead
         log.needs_cut, log.unwritten_bytes = False, HEADER_BYTES
         try:
             yield

@@ -67,6 +67,10 @@ def changed_partition(
     after = elect_leader(before, _with_elr(before, _completed(wanted), rules), rules)
     if after == before:
         return None
+    # The leader has every committed record, so it is in the ISR; replicas are named once.
+    assert after.leader < 0 or after.leader in after.isr, (before, after)
+    assert len(set(after.replicas)) == len(after.replicas), (before, after)
+    assert set(after.isr) <= set(after.replicas), (before, after)
     is_new_leader = after.leader != before.leader
     is_smaller = not set(before.replicas) <= set(after.replicas)
     return after._replace(

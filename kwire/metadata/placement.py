@@ -99,6 +99,8 @@ class Placer:
             place += 1
         self._round += 1
         self._offset += 1
+        # Two replicas of a partition on one broker would be one copy.
+        assert len(set(replicas)) == replication_factor, replicas
         return tuple(replicas)
 
     def _check(self, replication_factor: int) -> None:

@@ -94,6 +94,7 @@ class LeaderPartition(Partition):
         self.node_id = node_id
         self.epoch_start = log.log_end_offset
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        assert log.log_start_offset <= self.high_watermark, (topic, index)
         self.followers: dict[int, Follower] = {}
         self.acks = DelayedProduceQueue()
         self.replica_waiters: dict[ReplicaWaiter, None] = {}
@@ -315,6 +316,8 @@ class LeaderPartition(Partition):
             if follower.end_offset < reached:
                 reached = follower.end_offset
         if reached > self.high_watermark:
+            # Consumers read up to it: it never goes beyond what this leader has itself.
+            assert reached <= log.log_end_offset, (self.topic, self.index, reached)
             self.high_watermark = reached
             if log.producers.ended:
                 log.producers.forget_ended(reached)

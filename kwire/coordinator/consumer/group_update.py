@@ -190,6 +190,8 @@ class GroupUpdate:
 
     def set_epoch(self, epoch: int, topics_hash: int) -> None:
         """Set the epoch of the group."""
+        # Members know an epoch that is over by its number.
+        assert epoch >= self.group.epoch, (self.group.group_id, epoch, self.group.epoch)
         value = MetadataValue(epoch=epoch, metadata_hash=topics_hash)
         group = self._write(metadata(self.group.group_id, value))
         group.epoch, group.metadata_hash = epoch, topics_hash
@@ -209,6 +211,7 @@ class GroupUpdate:
 
     def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
         """Set the epoch of the target; the time is 0 for one that isn't computed here, or empty."""
+        assert epoch <= self.group.epoch, (self.group.group_id, epoch, self.group.epoch)
         value = TargetAssignmentMetadataValue(
             assignment_epoch=epoch, assignment_timestamp=timestamp_ms
         )
