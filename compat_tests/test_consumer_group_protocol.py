@@ -93,6 +93,46 @@ def test_epochs_fence_members(group: Group) -> None:
     assert group.beat(new_id(), 3)[0] == "UNKNOWN_MEMBER_ID"
 
 
+def test_one_lost_answer_is_forgiven_and_a_second_one_is_not(group: Group) -> None:
+    """The coordinator remembers one epoch before the present one, as lost answers show."""
+    first, second = new_id(), new_id()
+    group.join(first)
+    group.join(second)
+    members: dict[str, tuple[int, Owned]] = {first: (2, [0, 1, 2, 3]), second: (2, [])}
+    group.settle(members)
+
+    def assigned_with(another: str) -> None:
+        """Let another member join, and wait for the assignment with it."""
+        assert group.join(another)[0] == "NONE"
+
+        def is_assigned() -> bool:
+            assert group.join(another)[0] == "NONE"
+            described = group.describe()
+            return described.group_epoch == described.assignment_epoch
+
+        wait_until(is_assigned, what="the assignment")
+
+    assigned_with(new_id())
+    lost = {member: group.beat(member, 3, owned) for member, (_, owned) in members.items()}
+    [keeps] = [member for member, (_, epoch, _) in lost.items() if epoch == 4]
+    [gives] = [member for member, (_, epoch, _) in lost.items() if epoch == 3]
+    owned = members[keeps][1]
+    assert group.beat(keeps, 3, owned)[:2] == ("NONE", 4)  # the answer was lost
+    _, _, kept = lost[gives]
+    assert kept is not None
+    assert group.beat(gives, 3, members[gives][1]) == ("NONE", 3, None)  # it knows of no change
+    assert group.beat(gives, 3, kept)[:2] == ("NONE", 4)
+    assigned_with(new_id())
+    error, epoch, kept = group.beat(keeps, 3, owned)  # and so was the second, and now the third
+    assert (error, epoch) == ("NONE", 4)
+    assert kept is not None
+    assert len(kept) == 1
+    assert group.beat(keeps, 3, owned)[0] == "FENCED_MEMBER_EPOCH"
+    assert group.beat(keeps, 3, kept)[0] == "FENCED_MEMBER_EPOCH"
+    assert group.beat(keeps, 4, kept)[:2] == ("NONE", 5)
+    assert group.join(keeps) == ("NONE", 5, kept)
+
+
 def test_requests_that_are_refused(group: Group) -> None:
     """For what they say, before there is a group and after."""
     member = new_id()

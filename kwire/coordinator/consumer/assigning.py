@@ -74,7 +74,7 @@ class AssignmentQuestion(NamedTuple):
         for member in self.members.values():
             key = (member.about.topics, member.about.regex)
             if key not in found:
-                names = topics_of(member, self.regexes)
+                names = topics_of(key, self.regexes)
                 known = (self.topics.by_name(name) for name in names)
                 found[key] = [topic for topic in known if topic is not None]
         return found

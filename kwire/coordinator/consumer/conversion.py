@@ -134,7 +134,7 @@ def may_downgrade(group: ConsumerGroup, settings: ConsumerSettings) -> bool:
     """Whether a consumer group has only members of the classic protocol, and may be converted."""
     return (
         bool(group.members)
-        and all(member.is_classic for member in group.members.values())
+        and group.classic_count == len(group.members)
         and settings.migration_policy.allows_downgrade
         and len(group.members) <= settings.classic_max_size
     )

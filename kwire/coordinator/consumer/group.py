@@ -16,9 +16,10 @@ Source: ConsumerGroup and ModernGroup of Kafka 4.3.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from kwire.coordinator.consumer.heartbeat_interval import HeartbeatInterval
+from kwire.coordinator.consumer.layered_dict import LayeredDict
 from kwire.coordinator.consumer.member import (
     ConsumerMember,
     Owned,
@@ -47,6 +48,9 @@ COMMIT_VERSION = 9
 
 NO_PARTITIONS: Partitions = {}
 
+Subscription: TypeAlias = tuple[tuple[str, ...], str]
+"""The names and the expression by which members subscribe."""
+
 
 class ResolvedRegex(NamedTuple):
     """The topics that a regular expression matches, as of a revision of the metadata."""
@@ -64,7 +68,12 @@ class View(NamedTuple):
 
 
 class ConsumerGroup:
-    """One group. ``owners`` names the member that has a partition, or is still giving it back."""
+    """One group.
+
+    ``owners`` names the member that has a partition, or is still giving it back. ``subscriptions``
+    counts the members with the same subscription: a group has few, however many members it has.
+    ``classic_count`` is how many members use the classic protocol.
+    """
 
     kind = GroupType.CONSUMER
 
@@ -74,10 +83,12 @@ class ConsumerGroup:
         self.metadata_hash = 0
         self.target_epoch = 0
         self.target_timestamp_ms = 0
-        self.members: dict[str, ConsumerMember] = {}
+        self.members: LayeredDict[str, ConsumerMember] = LayeredDict()
+        self.subscriptions: dict[Subscription, int] = {}
         self.static_members: dict[str, str] = {}
-        self.targets: dict[str, Partitions] = {}
-        self.owners: dict[tuple[bytes, int], str] = {}
+        self.targets: LayeredDict[str, Partitions] = LayeredDict()
+        self.owners: LayeredDict[tuple[bytes, int], str] = LayeredDict()
+        self.classic_count = 0
         self.regexes: dict[str, ResolvedRegex] = {}
         self.views: dict[str, View] = {}
         self.has_partition_metadata = False
@@ -92,10 +103,11 @@ class ConsumerGroup:
         group.epoch, group.metadata_hash = self.epoch, self.metadata_hash
         group.target_epoch = self.target_epoch
         group.target_timestamp_ms = self.target_timestamp_ms
-        group.members = dict(self.members)
+        group.members, group.classic_count = self.members.copy(), self.classic_count
+        group.subscriptions = dict(self.subscriptions)
         group.static_members = dict(self.static_members)
-        group.targets = dict(self.targets)
-        group.owners = dict(self.owners)
+        group.targets = self.targets.copy()
+        group.owners = self.owners.copy()
         group.regexes = dict(self.regexes)
         group.has_partition_metadata = self.has_partition_metadata
         group.timers, group.heartbeat_interval, group.views = (
@@ -113,7 +125,11 @@ class ConsumerGroup:
         old = self.members.get(member.member_id)
         if old is not None:
             self._disown(old)
+            self._uncount(old)
         self.members[member.member_id] = member
+        subscription = _subscription_of(member)
+        self.subscriptions[subscription] = self.subscriptions.get(subscription, 0) + 1
+        self.classic_count += member.is_classic
         if member.about.instance_id is not None:
             self.static_members[member.about.instance_id] = member.member_id
         for partition in _owned_by(member):
@@ -125,6 +141,7 @@ class ConsumerGroup:
         if member is None:
             return
         self._disown(member)
+        self._uncount(member)
         instance_id = member.about.instance_id
         if instance_id is not None and self.static_members.get(instance_id) == member_id:
             del self.static_members[instance_id]
@@ -133,6 +150,13 @@ class ConsumerGroup:
         for partition in _owned_by(member):
             if self.owners.get(partition) == member.member_id:
                 del self.owners[partition]
+
+    def _uncount(self, member: ConsumerMember) -> None:
+        subscription = _subscription_of(member)
+        self.classic_count -= member.is_classic
+        self.subscriptions[subscription] -= 1
+        if not self.subscriptions[subscription]:
+            del self.subscriptions[subscription]
 
     # Questions about the group
 
@@ -177,12 +201,15 @@ class ConsumerGroup:
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The names of the topics to which a member subscribes, by name or by its expression."""
-        return topics_of(member, self.regexes)
+        return topics_of(_subscription_of(member), self.regexes)
 
     def subscribed_topics(self) -> frozenset[str]:
         """The names of the topics to which any member subscribes."""
-        distinct = {(m.about.topics, m.about.regex): m for m in self.members.values()}
-        return frozenset().union(*(self.topics_of(member) for member in distinct.values()))
+        return frozenset().union(*(topics_of(one, self.regexes) for one in self.subscriptions))
+
+    def subscribed_regexes(self) -> set[str]:
+        """The expressions by which any member subscribes."""
+        return {regex for _, regex in self.subscriptions} - {""}
 
     def preferred_assignor(self, default: str) -> str:
         """The assignor that most members ask for."""
@@ -304,11 +331,16 @@ class ConsumerGroup:
         return self.timers.next_deadline_ms()
 
 
-def topics_of(member: ConsumerMember, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
-    """The names of the topics to which a member subscribes, with ``regexes`` for expressions."""
-    resolved = regexes.get(member.about.regex) if member.about.regex else None
-    names = frozenset(member.about.topics)
+def topics_of(subscription: Subscription, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
+    """The names of the topics of a subscription, with ``regexes`` for expressions."""
+    topics, regex = subscription
+    resolved = regexes.get(regex) if regex else None
+    names = frozenset(topics)
     return names | resolved.topics if resolved is not None else names
+
+
+def _subscription_of(member: ConsumerMember) -> Subscription:
+    return member.about.topics, member.about.regex
 
 
 def _stale(member: ConsumerMember) -> KafkaError:

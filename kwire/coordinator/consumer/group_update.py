@@ -107,7 +107,7 @@ class GroupUpdate:
 
     def drop_unused_regexes(self) -> None:
         """Delete expressions to which no member subscribes any more."""
-        used = {member.about.regex for member in self.group.members.values()}
+        used = self.group.subscribed_regexes()
         for regex in sorted(self.group.regexes.keys() - used):
             record = regular_expression(self.group.group_id, regex, None)
             self._write(record).regexes.pop(regex, None)
@@ -137,7 +137,7 @@ class GroupUpdate:
         new one has none: as in Kafka, a member gets the topics of its names before those of its
         expression, however quickly it is matched.
         """
-        used = {member.about.regex for member in self.group.members.values()} - {""}
+        used = self.group.subscribed_regexes()
         new = sorted(used - self.group.regexes.keys())
         known = sorted(used & self.group.regexes.keys()) if anew else ()
         if not used:
@@ -158,7 +158,7 @@ class GroupUpdate:
         An expression to which no member subscribes any more is passed over.
         """
         changed = False
-        used = {member.about.regex for member in self.group.members.values()}
+        used = self.group.subscribed_regexes()
         for regex in sorted(found.keys() & used):
             every, view = found[regex], self.group.views.get(regex)
             topics = every if view is None else view.visible(every)
@@ -265,7 +265,7 @@ class GroupUpdate:
         if name not in self.settings.assignors:
             name = self.settings.assignors[0]
         return AssignmentQuestion(
-            name, dict(group.members), dict(group.targets), dict(group.regexes), self.topics
+            name, group.members.frozen(), group.targets.frozen(), dict(group.regexes), self.topics
         )
 
     # A member's way to the target

@@ -1,5 +1,7 @@
 """Long work in a thread: every assignment and every match counts as long here."""
 
+import sys
+
 import pytest
 
 from kwire.coordinator.consumer import assigning, group_update
@@ -398,3 +400,37 @@ def test_long_lists_of_topics_are_not_even_looked_at():
     members = {"a": ConsumerMember("a", Description(topics=tuple(map(str, range(20_000)))))}
     topics = None  # nothing is asked of it
     assert not AssignmentQuestion("uniform", members, {}, {}, topics).is_quick
+
+
+def test_who_joins_or_leaves_costs_the_same_in_a_group_of_any_size(new_script):
+    """Between two assignments, apart from now and then: nobody looks at all members."""
+
+    def steps_of_a_change(members):
+        script = new_script(assignment_interval_ms=10_000_000)
+        script.do_topics([], {"t": "4"})
+        for number in range(members):
+            script.do_join([f"m{number}"], {})
+        return min(steps(script.do_join, number) for number in range(3)), min(
+            steps(script.do_leave, number) for number in range(3)
+        )
+
+    def steps(do, number):
+        """How many steps of the interpreter something takes."""
+        count = 0
+
+        def trace(frame, event, argument):
+            nonlocal count
+            frame.f_trace_opcodes = True
+            count += event == "opcode"
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            do([f"x{number}"], {})
+        finally:
+            sys.settrace(before)
+        return count
+
+    few, many = steps_of_a_change(30), steps_of_a_change(300)
+    assert [round(more / less, 1) for more, less in zip(many, few, strict=True)] == [1.0, 1.0]
