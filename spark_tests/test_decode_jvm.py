@@ -292,6 +292,39 @@ def test_text_and_bytes(spark: SparkSession) -> None:
     assert (row["_error"], row["_key"], row["_value"]) == ("key: it isn't UTF-8", None, b"x")
 
 
+def test_names_of_json_that_differ_only_by_case(spark: SparkSession) -> None:
+    """Versions and topics spell a property in several ways: it is one column, at any depth."""
+
+    def of(name: str, inner: str) -> str:
+        line = {"type": "object", "properties": {inner: {"type": "integer"}}}
+        lines = {"type": "array", "items": line}
+        properties = {name: {"type": "string"}, "lines": lines, "n": {"type": "integer"}}
+        return json.dumps({"type": "object", "properties": properties, "required": [name]})
+
+    with SchemaRegistry() as registry:
+        registry.store.configure({"compatibility": "NONE"})
+        old = header(registry.register("orders-value", of("ID", "Sku"), "JSON"))
+        new = header(registry.register("orders-value", of("id", "sku"), "JSON"))
+        registry.register("other-value", of("iD", "SKU"), "JSON")
+        settings = Decode(registry=registry.url)
+        values = [
+            old + b'{"ID":1.10,"lines":[{"Sku":1},null],"n":1}',
+            new + b'{"id":"x","lines":[{"sku":2}]}',
+            new + b'{"iD":"y","lines":[{"SKU":3},{"sku":4,"Sku":5}],"ID":"z"}',
+            new + b'{"lines":[],"N":1}',
+            old + b'{"ID":"x","n":"no number"}',
+            None,
+        ]
+        rows = decode(records_of(spark, values), settings, ["orders", "other"]).orderBy("_offset")
+        first, second, third, *wrong, none = map(outcome, rows.collect())
+    assert first == {"id": "1.10", "lines": [{"sku": 1}, None], "n": 1}
+    assert second == {"id": "x", "lines": [{"sku": 2}], "n": None}
+    assert third == {"id": "z", "lines": [{"sku": 3}, {"sku": 4}], "n": None}
+    assert wrong[0] == "value: required column id has no value"
+    assert wrong[1].startswith("value: it doesn't fit the schema")
+    assert none is None
+
+
 def test_json_of_a_registry(spark: SparkSession) -> None:
     """The columns are those of the newest JSON Schema; a value needs the header with an id."""
     first = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}

@@ -14,6 +14,7 @@ from kwire.spark.decode.merged_types import Spelled, merged, renamed
 from kwire.spark.decode.options import options_of
 from kwire.spark.decode.proto_text import message_name
 from kwire.spark.decode.spark_types import has_value, loosened, text_of
+from kwire.spark.decode.spellings import has_spellings, spread, with_spellings
 from kwire.spark.decode.undecodable import NotYet, Undecodable, is_worth_a_retry
 from kwire.spark.decode.wire_format import header, message_indexes, schema_id
 from kwire.spark.settings import Decode, WrongSetting
@@ -242,6 +243,31 @@ def test_names_that_differ_by_case_are_one_column_of_several_topics() -> None:
     both: Spelled = []
     merged(parse_ddl("id int"), parse_ddl("ID int, id int"), conflicts, both)
     assert both == []
+
+
+def test_spellings_of_the_properties_of_json() -> None:
+    """Those of other versions and topics, at any depth; no name of another column."""
+    of = parse_ddl(
+        "id int, s struct<a: int>, l array<struct<x: int>>, m map<string, struct<y: int>>"
+    )
+    others = [
+        parse_ddl("Id string, S struct<A: int>, M map<string, struct<Y: int, z: int>>, more int"),
+        parse_ddl("ID int, id int, l array<struct<X: int>>, s string"),
+    ]
+    found = with_spellings(of, others)
+    assert has_spellings(found)
+    assert text_of(found) == text_of(of), "the columns are the same"
+    assert text_of(spread(found)) == (
+        "struct<id: int, Id: int, ID: int, s: struct<a: int, A: int>, S: struct<a: int, A: int>, "
+        "l: array<struct<x: int, X: int>>, m: map<string, struct<y: int, Y: int>>, "
+        "M: map<string, struct<y: int, Y: int>>>"
+    )
+    same = with_spellings(of, [of, parse_ddl("other int")])
+    assert not has_spellings(same)
+    assert spread(same) == loosened(of)
+    apart = parse_ddl("id int, ID int")
+    assert not has_spellings(with_spellings(apart, [of, apart]))
+    assert json.loads(json.dumps(found)) == found, "it is kept beside the checkpoint"
 
 
 def test_an_inferred_schema_only_grows() -> None:

@@ -18,6 +18,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from kwire.spark.decode.spark_types import SparkType, array, field, kind_of, map_of, struct
+from kwire.spark.decode.spellings import SPELLINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -41,8 +42,12 @@ def texts_of(of: SparkType) -> SparkType | None:
     if kind_of(of) == "map":
         value = texts_of(of["valueType"])
         return None if value is None else map_of("string", value)
-    inner = [(one["name"], texts_of(one["type"])) for one in of["fields"]]
-    found = [field(name, one) for name, one in inner if one is not None]
+    inner = [(one, texts_of(one["type"])) for one in of["fields"]]
+    kept = [(one, texts) for one, texts in inner if texts is not None]
+    found = [
+        field(one["name"], texts) | {name: one[name] for name in (SPELLINGS,) if name in one}
+        for one, texts in kept
+    ]
     return struct(found) if found else None
 
 

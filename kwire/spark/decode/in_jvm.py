@@ -17,6 +17,8 @@ Rules:
   for expressions within it.
 - What isn't JSON by its standard (single quotes, NaN, comments, …) is refused, although Spark's
   parsers take some of it.
+- A property with several spellings is parsed as several fields, which then become one column
+  (``spellings``).
 - A number that Spark would change before it becomes a text is read a second time (``exact_text``).
 """
 
@@ -29,6 +31,7 @@ from kwire.spark.columns import columns
 from kwire.spark.decode.exact_text import marked_numbers, may_differ, texts_of, with_exact_texts
 from kwire.spark.decode.options import Options
 from kwire.spark.decode.spark_types import SparkType, field, kind_of, loosened, struct, text_of
+from kwire.spark.decode.spellings import folded, has_spellings, spread
 from kwire.spark.decode.undecodable import VALUE
 from kwire.spark.decode.wire_format import HEADER_BYTES
 from kwire.spark.sql import columns_text
@@ -85,7 +88,7 @@ def _json_steps(
     body = f.substring(value, HEADER_BYTES + 1, 1 << 30) if has_header else value
     text = body.cast("string")
     wrapped = f.concat(f.lit('{"r":'), text, f.lit(',"e":true}'))
-    whole = struct([field("r", loosened(of)), field("e", "boolean"), field(_CORRUPT, "string")])
+    whole = struct([field("r", spread(of)), field("e", "boolean"), field(_CORRUPT, "string")])
     row, corrupt = f.col(f"{_PARSED}.r"), f.col(f"{_PARSED}.{_CORRUPT}")
     has_no_end = f.col(f"{_PARSED}.e").isNull()
     if has_reasons:
@@ -111,16 +114,22 @@ def _json_steps(
         error = f.when(wrong, f.lit(f"{VALUE}it doesn't fit"))
     parsed = f.from_json(_once(f.col(_TEXT)), _spark_type(whole), dict(parser))
     error = _also_missing(error, row, of)
-    texts = texts_of(of)
+    texts, is_spelled = texts_of(of), has_spellings(of)
     if texts is None:
         found = _steps(parsed, error, row)
     else:
         marked = marked_numbers(f.col(_TEXT))
-        again = f.from_json(marked, _spark_type(struct([field("r", texts)])), dict(parser))
+        again = f.from_json(marked, _spark_type(struct([field("r", spread(texts))])), dict(parser))
         second = _once(f.when(may_differ(row, texts), again)).alias(_EXACT)
         exact = f.col(f"{_EXACT}.r")
+        exact = folded(exact, texts) if is_spelled else exact
         whole_row = f.when(exact.isNotNull(), with_exact_texts(row, exact, of)).otherwise(row)
         found = _steps(parsed, error, whole_row, (f.col(_TEXT),), (second,))
+    if is_spelled:
+        inner = folded(row, of).alias("r"), f.col(f"{_PARSED}.e"), corrupt
+        carried = () if texts is None else (f.col(_TEXT),)
+        one_each = (*columns(*_KEPT, rows.ERROR), *carried, f.struct(*inner).alias(_PARSED))
+        found = (found[0], one_each, *found[1:])
     return ((*columns(*_KEPT, rows.ERROR), _once(given).alias(_TEXT)), *found)
 
 

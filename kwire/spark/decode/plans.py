@@ -13,6 +13,7 @@ a retry. It is an error only if no topic has a subject.
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +34,8 @@ from kwire.spark.decode.protobuf_compiler import compile_file, compile_text, fir
 from kwire.spark.decode.protobuf_decoder import ProtobufPlan, ProtobufReader
 from kwire.spark.decode.protobuf_types import row_type as protobuf_row_type
 from kwire.spark.decode.same_names import names_apart
-from kwire.spark.decode.spark_types import Place
+from kwire.spark.decode.spark_types import Place, SparkType
+from kwire.spark.decode.spellings import with_spellings
 from kwire.spark.decode.versions import how_to_fill, with_removed
 from kwire.spark.registry.client import AVRO, JSON, PROTOBUF, NoSuchSchema
 from kwire.spark.registry.subjects import Newest, Version, subjects_of
@@ -160,7 +162,14 @@ def registry_struct(options: Options, topics: Sequence[str]) -> Struct:
     """The columns of JSON values by the JSON Schemas of the topics' subjects."""
     found = _newest(options, topics)
     # A value of JSON says its type itself: what doesn't fit the columns is noticed anyway.
-    return _merged((one, _json_columns(newest, options)) for one, newest in found)[0]
+    of = _merged((one, _json_columns(newest, options)) for one, newest in found)[0]
+    versions: list[SparkType] = []
+    for _, newest in found:
+        for one in newest.versions:
+            with suppress(WrongSetting):  # _json_columns has told it
+                _check_type(one, options)
+                versions.append(_json_struct(one))
+    return _as_struct(with_spellings(of, versions))
 
 
 def registry_plan(
