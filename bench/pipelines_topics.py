@@ -55,11 +55,11 @@ AVRO: dict[str, Any] = {
 PROTO = """
 syntax = "proto3";
 import "google/protobuf/timestamp.proto";
-message Line { string sku = 1; int32 count = 2; }
 message Order {
   int64 id = 1; string customer = 2; double amount = 3; string country = 4;
   google.protobuf.Timestamp placed = 5; repeated Line lines = 6; optional string note = 7;
 }
+message Line { string sku = 1; int32 count = 2; }
 """
 MODULE = "order_pb2"
 MESSAGE = "Order"
