@@ -111,12 +111,12 @@ def run_job(
     told: dict[str, object] = {"job": name, "way": way, "round": number}
     try:
         found = work(run)
+        seconds, cpu_s = time.perf_counter() - started_s, tree_cpu_seconds(os.getpid()) - cpu_s
+        if found is None:
+            found = spark.read.format(job.table).load(run.table).count()
     except Exception as error:
         traceback.print_exc()
         return told | {"error": str(error).strip().partition("\n")[0]}
-    seconds, cpu_s = time.perf_counter() - started_s, tree_cpu_seconds(os.getpid()) - cpu_s
-    if found is None:
-        found = spark.read.format(job.table).load(run.table).count()
     return told | {"rows": found, "seconds": seconds, "cpu_s": cpu_s}
 
 
