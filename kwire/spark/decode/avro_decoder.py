@@ -31,6 +31,7 @@ from kwire.spark.registry.client import AVRO, RegistryError, RegistrySettings
 
 ANY_TOPIC = ""
 _FLOAT = struct.Struct("f")
+_NOT_ASKED = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,22 @@ class _Reader:
         self.is_wrapped = schema is not given
         """Whether the writers' schemas have to become records as well."""
         self.schema = parsed(schema)
+        self._as_writer = parsed(schema, with_defaults=False)
+        self._targets: dict[int, Any] = {}
         self.convert = row_converter(schema) or _same
         self.names_choices = has_choices(schema)
+
+    def target(self, writer: Any) -> Any:
+        """What fastavro has to resolve a writer's schema by; None if it is the reader's own.
+
+        To resolve takes as long as to read, also where there is nothing to resolve. The writer has
+        to live as long as the reader.
+        """
+        found = self._targets.get(id(writer), _NOT_ASKED)
+        if found is _NOT_ASKED:
+            is_own = writer is self.schema or writer == self._as_writer
+            found = self._targets[id(writer)] = None if is_own else self.schema
+        return found
 
 
 class AvroDecoder:
@@ -106,7 +121,7 @@ class AvroDecoder:
         stream.seek(position)
         try:
             found = self._read(
-                stream, writer, reader.schema, return_named_type=reader.names_choices
+                stream, writer, reader.target(writer), return_named_type=reader.names_choices
             )
         except (EOFError, IndexError) as error:
             raise Undecodable("it ends, or holds a wrong index, before its schema ends") from error
