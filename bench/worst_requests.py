@@ -345,6 +345,8 @@ CONSTANT = {
     60: {},
     64: {"broker_id": 9},
     71: {},
+    81: {"cluster_id": None, "voter_id": 9},
+    94: {"controller_id": 9},
     20_000: {"group_id": "big"},
 }
 """APIs whose requests have no arrays, by key; what the request says."""

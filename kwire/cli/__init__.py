@@ -14,6 +14,7 @@ Rules:
 import errno
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from kwire.cli.output import drop_output, fail
@@ -40,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         exit_code: int = options.run(options)
         sys.stdout.flush()
     except KeyboardInterrupt:  # a command that has to undo something handles signals itself
+        # A coroutine that Ctrl-C kept from beginning would be told of when it is freed at exit.
+        warnings.simplefilter("ignore", RuntimeWarning)
         return INTERRUPTED
     except BrokenPipeError:
         drop_output()  # the reader, such as head, has ended

@@ -11,7 +11,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import FeatureLevelChanged
 from kwire.metadata.etcd.gateway import CALL_S, Answered
 from kwire.metadata.etcd.transactions import Json
-from kwire.metadata.features import CHANGES_VERSION
+from kwire.metadata.features import CHANGES_VERSION, SUPPORTED, FeatureRange
 from tests.simulation.run import simulate
 from tests.simulation.scenarios import everything, under
 from tests.simulation.virtual_time import pass_s
@@ -209,17 +209,8 @@ def test_a_broker_that_lacks_a_level_of_changes_does_not_start(
         [line, *_] = [note for note in world.notes if "can't start" in note]
         assert "broker 2 supports kwire.changes from 1 to 2, but the cluster has level 3" in line
         assert world.checks.image.brokers[2].is_fenced
-        monkeypatch.setattr(
-            "kwire.cluster_server.own_features", lambda: (("kwire.changes", 1, 3), *_LEVELS)
-        )
+        newer = {**SUPPORTED, CHANGES_VERSION: FeatureRange(1, 3)}
+        monkeypatch.setattr("kwire.metadata.features.SUPPORTED", newer)
         await world.all_ready(20)
 
     simulate(1, tmp_path, scenario)
-
-
-_LEVELS = (
-    ("group.version", 0, 1),
-    ("kraft.version", 0, 1),
-    ("metadata.version", 7, 30),
-    ("transaction.version", 0, 2),
-)
