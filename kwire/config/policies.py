@@ -4,14 +4,17 @@ Rules:
 
 - Kafka names a Java class; kwire runs none, so the settings name ``module:function``. Python has to
   find the module: it is installed, or in a directory of PYTHONPATH.
-- A function takes one request (``NewTopicRequest``, ``ConfigsRequest``). It returns None, or the
-  reason why the broker refuses, for the client. It runs on the event loop, so it has to be quick.
-- A function that raises refuses, too. The client learns only that the policy failed.
+- A function takes one request (``NewTopicRequest``, ``ConfigsRequest``), which is its own copy. It
+  returns None, or the reason why the broker refuses: a text, whose first ``MOST_OF_REASON``
+  characters the client gets. It runs on the event loop, so it has to be quick.
+- A function that raises, or returns anything else, refuses, too. The client learns only that the
+  policy failed; the log names the policy, and not the request, whose configs may be passwords.
 - The broker that is asked decides. So all brokers of a cluster need the same policies.
 """
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -20,6 +23,8 @@ from kwire.errors import ErrorCode, KafkaError
 
 CREATE_TOPIC = "create.topic.policy.class.name"
 ALTER_CONFIG = "alter.config.policy.class.name"
+
+MOST_OF_REASON = 1000
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +72,12 @@ def check(asked: Policy | None, request: NewTopicRequest | ConfigsRequest) -> No
     if asked is None:
         return
     try:
-        reason = asked(request)
-    except Exception as error:  # the operator's code may raise anything
-        log.exception("the policy %s failed for %s", asked, request)
+        reason = asked(deepcopy(request))
+        if not isinstance(reason, str | None):
+            raise TypeError(f"a policy returns None or a text, not {type(reason).__name__}")
+    except (Exception, SystemExit) as error:  # the operator's code may raise anything
+        log.exception("the policy %s failed for a %s", asked, type(request).__name__)
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's policy failed.") from error
     if reason is not None:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, str(reason))
+        text = reason[:MOST_OF_REASON].encode(errors="replace").decode()  # any text, as UTF-8
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, text)

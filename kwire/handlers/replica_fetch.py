@@ -96,7 +96,7 @@ async def fetch_by_replica(
         return await _response(answer, session, context)
     finally:
         session.change = None
-        if session.session_id == NO_SESSION:
+        if session.session_id not in sessions:
             session.end()
 
 
@@ -165,6 +165,8 @@ async def _answer_when_due(session: ReplicaSession, wish: Wish, context: Request
         if answer.lacks_watermark:
             session.hasten()
         is_late = not await happens(change)
+        if not session.positions:
+            return answer  # the session has ended: nothing may be bound to its partitions again
         deadline_s = change.deadline_s
         for position, _ in answer.told:
             session.dirty[position] = None
@@ -182,9 +184,10 @@ async def _read_dirty(
         if work.is_due:
             await later(work.next_slice)
         left = max_bytes - answer.size_bytes
-        if position not in session.dirty or (left <= 0 and not (position.is_new or is_full)):
-            continue  # it was forgotten meanwhile, or has to wait for the next answer
         is_first = not answer.size_bytes
+        must_wait = left <= 0 and not (is_first or position.is_new or is_full)
+        if position not in session.dirty or must_wait:
+            continue  # it was forgotten meanwhile, or has to wait for the next answer
         try:
             data = _read_partition(position, broker, max(left, 0), first=is_first, hurry=True)
         except ColdPages:
@@ -320,6 +323,8 @@ def _led_partition(position: ReplicaPosition, broker: Broker) -> LeaderPartition
         and session.node_id in partition.followers
     ):
         return partition  # nothing has changed since it was found
+    if session.positions.get(position.key) is not position:
+        raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)  # it ended while a thread read pages
     name, topic_id, index = position.key
     found = (
         broker.partition_by_id(topic_id, index)

@@ -135,7 +135,7 @@ def update_features(image: MetadataImage, updates: Iterable[FeatureUpdate]) -> l
             raise KafkaError(
                 ErrorCode.INVALID_UPDATE_VERSION,
                 "The update failed for all features since the following feature had an error: "
-                f"Invalid update version {update.level} for feature {update.name}. {problem}",
+                f"Invalid update version {update.level} for feature {update.name[:200]}. {problem}",
             )
         if image.feature_level(update.name) != update.level:
             changes.append(FeatureLevelChanged(update.name, update.level))

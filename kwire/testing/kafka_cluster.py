@@ -160,6 +160,7 @@ class KafkaCluster(Helpers):
 
     def partition(self, broker: int) -> None:
         """Cut a broker off from the other brokers and from etcd; clients still reach it."""
+        _check_broker(broker)
         self._thread.call(partial(self._cut, broker))
 
     def heal(self) -> None:
@@ -222,8 +223,7 @@ class KafkaCluster(Helpers):
         self._network.ports[port] = node_id
 
     def _end_server(self, node_id: int, *, clean: bool) -> None:
-        if node_id not in BROKERS:
-            raise ValueError(f"there is no broker {node_id!r}: they are 1, 2 and 3")
+        _check_broker(node_id)
         self._asker.close()
         serving = self._running.pop(node_id, None)
         if serving is not None:
@@ -318,3 +318,8 @@ class KafkaCluster(Helpers):
             self.stop()
         except Exception as own:
             error.add_note(f"a broker failed too: {own!r}")
+
+
+def _check_broker(node_id: int) -> None:
+    if node_id not in BROKERS:
+        raise ValueError(f"there is no broker {node_id!r}: they are 1, 2 and 3")

@@ -18,6 +18,11 @@ from kwire.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kwire.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -49,6 +54,14 @@ def names_begin_with_a_team(request):
     ASKED.append(request)
     if request.topic == "raises":
         raise ValueError("a mistake in the policy")
+    if request.topic == "exits":
+        raise SystemExit("a mistake in the policy")
+    if request.topic == "says-yes":
+        return True
+    if request.topic == "says-much":
+        return "\ud800" + "x" * 40_000
+    if request.topic == "team-changed":
+        request.configs["retention.ms"] = "7"
     if not request.topic.startswith("team-"):
         return f"{request.topic} doesn't begin with team-"
     return None
@@ -100,12 +113,43 @@ async def test_a_policy_sees_the_replicas_that_a_client_gives(client):
     assert ASKED[0].assignments == {0: [1]}
 
 
-async def test_a_policy_that_fails_refuses(client, caplog):
-    """The client doesn't see the mistake, the log does."""
-    topic = CreatableTopic(name="raises", num_partitions=1, replication_factor=1)
+@pytest.mark.parametrize(
+    ("name", "mistake"),
+    [
+        ("raises", "a mistake in the policy"),
+        ("exits", "a mistake in the policy"),
+        ("says-yes", "a policy returns None or a text, not bool"),
+    ],
+)
+async def test_a_policy_that_fails_refuses(client, caplog, name, mistake):
+    """The client doesn't see the mistake, the log does, without the configs that were asked."""
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    topic.configs = [CreatableTopicConfig(name="retention.ms", value="987654")]
     refused = await _create(client, topic)
     assert refused == (ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's policy failed.")
-    assert "a mistake in the policy" in caplog.text
+    assert mistake in caplog.text
+    assert "987654" not in caplog.text
+
+
+async def test_any_reason_can_be_sent(client):
+    """However long it is, and with characters that UTF-8 lacks."""
+    topic = CreatableTopic(name="says-much", num_partitions=1, replication_factor=1)
+    refused = await _create(client, topic)
+    assert refused == (ErrorCode.POLICY_VIOLATION, "?" + "x" * 999)
+
+
+async def test_a_policy_changes_nothing(client):
+    """It has a copy of the request."""
+    topic = CreatableTopic(name="team-changed", num_partitions=1, replication_factor=1)
+    topic.configs = [CreatableTopicConfig(name="retention.ms", value="5")]
+    assert await _create(client, topic, validate_only=True) == (0, None)
+    assert await _create(client, topic) == (0, None)
+    wanted = DescribeConfigsResource(
+        resource_type=TOPIC, resource_name="team-changed", configuration_keys=["retention.ms"]
+    )
+    request = DescribeConfigsRequest(resources=[wanted])
+    [result] = (await client.request(request, 4, DescribeConfigsResponse)).results
+    assert [config.value for config in result.configs] == ["5"]
 
 
 async def test_the_first_use_of_a_name_creates_no_refused_topic(client):

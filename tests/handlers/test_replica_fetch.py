@@ -76,6 +76,44 @@ async def test_a_fetch_waits_for_an_append(tmp_path: Path) -> None:
         assert offsets(told[0][0]) == [0]
 
 
+async def test_a_follower_that_asks_anew_leaves_nothing_of_its_waiting_fetch(
+    tmp_path: Path,
+) -> None:
+    """It gives up a fetch whose session told a new partition, for one with more partitions."""
+    async with leading(tmp_path, partitions=3) as leader, trio.open_nursery() as nursery:
+        follower = await leader.follower()
+        follower.session_epoch = 0
+        await follower.fetch(at(0, high_watermark=0))
+        follower.wait_ms = 60_000
+        refused = []
+
+        async def wait_in_vain() -> None:
+            with pytest.raises(AssertionError):
+                await follower.fetch(at(0, 1, high_watermark=0))
+            refused.append(True)
+
+        nursery.start_soon(wait_in_vain)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        again = await leader.follower()
+        again.session_id, again.session_epoch, again.wait_ms = follower.session_id, 0, 0
+        await again.fetch(*(at(0, index, high_watermark=0) for index in range(3)))
+        with trio.fail_after(10):
+            while not refused:
+                await trio.testing.wait_all_tasks_blocked()
+        waiters = [len(leader.partition(index).replica_waiters) for index in range(3)]
+        assert waiters == [1, 1, 1]
+
+
+async def test_a_follower_that_wants_no_bytes_gets_one_batch_at_a_time(tmp_path: Path) -> None:
+    """``replica.fetch.response.max.bytes`` may be 0; replication goes on."""
+    async with leading(tmp_path) as leader:
+        follower = await leader.follower()
+        follower.session_epoch = follower.max_bytes = 0
+        await follower.fetch(at(0))
+        leader.append(1)
+        assert offsets((await follower.fetch())[0]) == [0]
+
+
 async def test_as_many_bytes_as_a_follower_wants_are_enough(tmp_path: Path) -> None:
     """It is answered at once, in a new session and in one that goes on."""
     async with leading(tmp_path) as leader:

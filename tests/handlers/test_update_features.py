@@ -40,6 +40,17 @@ async def test_levels_go_down_and_up(tmp_path):
         assert "transaction.version" not in await _levels(client)
 
 
+async def test_a_name_as_long_as_any_is_answered(tmp_path):
+    """The message names the beginning of it."""
+    async with running_server(tmp_path) as server:
+        client = await server.connect()
+        key = FeatureUpdateKey(feature="x" * 32_000, max_version_level=1)
+        request = UpdateFeaturesRequest(feature_updates=[key])
+        refused = await client.request(request, 2, UpdateFeaturesResponse)
+        assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert "x" * 200 in refused.error_message
+
+
 async def test_validating_changes_nothing(tmp_path):
     async with running_server(tmp_path) as server:
         client = await server.connect()

@@ -78,5 +78,7 @@ def test_requests_of_brokers_meet_no_fault() -> None:
 
 def test_there_are_three_brokers() -> None:
     """A fourth is a mistake of the test."""
-    with KafkaCluster() as kafka, pytest.raises(ValueError, match="they are 1, 2 and 3"):
-        kafka.kill(4)
+    with KafkaCluster() as kafka:
+        for act in (kafka.kill, kafka.partition, kafka.restart):
+            with pytest.raises(ValueError, match="there is no broker 4: they are 1, 2 and 3"):
+                act(4)

@@ -296,6 +296,10 @@ async def test_a_partition_without_an_offset_counts_for_the_lag(tmp_path: Path) 
         assert "1 to 2 of 2 partitions" in text
         assert "none yet" in text
         await member.aclose()
+        invented = [("orders", [*range(10_000), -1]), ("nope", range(5))]
+        member = await join(running, "inventive", "truck", invented)
+        assert "1 to 2 of 2 partitions" in await html(http, "/group?id=inventive")
+        await member.aclose()
         await client.aclose()
 
 

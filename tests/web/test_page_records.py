@@ -146,6 +146,9 @@ async def test_a_search_knows_places_and_fields(tmp_path: Path) -> None:
         ):
             assert offsets(await text_of(http, parameters)) == wanted, parameters
         assert "is no condition" in await text_of(http, "where=city", 400)
+        deep = [b'{"deep": ' + b"[" * n + b"]" * n + b"}" for n in range(300, 1000, 4)]
+        await produce(client, "orders", [(None, value, ()) for value in deep])
+        assert offsets(await text_of(http, "where=deep+~+porto")) == []
         await client.aclose()
 
 

@@ -13,8 +13,9 @@ Rules:
 - A follower joins if it has all records below the high watermark and all from before this leader
   epoch, and has fetched them in this epoch. While too few replicas are in sync, the high watermark
   stands still and doesn't show lagging. So the follower must also have caught up (KAFKA-19996).
-- A follower lags if it lacks records that are older than ``replica.lag.time.max.ms``. ``look``
-  stores log ends twice in that time, so that appends and fetches need no clock.
+- A follower lags if it lacks records that are older than ``replica.lag.time.max.ms``.
+  ``find_lagging_followers`` stores log ends twice in that time, so that appends and fetches need no
+  clock.
 - An append wakes followers. A new high watermark wakes consumers, and requests with ``acks=all``.
 
 Source: Partition, PartitionState and Replica of Kafka; KIP-497, KIP-841, KIP-903.

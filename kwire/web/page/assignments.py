@@ -43,9 +43,14 @@ def assigned_partitions(group: object, image: MetadataImage) -> Iterator[tuple[s
                     yield from ((topic.name, index) for index in partitions)
     elif isinstance(group, ClassicGroup) and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         for assignment in [member.assignment for member in group.members.values()]:
-            yield from partitions_of(assignment_of(assignment))
+            yield from partitions_of(assignment_of(assignment), image)
 
 
-def partitions_of(by_topic: Iterable[tuple[str, list[int]]]) -> Iterator[tuple[str, int]]:
-    """Each partition of some topics' partitions."""
-    return ((topic, index) for topic, indexes in by_topic for index in indexes)
+def partitions_of(
+    by_topic: Iterable[tuple[str, list[int]]], image: MetadataImage
+) -> Iterator[tuple[str, int]]:
+    """Each partition that exists: the leader of a classic group may assign any numbers."""
+    for name, indexes in by_topic:
+        topic = image.topics_by_name.get(name)
+        count = len(topic.partitions) if topic is not None else 0
+        yield from ((name, index) for index in indexes if 0 <= index < count)

@@ -182,7 +182,11 @@ async def gather(observed: Observed, group_id: str, first: int) -> Facts:
         facts = await _consumer(observed, group_id, facts)
     elif facts.state:
         facts = await _classic(observed, group_id, facts)
-    assigned = set(partitions_of(each for one in facts.members for each in one.assignment))
+    assigned: set[tuple[str, int]] = set()
+    slices = Slices()
+    for member in facts.members:
+        await slices.give_way()
+        assigned.update(partitions_of(member.assignment, observed.broker.image))
     offsets, count = await _offsets(observed, group_id, first, assigned)
     return facts._replace(offsets=offsets, offsets_count=count)
 

@@ -112,7 +112,10 @@ class Matcher(NamedTuple):
         if not self.conditions:
             return True
         document = _document(record.value)
-        return document is not None and all(one.holds(document) for one in self.conditions)
+        try:
+            return document is not None and all(one.holds(document) for one in self.conditions)
+        except RecursionError:  # so deep that JSON can read it, and can't write it
+            return False
 
     def _parts(self, record: Record) -> Iterator[bytes]:
         """What is searched; a header as ``name=value``."""
