@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable
 
+LIKE = 0.75
+"""How much of two words is the same, if one may be the other: ids of programs differ by more."""
+
 
 def closest(word: str, known: Iterable[str]) -> str | None:
     """The known word that is most like this one; None if none is."""
     from difflib import get_close_matches
 
     by_lower = {one.lower(): one for one in known}
-    close = get_close_matches(word.lower(), by_lower, n=1)
+    close = get_close_matches(word.lower(), by_lower, n=1, cutoff=LIKE)
     return by_lower[close[0]] if close else None
 
 

@@ -18,8 +18,8 @@ class ConcurrentModificationException(Exception):
 class ByJava(Exception):
     """An error that Spark doesn't know, with Java's own behind it."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__("An error occurred while calling o1.sql.\n: and its stack")
+    def __init__(self, name: str, text: str = "and its stack") -> None:
+        super().__init__(f"An error occurred while calling o1.sql.\n: {text}")
         self.java_exception = self
         self._name = name
 
@@ -69,3 +69,17 @@ def test_what_may_pass_ends_the_run() -> None:
     for error in (ConnectionError("away"), ByJava("java.net.SocketTimeoutException")):
         with pytest.raises(type(error)):
             altered(cast(Any, Session(error)), "ALTER …")
+
+
+@pytest.mark.parametrize(
+    "conflict",
+    [
+        ConcurrentModificationException("files were added"),
+        ByJava("java.lang.IllegalStateException", "the table has been concurrently modified."),
+    ],
+)
+def test_what_counts_as_a_conflict(conflict: Exception) -> None:
+    """Delta names it; Iceberg says so if a statement's plan meets it before its commit does."""
+    session = Session(conflict, None)
+    assert altered(cast(Any, session), "ALTER …") == ""
+    assert not session.left

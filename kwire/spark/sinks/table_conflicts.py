@@ -17,12 +17,13 @@ ATTEMPTS = 20
 _CONFLICTS = (
     "Concurrent",
     "CONCURRENT",
+    "concurrently modified",
     "MetadataChanged",
     "ProtocolChanged",
     "ValidationException",
     "CommitFailed",
 )
-"""Parts of the names of errors of Delta and Iceberg after which another attempt may succeed."""
+"""Parts of errors of Delta and Iceberg, names or texts, after which another attempt may succeed."""
 
 _REFUSALS = (
     "AnalysisException",
