@@ -199,11 +199,14 @@ def test_what_is_no_file_of_a_log(dump, tmp_path):
     good.write_text("version: 0\ntopic_id: x")
     missing = tmp_path / f"{FIRST}.log"
     nothing = tmp_path / "orders-7"
-    code, lines, said = dump(missing, nothing, tmp_path / "notes.log", tmp_path / "notes.txt", good)
+    small = [tmp_path / "leader-epoch-checkpoint", tmp_path / f"{FIRST}.snapshot"]
+    odd = [tmp_path / "notes.log", tmp_path / "notes.txt"]
+    code, lines, said = dump(missing, nothing, *small, *odd, good)
     assert code == 1
     assert said.splitlines() == [
         f"kwire: {missing} does not exist",
         f"kwire: {nothing} does not exist",
+        *(f"kwire: {path} does not exist" for path in small),
         f"kwire: the name of {tmp_path / 'notes.log'} does not begin with an offset",
         f"kwire: {tmp_path / 'notes.txt'} is not a file of a log",
     ]

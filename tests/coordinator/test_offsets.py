@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kwire.coordinator.effects import Effects
 from kwire.coordinator.group import Committer
 from kwire.coordinator.group_offsets import GroupOffsets
 from kwire.coordinator.offsets import NO_PRODUCER_ID, CommittedOffset, OffsetStore
@@ -78,3 +79,14 @@ def test_a_member_commits_for_no_group_that_nobody_knows():
         with pytest.raises(KafkaError) as refused:
             committed.check_commit("g", Committer("m", generation, None, 10), 0)
         assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(("most", "deleted"), [(1, 1), (2, 2), (3, 3), (4, 3)])
+def test_a_piece_of_a_group_s_deletion_has_as_many_offsets_as_it_may(most, deleted):
+    """And is the last one only if these are all."""
+    store, effects = OffsetStore(), Effects(is_atomic=False)
+    for partition in range(3):
+        store.put("g", "t", partition, _offset(1), NO_PRODUCER_ID)
+    committed = GroupOffsets(SimpleNamespace(), store)
+    assert committed.tombstones("g", most, effects) == (most >= 3)
+    assert len(effects.records) == deleted

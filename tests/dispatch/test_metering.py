@@ -12,7 +12,7 @@ import trio
 
 from kwire.clock import Clock
 from kwire.dispatch.metering import PRODUCE, REQUEST, Metering
-from kwire.handlers import PRODUCE_KEY
+from kwire.handlers import FETCH_KEY, PRODUCE_KEY
 from kwire.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -359,3 +359,37 @@ def test_of_two_quotas_the_one_with_the_longer_wait_is_named(produce_ms, kind):
     Metering(quotas, own, header, 100, SimpleNamespace()).answer(response)
     assert noted == [(kind, max(7, produce_ms))]
     assert response.throttle_time_ms == max(7, produce_ms)
+
+
+def test_the_quota_of_producers_holds_for_produce_alone():
+    """What a client fetches is no use of it."""
+    used = []
+    quotas = SimpleNamespace(steady_ms=lambda: 0, note=lambda *_: None)
+    own = SimpleNamespace(
+        request=None,
+        produce=SimpleNamespace(use=lambda size_bytes, now_ms: used.append(size_bytes) or 0),
+    )
+    for key, response in ((FETCH_KEY, FetchResponse()), (PRODUCE_KEY, ProduceResponse())):
+        header = SimpleNamespace(api_key=key)
+        Metering(quotas, own, header, 100 + key, SimpleNamespace()).answer(response)
+    assert used == [100 + PRODUCE_KEY]
+
+
+@pytest.mark.parametrize("is_exempt", [False, True])
+def test_time_after_the_answer_counts_unless_the_request_is_exempt(is_exempt):
+    """It is recorded for the client's next request."""
+    recorded = []
+    meter = SimpleNamespace(
+        use=lambda percent, now_ms: 0,
+        counter=SimpleNamespace(record=lambda percent, now_ms: recorded.append(percent)),
+    )
+    quotas = SimpleNamespace(steady_ms=lambda: 0)
+    own = SimpleNamespace(request=meter, produce=None)
+    work = SimpleNamespace()
+    metering = Metering(quotas, own, SimpleNamespace(api_key=PRODUCE_KEY), 100, work)
+    metering.rest()
+    assert not recorded
+    work.is_exempt = is_exempt
+    metering.answer(ProduceResponse())
+    metering.rest()
+    assert len(recorded) == (not is_exempt)

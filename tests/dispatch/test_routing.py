@@ -33,6 +33,7 @@ def test_an_api_of_kwires_own_has_messages_of_its_name(api_key):
     api = OWN_APIS[api_key]
     assert (request.__name__, request.API_KEY) == (f"{api.name}Request", api_key)
     assert (response.__name__, response.API_KEY) == (f"{api.name}Response", api_key)
+    assert (api.min_version, api.max_version) == request.VERSIONS == response.VERSIONS
 
 
 class Loads:

@@ -23,9 +23,15 @@ from kwire.protocol.messages.delete_acls import (
     DeleteAclsResponse,
 )
 from kwire.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kwire.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from kwire.protocol.messages.produce import (
     ProduceResponse,
 )
+from tests.support.committed_topics import commit_topic
 from tests.support.in_process import running_server
 from tests.support.records import batch
 from tests.support.requests import produce_request
@@ -266,3 +272,20 @@ async def test_who_has_logged_in_has_the_rights_of_its_name(tmp_path):
         assert told == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0, 0]
         await alice.aclose()
         await bob.aclose()
+
+
+async def test_no_topic_that_may_be_seen_is_not_every_topic(tmp_path):
+    """In version 0 of Metadata an empty list asks for all: none is left when none may be seen."""
+    async with running_server(tmp_path, LOGIN) as server:
+        await commit_topic(server.broker, "hidden")
+        await commit_topic(server.broker, "seen")
+        alice, bob = await logged_in(server, "alice", "a"), await logged_in(server, "bob", "b")
+        seen = creation("seen", principal="User:bob", operation=AclOperation.DESCRIBE)
+        assert await create(alice, seen) == [0]
+        failed = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        for names, found in (([], [(0, "seen")]), (["hidden"], [(failed, "hidden")])):
+            request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+            answer = await bob.request(request, 0, MetadataResponse)
+            assert [(topic.error_code, topic.name) for topic in answer.topics] == found
+        for one in (alice, bob):
+            await one.aclose()

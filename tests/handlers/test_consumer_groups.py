@@ -65,7 +65,7 @@ async def test_a_member_joins_and_is_described(tmp_path: Path):
         answer = await client.request(describe, 1, ConsumerGroupDescribeResponse)
         known, unknown, empty = answer.groups
         assert (known.group_state, known.assignor_name) == ("Stable", "uniform")
-        assert known.authorized_operations > 0
+        assert known.authorized_operations == 0b1101_0100_1000  # as Kafka: bits 3, 6, 8, 10, 11
         [member] = known.members
         assert member.assignment == member.target_assignment
         assert [t.topic_name for t in member.assignment.topic_partitions] == [TOPIC]

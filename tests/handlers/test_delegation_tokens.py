@@ -231,6 +231,11 @@ async def test_a_token_for_somebody_else_needs_create_tokens(tmp_path):
         created = await _create(admin, **owner)
         assert (created.error_code, created.principal_name) == (0, "bob")
         assert created.token_requester_principal_name == "admin"
+        every = DescribeDelegationTokenRequest(owners=None)
+        [told] = (await admin.request(every, 3, DescribeDelegationTokenResponse)).tokens
+        assert (told.principal_type, told.principal_name) == ("User", "bob")
+        requester = told.token_requester_principal_type, told.token_requester_principal_name
+        assert requester == ("User", "admin")
         client, _ = await _login_by_token(server, created.token_id, created.hmac)
         assert Principal("User", "bob") in [
             one.info.principal for one in server.server.poller.connections

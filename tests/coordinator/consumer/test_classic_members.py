@@ -44,6 +44,37 @@ def test_classic_members_are_refused(script):
     )
 
 
+def test_what_a_classic_member_subscribes_to_outlives_its_coordinator(script):
+    """A member that joins again writes its changed description, and only then."""
+    script.run(
+        """
+        topics t=1 u=1
+        join a
+            a joins
+            assigned at epoch 2 to 1 members, uniform
+            a: epoch 2 has t:0
+        old_join x id=x-1 topics=t
+            x-1 joins with the classic protocol
+            assigned at epoch 3 to 2 members, uniform
+            x: x-1 generation 3 range
+        old_join x id=x-1 topics=u
+            assigned at epoch 4 to 2 members, uniform
+            x: x-1 generation 4 range
+        """
+    )
+    assert script.group.members["x-1"].about.topics == ("u",)
+    before = len(script.log)
+    script.run(
+        """
+        old_join x id=x-1 topics=u
+            x: x-1 generation 4 range
+        """
+    )
+    assert len(script.log) == before
+    script.run("restart")
+    assert script.group.members["x-1"].about.topics == ("u",)
+
+
 def test_an_operator_removes_members_of_any_protocol(script):
     """With LeaveGroup, as admin clients do."""
     script.run(
