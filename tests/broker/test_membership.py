@@ -2,20 +2,24 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import aclosing
 from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import TypeVar
 
+import pytest
 import trio
+import trio.testing
 
 from kwire.broker.commits import Commits
+from kwire.broker.failure_detector import PAUSE_S, STEADY_S, SuspectedBrokers
 from kwire.broker.membership import Membership
 from kwire.broker.proposals import Decide
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.changes import BrokerRegistered, ClusterNamed
+from kwire.metadata.changes import BrokerChanged, BrokerRegistered, ClusterNamed
 from kwire.metadata.etcd.etcd_store import EtcdStore
 from kwire.metadata.features import initial_features, own_features
 from kwire.metadata.image import BrokerImage, MetadataImage
@@ -99,7 +103,7 @@ class Serving:
 
     node_id = 1
     log_manager = SimpleNamespace(failures=())
-    suspects = None
+    suspects: SuspectedBrokers | None = None
 
     def __init__(self, store: EtcdStore, image: MetadataImage) -> None:
         self.config = BrokerConfig.load({})
@@ -165,4 +169,75 @@ async def test_a_registration_that_the_store_did_not_take_is_repeated(autojump_c
         assert not membership.lease.is_cut_off
         assert broker.image.is_active(1)
         assert broker.image.brokers[1].epoch > epoch
+        nursery.cancel_scope.cancel()
+
+
+class Others:
+    """The processes of brokers 2 and 3, whose ports are their node ids, until one dies."""
+
+    def __init__(self) -> None:
+        self.connections: dict[int, trio.abc.Stream] = {}
+        self.dead = 0
+
+    async def open(self, host: str, port: int) -> trio.abc.Stream:
+        """Connect."""
+        await trio.lowlevel.checkpoint()
+        if port == self.dead:
+            raise ConnectionRefusedError(111, "nobody is there")
+        ours, self.connections[port] = trio.testing.memory_stream_pair()
+        return ours
+
+    async def die(self, node_id: int) -> None:
+        """Nobody listens any more."""
+        self.dead = node_id
+        await self.connections[node_id].aclose()
+
+
+@pytest.mark.parametrize(
+    ("controller", "dead", "left"), [(1, 3, {1, 2}), (2, 3, {1, 2, 3}), (2, 2, {1, 3})]
+)
+async def test_who_proves_a_death_and_who_only_suspects(autojump_clock, controller, dead, left):
+    """The controller proves that of every broker, the others that of the controller alone."""
+    etcd = SimulatedEtcd(Random(1))
+    stores = {node: simulated_store(etcd.gateway(), f"{node}:a", Random(node)) for node in (1, 2)}
+    brokers = {
+        node: BrokerImage(node, None, (("PLAINTEXT", "b", node),), "a", features=own_features())
+        for node in (1, 2, 3)
+    }
+    clock = SimpleNamespace(steady_ms=lambda: int(trio.current_time() * 1000))
+    others, sessions = Others(), {}
+    membership = Membership(stores[1], Member(1, "a"), brokers[1], clock, 6000, 1000, others.open)
+
+    async def prepare(image: MetadataImage) -> None:
+        pass
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(etcd.run)
+        for store in stores.values():
+            nursery.start_soon(store.run)
+        registered = [BrokerRegistered(brokers[node]._replace(epoch=1)) for node in (2, 3)]
+        unfenced = [BrokerChanged(node, False, False) for node in (2, 3)]
+        first = [ClusterNamed("c"), *initial_features(), *registered, *unfenced]
+        await stores[1].commit(0, first)
+        for node in (2, 3):
+            sessions[node] = await stores[2].begin_session(Member(node, "a"), 30_000)
+        if controller == 2:
+            assert await stores[2].hold_controller(sessions[2])
+        image = await membership.join(
+            await stores[1].read(), lambda *_: None, lambda before: False, prepare
+        )
+        broker = Serving(stores[1], image)
+        broker.suspects = suspects = SuspectedBrokers()
+        nursery.start_soon(broker.commits.make)
+        nursery.start_soon(broker.commits.follow, broker.follow)
+        nursery.start_soon(membership.run, broker)
+        await pass_s(2 + STEADY_S)
+        assert set(others.connections) == {2, 3}
+        assert suspects.wait_until_s(broker.image, -1.0) is None
+        await others.die(dead)
+        await trio.testing.wait_all_tasks_blocked()
+        assert suspects.wait_until_s(broker.image, -1.0) is not None
+        await pass_s(PAUSE_S)
+        async with aclosing(stores[1].sessions()) as found:
+            assert set((await anext(found)).members) == left
         nursery.cancel_scope.cancel()

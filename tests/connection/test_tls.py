@@ -224,6 +224,25 @@ async def test_who_speaks_something_else(running, caplog):
     assert "the TLS handshake failed" in caplog.text
 
 
+async def test_a_large_greeting_counts_as_held_until_the_handshake_is_over(running, monkeypatch):
+    """More than a small buffer, in several records: it is taken, unless too much is held."""
+    unauthenticated = running.server.poller.unauthenticated
+    context = ssl.create_default_context(cadata=CA.certificate_pem)
+    context.set_alpn_protocols([f"{number:0200}" for number in range(150)])
+    for most_bytes, is_taken in ((1 << 20, True), (20_000, False)):
+        monkeypatch.setattr(unauthenticated_connections, "MOST_BYTES", most_bytes)
+        stream = await trio.open_tcp_stream(*running.server.addresses[0])
+        client = RawClient(trio.SSLStream(stream, context, server_hostname="localhost"))
+        with trio.fail_after(20):
+            if is_taken:
+                await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+                await client.aclose()
+            else:
+                with pytest.raises(trio.BrokenResourceError):
+                    await client.stream.do_handshake()
+    assert not unauthenticated.held_bytes
+
+
 async def test_a_handshake_that_takes_too_long(running, mock_clock):
     """A client that sends its greeting byte by byte is disconnected."""
     client = await trio.open_tcp_stream(*running.server.addresses[0])
