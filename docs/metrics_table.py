@@ -16,8 +16,8 @@ HEAD = """# Metrics
 
 ```sh
 pip install -e '.[web]'   # in a checkout
-kwire serve --http 127.0.0.1:8080
-curl http://127.0.0.1:8080/metrics
+kwire serve --http 127.0.0.1:8080      # make run has it already
+curl http://127.0.0.1:8080/metrics      # in a second terminal
 ```
 
 The HTTP port has three answers for programs:

@@ -137,7 +137,9 @@ def _change(options: argparse.Namespace, values: "Mapping[str, float | None]") -
     if not entity:
         return wrong("name whose quota it is: --user, --client-id, --ip, or --every-user, …")
     of = _shown(entity)
-    told = [f"{key} of {of}" + ("" if at is None else f" to {at:g}") for key, at in values.items()]
+    told = [
+        f"{key} of {of}" + ("" if at is None else f" to {at:.15g}") for key, at in values.items()
+    ]
     verb, done = ("unset", "unset") if None in values.values() else ("set", "set")
     steps = [Step(of, f"{verb} {text}") for text in told]
 

@@ -206,6 +206,9 @@ def run_run(options: argparse.Namespace) -> int:
             Step(str(one), f"move {one} from {_list(present.get(one, []))} to {_list(nodes)}")
             for one, nodes in plan.items()
         ]
+        if not steps and not options.json:
+            print("nothing has to be moved: the replicas are there already")
+            return 0
         return await _carry_out(cluster, options, plan, steps, present)
 
     return run_on_cluster(options, work)

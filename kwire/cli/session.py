@@ -30,8 +30,8 @@ HINTS = {
     "INVALID_REPLICATION_FACTOR": "kwire cluster brokers shows how many brokers there are",
     "LEADER_NOT_AVAILABLE": "kwire health says which brokers or disks are missing, and what to do",
     "NOT_ENOUGH_REPLICAS": "kwire health shows which replicas are missing",
-    "SECURITY_DISABLED": "the brokers have no authorizer, so everybody may do everything: set "
-    "authorizer.class.name",
+    "SECURITY_DISABLED": "the brokers have no authorizer, so everybody may do everything: kwire "
+    "secure init makes the settings of a broker that has one",
     "DELEGATION_TOKEN_AUTH_DISABLED": "set delegation.token.secret.key on the brokers",
     "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "tokens are for who has logged in with a password or "
     "a certificate",

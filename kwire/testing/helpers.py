@@ -116,6 +116,7 @@ class Helpers(ABC):
         Without ``partitions`` it has as many as the broker's ``num.partitions`` says, normally 1.
         Raises KafkaError if the broker refuses one of them.
         """
+        new = _records(records)
         wanted = CreatableTopic(
             name=name,
             num_partitions=BROKERS_DEFAULT if partitions is None else partitions,
@@ -129,12 +130,12 @@ class Helpers(ABC):
         result = self._asker.ask(self._any_broker(), request, 7, CreateTopicsResponse).topics[0]
         if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
             check(result.error_code, f"topic {name!r}: {result.error_message or ''}")
-        self.produce(name, records)
+        self.produce(name, new)
         return name
 
     def produce(self, topic: str, records: Iterable[NewRecord]) -> None:
         """Write records: those with a key by the key's checksum, the others in turn."""
-        new = [_record(one) for one in records]
+        new = _records(records)
         if not new:
             return
         count = self._partition_counts([topic])[topic]
@@ -403,7 +404,15 @@ def setting(value: object) -> str:
 
 
 def _bytes(text: bytes | str | None) -> bytes | None:
+    if not isinstance(text, str | bytes | None):
+        raise TypeError(f"a key or a value is str, bytes or None, not {text!r}: use json.dumps()")
     return text.encode() if isinstance(text, str) else text
+
+
+def _records(new: Iterable[NewRecord]) -> list[Record]:
+    if isinstance(new, str | bytes):
+        raise TypeError(f"records is a list of records, not one of them: [{new!r}]")
+    return [_record(one) for one in new]
 
 
 def _record(new: NewRecord) -> Record:

@@ -226,7 +226,10 @@ def test_a_mistyped_right_is_one_line(words: str, said: str, capsys: Any) -> Non
 
 async def test_quotas_are_set_listed_and_unset(shell: Shell) -> None:
     """Of a user, of a user's client id, of every other one; the broker checks before a dry run."""
-    await shell("quotas", "set", "producer_byte_rate=1000", "--user", "alice", "--dry-run")
+    planned = await shell(
+        "quotas", "set", "producer_byte_rate=1048577", "--user", "alice", "--dry-run"
+    )
+    assert planned == "would set producer_byte_rate of user alice to 1048577\n"
     assert await shell.json("quotas", "list") == []
     told = await shell("quotas", "set", "producer_byte_rate=1000", "--user", "alice")
     assert told == "set producer_byte_rate of user alice to 1000\n"

@@ -162,6 +162,12 @@ async def test_a_plan_is_shown_written_and_carried_out(shell: Shell, tmp_path: P
     assert said == ["done: move t-0 from 1,2 to 1,3\n"]
 
 
+async def test_nothing_to_move_is_said(shell: Shell) -> None:
+    """The replicas are where the plan wants them."""
+    said = await shell("reassign", "run", "t", "--brokers", "1,2")
+    assert said == "nothing has to be moved: the replicas are there already\n"
+
+
 async def test_a_move_is_shown_until_it_is_cancelled(shell: Shell) -> None:
     """Afterwards the replicas are where they were."""
     move = ("reassign", "run", "t:0", "--brokers", "1,3", "--no-wait")

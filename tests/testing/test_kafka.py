@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -75,6 +76,23 @@ def test_records_keep_what_they_were_given() -> None:
         found = {record.key: record for record in kafka.records("orders")}
         assert found[b"k"] == new._replace(offset=0)
         assert found[b"gone"].value is None
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ("hello", "records is a list of records, not one of them: ['hello']"),
+        ([{"a": 1}], "a key or a value is str, bytes or None, not {'a': 1}: use json.dumps()"),
+        ([(7, "v")], "a key or a value is str, bytes or None, not 7: use json.dumps()"),
+    ],
+)
+def test_what_is_no_record(records: Any, said: str) -> None:
+    """One line says so, and no topic is made."""
+    with Kafka() as kafka:
+        with pytest.raises(TypeError, match=re.escape(said)):
+            kafka.topic("orders", records=records)
+        with pytest.raises(KafkaError, match="orders"):
+            kafka.records("orders")
 
 
 def test_records_with_one_key_share_a_partition() -> None:
