@@ -13,10 +13,11 @@ Rules:
 """
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from kwire.testing.kafka_cluster import KafkaCluster
     from kwire.testing.kafka_process import KafkaProcess
     from kwire.testing.kafka_secured import KafkaSecured
+
+_B = TypeVar("_B", "Kafka", "KafkaSecured", "KafkaCluster", "KafkaProcess")
 
 MARKER = "kafka"
 FIXTURES = ("kafka", "kafka_session", "kafka_secured", "kafka_cluster", "kafka_process")
@@ -56,13 +59,14 @@ def _settings(request: pytest.FixtureRequest) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture
-def kafka(request: pytest.FixtureRequest) -> Iterator["Kafka"]:
-    """A broker for this test alone, in a thread; its address is ``kafka.bootstrap``."""
-    from kwire.testing.kafka import BrokerFailed, Kafka
+@contextmanager
+def _started(make: Callable[[], _B]) -> Iterator[_B]:
+    """A broker, or a cluster, that runs in the block; the test fails in one line if it can't."""
+    from kwire.testing.kafka import BrokerFailed
 
     try:
-        broker = Kafka(_settings(request)).start()
+        broker = make()
+        broker.start()
     except (BrokerFailed, ValueError) as error:
         pytest.fail(str(error), pytrace=False)
     try:
@@ -71,19 +75,22 @@ def kafka(request: pytest.FixtureRequest) -> Iterator["Kafka"]:
         broker.stop()
 
 
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest) -> Iterator["Kafka"]:
+    """A broker for this test alone, in a thread; its address is ``kafka.bootstrap``."""
+    from kwire.testing.kafka import Kafka
+
+    with _started(lambda: Kafka(_settings(request))) as broker:
+        yield broker
+
+
 @pytest.fixture(scope="session")
 def kafka_session_broker() -> Iterator["Kafka"]:
     """The broker of ``kafka_session``, whose address stays the same for the whole run."""
-    from kwire.testing.kafka import BrokerFailed, Kafka
+    from kwire.testing.kafka import Kafka
 
-    try:
-        broker = Kafka().start()
-    except BrokerFailed as error:
-        pytest.fail(str(error), pytrace=False)
-    try:
+    with _started(Kafka) as broker:
         yield broker
-    finally:
-        broker.stop()
 
 
 @pytest.fixture(scope="session")
@@ -113,50 +120,28 @@ def kafka_session(
 @pytest.fixture
 def kafka_secured(request: pytest.FixtureRequest) -> Iterator["KafkaSecured"]:
     """A broker for this test alone, whose clients log in; ``kafka_secured.user`` makes users."""
-    from kwire.testing.kafka import BrokerFailed
     from kwire.testing.kafka_secured import KafkaSecured
 
-    try:
-        broker = KafkaSecured(_settings(request)).start()
-    except (BrokerFailed, ValueError) as error:
-        pytest.fail(str(error), pytrace=False)
-    try:
+    with _started(lambda: KafkaSecured(_settings(request))) as broker:
         yield broker
-    finally:
-        broker.stop()
 
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator["KafkaCluster"]:
     """Three brokers for this test alone, in a thread; one can be killed or cut off."""
-    from kwire.testing.kafka import BrokerFailed
     from kwire.testing.kafka_cluster import KafkaCluster
 
-    try:
-        cluster = KafkaCluster(_settings(request)).start()
-    except (BrokerFailed, ValueError) as error:
-        pytest.fail(str(error), pytrace=False)
-    try:
+    with _started(lambda: KafkaCluster(_settings(request))) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture
 def kafka_process(request: pytest.FixtureRequest) -> Iterator["KafkaProcess"]:
     """A broker for this test alone, in a process of its own."""
-    from kwire.testing.kafka import BrokerFailed
     from kwire.testing.kafka_process import KafkaProcess
 
-    broker = KafkaProcess(_settings(request))
-    try:
-        broker.start()
-    except BrokerFailed as error:
-        pytest.fail(str(error), pytrace=False)
-    try:
+    with _started(lambda: KafkaProcess(_settings(request))) as broker:
         yield broker
-    finally:
-        broker.stop()
 
 
 def pytest_runtest_setup() -> None:
