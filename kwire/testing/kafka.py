@@ -185,6 +185,7 @@ class Kafka(Helpers):
         """Run a server at ``host:port``, in place of an ``old`` one if there is one."""
         assert self._thread is not None, "the broker has not been started"
         given = {name: setting(value) for name, value in self.settings.items()}
+        given["listeners"] = self._listeners("127.0.0.1:0")  # what is said of logins depends on it
         try:
             config = _config(frozenset(given.items()))
         except ConfigError as error:

@@ -76,3 +76,10 @@ def test_a_right_that_cannot_be_read(right: str, said: str) -> None:
     """The error says how to write it."""
     with KafkaSecured() as kafka, pytest.raises(ValueError, match=said):
         kafka.user("alice", right)
+
+
+def test_nothing_is_said_against_its_settings(caplog: pytest.LogCaptureFixture) -> None:
+    """Its clients do log in."""
+    with KafkaSecured({"log.cleaner.threads": 2}):  # settings that no other test has had read
+        pass
+    assert "no listener is protected" not in caplog.text
