@@ -18,6 +18,8 @@ Rules:
 - Compatibility is checked for Avro's records and JSON's objects only as far as a field goes: with
   BACKWARD (the default) a new field needs a default, and a field keeps its type. NONE accepts all.
 - It keeps no data when it stops. With ``fail_with`` it answers every request with an error.
+- No two registries of a process have the same free port. Clients remember what an id means at an
+  address for as long as they live, and another registry gives the same ids to other schemas.
 """
 
 import argparse
@@ -36,6 +38,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from kwire.testing.registry_store import Refused, SchemaStore
 
 _MAX_BODY_BYTES = 4 << 20
+
+_ports_given: set[int] = set()
+"""The free ports that registries of this process had."""
 
 _ROUTES: list[tuple[str, str, str]] = [
     ("GET", r"/", "root"),
@@ -109,7 +114,7 @@ class SchemaRegistry:
 
             owner = registry
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), Handler)
+        self._server = _listen(self._port, Handler)
         self._server.daemon_threads = True
         if self._tls is not None:
             self._server.socket = self._tls.wrap_socket(self._server.socket, server_side=True)
@@ -140,6 +145,21 @@ class SchemaRegistry:
         """Register a schema; its id."""
         body = {"schema": text, "schemaType": kind, "references": references or []}
         return int(self.store.register(subject, body)["id"])
+
+
+def _listen(port: int, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
+    """A server on a port; with 0, on a free one that no registry of this process had before."""
+    if port:
+        return ThreadingHTTPServer(("127.0.0.1", port), handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    had_before = server.server_address[1] in _ports_given
+    _ports_given.add(server.server_address[1])
+    if not had_before:
+        return server
+    try:
+        return _listen(0, handler)  # before this one is closed, so that it is another port
+    finally:
+        server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):

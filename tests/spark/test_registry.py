@@ -44,6 +44,28 @@ def client(server: SchemaRegistry) -> Iterator[Registry]:
     registry.close()
 
 
+def test_a_port_is_not_given_to_a_second_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of this process may still know what the first one's ids mean."""
+    with SchemaRegistry() as first:
+        address = first.url
+    offered = [int(address.rpartition(":")[2])]
+    bind = ThreadingHTTPServer.server_bind
+
+    def bind_as_the_system_may(server: ThreadingHTTPServer) -> None:
+        """Give the port that was free before, once."""
+        if offered and server.server_address[1] == 0:
+            server.server_address = ("127.0.0.1", offered.pop())
+        bind(server)
+
+    monkeypatch.setattr(ThreadingHTTPServer, "server_bind", bind_as_the_system_may)
+    with SchemaRegistry() as second:
+        assert not offered
+        assert second.url != address
+        Registry(RegistrySettings(second.url)).subjects()
+        second.stop()
+        second.start()  # the same one may have its own port again
+
+
 def test_schemas_by_subject_version_and_id(client: Registry) -> None:
     """The same schema has one id; subjects with odd names work too."""
     first = client.register("orders-value", RECORD)
