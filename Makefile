@@ -209,8 +209,8 @@ fuzz: $(VENV)/.test ## run the property tests with many new examples (EXAMPLES=5
 	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) KWIRE_FUZZ_SHRINK=$(SHRINK) $(BIN)/pytest $(QUIET) tests \
 		-m hypothesis --hypothesis-seed=$(SEED) $(PARALLEL) $(ARGS)
 
-short-simulation: ## 200 seeds of the simulation, each a cluster, and the seeded bugs, as CI does
-	@$(MAKE) --no-print-directory simulate SEEDS=$(or $(SEEDS),1-200) SPREAD=yes
+short-simulation: ## 100 seeds of the simulation, each a cluster, and the seeded bugs, as CI does
+	@$(MAKE) --no-print-directory simulate SEEDS=$(or $(SEEDS),1-100) SPREAD=yes
 
 short-fuzz: ## run the property tests for about a minute, as CI does, with new examples each time
 	@$(MAKE) --no-print-directory fuzz EXAMPLES=$(or $(EXAMPLES),30)

@@ -1,7 +1,7 @@
 """The seeds of the simulation: one by default, ``--seed N`` one, ``KWIRE_SEEDS=A-B`` many.
 
-With ``KWIRE_SPREAD`` each of the seeds runs one scenario, in turn, instead of all. So 200 seeds are
-200 clusters. A test that fails in a run is run again with fewer faults, see ``replay``.
+With ``KWIRE_SPREAD`` each of the seeds runs one scenario, in turn, instead of all. So 100 seeds are
+100 clusters. A test that fails in a run is run again with fewer faults, see ``replay``.
 """
 
 import os
