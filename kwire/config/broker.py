@@ -236,11 +236,6 @@ class BrokerConfig(Mapping[str, Value]):
         prefixed = {**self.prefixed, **prefixed_settings(dynamic)} if dynamic else self.prefixed
         return ListenerSettings(name, self.security_protocol(name), self, prefixed)
 
-    def has_prefixed(self, name: str) -> bool:
-        """Whether a listener has this setting of its own; ``name`` has the listener's prefix."""
-        listener, _, rest = name.removeprefix("listener.name.").partition(".")
-        return f"listener.name.{listener.lower()}.{rest}" in self.prefixed
-
     @property
     def inter_broker_name(self) -> str | None:
         """The name of the listener among brokers; None for the first one."""
@@ -376,29 +371,21 @@ def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[s
     """Log a warning about unknown settings, and about settings that have no effect."""
     if properties.keys() <= _MOST_OFTEN_GIVEN:
         return
-    from kwire.config.without_effect import OUTSIDE_THE_TABLE, is_among, warnings
+    from kwire.config.unknown import hint, unknown_names
+    from kwire.config.without_effect import warnings
 
+    for name in unknown_names(properties):
+        place, shown = places.get(name, ""), name or "without a name"
+        log.warning("%ssetting %s is unknown and ignored%s", place, shown, hint(name))
     known, profile = settings(BROKER), profile_of(config.given)
     asked: dict[str, str] = {}
     for name, text in properties.items():
         setting = known.get(name)
         if setting is None:
-            if name in AUTHORIZER_SETTINGS and config.authorizer() is not None:
-                continue
-            asked[name] = name
-            is_typo = name.startswith("listener.name.") and not config.has_prefixed(name)
-            if is_typo or not (name in AUTHORIZER_SETTINGS or is_among(name, OUTSIDE_THE_TABLE)):
-                _warn_unknown(name, known, places.get(name, ""))
+            if not (name in AUTHORIZER_SETTINGS and config.authorizer() is not None):
+                asked[name] = name
         elif config[name] != setting.parse(profile.get(name, setting.default)):
             asked[name] = f"{name}={'(hidden)' if setting.is_sensitive else text.strip()}"
     is_alone = not config["kwire.metadata.store"]
     for warning in warnings(asked, config.secured_listeners, is_alone=is_alone):
         log.warning("%s", warning)
-
-
-def _warn_unknown(name: str, known: Mapping[str, object], place: str) -> None:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    log.warning("%ssetting %s is unknown and ignored%s", place, name or "without a name", hint)

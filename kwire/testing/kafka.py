@@ -30,6 +30,7 @@ from weakref import WeakSet
 
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
+from kwire.config.unknown import hint, unknown_names
 from kwire.log.disk import Disk
 from kwire.server import Server
 from kwire.testing.asking import Asker
@@ -267,10 +268,17 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 def checked(settings: Mapping[str, object]) -> dict[str, object]:
-    """Settings of a test; ValueError for settings that the test broker chooses itself."""
+    """Settings of a test.
+
+    ValueError for settings that the test broker chooses itself, and for names that nobody knows.
+    """
     for name in ("log.dir", "log.dirs", "listeners"):
         if name in settings:
             raise ValueError(f"{name} is chosen by kwire.testing; data_dir= names a directory")
+    texts = {name: setting(value) for name, value in settings.items()}
+    unknown = [f"there is no setting {name}{hint(name)}" for name in unknown_names(texts)]
+    if unknown:
+        raise ValueError("\n".join(unknown))
     return dict(settings)
 
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from kwire.testing.directories import TestDirectory
 from kwire.testing.ended import REPORTS
 from kwire.testing.helpers import Helpers, setting
-from kwire.testing.kafka import START_TIMEOUT_S, TEST_SETTINGS
+from kwire.testing.kafka import START_TIMEOUT_S, TEST_SETTINGS, checked
 from kwire.testing.process import BrokerProcess
 
 
@@ -32,7 +32,7 @@ class KafkaProcess(Helpers):
         self._is_given = data_dir is not None
         self.data_dir = self._directory.path if data_dir is None else Path(data_dir)
         self._ended_log: str | None = None
-        given = {name: setting(value) for name, value in (settings or {}).items()}
+        given = {name: setting(value) for name, value in checked(settings or {}).items()}
         self._process = BrokerProcess(
             self.data_dir,
             TEST_SETTINGS | given,

@@ -293,6 +293,22 @@ def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
         Kafka({"log.dirs": "/tmp"})
 
 
+def test_settings_that_nobody_knows() -> None:
+    """Each is named; one for a single listener, or of Kafka's plugins, is none of them."""
+    with pytest.raises(ValueError, match="there is no setting") as raised:
+        Kafka({"num.partitons": 3, "no.name.like.this.at.all": 1})
+    assert str(raised.value).splitlines() == [
+        "there is no setting num.partitons; did you mean num.partitions?",
+        "there is no setting no.name.like.this.at.all",
+    ]
+    prefix = "listener.name.clients."
+    with pytest.raises(ValueError, match=f"no setting {prefix}ssl.keystor"):
+        KafkaProcess({f"{prefix}ssl.keystor": "x"})
+    Kafka({f"{prefix}ssl.keystore.type": "PEM", "rsm.config.chunk.size": 1})
+    with Kafka() as kafka, pytest.raises(ValueError, match=r"did you mean num\.partitions"):
+        kafka.reset({"num.partitons": 3})
+
+
 def test_a_start_that_hangs_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of waiting for ever; nothing is left when the start goes on after all."""
     monkeypatch.setenv("KWIRE_TEST_DIR", str(tmp_path))

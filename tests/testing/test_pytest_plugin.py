@@ -96,6 +96,27 @@ def test_settings_by_marker(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(['*the marker kafka takes settings={"name": value}*setting*'])
 
 
+@pytest.mark.parametrize(
+    "name", ["kafka", "kafka_session", "kafka_secured", "kafka_cluster", "kafka_process"]
+)
+def test_a_mistyped_setting_is_an_error(pytester: pytest.Pytester, name: str) -> None:
+    """It names the setting and the one that was meant: the test would prove nothing."""
+    pytester.makepyfile(
+        f"""
+        import pytest
+
+        @pytest.mark.kafka(settings={{"num.partitionz": 2}})
+        def test_wrong({name}):
+            pass
+        """
+    )
+    result = pytester.runpytest_inprocess(*RUN)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["there is no setting num.partitionz; did you mean num.partitions?"]
+    )
+
+
 def test_the_report_of_a_failure(pytester: pytest.Pytester) -> None:
     """It has the topics and the log of each broker of the test, and none of those that passed."""
     pytester.makepyfile(
