@@ -92,24 +92,32 @@ def open_session(settings: PipelineSettings, log: SparkLog | None = None) -> "Sp
 
     What Spark's process prints goes to ``log`` if it is given and the process is started here.
     """
-    try:
-        import pyspark
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise NoSpark(f"a pipeline {needs('spark', 'pyspark')}") from error
-    submitted = is_submitted()
-    if not submitted and SparkSession.getActiveSession() is None:
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        os.environ["JAVA_HOME"] = str(java_home(Path(cache) / "kwire" / "java-home"))
+    wanted = prepare_session(settings)
+    from pyspark.sql import SparkSession
+
     builder = SparkSession.builder.appName(settings.name)
-    wanted = configuration(settings, pyspark.__version__, submitted)
     for name, value in wanted.items():
         builder = builder.config(name, value)
+    submitted = is_submitted()
     spark = _started(builder, wanted, None if submitted else log)
     spark.sparkContext.setLogLevel("ERROR")
     if not spark.sparkContext.master.startswith("local"):
         ship_package(spark)
     return spark
+
+
+def prepare_session(settings: PipelineSettings) -> dict[str, str]:
+    """Spark's settings for a session, if nothing is missing here to start one; NoSpark, NoJava."""
+    try:
+        import pyspark
+    except ImportError as error:
+        raise NoSpark(f"a pipeline {needs('spark', 'pyspark')}") from error
+    submitted = is_submitted()
+    found = configuration(settings, pyspark.__version__, submitted)
+    if not submitted and not has_session():
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        os.environ["JAVA_HOME"] = str(java_home(Path(cache) / "kwire" / "java-home"))
+    return found
 
 
 def _started(

