@@ -204,7 +204,7 @@ class ClientMetrics:
         """Keep values of a push that ``check_push`` has allowed."""
         most = self._broker.integer("kwire.metrics.max.client.series")
         own = (
-            ("client_id", _cut(client.client_id)),
+            ("client_id", _shortened_text(client.client_id)),
             ("client_instance_id", uuid_to_str(instance_id)),
         )
         held = self._series.setdefault(instance_id, {})
@@ -245,7 +245,7 @@ class ClientMetrics:
         ):
             subscription = self._subscription(instance_id, client)
             instance = Instance(client, subscription, subscriptions)
-            self._meet(instance_id, client.connection_id)
+            self._record_instance(instance_id, client.connection_id)
         now_ms = self._broker.clock.steady_ms()
         life_ms = max(LEAST_LIFE_MS, 3 * instance.subscription.interval_ms)
         instance.expires_ms = now_ms + life_ms
@@ -255,7 +255,7 @@ class ClientMetrics:
             self._forget_series(self._instances.popitem(last=False)[0])
         return instance
 
-    def _meet(self, instance_id: bytes, connection_id: int) -> None:
+    def _record_instance(self, instance_id: bytes, connection_id: int) -> None:
         """Note a new instance of a connection, and forget instances whose connections have ended.
 
         A connection has one instance, as in ClientMetricsManager.clientConnectionIdMap.
@@ -330,8 +330,8 @@ def _listed(text: str) -> list[str]:
 
 
 def _series(point: Point, own: tuple[tuple[str, str], ...]) -> Series:
-    name = PREFIX + _UNSAFE.sub("_", _cut(point.name.removeprefix(_LONG_PREFIX)))
-    labels = {_label(key): _cut(value) for key, value in point.attributes}
+    name = PREFIX + _UNSAFE.sub("_", _shortened_text(point.name.removeprefix(_LONG_PREFIX)))
+    labels = {_label(key): _shortened_text(value) for key, value in point.attributes}
     return Series(
         name + "_total" if point.is_sum and not name.endswith("_total") else name,
         tuple(sorted((labels | dict(own)).items())),
@@ -339,9 +339,9 @@ def _series(point: Point, own: tuple[tuple[str, str], ...]) -> Series:
 
 
 def _label(key: str) -> str:
-    safe = _UNSAFE.sub("_", _cut(key)).lstrip("_")
+    safe = _UNSAFE.sub("_", _shortened_text(key)).lstrip("_")
     return f"attribute_{safe}" if not safe or safe[0].isdigit() else safe
 
 
-def _cut(text: str) -> str:
+def _shortened_text(text: str) -> str:
     return text[:MOST_CHARACTERS]

@@ -350,9 +350,9 @@ class Commits:
     async def _follow_from_here(self, publish: Publish) -> None:
         async with aclosing(self.store.watch(self.image.revision)) as commits:
             async for commit in commits:
-                await self._apply(publish, commit)
+                await self._apply_commit(publish, commit)
 
-    async def _apply(self, publish: Publish, commit: Commit) -> None:
+    async def _apply_commit(self, publish: Publish, commit: Commit) -> None:
         before, changes, revision = self.image, commit.changes, commit.revision
         if len(changes) > CHANGES_PER_TURN:
             image = await self._threads.run(apply, before, changes, revision)

@@ -112,7 +112,7 @@ class DelayedProduceQueue:
         entries = self._entries
         while entries and entries[0][0] <= high_watermark:
             _, produce, slot = entries.popleft()
-            self._settle(produce, slot, error)
+            self._settle_slot(produce, slot, error)
 
     def fail(self, error: ErrorCode) -> None:
         """Settle all slots with an error."""
@@ -128,7 +128,7 @@ class DelayedProduceQueue:
             self._entries = deque(entry for entry in self._entries if entry[1].waits_at(entry[2]))
             self._gone = 0
 
-    def _settle(self, produce: DelayedProduce, slot: int, error: ErrorCode | None) -> None:
+    def _settle_slot(self, produce: DelayedProduce, slot: int, error: ErrorCode | None) -> None:
         if produce.waits_at(slot):
             produce.done(slot, error)
         else:

@@ -143,9 +143,9 @@ class FailureDetector:
             is_new = watched not in self._watching
             if is_new and (watched.node_id, watched.incarnation) not in self.dead and self._nursery:
                 self._watching[watched] = scope = trio.CancelScope()
-                self._nursery.start_soon(self._watch, watched, scope)
+                self._nursery.start_soon(self._watch_process, watched, scope)
 
-    async def _watch(self, watched: Watched, scope: trio.CancelScope) -> None:
+    async def _watch_process(self, watched: Watched, scope: trio.CancelScope) -> None:
         with scope:
             had_connection, pause_s = watched.session is None, FIRST_PAUSE_S
             while True:

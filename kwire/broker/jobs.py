@@ -38,9 +38,9 @@ class Jobs:
         self, job: Job, is_wanted: Callable[[], bool], hand_in: Callable[[Job, Any], object]
     ) -> None:
         """Do a job. ``hand_in`` gets the job and its result if ``is_wanted`` still returns True."""
-        self._nursery.start_soon(self._do, job, is_wanted, hand_in)
+        self._nursery.start_soon(self._run_job, job, is_wanted, hand_in)
 
-    async def _do(
+    async def _run_job(
         self, job: Job, is_wanted: Callable[[], bool], hand_in: Callable[[Job, Any], object]
     ) -> None:
         threads, turn = self._kinds[job.kind]

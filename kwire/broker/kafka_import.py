@@ -249,10 +249,10 @@ def _topic_image(topic: str, paths: Sequence[Path], node_id: int, disk: Disk) ->
 
 
 def _topic_id(path: Path, disk: Disk) -> bytes | None:
-    return _open(path, disk).topic_id
+    return _open_reader(path, disk).topic_id
 
 
-def _open(path: Path, disk: Disk) -> PartitionReader:
+def _open_reader(path: Path, disk: Disk) -> PartitionReader:
     try:
         return PartitionReader(path, disk)
     except (OSError, ValueError) as error:
@@ -263,7 +263,7 @@ def _next_producer_id(partitions: PartitionDirectories, disk: Disk) -> int:
     """The first id of a block that contains no producer id of these partitions."""
     largest = -1
     for (topic, _), path in partitions.items():
-        reader = _open(path, disk)
+        reader = _open_reader(path, disk)
         try:
             largest = max(largest, reader.largest_producer_id())
             if topic == TRANSACTIONS_TOPIC:

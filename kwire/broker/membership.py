@@ -87,7 +87,7 @@ class Membership:
         self._changed = trio.Event()
         self._is_leaving = False
         self._duties = ControllerDuties(store, clock, session_ms)
-        self._failure_detector = FailureDetector(store, open_stream, self._wake)
+        self._failure_detector = FailureDetector(store, open_stream, self._wake_task)
 
     async def join(
         self, image: MetadataImage, held: Held, lacks: Lacks, prepare: Prepare
@@ -159,7 +159,7 @@ class Membership:
         self._failure_detector.on_heard = partial(self._heard, broker)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.lease.run)
-            nursery.start_soon(self._watch)
+            nursery.start_soon(self._watch_sessions)
             nursery.start_soon(self._failure_detector.run)
             while not self._is_leaving:
                 changed = self._changed
@@ -189,12 +189,12 @@ class Membership:
                 LEAVE_S,
             )
 
-    async def _watch(self) -> None:
+    async def _watch_sessions(self) -> None:
         async with aclosing(self._store.sessions()) as found:
             async for _ in found:
-                self._wake()
+                self._wake_task()
 
-    def _wake(self) -> None:
+    def _wake_task(self) -> None:
         """Wake the task that looks at the sessions."""
         self._changed.set()
         self._changed = trio.Event()

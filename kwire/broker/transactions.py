@@ -321,10 +321,10 @@ class Transactions:
         age_ms = self._broker.clock.ages()
         for loaded in self._loaded.values():
             while (effects := loaded.coordinator.expire_ids(age_ms)).records:
-                if not self._try(loaded, effects):
+                if not self._try_effects(loaded, effects):
                     break
 
-    def _try(self, loaded: LoadedTransactions, effects: Effects) -> bool:
+    def _try_effects(self, loaded: LoadedTransactions, effects: Effects) -> bool:
         """Carry out effects that no request caused; log a failure, and try again later."""
         try:
             self.carry_out(loaded, effects)

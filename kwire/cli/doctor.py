@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     findings.append(check_descriptors(partitions))
     findings.append(check_clock(readable))
     findings += check_ports(_addresses(config), is_running=is_running)
-    _tell(options, findings)
+    _print_findings(options, findings)
     return 1 if any(one.level == ACT for one in findings) else 0
 
 
@@ -75,7 +75,7 @@ def _addresses(config: "BrokerConfig | None") -> list[tuple[str, int]]:
     return [(one.host, one.port) for one in config.listeners() if one.port]
 
 
-def _tell(options: argparse.Namespace, findings: "list[Finding]") -> None:
+def _print_findings(options: argparse.Namespace, findings: "list[Finding]") -> None:
     from kwire.cli.finding import ACT, GOOD
     from kwire.cli.tables import one_line, show_json
 

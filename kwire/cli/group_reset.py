@@ -69,7 +69,7 @@ def run_reset(options: argparse.Namespace) -> int:
 
     async def work(cluster: "Cluster") -> int:
         await _refuse_members(cluster, options.group)
-        rows, offsets = await _plan(cluster, options, start)
+        rows, offsets = await _plan_changes(cluster, options, start)
         if options.execute and offsets:
             await commit_offsets(cluster, options.group, offsets)
         keys = ("topic", "partition", "committed", "new", "change")
@@ -123,7 +123,7 @@ async def _refuse_members(cluster: "Cluster", group: str) -> None:
         )
 
 
-async def _plan(
+async def _plan_changes(
     cluster: "Cluster", options: argparse.Namespace, start: "Start | None"
 ) -> "tuple[list[dict[str, Any]], dict[TopicPartition, int]]":
     """The changes, to be shown and to be committed. New offsets stay within the partitions."""

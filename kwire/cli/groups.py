@@ -99,7 +99,7 @@ def run_describe(options: argparse.Namespace) -> int:
         for place, found in enumerate(described):
             if place:
                 print()
-            _show(found, members=options.members)
+            _print_groups(found, members=options.members)
         return 0
 
     return run_on_cluster(options, work)
@@ -157,7 +157,7 @@ async def _described(cluster: "Cluster", group: "GroupView") -> dict[str, Any]:
     }
 
 
-def _show(found: dict[str, Any], *, members: bool) -> None:
+def _print_groups(found: dict[str, Any], *, members: bool) -> None:
     from kwire.cli.tables import show, show_fields
 
     names = ("group", "type", "state", "assignor", "coordinator", "lag")

@@ -38,9 +38,9 @@ class Leaderless:
         lasting = [one for one, at in self._since_s.items() if now_s - at >= self._moment_s]
         new = [one for one in lasting if one not in self._told]
         if new:
-            _say(f"{without_leader(new)}; the other partitions are read")
+            _print_warning(f"{without_leader(new)}; the other partitions are read")
         elif self._told and not self._since_s:
-            _say("all partitions have a leader again")
+            _print_warning("all partitions have a leader again")
         self._told = {one for one in self._since_s if one in self._told or one in lasting}
         return len(self._told) == len(self._since_s)
 
@@ -81,5 +81,5 @@ def without_leader(partitions: Collection[TopicPartition]) -> str:
     return f"{', '.join(names[:_SHOWN])}{more} {'has' if len(names) == 1 else 'have'} no leader"
 
 
-def _say(text: str) -> None:
+def _print_warning(text: str) -> None:
     print(f"kwire: {text}", file=sys.stderr)

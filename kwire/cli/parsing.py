@@ -178,11 +178,11 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
 
 def name_first(words: Sequence[str], names: Collection[str]) -> list[str]:
     """The words with the name of a command, or an action, before the options that preceded it."""
-    place = _place(words, names)
+    place = _place_of_name(words, names)
     return list(words) if not place else [words[place], *words[:place], *words[place + 1 :]]
 
 
-def _place(words: Sequence[str], names: Collection[str]) -> int | None:
+def _place_of_name(words: Sequence[str], names: Collection[str]) -> int | None:
     """Where the name is: no value of an option. None if there is none."""
     perhaps: int | None = None
     before = ""

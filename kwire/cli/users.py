@@ -101,12 +101,12 @@ def run_password(options: argparse.Namespace, *, is_new: bool) -> int:
         if not is_new and not has:
             names = list(await describe_users(cluster))
             raise _no_user(user, names, f"kwire users add {user} adds it")
-        return await _set(cluster, options, has, is_new=is_new)
+        return await _set_password(cluster, options, has, is_new=is_new)
 
     return run_on_cluster(options, work)
 
 
-async def _set(
+async def _set_password(
     cluster: "Cluster", options: argparse.Namespace, has: "list[Credential]", *, is_new: bool
 ) -> int:
     """Set the password for the mechanism that is given, or for those that the user has."""

@@ -85,7 +85,7 @@ async def describe_configs(
         request, DescribeConfigsResponse, node=await _home(cluster, resource)
     )
     for result in answer.results:
-        _raise(result.error_code, result.error_message, resource)
+        _raise_error(result.error_code, result.error_message, resource)
     return sorted(
         (row for result in answer.results for row in result.configs), key=lambda row: row.name
     )
@@ -116,7 +116,7 @@ async def alter_configs(
         request, IncrementalAlterConfigsResponse, node=await _home(cluster, resource)
     )
     for result in answer.responses:
-        _raise(result.error_code, result.error_message, resource)
+        _raise_error(result.error_code, result.error_message, resource)
 
 
 async def _home(cluster: Cluster, resource: Resource) -> int | None:
@@ -127,7 +127,7 @@ async def _home(cluster: Cluster, resource: Resource) -> int | None:
     return None
 
 
-def _raise(number: int, message: str | None, resource: Resource) -> None:
+def _raise_error(number: int, message: str | None, resource: Resource) -> None:
     if number:
         what = f"{resource.type.name.lower().replace('_', ' ')} {resource.name}"
         raise KafkaError(ErrorCode(number), message or what)

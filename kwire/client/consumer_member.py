@@ -121,7 +121,7 @@ class ConsumerMember:
                 self._epoch = _JOIN
                 self._owned = set()
                 self._target = None
-                await self._move()
+                await self._wake_all()
                 return
             if answer.error_code:
                 raise KafkaError(code, answer.error_message or f"group {self._group}")
@@ -131,9 +131,9 @@ class ConsumerMember:
             if answer.assignment is not None:
                 self._target = _pairs(answer.assignment)
                 if self._target != self._owned:
-                    await self._move()
+                    await self._wake_all()
 
-    async def _move(self) -> None:
+    async def _wake_all(self) -> None:
         async with self._change:
             self.is_moved = True
             self._change.notify_all()

@@ -137,9 +137,9 @@ class Fetcher:
                     for node, mine in by_node.items():
                         late = [one for one in mine if one in self._unplaced]
                         if late:
-                            followers.start_soon(self._place, node, late, all_)
+                            followers.start_soon(self._find_positions, node, late, all_)
                         placed = [one for one in mine if one not in self._unplaced]
-                        followers.start_soon(self._follow, node, placed, all_)
+                        followers.start_soon(self._read_leader, node, placed, all_)
                 all_.cancel()
         except BaseExceptionGroup as group:
             raise first_error(group) from group
@@ -162,7 +162,9 @@ class Fetcher:
             self._leaderless(list(errors))
         return by_node, list(errors)
 
-    async def _place(self, node: int, late: list[TopicPartition], all_: trio.CancelScope) -> None:
+    async def _find_positions(
+        self, node: int, late: list[TopicPartition], all_: trio.CancelScope
+    ) -> None:
         """Find where partitions of a leader begin; then all begin anew."""
         assert self._late is not None
         asked_s = trio.current_time()
@@ -198,7 +200,9 @@ class Fetcher:
                 return
             self._leaderless(left)
 
-    async def _follow(self, node: int, mine: list[TopicPartition], all_: trio.CancelScope) -> None:
+    async def _read_leader(
+        self, node: int, mine: list[TopicPartition], all_: trio.CancelScope
+    ) -> None:
         """Read from one leader until it fails, or no longer leads one of the partitions."""
         asked_s = trio.current_time()
         try:

@@ -57,7 +57,7 @@ async def describe_group(cluster: Cluster, group: str) -> GroupView:
         if not found.groups[0].error_code:
             return view_of_new(found.groups[0], await cluster.coordinator(group))
         if found.groups[0].error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-            _raise(found.groups[0].error_code, found.groups[0].error_message, group)
+            _raise_error(found.groups[0].error_code, found.groups[0].error_message, group)
     answer = await cluster.ask_coordinator(
         group,
         DescribeGroupsRequest(groups=[group]),
@@ -65,7 +65,7 @@ async def describe_group(cluster: Cluster, group: str) -> GroupView:
         lambda answer: [row.error_code for row in answer.groups],
     )
     [row] = answer.groups
-    _raise(row.error_code, row.error_message, group)
+    _raise_error(row.error_code, row.error_message, group)
     if row.group_state == "Dead":
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group}")
     return view_of_classic(row, await cluster.coordinator(group))
@@ -138,6 +138,6 @@ def _assigned(assignment: bytes) -> list[TopicPartition]:
     return [TopicPartition(row.topic, index) for row in topics for index in row.partitions]
 
 
-def _raise(number: int, message: str | None, group: str) -> None:
+def _raise_error(number: int, message: str | None, group: str) -> None:
     if number:
         raise KafkaError(ErrorCode(number), message or f"group {group}")

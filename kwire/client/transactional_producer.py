@@ -63,9 +63,9 @@ class TransactionalProducer:
                 await self._produce({partition: mine.pop(0) for partition, mine in left.items()})
                 left = {partition: mine for partition, mine in left.items() if mine}
         except KafkaError:
-            await self._end(commits=False)
+            await self._end_transaction(commits=False)
             raise
-        await self._end(commits=True)
+        await self._end_transaction(commits=True)
 
     async def _add(self, partitions: Iterable[TopicPartition]) -> None:
         request = AddPartitionsToTxnRequest(
@@ -104,7 +104,7 @@ class TransactionalProducer:
             if isinstance(outcome, KafkaError):
                 raise outcome
 
-    async def _end(self, *, commits: bool) -> None:
+    async def _end_transaction(self, *, commits: bool) -> None:
         request = EndTxnRequest(
             transactional_id=self._id,
             producer_id=self._producer,

@@ -80,7 +80,7 @@ class Connection:
         """Count the time of a turn of this connection, which may have been its last."""
         self._work.used_s += spent_s
         if self._has_left:
-            self._leave()
+            self._leave_turns()
 
     @property
     def held_bytes(self) -> int:
@@ -429,10 +429,10 @@ class Connection:
         self._outbox.clear()
         self._inbox.close()
         self._sock.close()
-        self._leave()
+        self._leave_turns()
         self._poller.remove(self)
 
-    def _leave(self) -> None:
+    def _leave_turns(self) -> None:
         """The next connection of this payer begins with the time of this one, which has ended."""
         self._has_left = True
         self._poller.turns.leave(self._payer, self._work.used_s, self._work.changes)

@@ -76,12 +76,12 @@ class Deadlines:
     async def run(self) -> None:
         """Call ``time_is_up`` of each change at its deadline, forever."""
         while True:
-            self._tell(trio.current_time())
+            self._call_due_changes(trio.current_time())
             self.soonest_s = self._heap[0][0] if self._heap else math.inf
             with trio.CancelScope(deadline=self.soonest_s) as self._sleep:
                 await trio.sleep_forever()
 
-    def _tell(self, now_s: float) -> None:
+    def _call_due_changes(self, now_s: float) -> None:
         heap = self._heap
         while heap and (heap[0][0] <= now_s or heap[0][2].sleeper is None):
             deadline_s, _, change = heapq.heappop(heap)

@@ -172,7 +172,7 @@ class Inbox:
         if self._view is not self._scratch.view:
             return self.is_counted
         if self._start != self._end:
-            self._move(max(2 * (self._end - self._start), INITIAL_BUFFER_BYTES))
+            self._move_bytes(max(2 * (self._end - self._start), INITIAL_BUFFER_BYTES))
         else:
             self._view = self._own
             self._start = self._end = 0
@@ -206,14 +206,14 @@ class Inbox:
             return
         held = self._end - self._start
         if held * 2 > capacity:
-            self._move(2 * capacity)
+            self._move_bytes(2 * capacity)
         elif self._view is self._own:  # a fresh buffer of a megabyte would first be zeroed
             self._own[:held] = self._own[self._start : self._end]
             self._start, self._end = 0, held
         else:
-            self._move(capacity)
+            self._move_bytes(capacity)
 
-    def _move(self, capacity: int) -> None:
+    def _move_bytes(self, capacity: int) -> None:
         """Move the remaining bytes to a new buffer of this size."""
         held = self._end - self._start
         size_bytes = min(capacity, self.max_bytes + 4)

@@ -228,7 +228,7 @@ class SecuredConnection(Connection):
         assert self._scope is not None
         try:
             with self._scope:
-                is_done = await self._step(self._tls_socket)
+                is_done = await self._continue_handshake(self._tls_socket)
                 if self._scope.cancel_called:
                     return
                 self._scope = None
@@ -242,7 +242,7 @@ class SecuredConnection(Connection):
             if self._scope is not None:
                 self._close()
 
-    async def _step(self, tls_socket: TlsSocket) -> bool:
+    async def _continue_handshake(self, tls_socket: TlsSocket) -> bool:
         try:
             return await self._broker.threads.handshakes.run(tls_socket.shake_hands)
         except ssl.SSLError as error:

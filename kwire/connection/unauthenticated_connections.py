@@ -68,7 +68,7 @@ class UnauthenticatedConnections:
             return
         self._held_bytes[connection] = size_bytes
         if self.held_bytes > MOST_BYTES:
-            self._end(max(self._held_bytes, key=self._held_bytes.__getitem__))
+            self._end_connection(max(self._held_bytes, key=self._held_bytes.__getitem__))
 
     def end_overdue(self, now_s: float) -> None:
         """End the connections whose time is up."""
@@ -77,12 +77,12 @@ class UnauthenticatedConnections:
             if now_s - since_s < PATIENCE_S:
                 return
             log.info("closing the connection from %s: no login in time", oldest.peer_host)
-            self._end(oldest)
+            self._end_connection(oldest)
 
     def _make_room(self) -> None:
         address = self._per_address.most_common(1)[0][0]
-        self._end(next(one for one in self._since_s if one.peer_host == address))
+        self._end_connection(next(one for one in self._since_s if one.peer_host == address))
 
-    def _end(self, connection: UnauthenticatedConnection) -> None:
+    def _end_connection(self, connection: UnauthenticatedConnection) -> None:
         self.discard(connection)
         connection.abort_nowait()

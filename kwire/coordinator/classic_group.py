@@ -193,7 +193,7 @@ class ClassicGroup:
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
-        self._count(member.protocols, 1)
+        self._count_protocols(member.protocols, 1)
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
         if self.leader is None:
@@ -203,7 +203,7 @@ class ClassicGroup:
     def remove(self, member_id: str) -> Member:
         """Remove a member; if it was the leader, another member leads."""
         member = self.members.pop(member_id)
-        self._count(member.protocols, -1)
+        self._count_protocols(member.protocols, -1)
         self.pending_syncs.discard(member_id)
         if member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
@@ -219,8 +219,8 @@ class ClassicGroup:
             (new.member_id if member is old else member_id): (new if member is old else member)
             for member_id, member in self.members.items()
         }
-        self._count(old.protocols, -1)
-        self._count(new.protocols, 1)
+        self._count_protocols(old.protocols, -1)
+        self._count_protocols(new.protocols, 1)
         self.static_members[old.group_instance_id] = new.member_id
         if self.leader == old.member_id:
             self.leader = new.member_id
@@ -251,11 +251,11 @@ class ClassicGroup:
 
     def change_protocols(self, member: Member, protocols: Protocols) -> None:
         """Replace the protocols that a member offers."""
-        self._count(member.protocols, -1)
+        self._count_protocols(member.protocols, -1)
         member.protocols = protocols
-        self._count(protocols, 1)
+        self._count_protocols(protocols, 1)
 
-    def _count(self, protocols: Protocols, by: int) -> None:
+    def _count_protocols(self, protocols: Protocols, by: int) -> None:
         for name in {name for name, _ in protocols}:
             self._supported[name] = self._supported.get(name, 0) + by
             if not self._supported[name]:

@@ -181,10 +181,10 @@ def encoded_parts(
         position = at
         yield
     whole.release()
-    return parts + (yield from _cut(out, position))
+    return parts + (yield from _cut_pieces(out, position))
 
 
-def _cut(out: bytearray, start: int) -> Generator[None, None, list[bytes]]:
+def _cut_pieces(out: bytearray, start: int) -> Generator[None, None, list[bytes]]:
     """The bytes from ``start`` on, in pieces, which are removed from ``out``.
 
     One copy of 100 MB would stop the event loop for 20 ms.

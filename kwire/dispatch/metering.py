@@ -140,7 +140,7 @@ class Metering:
         if wait_ms:
             self.wait_ms = wait_ms
             self._quotas.note(kind, wait_ms)
-            self._tell(response)
+            self._set_throttle_time(response)
 
     def _use_time(self, meter: RateMeter, now_ms: int) -> int:
         now_s = perf_counter()
@@ -148,7 +148,7 @@ class Metering:
         self._since_s, self._spent_s = now_s, 0.0
         return meter.use(spent_s * 100, now_ms)
 
-    def _tell(self, response: Any) -> None:
+    def _set_throttle_time(self, response: Any) -> None:
         if hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = self.wait_ms
 

@@ -203,7 +203,7 @@ class Serving:
         behind = Behind(served_by, header, stopwatch)
         behind.size_bytes += _kept_bytes(request, len(frame))
         try:
-            behind.response = self._begin(served_by, request, self._context(header))
+            behind.response = self._begin_handler(served_by, request, self._context(header))
         except Exception as error:
             behind.response = reason_of_failure(
                 error, served_by, header, self._broker, self._info.peer
@@ -293,9 +293,9 @@ class Serving:
 
         If the handler's appends have to be on the disk first, the response waits for that.
         """
-        self._keep_response(served_by, header, self._begin(served_by, request, context))
+        self._keep_response(served_by, header, self._begin_handler(served_by, request, context))
 
-    def _begin(self, served_by: Route, request: Any, context: RequestContext) -> Any:
+    def _begin_handler(self, served_by: Route, request: Any, context: RequestContext) -> Any:
         flusher = self._broker.flusher
         if flusher.asked:
             flusher.forget()

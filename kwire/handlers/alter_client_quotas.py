@@ -57,7 +57,7 @@ async def handle(
         results = alterations.results
         return alterations.changes
 
-    asked = await _asked(request, work)
+    asked = await _alterations_of(request, work)
     try:
         await commit_in_slices(context, decide, validate_only=request.validate_only)
     except KafkaError as error:
@@ -78,7 +78,7 @@ async def _all_failed(
     return failed
 
 
-async def _asked(request: AlterClientQuotasRequest, work: Work) -> list[Alteration]:
+async def _alterations_of(request: AlterClientQuotasRequest, work: Work) -> list[Alteration]:
     asked = []
     for entry in request.entries:
         await work.give_way()

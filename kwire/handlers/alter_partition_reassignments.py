@@ -113,7 +113,7 @@ class _Moves:
         for (topic, index), replicas in self._wanted.items():
             await work.give_way()
             try:
-                after = self._move(image, topic, index, replicas, configs, active)
+                after = self._reassign_partition(image, topic, index, replicas, configs, active)
             except KafkaError as error:
                 self.outcomes[topic, index] = error.to_keep()
                 continue
@@ -122,7 +122,7 @@ class _Moves:
                 rows.setdefault(image.topics_by_name[topic].topic_id, []).append((index, after))
         return [PartitionsChanged(topic_id, tuple(some)) for topic_id, some in rows.items()]
 
-    def _move(
+    def _reassign_partition(
         self,
         image: MetadataImage,
         topic: str,

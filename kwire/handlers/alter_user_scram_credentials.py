@@ -59,14 +59,14 @@ async def handle(
         if count > MOST_USERS:
             text = f"A request alters at most {MOST_USERS} SCRAM credentials"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
-        asked = await _asked(request, work)
+        asked = await _alterations_of(request, work)
         await commit_in_slices(context, decide)
     except KafkaError as error:
         return await refused(request, error, work)
     return await _results(list(results), results.__getitem__, work)
 
 
-async def _asked(
+async def _alterations_of(
     request: AlterUserScramCredentialsRequest, work: Work
 ) -> list[Deletion | Upsertion]:
     asked: list[Deletion | Upsertion] = []

@@ -122,15 +122,17 @@ class _Creation:
 
     async def refuse_all(self, error: KafkaError) -> None:
         """Give every topic the error of the request."""
-        await self._give(error, lambda outcome: True)
+        await self._replace_outcomes(error, lambda outcome: True)
 
     async def fail(self, error: KafkaError) -> None:
         """Give the error of a failed commit to every topic without an error."""
-        await self._give(
+        await self._replace_outcomes(
             error, lambda outcome: outcome is _NOT_READ or not isinstance(outcome, KafkaError)
         )
 
-    async def _give(self, error: KafkaError, to: Callable[[TopicImage | KafkaError], bool]) -> None:
+    async def _replace_outcomes(
+        self, error: KafkaError, to: Callable[[TopicImage | KafkaError], bool]
+    ) -> None:
         """Give the topics with such an outcome an error."""
         work, outcomes = self._context.work, self.outcomes
         for piece in pieces(list(outcomes)):

@@ -93,7 +93,7 @@ class _Deletion:
             await work.give_way()
             result = DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
             try:
-                topic = self._find(name, topic_id, image)
+                topic = self._find_topic(name, topic_id, image)
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.message or None
                 self.refused[name, topic_id] = result
@@ -107,7 +107,7 @@ class _Deletion:
         self._left = left
         self.results = list(found.values())
         if self.mutations is not None:
-            await self._count(self.mutations, found, image, work)
+            await self._count_partitions(self.mutations, found, image, work)
         doomed = [topic_id for topic_id, result in found.items() if not result.error_code]
         changes: list[Change] = []
         for piece in pieces(doomed):
@@ -134,7 +134,7 @@ class _Deletion:
             del self.refused[key]
         return [*self._left, *back]
 
-    async def _count(
+    async def _count_partitions(
         self,
         mutations: "Mutations",
         found: Mapping[bytes, DeletableTopicResult],
@@ -160,7 +160,7 @@ class _Deletion:
                 if not result.error_code:
                     result.error_code, result.error_message = error.code, error.message or None
 
-    def _find(self, name: str | None, topic_id: bytes, image: MetadataImage) -> TopicImage:
+    def _find_topic(self, name: str | None, topic_id: bytes, image: MetadataImage) -> TopicImage:
         self._check_enabled()
         by_id = topic_id != ZERO_UUID
         if by_id == (name is not None):

@@ -67,7 +67,7 @@ def _filter(request: DescribeClientQuotasRequest) -> Filter:
         if kind not in (USER, CLIENT_ID, IP):
             text = f"Unsupported entity type {kind}"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
-        _check(part)
+        _check_component(part)
         if part.match_type == ANY:
             types.add(kind)
         else:
@@ -81,7 +81,7 @@ def _filter(request: DescribeClientQuotasRequest) -> Filter:
     return Filter(names, frozenset(types), request.strict)
 
 
-def _check(part: ComponentData) -> None:
+def _check_component(part: ComponentData) -> None:
     """Raise KafkaError if a part of a filter contradicts itself."""
     if part.match_type not in (EXACT, DEFAULT, ANY):
         raise _refusal(f"Unknown match type {part.match_type}")

@@ -29,7 +29,7 @@ RIGHTS = (once(WRITE, of=TRANSACTIONAL_ID),)
 async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     """End the transaction."""
     try:
-        ended = await _end(request, context)
+        ended = await _end_transaction(request, context)
     except KafkaError as error:
         return EndTxnResponse(
             error_code=code_for_client(error, context.api_version), producer_epoch=-1
@@ -41,7 +41,7 @@ async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnRespo
     return EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.producer_epoch)
 
 
-async def _end(request: EndTxnRequest, context: RequestContext) -> Transaction:
+async def _end_transaction(request: EndTxnRequest, context: RequestContext) -> Transaction:
     """Decide and write the end; return the state after that."""
     broker = context.broker
     transactional_id = request.transactional_id

@@ -46,7 +46,7 @@ async def handle(
     found: list[Coordinator] = []
     for key in keys:
         await give_way(work)
-        found.append(await _find(key, request.key_type, address, context))
+        found.append(await _find_coordinator(key, request.key_type, address, context))
     if context.api_version >= BATCHED_SINCE:
         return FindCoordinatorResponse(coordinators=found)
     [only] = found
@@ -59,7 +59,7 @@ async def handle(
     )
 
 
-async def _find(
+async def _find_coordinator(
     key: str, key_type: int, address: tuple[str, int], context: RequestContext
 ) -> Coordinator:
     broker = context.broker

@@ -31,7 +31,7 @@ async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGr
     members: list[MemberResponse] = []
     for piece in pieces(leaving):
         await give_way(context.work)
-        response = await _leave(request.group_id, piece, context)
+        response = await _remove_members(request.group_id, piece, context)
         if response.error_code:
             return response
         members += response.members
@@ -41,7 +41,7 @@ async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGr
     return LeaveGroupResponse(members=members)
 
 
-async def _leave(
+async def _remove_members(
     group_id: str, leaving: Sequence[MemberIdentity], context: RequestContext
 ) -> LeaveGroupResponse:
     reply = Reply()

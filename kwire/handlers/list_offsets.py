@@ -93,7 +93,7 @@ async def _answer(
             end_offset = partition.last_stable_offset
         else:
             end_offset = partition.high_watermark
-        await _find(partition, wanted.timestamp, response, end_offset, context)
+        await _find_offset(partition, wanted.timestamp, response, end_offset, context)
         is_behind = partition.high_watermark < partition.epoch_start
         if is_behind and not is_replica and _may_lie(wanted, response):
             is_new = context.api_version >= NOT_AVAILABLE_SINCE
@@ -114,7 +114,7 @@ def _may_lie(wanted: ListOffsetsPartition, found: ListOffsetsPartitionResponse) 
     return found.offset < 0 and (wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP)
 
 
-async def _find(
+async def _find_offset(
     partition: Partition,
     timestamp: int,
     response: ListOffsetsPartitionResponse,

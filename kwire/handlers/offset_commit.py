@@ -107,12 +107,12 @@ def _value(
         leader_epoch=partition.committed_leader_epoch,
         metadata=partition.committed_metadata or "",
         commit_timestamp=now_ms,
-        expire_timestamp=NO_EXPIRY if keep_ms == -1 else _end(now_ms, keep_ms),
+        expire_timestamp=NO_EXPIRY if keep_ms == -1 else _expiry_ms(now_ms, keep_ms),
         topic_id=topic_id,
     )
 
 
-def _end(now_ms: int, keep_ms: int) -> int:
+def _expiry_ms(now_ms: int, keep_ms: int) -> int:
     """When an offset expires whose client sets its retention time (versions 2 to 4)."""
     return max(0, min(now_ms + keep_ms, LATEST_MS))
 

@@ -55,7 +55,7 @@ async def handle(request: PushTelemetryRequest, context: RequestContext) -> Push
         push = _Push(request.compression_type, bytes(request.metrics), most_bytes)
 
         async def read() -> list[Point]:
-            return await broker.threads.telemetry.run(context.work, _read, push)
+            return await broker.threads.telemetry.run(context.work, _read_metrics, push)
 
         try:
             found = await later(read)
@@ -72,5 +72,5 @@ async def handle(request: PushTelemetryRequest, context: RequestContext) -> Push
     return PushTelemetryResponse()
 
 
-def _read(push: _Push, between: Callable[[], None]) -> list[Point]:
+def _read_metrics(push: _Push, between: Callable[[], None]) -> list[Point]:
     return points(memoryview(decompress(push.codec, push.metrics, push.most_bytes)), between)

@@ -61,7 +61,7 @@ async def handle(
         answers: list[TxnOffsetCommitResponsePartition] = []
         for partition in topic.partitions:
             await give_way(work)
-            answers.append(_check(topic, partition, context, accepted))
+            answers.append(_check_partition(topic, partition, context, accepted))
         topics.append(
             TxnOffsetCommitResponseTopic(
                 name=topic.name, topic_id=topic.topic_id, partitions=answers
@@ -81,7 +81,7 @@ async def handle(
     return TxnOffsetCommitResponse(topics=topics)
 
 
-def _check(
+def _check_partition(
     topic: TxnOffsetCommitRequestTopic,
     partition: TxnOffsetCommitRequestPartition,
     context: RequestContext,

@@ -103,7 +103,7 @@ class DataDirectory:
         self._lock = -1
         self._is_claimed_now = self.has_deletions = False
         try:
-            self._open()
+            self._open_directory()
         except (OSError, ValueError) as error:
             self.health.failure = _why_not(error)  # open_directories logs it
             self.health.lacks_room = is_shortage_of_room(error)
@@ -138,7 +138,7 @@ class DataDirectory:
         """The high watermarks that an earlier process left; read once, when they are needed."""
         return dict(self._known(HIGH_WATERMARKS))
 
-    def _open(self) -> None:
+    def _open_directory(self) -> None:
         made = [above for above in (self.path, *self.path.parents) if not above.exists()]
         self._disk.make_directory(self.path)
         for new in made:

@@ -156,7 +156,7 @@ class Move:
         except FileNotFoundError:
             pass
         self._rename(final)
-        self._use(final, steady_ms)
+        self._use_copy(final, steady_ms)
         return True
 
     def _is_complete(self, now_ms: int) -> bool:
@@ -183,7 +183,7 @@ class Move:
                 self._disk.rename(final, source)
             raise self.target.health.fail(f"cannot rename {source}", error) from error
 
-    def _use(self, final: Path, steady_ms: int) -> None:
+    def _use_copy(self, final: Path, steady_ms: int) -> None:
         """Make the log use the files of the copy."""
         current, future, disk = self.current, self.future, self._disk
         # ``finish`` has looked, and only the event loop appends: nothing has come since.

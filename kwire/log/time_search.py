@@ -106,14 +106,14 @@ class TimeSearch:
         while self.seen_headers < HEADERS_PER_STEP:
             segment = self._next_segment()
             if segment is None:
-                self._end()
+                self._end_search()
                 return None
             for header in segment.headers(self._start(segment)):
                 self.seen_headers += 1
                 self._last_seen = segment, header.position, header.base_offset
                 if header.last_offset >= self._next_offset:
                     if header.max_timestamp >= self._timestamp and self._is_wanted(header):
-                        return self._open(segment, header)
+                        return self._batch_to_open(segment, header)
                     self._next_offset = header.last_offset + 1
                 if self.is_done or self.seen_headers >= HEADERS_PER_STEP:
                     return None
@@ -142,7 +142,7 @@ class TimeSearch:
         self.add_result((max(header.base_offset, self._log.log_start_offset), header.max_timestamp))
         return False
 
-    def _end(self) -> None:
+    def _end_search(self) -> None:
         """End the search, because no segment is left."""
         self.is_done = True
 
@@ -180,7 +180,7 @@ class TimeSearch:
         place = segments.index_of(segment.base_offset) + 1
         return segments[place].base_offset if place < len(segments) else self._log.log_end_offset
 
-    def _open(self, segment: LogSegment, header: BatchHeader) -> BatchToOpen:
+    def _batch_to_open(self, segment: LogSegment, header: BatchHeader) -> BatchToOpen:
         opening = BatchToOpen(segment.batch_at(header), self._timestamp, self._log.log_start_offset)
         if not opening.batch.records_count:
             self._opened -= 1  # compaction has emptied the batch: its header isn't wrong
@@ -228,7 +228,7 @@ class LargestSearch(TimeSearch):
         self._timestamp = header.max_timestamp + 1
         return False
 
-    def _end(self) -> None:
+    def _end_search(self) -> None:
         self._last_seen = None
         best, self._best = self._best, None
         if best is not None:

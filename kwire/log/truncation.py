@@ -58,7 +58,7 @@ def truncate_logs(
             continue
         refusal = _refusal(data, manager.disk)
         for number in numbers:
-            errors[number] = refusal or _cut(cuts[number], now_ms, manager.disk, steady_ms)
+            errors[number] = refusal or _truncate_log(cuts[number], now_ms, manager.disk, steady_ms)
         if refusal is None and data.is_online:
             refusal = note_cuts(data, manager.logs, [cuts[number].log for number in numbers])
             for number in numbers:
@@ -80,7 +80,7 @@ def _refusal(data: DataDirectory, disk: Disk) -> KafkaError | None:
     return data.health.refused(what, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
-def _cut(cut: Cut, now_ms: int, disk: Disk, steady_ms: int) -> KafkaError | None:
+def _truncate_log(cut: Cut, now_ms: int, disk: Disk, steady_ms: int) -> KafkaError | None:
     """Cut one log; the error if that fails."""
     log, offset, is_anew = cut
     try:

@@ -39,7 +39,7 @@ class WriteAhead:
     def step(self, now_ms: int) -> bool:
         """Write the next piece; True when all are written. KafkaError after a disk error."""
         if not self._goes_on():
-            self._begin(now_ms)
+            self._begin_writing(now_ms)
         assert self._segment is not None
         piece = self._data[self._done : self._done + self._piece_bytes]
         try:
@@ -61,7 +61,7 @@ class WriteAhead:
             and not log.is_being_cut
         )
 
-    def _begin(self, now_ms: int) -> None:
+    def _begin_writing(self, now_ms: int) -> None:
         log = self._log
         log.check_writable()
         if self._is_full(now_ms):

@@ -174,7 +174,7 @@ class _Draft:
         self.image = image
         self._copied: set[str] = set()
 
-    def _own(self, name: str) -> dict[Any, Any]:
+    def _own_mapping(self, name: str) -> dict[Any, Any]:
         """The draft's own copy of one of the image's mappings."""
         mapping = getattr(self.image, name)
         if name not in self._copied:
@@ -199,15 +199,15 @@ class _Draft:
         elif isinstance(change, FeatureLevelChanged):
             self._change_feature(change)
         elif isinstance(change, access.ACCESS):
-            access.apply_access(self._own(access.mapping_of(change)), change)
+            access.apply_access(self._own_mapping(access.mapping_of(change)), change)
         elif isinstance(change, ProducerIdsAllocated | TakenOver | ControllerElected):
             self.image = self.image._replace(**change._asdict())
         else:
             self.image = self.image._replace(cluster_id=change.cluster_id)
 
     def _put_topic(self, topic: TopicImage) -> None:
-        self._own("topics_by_name")[topic.name] = topic
-        self._own("topics_by_id")[topic.topic_id] = topic
+        self._own_mapping("topics_by_name")[topic.name] = topic
+        self._own_mapping("topics_by_id")[topic.topic_id] = topic
 
     def _change_partitions(self, change: PartitionsAdded | PartitionsChanged) -> None:
         topic = self.image.topics_by_id.get(change.topic_id)
@@ -223,7 +223,7 @@ class _Draft:
         self._put_topic(topic._replace(partitions=partitions))
 
     def _change_broker(self, change: BrokerRegistered | BrokerChanged | BrokerUnregistered) -> None:
-        brokers = self._own("brokers")
+        brokers = self._own_mapping("brokers")
         if isinstance(change, BrokerRegistered):
             brokers[change.broker.node_id] = change.broker
         elif isinstance(change, BrokerUnregistered):
@@ -235,19 +235,19 @@ class _Draft:
             )
 
     def _delete_topic(self, topic_id: bytes) -> None:
-        topic = self._own("topics_by_id").pop(topic_id)
-        del self._own("topics_by_name")[topic.name]
-        self._own("configs").pop((ConfigResourceType.TOPIC, topic.name), None)
+        topic = self._own_mapping("topics_by_id").pop(topic_id)
+        del self._own_mapping("topics_by_name")[topic.name]
+        self._own_mapping("configs").pop((ConfigResourceType.TOPIC, topic.name), None)
 
     def _change_feature(self, change: FeatureLevelChanged) -> None:
-        features = self._own("features")
+        features = self._own_mapping("features")
         if change.level:
             features[change.name] = change.level
         else:
             features.pop(change.name, None)
 
     def _change_config(self, change: ConfigChanged) -> None:
-        configs = self._own("configs")
+        configs = self._own_mapping("configs")
         resource = (change.resource_type, change.resource_name)
         values = dict(configs.get(resource, {}))
         if change.value is None:

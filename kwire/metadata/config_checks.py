@@ -184,12 +184,12 @@ def _protocols(broker: Mapping[str, Value]) -> dict[str, str]:
     texts = broker["listeners"]
     assert isinstance(texts, list)
     pairs = str(broker["listener.security.protocol.map"]).upper().split(",")
-    mapped = {name.strip(): protocol.strip() for name, _, protocol in map(_split, pairs)}
+    mapped = {name.strip(): protocol.strip() for name, _, protocol in map(_split_pair, pairs)}
     names = [text.partition(":")[0].strip().upper() for text in texts]
     return {name: mapped.get(name, name) for name in names}
 
 
-def _split(pair: str) -> tuple[str, str, str]:
+def _split_pair(pair: str) -> tuple[str, str, str]:
     return pair.partition(":")
 
 

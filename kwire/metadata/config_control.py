@@ -90,7 +90,7 @@ def replace_configs(
     _check_values([name for name, value in configs if value is None])
     check_resource(image, resource)
     wanted = {name: value for name, value in configs if value is not None}
-    _check(resource, wanted, broker)
+    _check_configs(resource, wanted, broker)
     return _difference(image, resource, wanted)
 
 
@@ -114,7 +114,7 @@ def alter_configs(
             wanted.pop(alteration.name, None)
         else:
             wanted[alteration.name] = value
-    _check(resource, wanted, broker)
+    _check_configs(resource, wanted, broker)
     return _difference(image, resource, wanted)
 
 
@@ -172,7 +172,7 @@ def _check_values(names_without: Sequence[str]) -> None:
         )
 
 
-def _check(
+def _check_configs(
     resource: ConfigResource, wanted: Mapping[str, str], broker: Mapping[str, Value]
 ) -> None:
     """Raise KafkaError (INVALID_CONFIG, INVALID_REQUEST) for configs that are not allowed."""

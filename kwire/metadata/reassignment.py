@@ -40,7 +40,7 @@ def reassigned(
 
     Raises KafkaError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
     """
-    _check(image, replicas)
+    _check_replicas(image, replicas)
     factor = len(before.replicas) - len(before.removing)
     if not may_change_factor and factor != len(replicas):
         raise KafkaError(
@@ -82,7 +82,7 @@ def _restricted(before: PartitionImage, replicas: tuple[int, ...]) -> PartitionI
     return before._replace(replicas=replicas, isr=isr, elr=elr, last_known_elr=last)
 
 
-def _check(image: MetadataImage, replicas: Sequence[int]) -> None:
+def _check_replicas(image: MetadataImage, replicas: Sequence[int]) -> None:
     """Raise KafkaError (INVALID_REPLICA_ASSIGNMENT) for an invalid list of replicas."""
     unknown = [node for node in replicas if node not in image.brokers]
     if not replicas:

@@ -53,7 +53,7 @@ class SessionTable:
             members = dict(self.sessions.members)
         guard = self._new(live_key(member.node_id))
         members[member.node_id] = member, guard
-        self._set(self.sessions._replace(members=members))
+        self._set_sessions(self.sessions._replace(members=members))
         return guard
 
     def hold_controller(self, session: Guard) -> Guard | None:
@@ -63,7 +63,7 @@ class SessionTable:
         controller = self.sessions.controller
         if controller is None:
             controller = node_id, self._new(CONTROLLER)
-            self._set(self.sessions._replace(controller=controller))
+            self._set_sessions(self.sessions._replace(controller=controller))
         return controller[1] if controller[0] == node_id else None
 
     def end(self, guard: Guard) -> None:
@@ -73,7 +73,7 @@ class SessionTable:
         if controller is not None and (controller[1] == guard or controller[0] not in kept):
             controller = None
         if (kept, controller) != (members, self.sessions.controller):
-            self._set(Sessions(kept, controller))
+            self._set_sessions(Sessions(kept, controller))
 
     def exists(self, guard: Guard) -> bool:
         """Whether a session or hold isn't over."""
@@ -97,7 +97,7 @@ class SessionTable:
         self._created += 1
         return Guard(key, self._created)
 
-    def _set(self, sessions: Sessions) -> None:
+    def _set_sessions(self, sessions: Sessions) -> None:
         self.sessions = sessions
         self._changed.set()
         self._changed = trio.Event()

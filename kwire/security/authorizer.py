@@ -199,8 +199,8 @@ class Authorizer:
         question = operation, resource_type, name
         rule = self._answers.get((client.principal, client.peer_host), {}).get(question)
         if rule is None:
-            rule = self._find(client, operation, resource_type, name)
-            self._keep(client, question, rule)
+            rule = self._find_answer(client, operation, resource_type, name)
+            self._cache_answer(client, question, rule)
         return rule
 
     def allows_somewhere(self, client: Client, operation: int, resource_type: int) -> bool:
@@ -213,7 +213,7 @@ class Authorizer:
             is_allowed = self.allows(client, operation, resource_type, _HARDCODE)
             is_allowed = is_allowed or self._allowed_by_an_acl(client, operation, resource_type)
             rule = Rule(is_allowed, "ResourceType")
-            self._keep(client, question, rule)
+            self._cache_answer(client, question, rule)
         return rule.is_allowed
 
     def allowed_names(
@@ -229,7 +229,7 @@ class Authorizer:
             return frozenset(
                 name
                 for name in names
-                if self._find(client, operation, resource_type, name).is_allowed
+                if self._find_answer(client, operation, resource_type, name).is_allowed
             )
         allowed = self._patterns(client, operation, resource_type, Permission.ALLOW)
         denied = self._patterns(client, operation, resource_type, Permission.DENY)
@@ -298,7 +298,7 @@ class Authorizer:
                 if not lengths[len(acl.name)]:
                     del lengths[len(acl.name)]
 
-    def _keep(self, client: Client, question: _Question, rule: Rule) -> None:
+    def _cache_answer(self, client: Client, question: _Question, rule: Rule) -> None:
         """Cache an answer. If the cache is full, drop other answers."""
         if len(question[2]) > LONGEST_KEPT:
             return
@@ -312,7 +312,7 @@ class Authorizer:
         answers[question] = rule
         self._count += 1
 
-    def _find(self, client: Client, operation: int, resource_type: int, name: str) -> Rule:
+    def _find_answer(self, client: Client, operation: int, resource_type: int, name: str) -> Rule:
         principal = str(client.principal)
         if principal in self._super_users:
             return SUPER_USER

@@ -113,7 +113,7 @@ class KerberosExchange:
     def _step(self, message: bytes) -> bytes:
         context = self._context
         if self._has_offered:
-            self._end(context.unwrap(message)[0])
+            self._accept_identity(context.unwrap(message)[0])
             return b""
         if not context.complete:
             answer = context.step(message)
@@ -122,7 +122,7 @@ class KerberosExchange:
         self._has_offered = True
         return context.wrap(NO_LAYER, False)[0]
 
-    def _end(self, choice: bytes) -> None:
+    def _accept_identity(self, choice: bytes) -> None:
         if len(choice) < len(NO_LAYER) or choice[0] != NO_LAYER[0]:
             raise LoginRefused("the client asks for a security layer of Kerberos", TOLD)
         try:

@@ -104,7 +104,7 @@ class BatchWork:
         self._table = Remembered(sink) if isinstance(sink, FitsTable) else None
         self._has_changes = settings.decode.format == "debezium"
         self._tombstones = way_of(settings.sink)
-        self._steps = [_step(one) for one in settings.transforms]
+        self._steps = [_step_of(one) for one in settings.transforms]
 
     def run(self, records: "DataFrame", batch: Batch) -> Counts:
         """Write a batch; when it returns, rows and dead letters are durable."""
@@ -407,7 +407,7 @@ def _is_good() -> "Column":
 def transformed(rows: "DataFrame", transforms: Iterable[Transform]) -> "DataFrame":
     """The rows after a pipeline's transforms; WrongSetting if a function can't be imported."""
     for one in transforms:
-        rows = _step(one)(rows)
+        rows = _step_of(one)(rows)
     return rows
 
 
@@ -415,7 +415,7 @@ def _size(of: OffsetRange) -> int:
     return of.size
 
 
-def _step(transform: Transform) -> "Callable[[DataFrame], DataFrame]":
+def _step_of(transform: Transform) -> "Callable[[DataFrame], DataFrame]":
     if transform.function:
         return function_of(transform.function)
 

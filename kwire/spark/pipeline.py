@@ -196,7 +196,7 @@ class _Run:
         self._spark.streams.addListener(listener)
         try:
             while not is_stopped.is_set():
-                checkpoint = self._begin()
+                checkpoint = self._begin_checkpoint()
                 commit(self._view, group, checkpoint.next_offsets(), note())
                 self._begins_again = False
                 try:
@@ -246,7 +246,7 @@ class _Run:
     def _directory(self) -> str:
         return self._storage.url(self._topics.directory)
 
-    def _begin(self) -> Checkpoint:
+    def _begin_checkpoint(self) -> Checkpoint:
         """The checkpoint to continue with: a new one if topics were created again."""
         while True:
             checkpoint = Checkpoint(storage_at(self._directory(), self._spark))

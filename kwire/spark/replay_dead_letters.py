@@ -231,7 +231,7 @@ async def _replay(
             if whole is None:
                 lost += 1
             else:
-                moves.append(_move(whole, to))
+                moves.append(_move_of(whole, to))
         sent = await mover.send(moves, lambda done: sending(done, len(moves)))
     return Replayed(len(letters), sent, len(letters) - len(new), lost, by_error)
 
@@ -241,7 +241,7 @@ def marks_topic(pipeline: str) -> str:
     return f"{pipeline}-replayed"
 
 
-def _move(one: DeadLetter, to: str | None) -> "Move":
+def _move_of(one: DeadLetter, to: str | None) -> "Move":
     from kwire.client.transactional_producer import NewRecord
     from kwire.spark.moving import Move
 

@@ -167,14 +167,14 @@ def verify(
     claims = with_finished(held, finished, begin_of)
     dead = dead_letter_offsets(spark, settings, topics) if claims else {}
     ranges = {place: (claim.first, claim.end) for place, claim in claims.items()}
-    there = _asked(settings, known, ranges, report)
+    there = _ask_broker(settings, known, ranges, report)
     return [
         compare(place, claim, there[place], dead.get(place), finished.get(place))
         for place, claim in sorted(claims.items())
     ]
 
 
-def _asked(
+def _ask_broker(
     settings: PipelineSettings,
     known: _Known,
     ranges: Mapping[Partition, tuple[int, int]],
@@ -215,7 +215,7 @@ def _by_key(
             return []
         firsts = _begins(known)
         # Only where the logs begin and end: Spark reads the records, because it knows their keys.
-        there = _asked(settings, known, dict.fromkeys(places, (0, 0)))
+        there = _ask_broker(settings, known, dict.fromkeys(places, (0, 0)))
         dead = dead_letter_offsets(spark, settings, known.topics)
         bounds = bounds_of(firsts, known.finished, there, known.topics.all())
         return compare_keys(spark, settings, sink, held, bounds, dead)
@@ -239,7 +239,7 @@ def _by_transaction(
     committed = sink.committed(settings.name, known.checkpoint.query_id(), sorted(finished))
     dead = dead_letter_offsets(spark, settings, known.topics)
     ranges = {place: (begins.get(place, 0), end) for place, end in finished.items()}
-    there = _asked(settings, known, ranges, report)
+    there = _ask_broker(settings, known, ranges, report)
     return compare_committed(begins, finished, committed, there, dead)
 
 

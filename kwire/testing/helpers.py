@@ -412,10 +412,10 @@ def _bytes(text: bytes | str | None) -> bytes | None:
 def _records(new: Iterable[NewRecord]) -> list[Record]:
     if isinstance(new, str | bytes):
         raise TypeError(f"records is a list of records, not one of them: [{new!r}]")
-    return [_record(one) for one in new]
+    return [_as_record(one) for one in new]
 
 
-def _record(new: NewRecord) -> Record:
+def _as_record(new: NewRecord) -> Record:
     if isinstance(new, Record):
         return new
     if isinstance(new, tuple):

@@ -133,7 +133,7 @@ class KafkaCluster(Helpers):
             wait_until(self._all_are_known, timeout_s=WAIT_S, what="all brokers to be known")
         except BaseException:
             with suppress(BrokerFailed):  # the error of the start says why it doesn't end
-                self._end(FAILED_STOP_TIMEOUT_S)
+                self._end_thread(FAILED_STOP_TIMEOUT_S)
             raise
         return self
 
@@ -145,7 +145,7 @@ class KafkaCluster(Helpers):
             for serving in running.values():
                 self._thread.stop(serving, STOP_TIMEOUT_S, clean=False)
         finally:
-            self._end(STOP_TIMEOUT_S)
+            self._end_thread(STOP_TIMEOUT_S)
         for serving in running.values():
             raise_bug(serving)
 
@@ -161,7 +161,7 @@ class KafkaCluster(Helpers):
     def partition(self, broker: int) -> None:
         """Cut a broker off from the other brokers and from etcd; clients still reach it."""
         _check_broker(broker)
-        self._thread.call(partial(self._cut, broker))
+        self._thread.call(partial(self._cut_off, broker))
 
     def heal(self) -> None:
         """End all partitions."""
@@ -230,7 +230,7 @@ class KafkaCluster(Helpers):
             self._thread.stop(serving, STOP_TIMEOUT_S, clean=clean)
         raise_bug(serving)
 
-    def _cut(self, node_id: int) -> None:
+    def _cut_off(self, node_id: int) -> None:
         self._gateways[node_id].is_cut = True
         self._gateways[node_id].silence()
         self._network.cut(node_id)
@@ -240,7 +240,7 @@ class KafkaCluster(Helpers):
             gateway.is_cut = False
         self._network.heal()
 
-    def _end(self, timeout_s: float) -> None:
+    def _end_thread(self, timeout_s: float) -> None:
         self._thread.at_end = self._directory.remove
         try:
             self._thread.end(timeout_s)

@@ -123,7 +123,7 @@ class BrokerProcess:
         line = self._first_line(self._process)
         ready = _READY.match(line)
         if ready is None:
-            self._end(signal.SIGKILL)
+            self._end_process(signal.SIGKILL)
             raise BrokerFailed(self.log().strip() or line)
         self.bootstrap = ready["address"]
         self.cluster_id = ready["cluster"]
@@ -139,7 +139,7 @@ class BrokerProcess:
             selector.register(process.stdout, selectors.EVENT_READ)
             while not said.endswith(b"\n"):
                 if not selector.select(max(deadline_ms - steady_clock_ms(), 0) / 1000):
-                    self._end(signal.SIGKILL)
+                    self._end_process(signal.SIGKILL)
                     tail = "\n".join(self.log().splitlines()[-LOG_TAIL_LINES:])
                     raise BrokerFailed(
                         f"the broker on {self.data_dir} was not ready after "
@@ -154,11 +154,11 @@ class BrokerProcess:
 
     def kill(self) -> None:
         """End the broker with SIGKILL, as a crash would."""
-        self._end(signal.SIGKILL)
+        self._end_process(signal.SIGKILL)
 
     def stop(self) -> int:
         """End the broker with SIGTERM; returns its exit code."""
-        return self._end(signal.SIGTERM)
+        return self._end_process(signal.SIGTERM)
 
     def restart(self) -> None:
         """Start the broker again on the same port, with the same data."""
@@ -171,7 +171,7 @@ class BrokerProcess:
         """Everything that the broker has logged so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
-    def _end(self, signal_number: int) -> int:
+    def _end_process(self, signal_number: int) -> int:
         process, self._process = self._process, None
         if process is None:
             return 0

@@ -95,7 +95,7 @@ async def leave_store(config: BrokerConfig, random: Random) -> Left:
             name = str(uuid4())
             store = await open_etcd(config, parsed, name, random, steady_clock_ms, lambda: CALL_S)
             try:
-                return await _leave(directory, paths, store, address)
+                return await _leave_store(directory, paths, store, address)
             finally:
                 await store.close()
     except (WorkersError, ReplicasElsewhere, StoreUnusable, ConfigError) as error:
@@ -141,7 +141,7 @@ def _directories(config: BrokerConfig) -> list[Path]:
     return paths + [paths[0] / name for name in names]
 
 
-async def _leave(directory: Path, paths: list[Path], store: EtcdStore, address: str) -> Left:
+async def _leave_store(directory: Path, paths: list[Path], store: EtcdStore, address: str) -> Left:
     file, pending = directory / FILE_NAME, directory / PENDING
     homes = _homes(paths)
     if not homes:

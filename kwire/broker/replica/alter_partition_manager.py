@@ -213,9 +213,9 @@ class AlterPartitionManager:
         for number, partition in enumerate(partitions, 1):
             if number % PARTITIONS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
-            self._settle(partition, proposals)
+            self._update_from_image(partition, proposals)
 
-    def _settle(self, partition: LeaderPartition, proposals: "_Proposals") -> None:
+    def _update_from_image(self, partition: LeaderPartition, proposals: "_Proposals") -> None:
         """Give each partition its row of the current metadata."""
         row = _row(self._broker.image, partition)
         if row is None:

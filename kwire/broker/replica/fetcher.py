@@ -125,7 +125,7 @@ class Fetcher:
         try:
             while not self.is_idle:
                 self._news = trio.Event()
-                await self._take_in()
+                await self._take_in_partitions()
                 if await self._fetch_quickly() or self._arrived:
                     continue
                 request = self._request()
@@ -138,14 +138,14 @@ class Fetcher:
         finally:
             self._close()
 
-    async def _take_in(self) -> None:
+    async def _take_in_partitions(self) -> None:
         """Begin to fetch new partitions, after the truncations and the flushes that they need."""
         while self._arrived:
             arrived, self._arrived = self._arrived, {}
             cuts = [
                 (one, offset, False) for one in arrived if (offset := one.first_cut) is not None
             ]
-            await self._cut(cuts)
+            await self._truncate_logs(cuts)
             await self._flush([one for one in arrived if one.log.flush_is_due])
             for partition in arrived:
                 is_over = partition.is_deleted or partition.leader != self.leader
@@ -171,16 +171,16 @@ class Fetcher:
             log.info("fetching from broker %d: %s", self.leader, left.failure)
             self._suspects.connection_lost(self.leader, self._broker.image)
             self._close()
-            await self._rest()
+            await self._pause_after_error()
         else:
-            await self._apply(Outcome() if left.outcome is None else left.outcome)
+            await self._apply_outcome(Outcome() if left.outcome is None else left.outcome)
             await self._flush(left.due)
         return True
 
     def _has_news(self) -> bool:
         if self._broker.image is not self._seen:
             self._seen = self._broker.image
-            if self._peer_is_at != self._place() or self._broker.throttles is not None:
+            if self._peer_is_at != self._leader_address() or self._broker.throttles is not None:
                 return True
         return self._news.is_set()
 
@@ -195,7 +195,7 @@ class Fetcher:
         peer = self._connected()
         if peer is None:
             self.fetching.lost()
-            await self._rest()
+            await self._pause_after_error()
             return None
         timeout_ms = self._broker.integer("replica.socket.timeout.ms") + request.max_wait_ms
         with trio.CancelScope() as self._asking:
@@ -214,12 +214,12 @@ class Fetcher:
         if scope.cancelled_caught:
             self._given_up_s = trio.current_time()
         else:
-            await self._rest()
+            await self._pause_after_error()
         return None
 
     def _connected(self) -> Peer | None:
         """The connection to the leader's address in the image; None if the image has no address."""
-        place = self._place()
+        place = self._leader_address()
         if place is None:
             return None
         if self._peer is None or self._peer_is_at != place:
@@ -232,7 +232,7 @@ class Fetcher:
             )
         return self._peer
 
-    def _place(self) -> tuple[tuple[str, int], int] | None:
+    def _leader_address(self) -> tuple[tuple[str, int], int] | None:
         """The address of the leader, and the epoch of its registration; None if there is none."""
         leader, address = self._broker.image.brokers.get(self.leader), self._address()
         return None if leader is None or address is None else (address, leader.epoch)
@@ -243,7 +243,7 @@ class Fetcher:
             self._peer = None
             self.fetching.lost()
 
-    async def _rest(self) -> None:
+    async def _pause_after_error(self) -> None:
         """Pause after an error, unless there is news."""
         self._failures += 1
         rest_s = min(0.01 * 2 ** min(self._failures, 20), self._backoff_s)
@@ -257,13 +257,13 @@ class Fetcher:
 
     async def _apply_response(self, response: FetchResponse) -> None:
         now_s = trio.current_time()
-        await self._apply(self.fetching.apply_response(response, now_s, self._backoff_s))
+        await self._apply_outcome(self.fetching.apply_response(response, now_s, self._backoff_s))
 
-    async def _apply(self, outcome: Outcome[FollowerPartition]) -> None:
+    async def _apply_outcome(self, outcome: Outcome[FollowerPartition]) -> None:
         if outcome.failure is not None:
             if outcome.failure not in _OF_THE_SESSION:
                 log.warning("broker %d refuses a fetch: %s", self.leader, outcome.failure.name)
-            await self._rest()
+            await self._pause_after_error()
             return
         self._failures = 0
         again = await self._append(outcome.appends)
@@ -271,7 +271,7 @@ class Fetcher:
         cuts += [(partition, offset, True) for partition, offset, _ in again]
         if outcome.out_of_range:
             cuts += await self._into_range(outcome.out_of_range)
-        await self._cut([one for one in cuts if not self._is_over(one[0])])
+        await self._truncate_logs([one for one in cuts if not self._is_over(one[0])])
         await self._append([(partition, data) for partition, _, data in again])
 
     def _is_over(self, partition: FollowerPartition) -> bool:
@@ -364,7 +364,7 @@ class Fetcher:
             self._failed(partition, KafkaError(code))
         return cuts
 
-    async def _cut(self, wanted: Sequence[tuple[FollowerPartition, int, bool]]) -> None:
+    async def _truncate_logs(self, wanted: Sequence[tuple[FollowerPartition, int, bool]]) -> None:
         """Truncate logs in a thread, all with one checkpoint."""
         cuts = [one for one in wanted if not one[0].is_deleted]
         if not cuts:

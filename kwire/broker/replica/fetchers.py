@@ -96,10 +96,10 @@ class Fetchers:
                 number,
             )
             self._fetchers[place] = fetcher
-            self._broker.background.start_soon(self._run, place, fetcher)
+            self._broker.background.start_soon(self._run_fetcher, place, fetcher)
         return fetcher
 
-    async def _run(self, place: Place, fetcher: Fetcher) -> None:
+    async def _run_fetcher(self, place: Place, fetcher: Fetcher) -> None:
         """Run a task while it has partitions; partitions may be added while it ends."""
         await fetcher.run()
         del self._fetchers[place]

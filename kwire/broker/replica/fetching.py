@@ -146,13 +146,13 @@ class Fetching(Generic[P]):
         """Leave a partition out for a while after an error."""
         key = (partition.topic_id, partition.index)
         errors = self.errors[key] = self.errors.get(key, 0) + 1
-        self._rest(key, now_s + min(FIRST_REST_S * 2 ** min(errors - 1, 20), backoff_s))
+        self._pause_partition(key, now_s + min(FIRST_REST_S * 2 ** min(errors - 1, 20), backoff_s))
 
     def pause(self, partition: P, until_s: float) -> None:
         """Leave a partition out for a while, without an error."""
-        self._rest((partition.topic_id, partition.index), until_s)
+        self._pause_partition((partition.topic_id, partition.index), until_s)
 
-    def _rest(self, key: Key, until_s: float) -> None:
+    def _pause_partition(self, key: Key, until_s: float) -> None:
         self.resting[key] = until_s
         self.to_look_at[key] = None
 
@@ -295,7 +295,7 @@ class Fetching(Generic[P]):
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             outcome.out_of_range.append(partition)
         elif code == ErrorCode.FENCED_LEADER_EPOCH:
-            self._rest(key, float("inf"))
+            self._pause_partition(key, float("inf"))
         else:
             self.failed(partition, now_s, backoff_s)
 

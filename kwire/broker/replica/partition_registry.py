@@ -118,7 +118,7 @@ class PartitionRegistry:
         offline = [node for node in replicas if node in unreachable]
         return [self._node_id, *offline] if own else offline
 
-    def _see(self, image: MetadataImage) -> None:
+    def _record_image(self, image: MetadataImage) -> None:
         """Note the image, which names the brokers of the other replicas."""
         before = self._image
         if image.brokers is not before.brokers:

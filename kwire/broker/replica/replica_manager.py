@@ -104,11 +104,11 @@ class ReplicaManager(ReplicaRoles):
         A crash may have left a job unfinished. Logs that it hasn't made are a job again if they are
         many: otherwise the clients of all other topics would wait for them.
         """
-        self._see(image)
+        self._record_image(image)
         if any(data.has_deletions for data in self._log_manager.data_directories):
             from kwire.log.deletions import finish_deletions
 
-            finish_deletions(self._log_manager, self._own, self._clock.steady_ms())
+            finish_deletions(self._log_manager, self._assigned_topic_ids, self._clock.steady_ms())
         missing: list[_Missing] = []
         for topic in image.topics_by_name.values():
             config = self._log_config(topic.name)
@@ -131,7 +131,7 @@ class ReplicaManager(ReplicaRoles):
 
         Returns the job that goes on with them; None if they are few and everything is done.
         """
-        self._see(image)
+        self._record_image(image)
         touched = touched_by(changes)
         for topic_id, indexes in touched.partitions.items():
             topic = image.topics_by_id.get(topic_id)
@@ -326,9 +326,9 @@ class ReplicaManager(ReplicaRoles):
         A topic was deleted or a replica moved away while the broker was down, or while the log's
         data directory was offline.
         """
-        self._log_manager.put_strays_aside(self._own())
+        self._log_manager.put_strays_aside(self._assigned_topic_ids())
 
-    def _own(self) -> dict[TopicPartition, bytes]:
+    def _assigned_topic_ids(self) -> dict[TopicPartition, bytes]:
         """The topic ids of the partitions that the image gives to this broker."""
         return {
             (topic.name, index): topic.topic_id

@@ -127,9 +127,9 @@ class ReplicaMoves:
             for key, path in list(data.unfinished.items()):
                 if self._broker.replica(*key) is not None:
                     del data.unfinished[key]
-                    await self._resume(key, path)
+                    await self._resume_move(key, path)
 
-    async def _resume(self, key: TopicPartition, path: Path) -> None:
+    async def _resume_move(self, key: TopicPartition, path: Path) -> None:
         try:
             await self.ask(key, str(path.parent))
         except KafkaError as error:
@@ -149,13 +149,13 @@ class ReplicaMoves:
         """Do the next step of a move. Returns whether there was anything to do."""
         try:
             if not move.is_over:
-                return await self._step(move)
+                return await self._copy_next_piece(move)
         except (KafkaError, OSError) as error:
             log.error("cannot move %s to %s: %s", move.current.name, move.target.path, error)
         await self._give_up(move)
         return True
 
-    async def _step(self, move: Move) -> bool:
+    async def _copy_next_piece(self, move: Move) -> bool:
         rate = self._rate()
         if move.is_waiting or not rate:
             return False

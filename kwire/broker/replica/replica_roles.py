@@ -68,7 +68,7 @@ class ReplicaRoles(PartitionRegistry):
         Settings come first: the controller compares a smaller ISR with the newest
         min.insync.replicas when it decides which replicas are eligible to lead.
         """
-        self._see(image)
+        self._record_image(image)
         touched = touched_by(changes)
         await self._configure(image, touched)
         done = 0
@@ -80,7 +80,7 @@ class ReplicaRoles(PartitionRegistry):
                 replica = await self._at_rest(topic.name, index)
                 if replica is None or replica.topic_id != topic_id:
                     continue
-                self._settle(topic, index, replica)
+                self._give_role(topic, index, replica)
                 done += 1
                 if done % PARTITIONS_PER_TURN == 0:
                     await trio.lowlevel.checkpoint()
@@ -93,7 +93,7 @@ class ReplicaRoles(PartitionRegistry):
                 return replica
             await replica.cutting.wait()
 
-    def _settle(self, topic: TopicImage, index: int, replica: Hosted) -> None:
+    def _give_role(self, topic: TopicImage, index: int, replica: Hosted) -> None:
         """Give a replica the role of its row; if it has none, its log is deleted later."""
         row = topic.partitions[index]
         role = role_of(row, self._node_id)

@@ -144,12 +144,12 @@ class _Balance:
         self.held: dict[str, dict[bytes, set[int]]] = {m: {} for m in given}
         for member_id, mine in given.items():
             for partition in mine:
-                self._hold(member_id, partition)
+                self._count_partition(member_id, partition)
 
     def share(self, free: list[Partition]) -> None:
         """Give each free partition to its least loaded reader, then even out the loads."""
         for partition in sorted(free, key=lambda p: (len(self.readers[p[0]]), p)):
-            self._give(self._least_loaded(partition), partition)
+            self._give_partition(self._least_loaded(partition), partition)
         while self._pass_on():
             pass
 
@@ -192,7 +192,7 @@ class _Balance:
                 moves = self._chain_from(start, visited)
                 if moves:
                     for giver, topic_id, taker in moves:
-                        self._move(giver, topic_id, taker)
+                        self._move_partition(giver, topic_id, taker)
                     return True
         return False
 
@@ -223,7 +223,7 @@ class _Balance:
         visited |= reached
         return []
 
-    def _move(self, giver: str, topic_id: bytes, taker: str) -> None:
+    def _move_partition(self, giver: str, topic_id: bytes, taker: str) -> None:
         candidates = {(topic_id, index) for index in self.held[giver][topic_id]}
         partition = min(
             candidates,
@@ -239,14 +239,14 @@ class _Balance:
         indexes.remove(partition[1])
         if not indexes:
             del self.held[giver][topic_id]
-        self._give(taker, partition)
+        self._give_partition(taker, partition)
 
-    def _give(self, taker: str, partition: Partition) -> None:
+    def _give_partition(self, taker: str, partition: Partition) -> None:
         self.given[taker].add(partition)
         self.load[taker] += 1
-        self._hold(taker, partition)
+        self._count_partition(taker, partition)
 
-    def _hold(self, member_id: str, partition: Partition) -> None:
+    def _count_partition(self, member_id: str, partition: Partition) -> None:
         self.held[member_id].setdefault(partition[0], set()).add(partition[1])
 
 

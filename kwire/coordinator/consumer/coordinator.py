@@ -82,7 +82,7 @@ class ConsumerGroups:
         check_request(request, client.api_version, settings.assignors)
         turn = self._registry.turn(now_ms)
         if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
-            response = self._leave(request, turn)
+            response = self._remove_member(request, turn)
         else:
             response = self._beat(request, client, turn)
         turn.effects.reply(waiter, response)
@@ -93,7 +93,7 @@ class ConsumerGroups:
     def _beat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client, turn: Turn
     ) -> ConsumerGroupHeartbeatResponse:
-        update, original = self._open(
+        update, original = self._open_group(
             request.group_id, turn, joins=request.member_epoch == JOINING_EPOCH
         )
         check_room(original, request.member_id, request.instance_id, update.settings.max_size)
@@ -172,10 +172,10 @@ class ConsumerGroups:
 
     # A member leaves
 
-    def _leave(
+    def _remove_member(
         self, request: ConsumerGroupHeartbeatRequest, turn: Turn
     ) -> ConsumerGroupHeartbeatResponse:
-        update, original = self._open(request.group_id, turn, joins=False)
+        update, original = self._open_group(request.group_id, turn, joins=False)
         member = original.validate_member(request.member_id, request.instance_id)
         if request.member_epoch == STATIC_LEAVING_EPOCH:
             away = {t: dict.fromkeys(p, 0) for t, p in member.assigned.items()}
@@ -209,7 +209,9 @@ class ConsumerGroups:
 
     # Steps of all operations
 
-    def _open(self, group_id: str, turn: Turn, *, joins: bool) -> tuple[GroupUpdate, ConsumerGroup]:
+    def _open_group(
+        self, group_id: str, turn: Turn, *, joins: bool
+    ) -> tuple[GroupUpdate, ConsumerGroup]:
         """The group to work on; if a member ``joins``, it may be created or converted.
 
         Raises KafkaError: GROUP_ID_NOT_FOUND.

@@ -109,12 +109,12 @@ def _next_assignment(
     for topic_id in sorted({*target.partitions, *member.assigned}):
         wanted = target.of(topic_id)
         has = member.assigned.get(topic_id, {})
-        _put(kept, topic_id, {p: epoch for p, epoch in has.items() if p in wanted})
-        _put(revoking, topic_id, {p: epoch for p, epoch in has.items() if p not in wanted})
+        _put_if_any(kept, topic_id, {p: epoch for p, epoch in has.items() if p in wanted})
+        _put_if_any(revoking, topic_id, {p: epoch for p, epoch in has.items() if p not in wanted})
         missing = wanted - has.keys()
         available = {p: target.epoch for p in missing if not target.is_owned(topic_id, p)}
         waits = waits or len(available) < len(missing)
-        _put(free, topic_id, available)
+        _put_if_any(free, topic_id, available)
     if revoking and _still_owns(revoking, reported):
         stays = member.moved_to(member.epoch)
         return stays._replace(
@@ -126,6 +126,8 @@ def _next_assignment(
     return member.moved_to(target.epoch)._replace(state=state, assigned=kept, revoking={})
 
 
-def _put(into: dict[bytes, dict[int, int]], topic_id: bytes, partitions: dict[int, int]) -> None:
+def _put_if_any(
+    into: dict[bytes, dict[int, int]], topic_id: bytes, partitions: dict[int, int]
+) -> None:
     if partitions:
         into[topic_id] = partitions

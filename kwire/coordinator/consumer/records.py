@@ -173,26 +173,28 @@ WRITTEN: tuple[tuple[type[Schema], int], ...] = (
 
 def metadata(group_id: str, value: MetadataValue | None) -> CoordinatorRecord:
     """The record of a group, or its tombstone."""
-    return _record(METADATA_TYPE, GroupKey(group_id=group_id), value)
+    return _new_record(METADATA_TYPE, GroupKey(group_id=group_id), value)
 
 
 def member_metadata(
     group_id: str, member_id: str, value: MemberMetadataValue | None
 ) -> CoordinatorRecord:
     """The record of a member, or its tombstone."""
-    return _record(MEMBER_METADATA_TYPE, MemberKey(group_id=group_id, member_id=member_id), value)
+    return _new_record(
+        MEMBER_METADATA_TYPE, MemberKey(group_id=group_id, member_id=member_id), value
+    )
 
 
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
     """The tombstone of a record in which an older Kafka described the topics."""
-    return _record(PARTITION_METADATA_TYPE, GroupKey(group_id=group_id), None)
+    return _new_record(PARTITION_METADATA_TYPE, GroupKey(group_id=group_id), None)
 
 
 def target_assignment_metadata(
     group_id: str, value: TargetAssignmentMetadataValue | None
 ) -> CoordinatorRecord:
     """The record of a target assignment's epoch, or its tombstone."""
-    return _record(TARGET_ASSIGNMENT_METADATA_TYPE, GroupKey(group_id=group_id), value)
+    return _new_record(TARGET_ASSIGNMENT_METADATA_TYPE, GroupKey(group_id=group_id), value)
 
 
 def target_assignment_member(
@@ -200,7 +202,7 @@ def target_assignment_member(
 ) -> CoordinatorRecord:
     """The record of a member's target, or its tombstone."""
     key = MemberKey(group_id=group_id, member_id=member_id)
-    return _record(TARGET_ASSIGNMENT_MEMBER_TYPE, key, value)
+    return _new_record(TARGET_ASSIGNMENT_MEMBER_TYPE, key, value)
 
 
 def current_member_assignment(
@@ -208,7 +210,7 @@ def current_member_assignment(
 ) -> CoordinatorRecord:
     """The record of a member's partitions, or its tombstone."""
     key = MemberKey(group_id=group_id, member_id=member_id)
-    return _record(CURRENT_MEMBER_ASSIGNMENT_TYPE, key, value)
+    return _new_record(CURRENT_MEMBER_ASSIGNMENT_TYPE, key, value)
 
 
 def regular_expression(
@@ -216,7 +218,7 @@ def regular_expression(
 ) -> CoordinatorRecord:
     """The record of a regular expression's topics, or its tombstone."""
     key = RegularExpressionKey(group_id=group_id, regular_expression=pattern)
-    return _record(REGULAR_EXPRESSION_TYPE, key, value)
+    return _new_record(REGULAR_EXPRESSION_TYPE, key, value)
 
 
 def member_tombstones(group_id: str, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
@@ -234,7 +236,7 @@ def parse_key(schema: type[_M], key: bytes) -> _M:
     return decoder(schema, 0)(key, _INT16.size)[0]
 
 
-def _record(kind: int, key: Schema, value: Schema | None) -> CoordinatorRecord:
+def _new_record(kind: int, key: Schema, value: Schema | None) -> CoordinatorRecord:
     packed = None
     if value is not None:
         packed = _INT16.pack(_VALUE_VERSION) + encode(value, _VALUE_VERSION)

@@ -122,7 +122,7 @@ class RegexMatches:
 
     def questions(self, regexes: Iterable[str], topics: Topics) -> list[Question]:
         """The questions for expressions; one without names if the result is known."""
-        self._follow(topics)
+        self._follow_topics(topics)
         return [self._question(regex) for regex in regexes]
 
     def remember(self, answers: Mapping[str, frozenset[str]], version: int) -> None:
@@ -135,7 +135,7 @@ class RegexMatches:
         """A number that grows with every change of the topics' names."""
         return self._version
 
-    def _follow(self, topics: Topics) -> None:
+    def _follow_topics(self, topics: Topics) -> None:
         if topics.revision == self._revision:
             return
         self._revision = topics.revision

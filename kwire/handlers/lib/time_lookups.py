@@ -30,29 +30,29 @@ async def find_by_time(
     partition: Partition, timestamp: int, end_offset: int, context: RequestContext
 ) -> FoundOffset | None:
     """The first record with at least this timestamp before ``end_offset``, None without one."""
-    return await _find(TimeSearch(partition.log, timestamp), partition, end_offset, context)
+    return await _find_offset(TimeSearch(partition.log, timestamp), partition, end_offset, context)
 
 
 async def find_largest(
     partition: Partition, end_offset: int, context: RequestContext
 ) -> FoundOffset | None:
     """The first record with the largest timestamp; None if it isn't before ``end_offset``."""
-    return await _find(LargestSearch(partition.log), partition, end_offset, context)
+    return await _find_offset(LargestSearch(partition.log), partition, end_offset, context)
 
 
-async def _find(
+async def _find_offset(
     search: TimeSearch, partition: Partition, end_offset: int, context: RequestContext
 ) -> FoundOffset | None:
     while not search.is_done:
         await give_way(context.work)
-        opening = await _step(search, partition, context)
+        opening = await _take_step(search, partition, context)
         if opening is not None:
             search.add_result(await _search_batch(search, opening, partition, context))
     found = search.found
     return found if found and found.offset < end_offset else None
 
 
-async def _step(
+async def _take_step(
     search: TimeSearch, partition: Partition, context: RequestContext
 ) -> BatchToOpen | None:
     """Take the next step; if pages vanish as fast as they are read, wait for the disk."""

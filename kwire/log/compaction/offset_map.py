@@ -125,7 +125,7 @@ class OffsetMap:
         if table is None:
             return self._known.get(key, -1)
         digest = md5(key, usedforsecurity=False).digest()
-        at = self._find(table, digest)
+        at = self._find_slot(table, digest)
         if table[at : at + _HASH_BYTES] == digest:
             return int(_OFFSET.unpack_from(table, at + _HASH_BYTES)[0])
         return -1
@@ -152,14 +152,14 @@ class OffsetMap:
 
     def _put_into_table(self, table: bytearray, key: bytes, offset: int) -> None:
         digest = md5(key, usedforsecurity=False).digest()
-        at = self._find(table, digest)
+        at = self._find_slot(table, digest)
         if table[at : at + _HASH_BYTES] == _FREE:
             assert not self.is_full
             table[at : at + _HASH_BYTES] = digest
             self._table_entries += 1
         _OFFSET.pack_into(table, at + _HASH_BYTES, offset)
 
-    def _find(self, table: bytearray, digest: bytes) -> int:
+    def _find_slot(self, table: bytearray, digest: bytes) -> int:
         """The position of the slot with this hash, or of the free slot where it belongs."""
         slots = self._slots
         slot = 0

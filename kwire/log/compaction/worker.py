@@ -59,7 +59,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the broker handles Ctrl-C and ends the input
     os.nice(NICENESS)
     lines: SimpleQueue[str] = SimpleQueue()
-    threading.Thread(target=_read, args=(lines,), daemon=True).start()
+    threading.Thread(target=_read_lines, args=(lines,), daemon=True).start()
     disk = Disk()
     while True:
         job = CompactionJob.from_json(json.loads(lines.get()))
@@ -68,7 +68,7 @@ def main() -> None:
             sys.stdout.flush()
 
 
-def _read(lines: SimpleQueue[str]) -> None:
+def _read_lines(lines: SimpleQueue[str]) -> None:
     """Pass on every line. End the process when the input ends, even during a clean."""
     try:
         for line in sys.stdin:

@@ -110,7 +110,7 @@ class HttpGateway:
                 _check_version(answer.body, endpoint)
                 self._is_open = bool(int(answer.body.get("leader", 0)))
                 if not self._is_open:
-                    await self._leave(endpoint)
+                    await self._leave_endpoint(endpoint)
                     reason = "its cluster has no leader"
                     raise Unreachable([endpoint], reason, may_be_done=False)
             except Unreachable as error:
@@ -143,7 +143,7 @@ class HttpGateway:
                 found = advice(error, endpoint)
                 reason = found or str(error) or reason
                 advised += [found] if found is not None else []
-            await self._leave(endpoint)
+            await self._leave_endpoint(endpoint)
             failures += 1
             pause_s = 0.0
             if failures % len(self._endpoints) == 0:
@@ -174,9 +174,9 @@ class HttpGateway:
             raise Unreachable(self._endpoints, str(error), may_be_done=True) from error
         finally:
             with trio.CancelScope(shield=True):
-                await self._leave(endpoint)
+                await self._leave_endpoint(endpoint)
 
-    async def _leave(self, endpoint: str) -> None:
+    async def _leave_endpoint(self, endpoint: str) -> None:
         """Use the next endpoint from now on, unless another call has already changed to it."""
         await self._client.drop(endpoint)
         if self._endpoints[0] == endpoint:

@@ -78,7 +78,7 @@ class Leases:
             granted = (await self._gateway.call("lease/grant", body)).body
             lease = str(granted["ID"])
             try:
-                guard = await self._put(member, lease)
+                guard = await self._put_session(member, lease)
             except BaseException as error:
                 with trio.move_on_after(1, shield=True):
                     await self.revoke(lease)
@@ -88,7 +88,7 @@ class Leases:
         self._begun.set()
         return self._own
 
-    async def _put(self, member: Member, lease: str) -> Guard:
+    async def _put_session(self, member: Member, lease: str) -> Guard:
         """Write the session's key, after the end of an old session that may be replaced."""
         key = self._keys.session(member.node_id)
         value = json.dumps([member.incarnation, member.locks]).encode()
@@ -182,14 +182,14 @@ class Leases:
                 now = self._following.looks, self._following.session_changes
                 if now != seen:
                     seen = now
-                    await self._check(session)
+                    await self._check_session(session)
                 await changed.wait()
         except EtcdError as error:
             session.is_over = session.is_over or error.code == _NO_SUCH_LEASE
         except Unreachable:
             pass
 
-    async def _check(self, session: EtcdSession) -> None:
+    async def _check_session(self, session: EtcdSession) -> None:
         """End the session if its key is gone or was made by another process."""
         request = tx.transaction([tx.still(self._keys, session.guard)], ())
         if not tx.succeeded((await self._gateway.call("kv/txn", request)).body):

@@ -188,7 +188,7 @@ class Log:
 
     async def decoded(self, revision: int, value: bytes) -> Commit:
         """The commit that a value holds; RevisionGone if its parts were deleted meanwhile."""
-        self._count(revision, len(value))
+        self._count_bytes(revision, len(value))
         try:
             if len(value) > INLINE_BYTES:
                 written = await self._threads.run(decode_commit, value)
@@ -211,7 +211,7 @@ class Log:
         """Count the bytes of commits after this revision, which has a snapshot."""
         self._counted, self.bytes = revision, 0
 
-    def _count(self, revision: int, size_bytes: int) -> None:
+    def _count_bytes(self, revision: int, size_bytes: int) -> None:
         if revision > self._counted:
             self._counted = revision
             self.bytes += size_bytes

@@ -122,13 +122,13 @@ class KraftCluster:
         elif isinstance(fields, EndTransactionRecord):
             records, self._transaction = self._transaction or [], None
             for item in records:
-                self._apply(item.fields)
+                self._apply_fields(item.fields)
         elif self._transaction is not None:
             self._transaction.append(record)
         else:
-            self._apply(fields)
+            self._apply_fields(fields)
 
-    def _apply(self, fields: Schema) -> None:
+    def _apply_fields(self, fields: Schema) -> None:
         if isinstance(fields, TopicRecord):
             self.topics[fields.topic_id] = KraftTopic(fields.name, fields.topic_id, {})
         elif isinstance(fields, PartitionRecord):

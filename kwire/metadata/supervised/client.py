@@ -131,9 +131,9 @@ class SupervisedStore:
     async def read(self) -> MetadataImage:
         """The newest image."""
         changes: list[Change] = []
-        async with self._asked({"call": "read"}) as answers:
+        async with self._answers_to({"call": "read"}) as answers:
             async for frame in answers:
-                _check(frame)
+                _raise_error(frame)
                 if "result" in frame:
                     return await self._threads.run(apply, MetadataImage(), changes, frame["result"])
                 changes += await self._threads.run(from_items, frame["changes"])
@@ -144,17 +144,17 @@ class SupervisedStore:
     ) -> int:
         """Make ``changes`` durable as the next revision; errors as in ``MetadataStore``."""
         fields = {"call": "commit", "revision": expected_revision, "guard": guard}
-        async with self._asked(fields, to_json(changes)) as answers:
+        async with self._answers_to(fields, to_json(changes)) as answers:
             async for frame in answers:
-                _check(frame)
+                _raise_error(frame)
                 return int(frame["result"])
         raise OutcomeUnknown(LOST)
 
     async def watch(self, revision: int) -> AsyncGenerator[Commit, None]:
         """Every commit after ``revision``; RevisionGone. It ends with the connection."""
-        async with self._asked({"call": "watch", "revision": revision}) as answers:
+        async with self._answers_to({"call": "watch", "revision": revision}) as answers:
             async for frame in answers:
-                _check(frame)
+                _raise_error(frame)
                 if "event" not in frame:
                     return
                 items = frame["changes"]
@@ -166,9 +166,9 @@ class SupervisedStore:
     async def begin_session(self, member: Member, ttl_ms: int) -> Session:
         """Begin this worker's session; NodeIdTaken."""
         fields = {"call": "begin_session", "member": member, "ttl_ms": ttl_ms}
-        async with self._asked(fields) as answers:
+        async with self._answers_to(fields) as answers:
             async for frame in answers:
-                _check(frame)
+                _raise_error(frame)
                 session = SupervisedSession(self, Guard(*frame["event"]), ttl_ms)
                 self._session, self._session_number = session, frame["id"]
                 self._begun.set()
@@ -177,9 +177,9 @@ class SupervisedStore:
 
     async def sessions(self) -> AsyncGenerator[Sessions, None]:
         """The sessions now, and again after each change. It ends with the connection."""
-        async with self._asked({"call": "sessions"}) as answers:
+        async with self._answers_to({"call": "sessions"}) as answers:
             async for frame in answers:
-                _check(frame)
+                _raise_error(frame)
                 if "event" not in frame:
                     return
                 yield _sessions(*frame["event"])
@@ -203,14 +203,14 @@ class SupervisedStore:
 
     async def call(self, fields: Frame) -> Frame:
         """The only answer to a call; KafkaError (REQUEST_TIMED_OUT) if the supervisor is gone."""
-        async with self._asked(fields) as answers:
+        async with self._answers_to(fields) as answers:
             async for frame in answers:
-                _check(frame)
+                _raise_error(frame)
                 return frame
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, LOST)
 
     @asynccontextmanager
-    async def _asked(
+    async def _answers_to(
         self, fields: Frame, changes: str | None = None
     ) -> AsyncIterator[trio.MemoryReceiveChannel[Frame]]:
         """The channel of a call's answers; it ends with the connection."""
@@ -240,7 +240,7 @@ class SupervisedStore:
             answers.close()
 
 
-def _check(frame: Frame) -> None:
+def _raise_error(frame: Frame) -> None:
     """Raise the error in an answer, if it has one."""
     if "error" in frame:
         name, code, message = frame["error"]

@@ -67,7 +67,7 @@ class FrameStream:
 
     async def receive(self) -> Frame | None:
         """The next frame; None if either side has closed the connection. FrameError."""
-        while (frame := self._cut()) is None:
+        while (frame := self._next_content()) is None:
             try:
                 received = await self._stream.receive_some(READ_BYTES)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -83,7 +83,7 @@ class FrameStream:
             raise FrameError("a frame is a JSON object")
         return found
 
-    def _cut(self) -> bytes | None:
+    def _next_content(self) -> bytes | None:
         """The next complete frame's content."""
         buffer = self._buffer
         if len(buffer) < LENGTH_BYTES:

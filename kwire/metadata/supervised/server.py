@@ -102,11 +102,11 @@ class _Worker:
         self._calls: dict[str, Callable[[Frame], Awaitable[object]]] = {
             "read": self._read,
             "commit": self._commit,
-            "watch": self._watch,
+            "watch": self._watch_commits,
             "begin_session": self._begin_session,
             "sessions": self._sessions,
             "hold_controller": self._hold_controller,
-            "end": self._end,
+            "end": self._end_session,
             "upkeep": self._upkeep,
             "live": self._live,
             "close_session": self._close_session,
@@ -139,7 +139,7 @@ class _Worker:
         revision = frame["revision"]
         return await self._turns.commit(self, lambda: self._store.commit(revision, changes, guard))
 
-    async def _watch(self, frame: Frame) -> None:
+    async def _watch_commits(self, frame: Frame) -> None:
         async with aclosing(self._store.watch(frame["revision"])) as commits:
             async for commit in commits:
                 await self._event(frame, commit.revision, to_json(commit.changes))
@@ -183,7 +183,7 @@ class _Worker:
             raise GuardFailed
         return await self._store.hold_controller(self.session)
 
-    async def _end(self, frame: Frame) -> None:
+    async def _end_session(self, frame: Frame) -> None:
         await self._store.end(Guard(*frame["guard"]))
 
     async def _upkeep(self, frame: Frame) -> None:

@@ -40,7 +40,7 @@ class Turns:
         try:
             revision = await commit()
         except RevisionConflict:
-            self._lose(worker)
+            self._count_lost_commit(worker)
             raise
         self.leave(worker)
         return revision
@@ -52,7 +52,7 @@ class Turns:
             self._holder = None
             self._ended.set()
 
-    def _lose(self, worker: object) -> None:
+    def _count_lost_commit(self, worker: object) -> None:
         self._conflicts[worker] += 1
         if self._holder is None and self._conflicts[worker] >= CONFLICTS:
             self._holder = worker

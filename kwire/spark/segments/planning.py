@@ -94,7 +94,7 @@ def ranges(partitions: list[Partition], options: Options) -> dict[Partition, Off
         if options.is_committed:
             high = max(StableOffset().at(part, high), low)
         first = _first(part, options, low, high)
-        end = _end(part, options, low, high)
+        end = _end_of_part(part, options, low, high)
         found[part] = OffsetRange(part.topic, part.number, first, max(first, end))
     return found
 
@@ -110,7 +110,7 @@ def _first(part: Partition, options: Options, low: int, high: int) -> int:
     return max(first, low)
 
 
-def _end(part: Partition, options: Options, low: int, high: int) -> int:
+def _end_of_part(part: Partition, options: Options, low: int, high: int) -> int:
     wanted = options.ending.of(part.topic, part.number)
     end = _asked_for(wanted, options.ending_timestamp, part, low, high, options)
     if end > high and options.fails_on_data_loss:

@@ -39,7 +39,7 @@ def read_task(task: Task, options: Options, bounds: Bounds = ALL) -> Iterator[An
     offset = task.first
     compaction = Compaction(task.partition)
     while offset < task.end:
-        segment, is_rolled = _open(task, offset, options)
+        segment, is_rolled = _open_segment(task, offset, options)
         if segment is None:
             return
         with segment:
@@ -56,7 +56,7 @@ def read_task(task: Task, options: Options, bounds: Bounds = ALL) -> Iterator[An
         bases = list_segments(task.partition.directory).bases
         following = [base for base in bases if base >= offset and base > segment.base]
         if not following:
-            _lose(task, f"ends at offset {offset}", offset, options)
+            _check_loss(task, f"ends at offset {offset}", offset, options)
             return
         end = min(following[0], task.end)
         if offset < end:
@@ -76,7 +76,7 @@ def _check_gap(
         )
 
 
-def _open(task: Task, offset: int, options: Options) -> tuple[OpenSegment | None, bool]:
+def _open_segment(task: Task, offset: int, options: Options) -> tuple[OpenSegment | None, bool]:
     """The segment that has an offset, and whether it is rolled; None if it is lost and may be."""
     part = task.partition
     try:
@@ -91,13 +91,15 @@ def _open(task: Task, offset: int, options: Options) -> tuple[OpenSegment | None
     if segment is not None:
         return segment, segment.base < last
     bases = list_segments(part.directory).bases
-    _lose(task, f"begins at offset {bases[0]}" if bases else "has no segment", offset, options)
+    _check_loss(
+        task, f"begins at offset {bases[0]}" if bases else "has no segment", offset, options
+    )
     if not bases or bases[0] >= task.end:
         return None, False
     return open_at(part.directory, bases[0]), bases[0] < last
 
 
-def _lose(task: Task, what: str, offset: int, options: Options) -> None:
+def _check_loss(task: Task, what: str, offset: int, options: Options) -> None:
     """Raise LostRecords, if that isn't allowed."""
     if options.fails_on_data_loss:
         raise LostRecords(

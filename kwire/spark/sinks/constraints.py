@@ -107,7 +107,7 @@ class Constraints:
 
         ``stored`` makes the rows with the table's columns; PARTITION may have any name there.
         """
-        self._look(spark)
+        self._look_at_table(spark)
         return self._broken(stored()) if self._found else None
 
     def named(self, spark: "SparkSession", columns: Iterable[str]) -> list[str]:
@@ -115,7 +115,7 @@ class Constraints:
 
         A generated column and what it is made of count as well.
         """
-        self._look(spark)
+        self._look_at_table(spark)
         fields = self._schema.get("fields", ())
         generated = [(one["name"], one["metadata"].get(_MADE_BY[0])) for one in fields]
         texts = [one.condition for one in self._found]
@@ -123,7 +123,7 @@ class Constraints:
         whole = "\n".join(texts).lower()
         return [one for one in columns if quoted(one)[1:-1].lower() in whole]
 
-    def _look(self, spark: "SparkSession") -> None:
+    def _look_at_table(self, spark: "SparkSession") -> None:
         """Ask the table what it says of itself, if the last answer is old."""
         now_s = self._now_s()
         if now_s < self._until_s:

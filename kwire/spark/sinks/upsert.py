@@ -321,7 +321,7 @@ class UpsertSink:
         self._make_delta_fit(spark, wanted.schema)
         schema = spark.read.format("delta").load(self._settings.path).schema
         target = f"delta.{quoted(self._settings.path)}"
-        self._show(newest, schema)
+        self._create_view(newest, schema)
         set_times(spark)
         identity = {
             "spark.databricks.delta.write.txnAppId": application_of(batch.query_id),
@@ -345,7 +345,7 @@ class UpsertSink:
             empty = empty.partitionBy(*map(self._rule.stored, columns))
         empty.save(path)
 
-    def _show(self, newest: "DataFrame", schema: "StructType") -> None:
+    def _create_view(self, newest: "DataFrame", schema: "StructType") -> None:
         """Create a view of the rows with the table's columns and a column for tombstones.
 
         The rows are computed once, here. MERGE would read its source several times, or through a
@@ -385,7 +385,7 @@ class UpsertSink:
         if done is not None and done >= batch.batch_id:
             return
         schema = spark.table(table.name).schema
-        self._show(newest, schema)
+        self._create_view(newest, schema)
         with labeled(spark, batch):
             spark.sql(merge(table.name, schema.names))
 

@@ -132,14 +132,14 @@ async def _finished(response: Any) -> Any:
     """The response that a handler gives in the end."""
     while True:
         if isinstance(response, Unfinished):
-            response = await _turn(response)
+            response = await _finish_handler(response)
         elif isinstance(response, CoroutineType):
             response = await response
         else:
             return response
 
 
-async def _turn(unfinished: Unfinished) -> Any:
+async def _finish_handler(unfinished: Unfinished) -> Any:
     """Wait for the change or the work of an unfinished handler, and resume it."""
     try:
         if not isinstance(unfinished.waits_for, Delayed):

@@ -76,7 +76,7 @@ def _array(message: MessageType, version: int, fits: Callable[[Field], bool]) ->
     return next(found, None)
 
 
-def _asked(message: MessageType, version: int) -> Field | None:
+def _named_array(message: MessageType, version: int) -> Field | None:
     """The array of a request, or of an element, that names topics or partitions."""
     return _array(
         message,
@@ -112,7 +112,7 @@ def split(
     message: Message, version: int, wanted: Wanted, name_of: NameOf, topic: str | None = None
 ) -> tuple[Any, Any]:
     """The part of a request that is ``wanted``, and the other part; None for an empty part."""
-    field = _asked(type(message), version)
+    field = _named_array(type(message), version)
     elements = getattr(message, field.name) if field is not None else None
     if field is None or not elements:
         return None, message
@@ -129,7 +129,7 @@ def _split_element(
 ) -> tuple[Any, Any]:
     if isinstance(element, Message):
         inner = _topic_of(element, version, name_of) if topic is None else topic
-        if _asked(type(element), version) is not None:
+        if _named_array(type(element), version) is not None:
             return split(element, version, wanted, name_of, inner)
         named = (inner, None) if topic is None else (topic, _partition_of(element, version))
     else:
@@ -186,7 +186,7 @@ def _refuse(
     """Put an error into a response or an element; False if there is no place for it."""
     if general and _set_error(told, version, error):
         return True
-    asked_by = _asked(type(asked), version) if isinstance(asked, Message) else None
+    asked_by = _named_array(type(asked), version) if isinstance(asked, Message) else None
     told_by = _array_with_errors(type(told), version)
     elements = getattr(asked, asked_by.name) if asked_by is not None else None
     if told_by is None or not elements:

@@ -177,7 +177,7 @@ class Faults:
         if api == ANY:
             raise ValueError('an error is planned for one API: name it in place of "*"')
         where = Where(api, topic, partition, client_id)
-        return self._plan(where, partial(fail, error=code), times, f"fail with {code.name}")
+        return self._add_fault(where, partial(fail, error=code), times, f"fail with {code.name}")
 
     def delay(
         self,
@@ -192,7 +192,7 @@ class Faults:
     ) -> Fault:
         """Let requests wait before they are carried out; with ``after`` their responses wait."""
         act = partial(in_task, after=after, act=partial(pause, seconds=seconds))
-        return self._plan(Where(api, topic, partition, client_id), act, times, "delay")
+        return self._add_fault(Where(api, topic, partition, client_id), act, times, "delay")
 
     def drop(
         self,
@@ -209,7 +209,7 @@ class Faults:
         With ``after`` the requests are carried out first.
         """
         act = partial(in_task, after=after, act=partial(pause, seconds=FOR_EVER_S))
-        return self._plan(Where(api, topic, partition, client_id), act, times, "drop")
+        return self._add_fault(Where(api, topic, partition, client_id), act, times, "drop")
 
     def cut(
         self,
@@ -223,7 +223,7 @@ class Faults:
     ) -> Fault:
         """Let requests end their connections; with ``after`` they are carried out first."""
         act = partial(in_task, after=after, act=cut)
-        return self._plan(Where(api, topic, partition, client_id), act, times, "cut")
+        return self._add_fault(Where(api, topic, partition, client_id), act, times, "cut")
 
     def clear(self) -> None:
         """Remove all faults."""
@@ -231,7 +231,7 @@ class Faults:
             fault.remove()
         self._planned = ()
 
-    def _plan(self, where: Where, act: Act, times: int | None, text: str) -> Fault:
+    def _add_fault(self, where: Where, act: Act, times: int | None, text: str) -> Fault:
         _check(where, times)
         fault = Fault(where, act, times, text)
         self._planned = (*(f for f in self._planned if not f.is_removed), fault)

@@ -309,7 +309,7 @@ class _Side(ABC):
     async def read_on(self) -> None:
         """Read a window of the partition."""
 
-    async def _fill(self, window: "_Window") -> None:
+    async def _fill_window(self, window: "_Window") -> None:
         """Read until a window is done."""
         self._budget.windows += 1
         read_bytes = 0
@@ -346,7 +346,7 @@ class _Forwards(_Side):
     async def read_on(self) -> None:
         """Read a chunk, or until there are enough rows."""
         window = _Window(self._wanted, self._place, self.position, self.position + 1, self._budget)
-        await self._fill(window)
+        await self._fill_window(window)
         self.rows.extend(window.rows)
         self.position = max(window.next_offset, self.position)
         self._time_ms = max(window.last_ms, self._time_ms)
@@ -380,7 +380,7 @@ class _Backwards(_Side):
         self._chunk_bytes = min(READ_BYTES, max(MIN_READ_BYTES, wanted_bytes))
         self._span = min(self._span * 4, self._most)
         window = _Window(self._wanted, self._place, start, self.position, self._budget)
-        await self._fill(window)
+        await self._fill_window(window)
         if window.is_late:
             if self._budget.windows > 1:
                 return  # the next page reads it as its first window
@@ -450,13 +450,13 @@ class _Window:
             batch = RecordBatch(content, position)
             if self.first_ms < 0:
                 self.first_offset, self.first_ms = batch.base_offset, batch.base_timestamp
-            next_offset = self._open(batch)
+            next_offset = self._open_batch(batch)
             self.next_offset = max(self.next_offset, next_offset)
             self.last_ms = max(self.last_ms, batch.max_timestamp)
             position += size_bytes
             await trio.lowlevel.checkpoint()  # lets the governor count, and other tasks run
 
-    def _open(self, batch: RecordBatch) -> int:
+    def _open_batch(self, batch: RecordBatch) -> int:
         """Read one batch, and return the next offset.
 
         A row says so if the batch is damaged, or beyond the limits.
