@@ -124,10 +124,16 @@ def default_broker_configs(broker: Broker) -> Iterator[ConfigEntry]:
         yield _dynamic_entry(name, [Synonym(name, value, source)])
 
 
+_BEHIND_GROUPS = {"streams.assignor.name": "group.streams.assignors"}
+"""The broker settings behind settings of groups that have another name; else it is the same one."""
+
+
 def group_configs(broker: Broker, own: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """The configs of a group; ``own`` has the configs that the group sets itself."""
     for name, setting in settings(GROUP).items():
-        behind = f"group.{name}"
+        if setting.is_internal and name not in own:
+            continue
+        behind = _BEHIND_GROUPS.get(name, f"group.{name}")
         if behind in settings(BROKER):
             value = setting.to_text(broker.setting(behind))
             synonyms = _broker_synonyms(broker, behind)

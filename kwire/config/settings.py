@@ -1,4 +1,4 @@
-"""The table of all settings: those of Kafka 4.3, and kwire's own, which begin with ``kwire.``.
+"""The table of all settings: those of Kafka 4.4, and kwire's own, which begin with ``kwire.``.
 
 The table is ``settings.tsv``. Its columns are scope, name, type, default, allowed values,
 importance, mode and ``internal``. The scope is broker, topic, group or client-metrics;

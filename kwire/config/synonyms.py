@@ -34,6 +34,7 @@ SYNONYMS: dict[str, tuple[Synonym, ...]] = {
         Synonym("log.retention.minutes", _MINUTE_MS),
         Synonym("log.retention.hours", _HOUR_MS),
     ),
+    "max.decompressed.message.bytes": (Synonym("max.decompressed.message.bytes"),),
     "max.message.bytes": (Synonym("message.max.bytes"),),
     "index.interval.bytes": (Synonym("log.index.interval.bytes"),),
     "delete.retention.ms": (Synonym("log.cleaner.delete.retention.ms"),),
@@ -54,5 +55,7 @@ SYNONYMS: dict[str, tuple[Synonym, ...]] = {
     "message.timestamp.after.max.ms": (Synonym("log.message.timestamp.after.max.ms"),),
     "local.retention.ms": (Synonym("log.local.retention.ms"),),
     "local.retention.bytes": (Synonym("log.local.retention.bytes"),),
+    "remote.copy.lag.ms": (Synonym("log.remote.copy.lag.ms"),),
+    "remote.copy.lag.bytes": (Synonym("log.remote.copy.lag.bytes"),),
 }
 """The synonyms of each topic setting, the one with the highest precedence first."""

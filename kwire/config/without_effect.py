@@ -72,6 +72,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     ),
     "kwire has a way or a value of its own there": (
         "controlled.shutdown.enable",
+        "group.consumer.assignor.offload.enable",
         "delete.records.purgatory.purge.interval.requests",
         "fetch.purgatory.purge.interval.requests",
         "group.consumer.regex.refresh.interval.ms",
@@ -93,9 +94,11 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "kwire has no tiered storage": (
         "follower.fetch.last.tiered.offset.enable",
         "log.local.retention.",
+        "log.remote.copy.",
         "remote.",
     ),
     "kwire serves no share groups and no streams groups": (
+        "errors.deadletterqueue.",
         "group.share.",
         "group.streams.",
         "share.",
@@ -125,6 +128,7 @@ IN_A_CLUSTER = (
 """Settings that have an effect only if ``kwire.metadata.store`` is set."""
 
 TOPICS_WITHOUT_EFFECT = (
+    "errors.deadletterqueue.group.enable",
     "internal.segment.bytes",
     "remote.",
 )
@@ -142,7 +146,7 @@ def has_effect(scope: str, name: str) -> bool:
                 is_among(synonym.name, WITHOUT_EFFECT) for synonym in behind
             )
         case "group":
-            return not is_among(f"group.{name}", WITHOUT_EFFECT)
+            return not any(is_among(one, WITHOUT_EFFECT) for one in (name, f"group.{name}"))
         case "client-metrics" | "dynamic-broker":
             return True
     return False

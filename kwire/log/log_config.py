@@ -7,6 +7,7 @@ from typing import Any
 from kwire.config.settings import Value
 from kwire.config.topic import topic_settings
 from kwire.record.compression import BY_NAME, Compression
+from kwire.record.streaming_decompressor import NO_RECORD_LIMIT
 
 NO_LIMIT = (1 << 63) - 1
 
@@ -31,6 +32,7 @@ class LogConfig:
     flush_ms: int = NO_LIMIT
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = NO_LIMIT
+    max_decompressed_message_bytes: int = NO_RECORD_LIMIT
     max_message_bytes: int = 1_048_588
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
@@ -57,6 +59,7 @@ class LogConfig:
             and not self.compact
             and self.compression is None
             and self.timestamp_before_max_ms == NO_LIMIT
+            and self.max_decompressed_message_bytes == NO_RECORD_LIMIT
         )
         object.__setattr__(self, "takes_own", takes_own)
         object.__setattr__(self, "takes_plain", takes_plain)
@@ -86,6 +89,7 @@ class LogConfig:
             flush_ms=values["flush.ms"],
             index_interval_bytes=values["index.interval.bytes"],
             max_compaction_lag_ms=values["max.compaction.lag.ms"],
+            max_decompressed_message_bytes=values["max.decompressed.message.bytes"],
             max_message_bytes=values["max.message.bytes"],
             min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
             min_compaction_lag_ms=values["min.compaction.lag.ms"],

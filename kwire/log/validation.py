@@ -4,9 +4,10 @@ Rules:
 
 - The order is Kafka's: framing, base offset, size, checksum, header, records, size once more.
 - A batch is opened, that is, its records are read, if Kafka's semantics need it: for a compacted
-  topic (keys), for another codec, for a limit on old timestamps, for impossible timestamps in the
-  header, and for compressed data whose first or last bytes claim an impossible size. A batch of a
-  few records is opened too, because that costs no more than the append.
+  topic (keys), for another codec, for a limit on old timestamps or on the size of decompressed
+  records, for impossible timestamps in the header, and for compressed data whose first or last
+  bytes claim an impossible size. A batch of a few records is opened too, because that costs no more
+  than the append.
   The headers of other batches are trusted as far as they can be true; docs/decisions/0011 says what
   that means for readers.
 - An error of a single record carries the record's index in the batch (KIP-467).
@@ -49,7 +50,12 @@ from kwire.record.batch import (
 from kwire.record.compression import MOST_FROM_A_BYTE, Compression, has_possible_claim
 from kwire.record.record_validator import validate_records
 from kwire.record.records import recompress, renumbered
-from kwire.record.streaming_decompressor import BetweenPieces, Limits, do_nothing
+from kwire.record.streaming_decompressor import (
+    NO_RECORD_LIMIT,
+    BetweenPieces,
+    Limits,
+    do_nothing,
+)
 
 FEW_RECORDS = 8
 FEW_COMPRESSED_BYTES = 4096
@@ -164,7 +170,12 @@ def limits_of(config: LogConfig, max_bytes: int, max_records: int) -> Limits:
     Headers are limited to the same number as records.
     """
     most_bytes = max(max_bytes, _MULTIPLE * config.max_message_bytes)
-    return Limits(most_bytes, max_records, max_records)
+    return Limits(
+        most_bytes,
+        max_records,
+        max_records,
+        max_record_bytes=config.max_decompressed_message_bytes,
+    )
 
 
 def is_checked_inline(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
@@ -201,6 +212,7 @@ def checked_batch(
     if config.compression is not None and config.compression != batch.compression:
         limits = limits._replace(max_bytes=min(limits.max_bytes, limits.max_recompressed_bytes))
     if _has_to_be_opened(batch, config, now_ms):
+        limits = limits._replace(max_record_bytes=config.max_decompressed_message_bytes)
         seen = _check_records(batch, config, now_ms, limits, between)
     elif _has_few_records(batch):
         with suppress(TooLarge):
@@ -269,6 +281,8 @@ def _has_to_be_opened(batch: RecordBatch, config: LogConfig, now_ms: int) -> boo
     if config.compact or batch.timestamp_type != CREATE_TIME:
         return True
     if config.compression is not None and config.compression != batch.compression:
+        return True
+    if batch.compression and config.max_decompressed_message_bytes != NO_RECORD_LIMIT:
         return True
     if batch.compression and not has_possible_claim(
         batch.compression, batch.payload, batch.records_count * SMALLEST_RECORD_BYTES

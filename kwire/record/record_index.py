@@ -16,7 +16,14 @@ from operator import lt
 
 from kwire.record.batch import HEADER_BYTES, RecordBatch
 from kwire.record.compression import Compression, decompress
-from kwire.record.streaming_decompressor import NO_LIMITS, Limits, check_count, invalid
+from kwire.record.streaming_decompressor import (
+    NO_LIMITS,
+    NO_RECORD_LIMIT,
+    Limits,
+    check_count,
+    invalid,
+    unfit,
+)
 from kwire.record.varint import append_varint, read_varint
 
 _NULL_LENGTH = 1
@@ -55,6 +62,8 @@ class RecordIndex:
             raise invalid("the records are cut short") from error
         if position != end:
             raise invalid(f"{end - position} bytes follow the last record")
+        if batch.compression != Compression.NONE and limits.max_record_bytes != NO_RECORD_LIMIT:
+            self._check_lengths(limits.max_record_bytes)
         self.is_ascending: bool = _ascend(self.offset_deltas, batch.last_offset_delta)
 
     def _index_records(self, position: int, end: int, count: int) -> int:
@@ -102,6 +111,13 @@ class RecordIndex:
             ends.append(after)
             position = after
         return position
+
+    def _check_lengths(self, most: int) -> None:
+        """Raise RecordTooLarge for a record of more than ``most`` bytes."""
+        for begin in (self.start, *self.ends[:-1]):
+            length, _ = read_varint(self.buffer, begin)
+            if length > most:
+                raise unfit(length, most)
 
     def _other_key(self, position: int) -> int:
         """Read a key that is long or null; returns the position after it."""

@@ -23,6 +23,7 @@ from kwire.record.streaming_decompressor import (
     StreamingDecompressor,
     do_nothing,
     invalid,
+    unfit,
 )
 from kwire.record.varint import read_varint
 
@@ -70,8 +71,8 @@ def record_times(
         except IndexError:
             is_whole = False
         if is_whole:
-            if position >= end:
-                raise invalid(f"a record of {length} bytes does not fit")
+            if position >= end or length > stream.max_record_bytes:
+                raise unfit(length, stream.max_record_bytes)
             stream.position = end
         else:
             timestamp_delta, offset_delta, _ = _validate_across_pieces(stream)
@@ -90,8 +91,8 @@ def _validate_record(stream: StreamingDecompressor) -> tuple[int, int, bool]:
         is_whole = False
     if not is_whole:
         return _validate_across_pieces(stream)
-    if length < 0:
-        raise invalid(f"a record of {length} bytes does not fit")
+    if not 0 <= length <= stream.max_record_bytes:
+        raise unfit(length, stream.max_record_bytes)
     try:
         timestamp_delta, position = read_varint(buffer, position + 1)
         offset_delta, position = read_varint(buffer, position)
@@ -111,8 +112,8 @@ def _validate_record(stream: StreamingDecompressor) -> tuple[int, int, bool]:
 def _validate_across_pieces(stream: StreamingDecompressor) -> tuple[int, int, bool]:
     """As ``_validate_record``, for a record that isn't wholly in the buffer."""
     length = stream.varint()
-    if length < 0:
-        raise invalid(f"a record of {length} bytes does not fit")
+    if not 0 <= length <= stream.max_record_bytes:
+        raise unfit(length, stream.max_record_bytes)
     end = stream.done_bytes + length
     stream.skip(1)
     timestamp_delta, offset_delta = stream.varint(), stream.varint()

@@ -6,6 +6,8 @@ Rules:
   batch beyond a limit raises TooLarge (MESSAGE_TOO_LARGE) before more of it is decompressed.
 - An uncompressed batch can't hold more than the request that brought it. Only the number of its
   headers is limited, because a header takes as little as two bytes.
+- A record of a compressed batch has at most ``max_record_bytes``, else RecordTooLarge
+  (INVALID_RECORD), as in Kafka.
 - ``between`` is called after every piece. It may raise to stop the work, when the result isn't
   needed any more.
 """
@@ -23,6 +25,10 @@ MAX_VARINT_BYTES = 10
 BetweenPieces: TypeAlias = Callable[[], None]
 
 
+NO_RECORD_LIMIT = 0x7FFF_FFF7
+"""The default of ``max.decompressed.message.bytes``: more than any record can have."""
+
+
 class Limits(NamedTuple):
     """What a batch may hold; ``max_bytes`` and ``max_records`` are for compressed batches.
 
@@ -35,9 +41,14 @@ class Limits(NamedTuple):
     max_headers: int = 1_000_000
     max_recompressed_bytes: int = 0x7FFF_FFFF_FFFF_FFFF
     max_renumbered: int = 0x7FFF_FFFF
+    max_record_bytes: int = NO_RECORD_LIMIT
 
 
 NO_LIMITS = Limits()
+
+
+class RecordTooLarge(InvalidRecords):
+    """A record of a compressed batch that has more than ``max_record_bytes``."""
 
 
 def do_nothing() -> None:
@@ -57,6 +68,7 @@ class StreamingDecompressor:
         "_limits",
         "_pieces",
         "buffer",
+        "max_record_bytes",
         "position",
     )
 
@@ -74,6 +86,7 @@ class StreamingDecompressor:
         self._bytes_before = 0  # in the pieces before the buffer
         self._headers_count = 0
         self._limits = limits
+        self.max_record_bytes = limits.max_record_bytes if is_compressed else NO_RECORD_LIMIT
         self.buffer = b""
         self.position = 0
 
@@ -133,8 +146,8 @@ class StreamingDecompressor:
             length, position = read_varint(self.buffer, self.position)
         except IndexError:
             length, position = self.varint(), self.position
-        if length < 0:
-            raise invalid(f"a record of {length} bytes does not fit")
+        if not 0 <= length <= self.max_record_bytes:
+            raise unfit(length, self.max_record_bytes)
         self.position = position
         if position + length > len(self.buffer):
             self._gather(length)
@@ -175,6 +188,16 @@ def check_count(batch: RecordBatch, limits: Limits) -> None:
 def invalid(message: str) -> InvalidRecords:
     """The error for records that don't match the batch's header."""
     return InvalidRecords(ErrorCode.INVALID_RECORD, message)
+
+
+def unfit(length: int, max_record_bytes: int) -> InvalidRecords:
+    """The error for a record whose length is negative or above ``max_record_bytes``."""
+    if length < 0:
+        return invalid(f"a record of {length} bytes does not fit")
+    return RecordTooLarge(
+        ErrorCode.INVALID_RECORD,
+        f"a record of {length} bytes, max.decompressed.message.bytes allows {max_record_bytes}",
+    )
 
 
 def _cut_short() -> InvalidRecords:

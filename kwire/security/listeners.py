@@ -165,14 +165,33 @@ def _verify(settings: ListenerSettings, steady_ms: Callable[[], int]) -> "Verify
 
 
 def _token_rules(settings: ListenerSettings) -> "TokenRules":
+    """What a token must say; ConfigError."""
     from kwire.security.oauth import TokenRules
 
+    issuer, audience = "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.expected.audience"
+    any_issuer = "sasl.oauthbearer.allow.unverified.issuer"
+    any_audience = "sasl.oauthbearer.allow.unverified.audience"
     return TokenRules(
-        settings.text("sasl.oauthbearer.expected.issuer"),
-        settings.strings("sasl.oauthbearer.expected.audience"),
+        settings.text(issuer) if _is_expected(settings, issuer, any_issuer) else "",
+        settings.strings(audience) if _is_expected(settings, audience, any_audience) else (),
         settings.text("sasl.oauthbearer.sub.claim.name"),
         settings.integer("sasl.oauthbearer.clock.skew.seconds"),
     )
+
+
+def _is_expected(settings: ListenerSettings, name: str, unverified: str) -> bool:
+    """Whether a claim has to be as a setting expects; ConfigError if it expects nothing.
+
+    A token that somebody signed must say who issued it and for whom, unless a setting waives that:
+    the keys of an identity provider sign the tokens of its other services, too. ``unverified``
+    names that setting.
+    """
+    if settings[unverified]:
+        return False
+    if not settings[name] and settings.text("sasl.oauthbearer.jwks.endpoint.url"):
+        problem = f"must be set, or {unverified}=true"
+        raise settings.error(name, None, problem)
+    return True
 
 
 def _no_line(settings: ListenerSettings, mechanism: str) -> ConfigError:

@@ -62,7 +62,7 @@ def test_every_default_is_of_its_own_type():
     """Every setting of the table can be read, and the ones that aren't given have defaults."""
     config = BrokerConfig.load({})
     own = [name for name in config if name.startswith("kwire.")]
-    assert len(config) == len(settings(BROKER)) == 360 + len(own)
+    assert len(config) == len(settings(BROKER)) == 379 + len(own)
     assert config["log.cleaner.min.cleanable.ratio"] == 0.5
     assert config["log.retention.ms"] is None
     assert config["auto.create.topics.enable"] is True

@@ -57,7 +57,7 @@ async def test_a_topic_is_there_when_it_is_answered(server, create, version):
     if version >= 5:
         assert (answer.num_partitions, answer.replication_factor) == (3, 1)
         configs = {config.name: config for config in answer.configs}
-        assert len(configs) == 33
+        assert len(configs) == 37
         assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5", 1)
         assert (configs["segment.bytes"].value, configs["segment.bytes"].config_source) == (
             "1073741824",
@@ -79,7 +79,7 @@ async def test_validate_only_creates_nothing(server, create):
     answers = await create(_topic("new"), _topic("orders"), validate_only=True)
     assert answers["new"].error_code == ErrorCode.NONE
     assert answers["new"].topic_id != ZERO_UUID
-    assert len(answers["new"].configs) == 33
+    assert len(answers["new"].configs) == 37
     assert answers["orders"].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
     assert server.broker.image.revision == revision
 

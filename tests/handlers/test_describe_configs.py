@@ -1,6 +1,6 @@
-"""DescribeConfigs: names, values, types, sources and synonyms exactly as Kafka 4.3.1 tells them.
+"""DescribeConfigs: names, values, types, sources and synonyms exactly as Kafka 4.4.0 tells them.
 
-``kafka-4.3-describe-configs.json.gz`` holds what a fresh Kafka 4.3.1 in combined mode answered,
+``kafka-4.4-describe-configs.json.gz`` holds what a fresh Kafka 4.4.0 in combined mode answered,
 version 4 with synonyms: a row per config is name, value, read-only, source, sensitive, type,
 synonyms. What depends on its ports and directories is left out, and ``min.insync.replicas``, which
 its eligible leader replicas pin cluster-wide.
@@ -27,7 +27,7 @@ from kwire.protocol.messages.incremental_alter_configs import (
 )
 from tests.support.in_process import running_server
 
-KAFKA = Path(__file__).parents[1] / "data" / "kafka-4.3-describe-configs.json.gz"
+KAFKA = Path(__file__).parents[1] / "data" / "kafka-4.4-describe-configs.json.gz"
 LEFT_OUT = {
     "advertised.listeners",
     "controller.quorum.bootstrap.servers",
@@ -160,7 +160,7 @@ async def test_versions(server, version):
     [(TOPIC, "orders", "topic"), (BROKER, "1", "broker"), (GROUP, "g", "group")],
 )
 async def test_documentation_where_it_is_asked_for(server, kind, name, scope, version):
-    """The text of each config; null where nobody asked, as in Kafka 4.3.1."""
+    """The text of each config; null where nobody asked, as in Kafka 4.4.0."""
     found = await _describe(server, kind, name, version=version, texts=True)
     expected = documentation(scope)
     assert {c.name: c.documentation for c in found.configs} == {
@@ -183,7 +183,7 @@ async def test_what_has_no_documentation_in_kafka(server):
         assert {config.documentation for config in loggers.configs} == {""}
 
 
-@pytest.mark.parametrize(("keys", "count"), [(None, 33), ([], 33), (["segment.ms", "no"], 1)])
+@pytest.mark.parametrize(("keys", "count"), [(None, 37), ([], 37), (["segment.ms", "no"], 1)])
 async def test_keys(server, keys, count):
     """No keys mean all of them; one that isn't known isn't missed."""
     assert len((await _describe(server, TOPIC, "orders", keys=keys)).configs) == count

@@ -251,6 +251,21 @@ def test_what_has_to_be_opened_is_limited(tools, compression, reason):
     assert checked_batch(batch, config, tools.now_ms).batch.records_count == 1000
 
 
+@pytest.mark.parametrize("compression", list(Compression)[1:])
+@pytest.mark.parametrize("size", [900, 300_000])
+def test_a_record_may_decompress_to_so_many_bytes(tools, refused, compression, size):
+    """max.decompressed.message.bytes counts all of a record, within a piece and across pieces;
+    records that come uncompressed may be larger."""
+    data = tools.batch(b"small", bytes(size), compression=compression)
+    config = LogConfig(max_decompressed_message_bytes=size + 20)
+    assert checked_batch(RecordBatch(data), config, tools.now_ms).batch.records_count == 2
+    config = LogConfig(max_decompressed_message_bytes=size)
+    with refused(ErrorCode.INVALID_RECORD):
+        checked_batch(RecordBatch(data), config, tools.now_ms)
+    uncompressed = RecordBatch(tools.batch(bytes(size)))
+    assert checked_batch(uncompressed, config, tools.now_ms).batch.records_count == 1
+
+
 def test_a_batch_that_becomes_too_large_is_given_up_on_the_way(tools, refused):
     """compression.type=uncompressed makes no more bytes than max.message.bytes allows."""
     config = LogConfig(compression=Compression.NONE)

@@ -8,6 +8,8 @@ from kwire.record.batch import HEADER_BYTES, InvalidRecords, RecordBatch
 from kwire.record.compression import decompress
 from kwire.record.record_index import RecordIndex
 from kwire.record.records import BatchBuilder, Record, build_batch, records
+from kwire.record.streaming_decompressor import Limits, RecordTooLarge
+from kwire.record.varint import read_varint
 
 small_bytes = st.one_of(st.none(), st.binary(max_size=200))
 items = st.lists(
@@ -55,6 +57,19 @@ def test_lengths_of_one_byte_two_and_more(size_bytes):
     written = [(0, content, b"v", ()), (0, b"k", content, ()), (0, content, content, ())]
     batch = batch_of(written)
     assert RecordIndex(batch).keys == [record.key for record in records(batch)]
+
+
+@pytest.mark.parametrize("size_bytes", [50, 100, 9000])
+def test_a_record_may_decompress_to_so_many_bytes(size_bytes):
+    """Counted without its own length; one that isn't compressed may be larger."""
+    written = [(0, b"", b"", ()), (0, b"", bytes(size_bytes), ())]
+    record_bytes, _ = read_varint(batch_of(written[1:]).payload, 0)
+    within = Limits(max_record_bytes=record_bytes)
+    beyond = Limits(max_record_bytes=record_bytes - 1)
+    assert len(RecordIndex(batch_of(written, compression=2), within)) == 2
+    with pytest.raises(RecordTooLarge):
+        RecordIndex(batch_of(written, compression=2), beyond)
+    assert len(RecordIndex(batch_of(written), beyond)) == 2
 
 
 @given(items, st.data())

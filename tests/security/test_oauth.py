@@ -305,7 +305,19 @@ def test_a_listener_needs_keys_or_says_that_it_takes_any_token(keys, caplog):
         listener({})
     with pytest.raises(ConfigError, match="no keys can be read"):
         listener({"sasl.oauthbearer.jwks.endpoint.url": "file:///no/such"})
-    assert listener({"sasl.oauthbearer.jwks.endpoint.url": keys.as_uri()}).login() is not None
+    signed = {
+        "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "sasl.oauthbearer.expected.issuer": "https://login.example",
+        "sasl.oauthbearer.expected.audience": "kafka",
+    }
+    assert listener(signed).login() is not None
+    for claim in ("issuer", "audience"):
+        expected = f"sasl.oauthbearer.expected.{claim}"
+        others = {name: value for name, value in signed.items() if name != expected}
+        with pytest.raises(ConfigError, match=rf"{expected}: must be set"):
+            listener(others)
+        waived = {f"sasl.oauthbearer.allow.unverified.{claim}": "true"}
+        assert listener({**others, **waived}).login() is not None
     name = "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class"
     unsafe = (
         "org.apache.kafka.common.security.oauthbearer.internals.unsecured."

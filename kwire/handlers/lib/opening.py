@@ -45,7 +45,8 @@ async def open_in_thread(
     threads, work = context.broker.threads.validation, context.work
     if batch.size_bytes <= SMALL_BATCH_BYTES and batch.records_count <= SMALL_LIMITS.max_records:
         try:
-            return await later(partial(threads.small.run, work, look, SMALL_LIMITS))
+            small = SMALL_LIMITS._replace(max_record_bytes=limits.max_record_bytes)
+            return await later(partial(threads.small.run, work, look, small))
         except TooLarge:
             pass  # the header doesn't show how large the opened batch is
     try:

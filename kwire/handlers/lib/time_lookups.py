@@ -21,7 +21,7 @@ from kwire.log.page_cache import ColdPages
 from kwire.log.time_search import BatchToOpen, FoundOffset, LargestSearch, TimeSearch
 from kwire.log.validation import INLINE_LIMITS
 from kwire.record.batch import InvalidRecords, TooLarge
-from kwire.record.streaming_decompressor import do_nothing
+from kwire.record.streaming_decompressor import RecordTooLarge, do_nothing
 
 MANY_TRIES = 200
 
@@ -74,14 +74,17 @@ async def _search_batch(
     """Look into a batch; an unreadable batch counts by its header."""
     batch, search_in_batch = opening.batch, partial(search.search_in_batch, opening)
     is_small = is_quick_to_open(batch)
+    limits = full_limits(context.broker, partition.log.config)
     await give_way(context.work)
     try:
         if is_small:
             try:
-                return search_in_batch(INLINE_LIMITS, do_nothing)
+                inline = INLINE_LIMITS._replace(max_record_bytes=limits.max_record_bytes)
+                return search_in_batch(inline, do_nothing)
             except TooLarge:
                 pass  # the header doesn't show how large the opened batch is
-        limits = full_limits(context.broker, partition.log.config)
         return await open_in_thread(search_in_batch, batch, limits, context)
+    except RecordTooLarge:
+        raise
     except InvalidRecords:
         return opening.unread()
