@@ -12,6 +12,7 @@ import pytest
 from compat_tests import (
     authorization_of_cluster,
     authorization_of_groups,
+    authorization_of_shares,
     authorization_of_topics,
 )
 from compat_tests.apache_kafka import ApacheKafka
@@ -24,6 +25,7 @@ CASES = (
     *authorization_of_topics.CASES,
     *authorization_of_groups.CASES,
     *authorization_of_cluster.CASES,
+    *authorization_of_shares.CASES,
 )
 TRIES = 300
 

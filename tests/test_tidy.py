@@ -46,10 +46,11 @@ BELOW_RUNTIME = {
     "budget",
 }
 ALLOWED["runtime"] = BELOW_RUNTIME
+ALLOWED["share"] = {"errors", "config", "protocol", "record", "coordinator"}
 ALLOWED["client"] = {"errors", "config", "protocol", "record"}
 ALLOWED["security"] = BELOW_RUNTIME | {"runtime", "client"}
 ALLOWED["quotas"] = {"errors", "metadata"}
-ALLOWED["broker"] = BELOW_RUNTIME | {"runtime", "client", "security", "quotas"}
+ALLOWED["broker"] = BELOW_RUNTIME | {"runtime", "client", "security", "quotas", "share"}
 ALLOWED["handlers"] = ALLOWED["broker"] | {"broker", "security"}
 ALLOWED["dispatch"] = ALLOWED["handlers"] | {"handlers"}
 ALLOWED["connection"] = ALLOWED["dispatch"] | {"dispatch"}

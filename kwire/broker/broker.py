@@ -39,7 +39,13 @@ from kwire.config.settings import Value
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import AtStop, LogManager
-from kwire.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, MetadataImage, TopicImage
+from kwire.metadata.image import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+    MetadataImage,
+    TopicImage,
+)
 from kwire.metadata.store import Guard, MetadataStore
 
 if TYPE_CHECKING:
@@ -57,7 +63,9 @@ if TYPE_CHECKING:
     from kwire.broker.replica.replica_fetch_connection import Watcher
     from kwire.broker.replica.replica_moves import ReplicaMoves
     from kwire.broker.replica.replica_sessions import ReplicaSessions
+    from kwire.broker.share_states import ShareStates
     from kwire.broker.transactions import Transactions
+    from kwire.share.persister import Persister
 
 
 class Broker:
@@ -165,6 +173,18 @@ class Broker:
         return self.coordinators.transactions
 
     @cached_property
+    def share_states(self) -> "ShareStates":
+        """The states of share partitions whose coordinator is this broker."""
+        return self.coordinators.share_states
+
+    @cached_property
+    def persister(self) -> "Persister":
+        """The states of all share partitions, whichever broker is their coordinator."""
+        from kwire.share.persister import Persister
+
+        return Persister(self)
+
+    @cached_property
     def peers(self) -> "Peers":
         """The other brokers of a cluster."""
         from kwire.broker.peers import Peers
@@ -232,6 +252,7 @@ class Broker:
         for topic, load in (
             (OFFSETS_TOPIC, lambda: self.groups),
             (TRANSACTIONS_TOPIC, lambda: self.transactions),
+            (SHARE_STATE_TOPIC, lambda: self.share_states),
         ):
             if topic in self.image.topics_by_name:
                 load()

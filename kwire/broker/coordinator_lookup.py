@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from kwire.broker.partition import Partition
 from kwire.broker.topic_auto_creation import create_if_missing, default_replicas
 from kwire.broker.view import BrokerView
-from kwire.config.internal_topics import FACTORS, TRANSACTIONS_TOPIC
+from kwire.config.internal_topics import FACTORS, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from kwire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NO_ABSOLUTE_VALUE = 1 << 31
+
+_SERVES = {TRANSACTIONS_TOPIC: "transactions", SHARE_STATE_TOPIC: "share groups"}
 
 
 def partition_for(key: str, partitions: int) -> int:
@@ -113,7 +115,7 @@ class CoordinatorLookup:
             setting,
             factor,
             brokers,
-            "transactions" if self.topic == TRANSACTIONS_TOPIC else "groups",
+            _SERVES.get(self.topic, "groups"),
             setting,
             brokers,
         )
@@ -186,13 +188,18 @@ class CoordinatorLookup:
         served = self._broker.partition_if_served(partition.topic, partition.index)
         return served is partition
 
-    def committed_of(self, partition: Partition) -> "CommittedRecords | None":
-        """What a coordinator's answers rest on, None at replication factor 1."""
+    def committed_of(
+        self, partition: Partition, timeout: str = "offsets.commit.timeout.ms"
+    ) -> "CommittedRecords | None":
+        """What a coordinator's answers rest on, None at replication factor 1.
+
+        ``timeout`` is the setting that says for how long an answer waits.
+        """
         if partition.__class__ is Partition:
             return None
         from kwire.broker.delayed_response import CommittedRecords
 
-        timeout_ms = self._broker.integer("offsets.commit.timeout.ms")
+        timeout_ms = self._broker.integer(timeout)
         return CommittedRecords(partition, self.is_here, timeout_ms / 1000)
 
     def mark_damaged(self, partition: Partition) -> None:

@@ -1,9 +1,9 @@
-"""A broker's coordinators: its groups and its transactional ids, each loaded when first needed.
+"""A broker's coordinators, of groups, transactional ids and share partitions' states.
 
 Rules:
 
-- A broker whose clients use neither groups nor transactions imports neither of them.
-- Once loaded, both run until the broker ends. When the broker stops, they refer their clients to
+- Each is loaded when it is first needed: a broker whose clients use no groups imports none.
+- Once loaded, they run until the broker ends. When the broker stops, they refer their clients to
   another broker; one that is loaded later does so from the beginning.
 """
 
@@ -15,12 +15,13 @@ from kwire.metadata.changes import Change, PartitionsAdded, PartitionsChanged, T
 
 if TYPE_CHECKING:
     from kwire.broker.groups import Groups
+    from kwire.broker.share_states import ShareStates
     from kwire.broker.transactions import Transactions, TransactionsBroker
 
 _MOVES = (PartitionsChanged, PartitionsAdded, TopicDeleted)
 """Changes after which this broker may lead other partitions."""
 
-_Kind = TypeVar("_Kind", "Groups", "Transactions")
+_Kind = TypeVar("_Kind", "Groups", "Transactions", "ShareStates")
 
 
 class Coordinators:
@@ -28,10 +29,10 @@ class Coordinators:
 
     def __init__(self, broker: "TransactionsBroker") -> None:
         self._broker = broker
-        self._loaded: list[Groups | Transactions] = []
+        self._loaded: list[Groups | Transactions | ShareStates] = []
         self._is_closed = False
 
-    def __iter__(self) -> "Iterator[Groups | Transactions]":
+    def __iter__(self) -> "Iterator[Groups | Transactions | ShareStates]":
         return iter(self._loaded)
 
     @cached_property
@@ -47,6 +48,13 @@ class Coordinators:
         from kwire.broker.transactions import Transactions
 
         return self._start_coordinators(Transactions(self._broker))
+
+    @cached_property
+    def share_states(self) -> "ShareStates":
+        """The states of share partitions whose coordinator is this broker."""
+        from kwire.broker.share_states import ShareStates
+
+        return self._start_coordinators(ShareStates(self._broker))
 
     def _start_coordinators(self, coordinators: _Kind) -> _Kind:
         self._broker.background.start_soon(coordinators.run)
@@ -77,6 +85,8 @@ class Coordinators:
             self.look_again()
 
     async def forget_deleted_topics(self) -> None:
-        """Delete the offsets that groups have committed for deleted topics."""
+        """Delete what groups have committed for deleted topics."""
         if "groups" in vars(self):
             await self.groups.forget_deleted_topics()
+        if "share_states" in vars(self):
+            await self.share_states.forget_deleted_topics()

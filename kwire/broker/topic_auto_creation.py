@@ -18,7 +18,12 @@ import trio
 from kwire.broker.commits import TOPICS_PER_TURN
 from kwire.broker.proposals import NOBODY, Asker
 from kwire.broker.view import TopicMaker
-from kwire.config.internal_topics import FACTORS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kwire.config.internal_topics import (
+    FACTORS,
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 from kwire.config.metadata_store import SETTING
 from kwire.config.policies import NewTopicRequest, Policy, check
 from kwire.errors import KafkaError
@@ -64,6 +69,21 @@ def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
                 ),
                 "segment.bytes": str(broker.integer("transaction.state.log.segment.bytes")),
                 "unclean.leader.election.enable": "false",
+            },
+        )
+    if name == SHARE_STATE_TOPIC:
+        return NewTopic(
+            name,
+            broker.integer("share.coordinator.state.topic.num.partitions"),
+            default_replicas(broker, FACTORS[name]),
+            configs={
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": str(
+                    default_replicas(broker, "share.coordinator.state.topic.min.isr")
+                ),
+                "retention.ms": "-1",
+                "segment.bytes": str(broker.integer("share.coordinator.state.topic.segment.bytes")),
             },
         )
     return NewTopic(name, broker.integer("num.partitions"), default_replicas(broker))

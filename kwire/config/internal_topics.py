@@ -2,9 +2,11 @@
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
 
 FACTORS = {
     OFFSETS_TOPIC: "offsets.topic.replication.factor",
     TRANSACTIONS_TOPIC: "transaction.state.log.replication.factor",
+    SHARE_STATE_TOPIC: "share.coordinator.state.topic.replication.factor",
 }
 """The settings that say how many replicas these topics get."""

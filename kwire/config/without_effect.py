@@ -101,7 +101,11 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "errors.deadletterqueue.",
         "group.share.",
         "group.streams.",
-        "share.",
+        "share.coordinator.append.linger.ms",
+        "share.coordinator.cached.buffer.max.bytes",
+        "share.coordinator.load.buffer.size",
+        "share.coordinator.threads",
+        "share.fetch.purgatory.purge.interval.requests",
     ),
     "kwire has no versions that are unfinished": ("unstable.",),
     "Not done yet": (
@@ -122,6 +126,8 @@ WITHOUT_EFFECT = (*OUTSIDE_THE_TABLE, *chain.from_iterable(REASONS.values()))
 IN_A_CLUSTER = (
     "default.replication.factor",
     "offsets.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr",
+    "share.coordinator.state.topic.replication.factor",
     "transaction.state.log.min.isr",
     "transaction.state.log.replication.factor",
 )

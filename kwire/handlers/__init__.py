@@ -90,10 +90,16 @@ APIS: dict[int, Api] = {
 """Every API that kwire serves, by its key."""
 
 OWN_APIS: dict[int, Api] = {
+    83: Api("InitializeShareGroupState", 0, 0),
+    84: Api("ReadShareGroupState", 0, 0),
+    85: Api("WriteShareGroupState", 0, 1),
+    86: Api("DeleteShareGroupState", 0, 0),
+    87: Api("ReadShareGroupStateSummary", 0, 1),
     20_000: Api("ExplainGroup", 0, 0),
     20_001: Api("AnnounceMember", 0, 0),
 }
-"""APIs of kwire's own tools and brokers. Kafka doesn't have them, kwire never advertises them."""
+"""APIs that kwire doesn't advertise: those of its own tools and brokers, and those of share groups,
+which clients shall not find before all of them are there."""
 
 PRODUCE_KEY, FETCH_KEY = 0, 1
 

@@ -6,7 +6,7 @@ Behavior:
   ``__transaction_state`` to which the group or id belongs. The first request creates the topic.
 - While a broker is suspected to be dead, the answer waits a moment for the election of a new leader
   (``kwire.broker.failure_detector``).
-- kwire doesn't serve share groups yet. Their keys get an error at which clients give up at once.
+- The key of a share partition is ``group:topic id:partition``. Its coordinator keeps its state.
 """
 
 from functools import partial
@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.advertised_listeners import advertised_address
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.rights import DESCRIBE, TRANSACTIONAL_ID, Serve, denied, each, right
+from kwire.handlers.lib.rights import (
+    CLUSTER_ACTION,
+    DESCRIBE,
+    TRANSACTIONAL_ID,
+    Serve,
+    denied,
+    each,
+    once,
+    right,
+)
 from kwire.handlers.lib.slices import give_way
 from kwire.handlers.lib.waiting import later
 from kwire.metadata.acls import ResourceType
@@ -24,6 +33,7 @@ from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from kwire.share.key import check_coordinator_key
 
 if TYPE_CHECKING:
     from kwire.handlers.lib.authorization import Authorization
@@ -68,9 +78,11 @@ async def _find_coordinator(
             lookup = broker.groups.lookup
         elif key_type == TRANSACTION:
             lookup = broker.transactions.lookup
+        elif key_type == SHARE:
+            check_coordinator_key(key)
+            lookup = broker.share_states.lookup
         else:
-            what = "share groups are not served yet" if key_type == SHARE else "unknown key type"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} ({key_type})")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown key type ({key_type})")
         if not lookup.topic_exists:
             await later(lookup.ensure_topic)
         node_id = lookup.leader_for(key)
@@ -98,11 +110,13 @@ async def _elsewhere(
     return address
 
 
-@right("DESCRIBE on each group or transactional id")
+@right("DESCRIBE on each group or transactional id; CLUSTER_ACTION for share partitions")
 async def _describe_each(
     request: FindCoordinatorRequest, rights: "Authorization", serve: Serve
 ) -> Any:
     kind = {GROUP: ResourceType.GROUP, TRANSACTION: TRANSACTIONAL_ID}.get(request.key_type)
+    if request.key_type == SHARE:
+        return await once(CLUSTER_ACTION, every=True).serve(request, rights, serve)
     if kind is None:
         return await serve(request)
     if rights.context.api_version >= BATCHED_SINCE:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from kwire.config.internal_topics import OFFSETS_TOPIC as OFFSETS_TOPIC
+from kwire.config.internal_topics import SHARE_STATE_TOPIC as SHARE_STATE_TOPIC
 from kwire.config.internal_topics import TRANSACTIONS_TOPIC as TRANSACTIONS_TOPIC
 from kwire.metadata.acls import NO_ACLS, Acls
 from kwire.metadata.quotas import ClientQuotas
@@ -26,8 +27,6 @@ AMONG_WORKERS = "worker"
 differ from the advertised one. No listener has this name, because names of listeners are upper
 case."""
 
-
-SHARE_STATE_TOPIC = "__share_group_state"
 
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 """The topics that hold brokers' state; clients may not write to them."""

@@ -10,6 +10,7 @@ import pytest
 from compat_tests import (
     authorization_of_cluster,
     authorization_of_groups,
+    authorization_of_shares,
     authorization_of_topics,
 )
 from compat_tests.authorization_bypasses import BYPASSES, a_pattern
@@ -36,6 +37,7 @@ CASES = (
     *authorization_of_topics.CASES,
     *authorization_of_groups.CASES,
     *authorization_of_cluster.CASES,
+    *authorization_of_shares.CASES,
     *authorization_of_cluster.OWN_CASES,
 )
 LOGINS = "test_nothing_else_is_served_before_it"
