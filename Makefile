@@ -223,7 +223,7 @@ simulate: $(VENV)/.test ## three brokers in virtual time under faults, all scena
 nightly: $(VENV)/.test ## simulate clusters from new seeds for 24 hours of virtual time, which takes about an hour (HOURS=24 SEED=1000)
 	$(BIN)/python -m tests.simulation.nightly --hours $(or $(HOURS),24) $(if $(SEED),--seed $(SEED))
 
-mutants: $(VENV)/.test ## seed bugs and check that a test catches each; takes half an hour (ARGS="--folder kwire/log --count 200 --seed 1")
+mutants: $(VENV)/.test ## seed bugs and check that a test catches each; takes some minutes (ARGS="--folder kwire/log --count 200 --seed 1")
 	nice $(BIN)/python -m tests.mutants $(ARGS)
 
 soak: $(VENV)/.test ## create, use and delete everything that clients can create; memory must not grow (CYCLES=200)

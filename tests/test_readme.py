@@ -89,7 +89,10 @@ def cluster_commands() -> list[str]:
 
 
 def replaced(text: str, values: dict[str, str]) -> str:
-    """The text with other ports and addresses, each of which has to be there."""
+    """The text with other ports and addresses, each of which has to be there.
+
+    The etcd is replaced first: a broker's new port may begin as the etcd's old one does.
+    """
     for old, new in values.items():
         assert old in text, old
         text = text.replace(old, new)
@@ -98,22 +101,28 @@ def replaced(text: str, values: dict[str, str]) -> str:
 
 @contextmanager
 def in_a_shell(commands: str, directory: Path) -> Iterator[None]:
-    """Run commands in bash; what they leave in the background ends with the block."""
+    """Run commands in bash; what they leave in the background ends with the block.
+
+    What they have said is printed, so it is shown with a test that fails.
+    """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    started = subprocess.Popen(
-        ["bash", "-c", f"{commands}\nwait"],
-        cwd=directory,
-        env={**os.environ, "PATH": path},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    said = directory / "said"
+    with said.open("wb") as output:
+        started = subprocess.Popen(
+            ["bash", "-c", f"{commands}\nwait"],
+            cwd=directory,
+            env={**os.environ, "PATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
     try:
         yield
     finally:
         os.killpg(started.pid, signal.SIGKILL)
         started.wait()
+        print(said.read_text(encoding="utf-8", errors="replace"))
 
 
 def brokers_seen(bootstrap: str) -> list[str]:
@@ -138,8 +147,8 @@ def test_a_cluster_of_three_in_six_lines(etcd: Etcd, tmp_path: Path) -> None:
     *others, last = commands.strip().splitlines()
     assert len([*others, last]) == 6
     ports = [str(free_port()) for _ in range(BROKERS)]
-    moved = {f":{9092 + number}": f":{port}" for number, port in enumerate(ports)}
-    moved |= {"127.0.0.1:2379": etcd.members[0].endpoint, ETCD: ":"}
+    moved = {"127.0.0.1:2379": etcd.members[0].endpoint, ETCD: ":"}
+    moved |= {f":{9092 + number}": f":{port}" for number, port in enumerate(ports)}
     assert last == "kwire cluster brokers --bootstrap-server 127.0.0.1:9094"
     with in_a_shell(replaced("\n".join(others), moved), tmp_path):
         wait_until(
@@ -154,8 +163,9 @@ def test_what_is_done_with_the_cluster_and_its_end(etcd: Etcd, tmp_path: Path) -
     commands, then, _ = cluster_commands()
     *others, last = commands.strip().splitlines()
     ports = [str(free_port()) for _ in range(BROKERS)]
-    moved = {f":{9092 + number}": f":{port}" for number, port in enumerate(ports)}
-    lines = [replaced("\n".join(others), moved | {"127.0.0.1:2379": etcd.members[0].endpoint})]
+    moved = {"127.0.0.1:2379": etcd.members[0].endpoint}
+    moved |= {f":{9092 + number}": f":{port}" for number, port in enumerate(ports)}
+    lines = [replaced("\n".join(others), moved)]
     lines = [lines[0].replace(ETCD, "tail -f /dev/null &")]
     seen = [f"{last.replace('9094', port)} --json | grep -c '\"id\"'" for port in ports]
     lines += [

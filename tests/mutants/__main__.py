@@ -2,21 +2,26 @@
 
 ``python -m tests.mutants --folder kwire/log --count 200 --seed 1``, or ``make mutants``. The seed
 chooses the bugs: first one of the kinds, then a place for it. What was found is kept in
-``.cache/mutants``: a run that was interrupted goes on, and ``--survivors`` tries those again that
-no test has caught. docs/CONTRIBUTING-TESTS.md explains those that are left.
+``.cache/mutants``: a run that was interrupted goes on, and ``--missed`` tries those again that no
+test has caught. docs/CONTRIBUTING-TESTS.md explains those that are left.
 """
 
 import argparse
 import difflib
 import json
+import os
 import random
 import sys
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
+from tests.mutants.forks import in_children
 from tests.mutants.mutations import Mutation, is_python, mutations_of
-from tests.mutants.pytest_run import ROOT, warm_up
+from tests.mutants.progress import bar
+from tests.mutants.session import ROOT, warm_up
 from tests.mutants.trial import Trial
 
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
@@ -34,6 +39,8 @@ FOLDERS = [
         "protocol",
     ]
 ]
+
+OUTCOMES = ("Equivalent", "Caught in its room", "in others", "Missed", "Not tried")
 
 
 def choose(texts: dict[str, str], count: int, seed: int) -> list[Mutation]:
@@ -87,52 +94,75 @@ class Equivalent:
 
 
 class Results:
-    """What earlier runs found, by the mutation's key; a line of JSON for each.
+    """What was found, by the mutation's key; a line of JSON for each, which any process may add.
 
-    ``caught_by`` is empty where no test has failed; ``tried_all`` says that the far tests ran too.
+    ``caught_by`` is empty where no test has failed.
     """
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.known: dict[str, dict[str, Any]] = {}
-        if file.exists():
-            for line in file.read_text(encoding="utf-8").splitlines():
-                found = json.loads(line)
-                self.known[found["key"]] = found
+        self.known: dict[str, str] = {}
+        self._read_bytes = 0
+        self.read()
 
-    def add(self, key: str, caught_by: str, *, tried_all: bool) -> None:
+    def read(self) -> list[str]:
+        """The keys of those that were added since the last time."""
+        if not self.file.exists():
+            return []
+        with self.file.open("rb") as lines:
+            lines.seek(self._read_bytes)
+            added = [json.loads(line) for line in lines]
+            self._read_bytes = lines.tell()
+        self.known |= {found["key"]: found["caught_by"] for found in added}
+        return [found["key"] for found in added]
+
+    def forget_missed(self) -> None:
+        """Know only of those that were caught."""
+        self.known = {key: caught_by for key, caught_by in self.known.items() if caught_by}
+
+    def add(self, key: str, caught_by: str) -> None:
         """Keep one."""
-        found = {"key": key, "caught_by": caught_by, "tried_all": tried_all}
-        self.known[key] = found
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with self.file.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(found) + "\n")
+            lines.write(json.dumps({"key": key, "caught_by": caught_by}) + "\n")
 
 
-def try_out(
-    chosen: list[Mutation], texts: dict[str, str], results: Results, trial: Trial, *, again: bool
-) -> None:
-    """Try the bugs out: all against the tests near them, then what is left against the others.
+class Run:
+    """Bugs that are tried out on one copy of the tree."""
 
-    ``again`` tries those again that survived all tests before.
-    """
-    trial.copy()
-    for tried_all in (False, True):
-        for place, mutation in enumerate(chosen, 1):
-            text = texts[mutation.path]
-            key = mutation.key(text)
-            known = results.known.get(key)
-            if known and (known["caught_by"] or (known["tried_all"] and not again)):
-                continue
-            if known and not tried_all and not again:
-                continue
-            stages = [trial.far] if tried_all else [trial.closest, trial.near]
-            caught_by = ""
-            for tests_of in stages:
-                caught_by = caught_by or trial.try_out(mutation, text, tests_of(mutation))
-            results.add(key, caught_by, tried_all=tried_all)
-            outcome = caught_by or ("survived" if tried_all else "not caught yet")
-            print(f"{place}: {outcome}: {where(mutation)}", flush=True)
+    def __init__(
+        self, chosen: list[Mutation], texts: dict[str, str], results: Results, trial: Trial
+    ) -> None:
+        self.keys = {mutation.key(texts[mutation.path]): mutation for mutation in chosen}
+        self.texts, self.results, self.trial = texts, results, trial
+
+    def try_out(self, keys: set[str]) -> None:
+        """Try some of them out, nearly all in one session; those that are left, each in its own."""
+        self.trial.copy()
+        self.trial.collected(
+            lambda collected: self._each(keys, "bugs in functions", collected.try_out)
+        )
+        self.results.read()
+        left = keys - self.results.known.keys()
+        self._each(left, "bugs that are imported", self.trial.anew)
+
+    def _each(self, keys: set[str], what: str, way: Callable[[Mutation, str], str | None]) -> None:
+        """Each in a process of its own."""
+
+        def try_one(key: str, mutation: Mutation) -> None:
+            caught_by = way(mutation, self.texts[mutation.path])
+            if caught_by is not None:
+                self.results.add(key, caught_by)
+
+        chosen = [(key, mutation) for key, mutation in self.keys.items() if key in keys]
+        works = [partial(try_one, *one) for one in chosen]
+        bar(what, len(works), in_children(self.trial.jobs, works), self._say)
+
+    def _say(self) -> list[str]:
+        """What was found since the last time."""
+        added = [key for key in self.results.read() if key in self.keys]
+        known = self.results.known
+        return [f"{known[key] or 'MISSED'}: {where(self.keys[key])}" for key in added]
 
 
 def where(mutation: Mutation) -> str:
@@ -143,29 +173,36 @@ def where(mutation: Mutation) -> str:
 def report(
     chosen: list[Mutation], texts: dict[str, str], results: Results, equivalent: Equivalent
 ) -> int:
-    """Print the survivors with their diffs, and how many were caught; the number of survivors.
+    """Print the missed ones with their diffs, and a table; the number of missed ones.
 
-    Those that are equivalent count neither as caught nor as survivors.
+    Those that are equivalent count neither as caught nor as missed.
     """
-    survivors, caught, untried = [], 0, 0
-    explained = [m for m in chosen if equivalent.why(m, texts[m.path])]
-    for mutation in explained:
-        print(f"EQUIVALENT {where(mutation)}: {equivalent.why(mutation, texts[mutation.path])}")
-    for mutation in [mutation for mutation in chosen if mutation not in explained]:
-        known = results.known.get(mutation.key(texts[mutation.path]))
-        if known and known["caught_by"]:
-            caught += 1
-        elif known and known["tried_all"]:
-            survivors.append(mutation)
+    rooms: dict[str, Counter[str]] = {}
+    for mutation in chosen:
+        text = texts[mutation.path]
+        room = Path(mutation.path).parts[1]
+        caught_by = results.known.get(mutation.key(text))
+        if why := equivalent.why(mutation, text):
+            outcome = "Equivalent"
+            print(f"EQUIVALENT {where(mutation)}: {why}")
+        elif caught_by is None:
+            outcome = "Not tried"
+        elif caught_by:
+            outcome = "Caught in its room" if f" tests/{room}/" in caught_by else "in others"
         else:
-            untried += 1
-    for mutation in survivors:
-        print(f"SURVIVED {where(mutation)}\n{difference(mutation, texts[mutation.path])}\n")
-    tried = caught + len(survivors)
-    print(f"{caught} of {tried} bugs were caught ({100 * caught / max(tried, 1):.1f} %)", end="")
-    print(f", {len(explained)} more are equivalent", end="")
-    print(f"; {untried} weren't tried to the end" if untried else "")
-    return len(survivors)
+            outcome = "Missed"
+            print(f"MISSED {where(mutation)}\n{difference(mutation, text)}\n")
+        rooms.setdefault(f"`kwire/{room}`", Counter()).update([outcome])
+    together = sum(rooms.values(), Counter[str]())
+    print(f"| Room | Bugs | {' | '.join(OUTCOMES)} |")
+    print(f"| --- | --: |{' --: |' * len(OUTCOMES)}")
+    for name, found in [*rooms.items(), ("together", together)]:
+        counts = [found.total(), *(found[outcome] for outcome in OUTCOMES)]
+        print(f"| {name} | {' | '.join(map(str, counts))} |")
+    caught = together["Caught in its room"] + together["in others"]
+    tried = caught + together["Missed"]
+    print(f"{caught} of {tried} bugs were caught ({100 * caught / max(tried, 1):.1f} %)")
+    return together["Missed"]
 
 
 def say_left_out(left_out: dict[str, list[str]]) -> bool:
@@ -186,7 +223,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=200, help="how many bugs (200)")
     parser.add_argument("--seed", type=int, default=1, help="which bugs (1)")
     parser.add_argument("--work", type=Path, default=ROOT / ".cache/mutants", help="where to work")
-    parser.add_argument("--survivors", action="store_true", help="try survivors of before again")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many at a time")
+    parser.add_argument("--most-s", type=float, default=60, help="of tests for each bug (60)")
+    parser.add_argument("--missed", action="store_true", help="try those missed before again")
     parser.add_argument("--report", action="store_true", help="print what is known, try nothing")
     return parser.parse_args()
 
@@ -211,9 +250,14 @@ def main() -> int:
     are_whole = True
     if not options.report:
         warm_up()
-        trial = Trial(ROOT, options.work.resolve())
-        to_try = [m for m in chosen if not equivalent.why(m, texts[m.path])]
-        try_out(to_try, texts, results, trial, again=options.survivors)
+        work = options.work.resolve()
+        trial = Trial(ROOT, work, jobs=options.jobs, most_s=options.most_s)
+        run = Run(
+            [m for m in chosen if not equivalent.why(m, texts[m.path])], texts, results, trial
+        )
+        if options.missed:
+            results.forget_missed()
+        run.try_out(run.keys.keys() - results.known.keys())
         are_whole = say_left_out(trial.left_out)
     return 0 if report(chosen, texts, results, equivalent) == 0 and are_whole else 1
 

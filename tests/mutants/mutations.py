@@ -45,8 +45,9 @@ class Mutation:
     new: str
 
     def apply(self, text: str) -> str:
-        """The file's text with the bug in it."""
-        return text[: self.start] + self.new + text[self.end :]
+        """The file's text with the bug in it; each line behind it keeps its number."""
+        lines = text.count("\n", self.start, self.end) - self.new.count("\n")
+        return text[: self.start] + self.new + "\n" * lines + text[self.end :]
 
     def changed_line(self, text: str) -> str:
         """The line as it is with the bug in it."""

@@ -7,7 +7,7 @@ import pytest
 
 from tests.mutants.__main__ import EQUIVALENT, Equivalent, Results, choose, report
 from tests.mutants.mutations import is_python, mutations_of
-from tests.mutants.pytest_run import ROOT
+from tests.mutants.session import ROOT
 
 SOURCE = '''
 """A module of 3 lines."""
@@ -67,6 +67,14 @@ def test_a_line_has_these_bugs(line: str, wanted: set[str]) -> None:
     assert changed(line) == wanted | defaults
 
 
+def test_a_statement_of_several_lines_leaves_its_lines() -> None:
+    """Functions behind it are found by their first lines."""
+    text = "def f():\n    g(\n        h,\n    )  # why\n\ndef i():\n    pass\n"
+    [made] = [m.apply(text) for m in mutations_of("a.py", text)]
+    assert made == "def f():\n    pass\n\n  # why\n\ndef i():\n    pass\n"
+    assert is_python("a.py", made)
+
+
 def test_a_bug_knows_the_function_around_it() -> None:
     """The recorded tests name functions by their first line, which may be a decorator."""
     text = "A = 1\n@d(2)\ndef f(a=3):\n    def g():\n        return 4\n    return 5\n"
@@ -99,19 +107,23 @@ def test_an_equivalent_bug_counts_neither_as_caught_nor_as_a_survivor(
 ) -> None:
     """It is known by its file and its line, wherever in the file that is."""
     text = "def f(x):\n    a = x == 1\n    b = x > 2\n    return (a,\n        b)\n"
-    bugs = mutations_of("a.py", text)
+    bugs = mutations_of("kwire/a/b.py", text)
     file = tmp_path / "equivalent.json"
-    file.write_text(json.dumps({"a.py": {"b = x >= 2": "x is never 2"}, "b.py": {"pass": "?"}}))
+    known = {"kwire/a/b.py": {"b = x >= 2": "x is never 2"}, "kwire/b.py": {"pass": "?"}}
+    file.write_text(json.dumps(known))
     equivalent = Equivalent(file)
     why = {bug.changed_line(text): equivalent.why(bug, text) for bug in bugs}
     assert why["b = x >= 2"] == "x is never 2"
     assert not any(reason for line, reason in why.items() if line != "b = x >= 2")
     results = Results(tmp_path / "results.jsonl")
     for bug in bugs:
-        caught = "" if bug.kind == "comparison turned round" else "a test"
-        results.add(bug.key(text), caught, tried_all=True)
-    assert report(bugs, {"a.py": text}, results, equivalent) == 2
-    assert f"{len(bugs) - 3} of {len(bugs) - 1} bugs were caught" in capsys.readouterr().out
+        missed = bug.kind == "comparison turned round"
+        results.add(bug.key(text), "" if missed else "FAILED tests/log/test_a.py::test_b")
+    results.read()
+    assert report(bugs, {"kwire/a/b.py": text}, results, equivalent) == 2
+    said = capsys.readouterr().out
+    assert f"| together | {len(bugs)} | 1 | 0 | {len(bugs) - 3} | 2 | 0 |\n" in said
+    assert f"{len(bugs) - 3} of {len(bugs) - 1} bugs were caught" in said
 
 
 def test_what_is_called_equivalent_is_a_bug_that_can_be_seeded() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.pytest_run import MEMORY_BYTES
+from tests.mutants.forks import MEMORY_BYTES
 from tests.support.etcd import MISSING, Etcd, find_etcd, main
 from tests.support.ports import free_port
 
