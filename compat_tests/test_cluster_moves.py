@@ -7,7 +7,6 @@ reassign_partitions_test. They run on four brokers, so that three replicas can m
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,13 +38,8 @@ from kwire.testing.asking import Asker
 from kwire.testing.waiting import wait_until
 
 NODES = (1, 2, 3, 4)
-LAG_S = 6.0
-AT_MOST_S = 1.5 * LAG_S
-"""A leader looks twice in the time of the lag limit who has reached the end of its log."""
-SLACK_S = 3.0
-"""Between a look and the answer to who asks for the ISR, on a busy machine."""
 SETTINGS = {
-    "replica.lag.time.max.ms": str(int(LAG_S * 1000)),
+    "replica.lag.time.max.ms": "6000",
     # A broker that stands still is not fenced. Apache Kafka registers one that was the controller,
     # and starts again, only when its old session is over.
     "broker.session.timeout.ms": "25000",
@@ -78,22 +72,26 @@ def in_sync(cluster: Cluster, node: int, name: str) -> list[int]:
 
 
 def test_a_follower_that_stands_still(cluster: Cluster, names: Names) -> None:
-    """It is out of sync after the lag limit and half of it, and in sync again when it goes on."""
+    """It is out of sync after the lag limit, producers go on, and it is in sync when it goes on.
+
+    Records have keys of all partitions. Without keys, a producer may write to others for longer
+    than the lag limit, and a follower that lacks no record isn't behind. How long it takes is for
+    tests in virtual time.
+    """
     topic = Topic(cluster, names.topic("still"), 2)
     leader, replicas = topic.partitions()[0]
     follower = next(node for node in replicas if node != leader)
     pid = cluster.brokers[follower].pid
-    with Producing(cluster.bootstrap, topic.name) as producing:
+    keys = ("--repeating-keys", "30")
+    with Producing(cluster.bootstrap, topic.name, options=keys) as producing:
         producing.wait_for_more(200)
-        began_s = time.monotonic()
         os.kill(pid, signal.SIGSTOP)
         try:
             wait_until(
                 lambda: follower not in in_sync(cluster, leader, topic.name),
-                timeout_s=AT_MOST_S + SLACK_S,
+                timeout_s=AFTER_S,
                 what="the ISR to shrink",
             )
-            assert time.monotonic() - began_s > LAG_S / 2
             producing.wait_for_more(200)
         finally:
             os.kill(pid, signal.SIGCONT)
