@@ -198,6 +198,7 @@ class ClusterServer(Server):
             self._incarnation,
             features=own_features(),
             directories=known_directories(manager, before),
+            is_cordoned=config.are_all_cordoned(),
         )
         self._membership = Membership(
             store,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.replica.replica_inventory import known_directories
 from kwire.budget.buffered_bytes_limit import ARRIVING
 from kwire.budget.buffered_bytes_limit import SETTING as RESTING
 from kwire.budget.large import SETTING as LARGE
@@ -273,7 +274,13 @@ class Server:
             (listener.name, host, port)
             for (listener, _), (host, port) in zip(self._sockets, self.addresses, strict=True)
         )
-        broker = BrokerImage(node_id, None if rack is None else str(rack), endpoints)
+        broker = BrokerImage(
+            node_id,
+            None if rack is None else str(rack),
+            endpoints,
+            directories=known_directories(manager, None),
+            is_cordoned=self.config.are_all_cordoned(),
+        )
         try:
             check_features(image, broker._replace(features=own_features()))
         except KafkaError as error:

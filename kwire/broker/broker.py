@@ -12,6 +12,7 @@ Rules:
 import random as random_module
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
@@ -34,7 +35,9 @@ from kwire.broker.proposals import NOBODY, Asker, Decide
 from kwire.broker.replica.replica_manager import ReplicaManager
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
-from kwire.config.broker import BrokerConfig
+from kwire.config.broker import BrokerConfig, absolute
+from kwire.config.cordoned import NAME as CORDONED
+from kwire.config.cordoned import cordoned_entries
 from kwire.config.settings import Value
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
@@ -89,6 +92,7 @@ class Broker:
     ) -> None:
         self.config = config
         self.log_manager = log_manager
+        log_manager.ask_for_cordons(self.cordoned_directories)
         self.clock = clock or Clock()
         self.now_ms = self.clock.now_ms
         self.random = random or random_module.Random()
@@ -300,6 +304,13 @@ class Broker:
         value = self.settings[name]
         assert isinstance(value, int)
         return value
+
+    def cordoned_directories(self) -> list[Path]:
+        """The data directories that get no new replicas."""
+        cordoned, directories = self.setting(CORDONED), self.setting("log.dirs")
+        assert isinstance(cordoned, list)
+        assert isinstance(directories, list)
+        return [absolute(one) for one in cordoned_entries(cordoned, directories)]
 
     def topic_settings(self, topic: str) -> dict[str, Value]:
         """The effective settings of a topic."""

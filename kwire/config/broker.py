@@ -29,6 +29,8 @@ from kwire.config.addresses import is_loopback as is_loopback
 from kwire.config.addresses import is_port as is_port
 from kwire.config.addresses import parse_listener as parse_listener
 from kwire.config.authorizer import AUTHORIZER_SETTINGS, AuthorizerSettings, authorizer_settings
+from kwire.config.cordoned import NAME as CORDONED
+from kwire.config.cordoned import check_cordoned, cordoned_entries
 from kwire.config.groups import check_groups
 from kwire.config.policies import ALTER_CONFIG, CREATE_TOPIC, Policy, policy
 from kwire.config.settings import BROKER, ConfigError, Value, settings
@@ -163,6 +165,11 @@ class BrokerConfig(Mapping[str, Value]):
         """The data directories, in the order of ``log.dirs``."""
         return [absolute(name) for name in self.strings("log.dirs")]
 
+    def are_all_cordoned(self) -> bool:
+        """Whether all data directories are cordoned."""
+        directories = self.strings("log.dirs")
+        return cordoned_entries(self.strings(CORDONED), directories) == directories
+
     def metadata_directory(self) -> Path:
         """The directory where a broker without another store keeps the metadata."""
         named = self["metadata.log.dir"]
@@ -264,6 +271,7 @@ class BrokerConfig(Mapping[str, Value]):
             raise ConfigError("process.roles", self.given["process.roles"], "must contain broker")
         if not self.strings("log.dirs"):
             raise ConfigError("log.dirs", "", "must name a directory")
+        check_cordoned(self.strings(CORDONED), self.strings("log.dirs"))
         self.authorizer()
         self.create_topic_policy()
         self.alter_config_policy()

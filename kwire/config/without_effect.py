@@ -110,7 +110,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "kwire has no versions that are unfinished": ("unstable.",),
     "Not done yet": (
         "alter.log.dirs.replication.quota.",
-        "cordoned.log.dirs",
         "log.dir.failure.timeout.ms",
         "log.preallocate",
         "replication.quota.window.",

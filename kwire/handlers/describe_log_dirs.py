@@ -36,11 +36,14 @@ async def handle(
 ) -> DescribeLogDirsResponse:
     """Describe every directory; if the request names no topics, show all of them."""
     shown = await _topics(await _wanted(request, context.work), context)
-    failures = context.broker.log_manager.failures
+    manager = context.broker.log_manager
+    failures = manager.failures
     return DescribeLogDirsResponse(
         results=[
-            _directory(path, shown.get(path, {})) if path not in failures else _failed(path)
-            for path in context.broker.log_manager.directories
+            _directory(path, shown.get(path, {}), is_cordoned=manager.is_cordoned(path))
+            if path not in failures
+            else _failed(path)
+            for path in manager.directories
         ]
     )
 
@@ -112,7 +115,7 @@ async def _add_moves(
             )
 
 
-def _directory(path: Path, topics: Topics) -> DescribeLogDirsResult:
+def _directory(path: Path, topics: Topics, *, is_cordoned: bool) -> DescribeLogDirsResult:
     try:
         usage = shutil.disk_usage(path)
     except OSError:
@@ -122,6 +125,7 @@ def _directory(path: Path, topics: Topics) -> DescribeLogDirsResult:
         topics=list(topics.values()),
         total_bytes=usage.total,
         usable_bytes=usage.free,
+        is_cordoned=is_cordoned,
     )
 
 

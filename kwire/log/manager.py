@@ -63,6 +63,7 @@ class LogManager:
         self._metas = [data.meta for data in directories if data.meta is not None]
         self.counts = {data.path: 0 for data in directories}
         self.preferred: dict[TopicPartition, Path] = {}
+        self._cordoned: Callable[[], Collection[Path]] = tuple
         self.disk = disk
         # Logs of the same name as one in ``logs``, until get_or_create chooses by topic id.
         self.rivals: list[PartitionLog] = []
@@ -90,6 +91,14 @@ class LogManager:
         """Set the function that is called, in any thread, when a directory fails or is full."""
         for data in self._data_directories.values():
             data.health.tell = tell
+
+    def ask_for_cordons(self, ask: Callable[[], Collection[Path]]) -> None:
+        """Set the function that is asked, in any thread, which directories get no new logs."""
+        self._cordoned = ask
+
+    def is_cordoned(self, directory: Path) -> bool:
+        """Whether a data directory gets no new logs."""
+        return directory in self._cordoned()
 
     @property
     def failures(self) -> dict[Path, str]:
@@ -238,11 +247,16 @@ class LogManager:
     def _create(
         self, key: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int, epoch: int
     ) -> PartitionLog:
-        """Create a log in the preferred directory, or that with the fewest logs, or the next."""
+        """Create a log in the preferred directory, or that with the fewest logs, or the next.
+
+        A cordoned directory is the last resort, for a replica that was placed before the cordon.
+        """
         refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data directory is offline")
         wanted = self.preferred.pop(key, None)
+        cordoned = self._cordoned()
         for data in sorted(
-            self.data_directories, key=lambda d: (d.path != wanted, self.counts[d.path])
+            self.data_directories,
+            key=lambda d: (d.path in cordoned, d.path != wanted, self.counts[d.path]),
         ):
             if not data.is_online:
                 continue

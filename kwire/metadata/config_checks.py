@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from kwire.config.client_metrics import parse_match
+from kwire.config.cordoned import check_cordoned
 from kwire.config.settings import (
     BROKER,
     CLIENT_METRICS,
@@ -146,14 +147,13 @@ def check_broker_configs(
         "server.properties and restart the broker",
         (name for name in configs if _is_of_logins(name, broker)),
     )
-    cordoned = values.get("cordoned.log.dirs")
-    if isinstance(cordoned, list):
+    if isinstance(cordoned := values.get("cordoned.log.dirs"), list):
         directories = broker["log.dirs"]
         assert isinstance(directories, list)
-        _refuse(
-            "All entries in cordoned.log.dirs must be present in log.dirs. Missing entries",
-            (entry for entry in cordoned if entry not in directories),
-        )
+        try:
+            check_cordoned(cordoned, directories)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 def base_name(name: str) -> str:

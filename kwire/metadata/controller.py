@@ -27,6 +27,7 @@ from kwire.metadata.changes import (
     TopicDeleted,
 )
 from kwire.metadata.config_checks import check_configs
+from kwire.metadata.cordons import brokers_with_room
 from kwire.metadata.features import CHANGES_VERSION, REPLICATION_LEVEL
 from kwire.metadata.image import ConfigResourceType, MetadataImage, TopicImage
 from kwire.metadata.placement import Placer, Steps, assigned, at_once, placed
@@ -196,7 +197,7 @@ def topic_in_steps(
         made = yield from assigned(image, topic.assignments)
     else:
         _check_count(topic.partitions)
-        placer = Placer(image.brokers.values(), random)
+        placer = Placer(brokers_with_room(image), random)
         made = yield from placed(image, placer, topic.partitions, topic.replication_factor)
     check_level(image, len(made[0].replicas))
     check_configs(ConfigResourceType.TOPIC, topic.configs, {})
@@ -253,7 +254,7 @@ def partitions_in_steps(
     factor = len(topic.partitions[0].replicas)
     if assignments is None:
         existing = [partition.replicas for partition in topic.partitions]
-        placer = Placer(image.brokers.values(), random, existing)
+        placer = Placer(brokers_with_room(image), random, existing)
         made = yield from placed(image, placer, added, factor)
     elif len(assignments) != added:
         raise KafkaError(

@@ -91,7 +91,8 @@ class BrokerImage(NamedTuple):
     ``incarnation`` names its process forever, and ``epoch`` is the revision that registered it.
     Both are unset for a single broker. A fenced broker leads nothing, and no client sees it.
     ``features`` are its supported features: (name, lowest, highest level). ``directories`` are the
-    ids of its data directories.
+    ids of its data directories. ``is_cordoned`` says that its own file cordons all of them; see
+    ``cordons`` for what counts more.
     """
 
     node_id: int
@@ -103,6 +104,7 @@ class BrokerImage(NamedTuple):
     is_shutting_down: bool = False
     features: tuple[tuple[str, int, int], ...] = ()
     directories: tuple[str, ...] = ()
+    is_cordoned: bool = False
 
     @property
     def told_endpoints(self) -> tuple[tuple[str, str, int], ...]:

@@ -11,6 +11,7 @@ Rules:
 - After as many partitions as there are active brokers, racks and brokers are shuffled, so that
   the same sets of brokers don't come again and again.
 - More partitions of a topic go on where its last partition was.
+- A broker whose data directories are all cordoned gets no replica (``cordons``).
 - The replicas on active brokers are in sync, and the first of them leads.
 - One request may create 10,000 partitions, which takes too long for one turn of the event loop. So
   ``placed`` and ``assigned`` are ``Steps``: generators that yield before each piece. The caller
@@ -25,6 +26,7 @@ from random import Random
 from typing import TypeAlias, TypeVar
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.cordons import is_cordoned, manual_refusal
 from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage
 
 Replicas = tuple[int, ...]
@@ -111,7 +113,10 @@ class Placer:
             )
         elif not self._active:
             shutdown = " or in controlled shutdown" if self._are_some_unfenced else ""
-            reason = f"All brokers are currently fenced{shutdown}."
+            reason = (
+                f"All brokers are currently fenced{shutdown}, or have all their log directories "
+                "cordoned."
+            )
         elif replication_factor > self._brokers:
             reason = (
                 f"The target replication factor of {replication_factor} cannot be reached because "
@@ -260,6 +265,8 @@ def _check(image: MetadataImage, index: int, nodes: Sequence[int], factor: int) 
             raise _refusal(f"Broker {node} in partition {index} is not registered.")
         if node in seen:
             raise _refusal(f"Partition {index} names broker {node} more than once.")
+        if is_cordoned(image, image.brokers[node]):
+            raise _refusal(manual_refusal(node))
         seen.add(node)
 
 

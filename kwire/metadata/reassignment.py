@@ -18,6 +18,7 @@ from collections.abc import Container, Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.controller import check_level
+from kwire.metadata.cordons import is_cordoned, manual_refusal
 from kwire.metadata.image import MetadataImage, PartitionImage
 from kwire.metadata.leader_election import ElectionRules
 from kwire.metadata.partition_change import changed_partition
@@ -40,7 +41,7 @@ def reassigned(
 
     Raises KafkaError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
     """
-    _check_replicas(image, replicas)
+    _check_replicas(image, replicas, before.replicas)
     factor = len(before.replicas) - len(before.removing)
     if not may_change_factor and factor != len(replicas):
         raise KafkaError(
@@ -82,8 +83,11 @@ def _restricted(before: PartitionImage, replicas: tuple[int, ...]) -> PartitionI
     return before._replace(replicas=replicas, isr=isr, elr=elr, last_known_elr=last)
 
 
-def _check_replicas(image: MetadataImage, replicas: Sequence[int]) -> None:
-    """Raise KafkaError (INVALID_REPLICA_ASSIGNMENT) for an invalid list of replicas."""
+def _check_replicas(image: MetadataImage, replicas: Sequence[int], present: Sequence[int]) -> None:
+    """Raise KafkaError (INVALID_REPLICA_ASSIGNMENT) for an invalid list of replicas.
+
+    Those that are ``present`` may stay where nothing new may come.
+    """
     unknown = [node for node in replicas if node not in image.brokers]
     if not replicas:
         problem = "The manual partition assignment includes an empty replica list."
@@ -92,6 +96,10 @@ def _check_replicas(image: MetadataImage, replicas: Sequence[int]) -> None:
     elif unknown:
         problem = f"The manual partition assignment includes broker {unknown[0]}, but no such "
         problem += "broker is registered."
+    elif cordoned := [
+        node for node in replicas if node not in present and is_cordoned(image, image.brokers[node])
+    ]:
+        problem = manual_refusal(cordoned[0])
     else:
         return
     raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)

@@ -83,4 +83,4 @@ async def test_any_other_reason_is_a_warning_once(caplog: pytest.LogCaptureFixtu
             await lookup.ensure_topic()
     [line] = caplog.messages
     assert line.startswith(f"cannot create {OFFSETS_TOPIC}: Unable to replicate the partition 3")
-    assert line.endswith("All brokers are currently fenced.")
+    assert line.endswith("or have all their log directories cordoned.")

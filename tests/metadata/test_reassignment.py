@@ -3,7 +3,7 @@
 import pytest
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage
+from kwire.metadata.image import BrokerImage, ConfigResourceType, MetadataImage, PartitionImage
 from kwire.metadata.leader_election import ElectionRules
 from kwire.metadata.reassignment import cancelled, is_reassigning, reassigned
 
@@ -24,6 +24,21 @@ def test_a_move_begins_with_the_replicas_of_both():
     assert is_reassigning(after)
     assert is_reassigning(_move(BEFORE, 1, 2, 3, 4))
     assert not is_reassigning(BEFORE)
+
+
+def test_nothing_new_comes_to_a_broker_without_a_directory():
+    """What it has may stay there, while other replicas come and go."""
+    brokers = {**IMAGE.brokers, 3: BrokerImage(3, None, (), is_cordoned=True)}
+    brokers[4] = BrokerImage(4, None, (), directories=("x", "y"))
+    configs = {(ConfigResourceType.BROKER, "4"): {"cordoned.log.dirs": "/x, /y"}}
+    image = IMAGE._replace(brokers=brokers, configs=configs)
+    for wanted in ((3, 1, 2), (1, 3, 5)):
+        assert reassigned(image, BEFORE, wanted, ElectionRules(ALL)) is not None
+    before = BEFORE._replace(replicas=(1, 2), isr=(1, 2))
+    for wanted, cordoned in (((1, 3), 3), ((1, 4), 4)):
+        with pytest.raises(KafkaError, match=rf"broker {cordoned}, but all") as refused:
+            reassigned(image, before, wanted, ElectionRules(ALL))
+        assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_another_order_is_complete_at_once():

@@ -78,7 +78,8 @@ class ReplicaMoves:
         yet.
 
         Raises KafkaError: INVALID_TOPIC_EXCEPTION, LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR,
-        UNKNOWN_TOPIC_OR_PARTITION, and REPLICA_NOT_AVAILABLE for a replica that isn't here yet.
+        INVALID_REPLICA_ASSIGNMENT for a cordoned directory, UNKNOWN_TOPIC_OR_PARTITION, and
+        REPLICA_NOT_AVAILABLE for a replica that isn't here yet.
         """
         if key[0] == CONTROLLERS_TOPIC:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -90,6 +91,8 @@ class ReplicaMoves:
         for data in self._broker.log_manager.data_directories:
             if str(data.path) == path:
                 data.health.check()
+                if self._broker.log_manager.is_cordoned(data.path):
+                    raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned")
                 return data
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
 
