@@ -179,6 +179,15 @@ class KafkaCluster(Helpers):
         what = f"group {group!r} to have a coordinator"
         return wait_until(lambda: self._coordinator_if_known(group), timeout_s=WAIT_S, what=what)
 
+    def http(self, broker: int) -> str:
+        """The URL of a broker's page; ValueError without ``kwire.http.listen`` in the settings."""
+        serving = self._running.get(broker)
+        port = None if serving is None else serving.server.http
+        if port is None:
+            raise ValueError(f"broker {broker!r} has no page: give it kwire.http.listen")
+        host, number = port.address
+        return f"http://{host}:{number}"
+
     def topic(
         self,
         name: str,

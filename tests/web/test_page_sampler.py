@@ -27,7 +27,7 @@ class FakeCalls:
         self.refusals = 0
         self.steady_ms = clock.steady_ms
 
-    async def run(self, _: Callable[..., Awaitable[Any]]) -> Sample:
+    async def run(self, _: Callable[..., Awaitable[Any]], *arguments: object) -> Sample:
         """A sample, after ``steps`` steps."""
         if self.refusals:
             self.refusals -= 1

@@ -21,6 +21,7 @@ from kwire.web.page import formats
 from kwire.web.page.asking import ask_broker
 from kwire.web.page.assignments import assignment_of, partitions_of
 from kwire.web.page.charts import Chart, chart
+from kwire.web.page.ends import Ends, OtherLeaders
 from kwire.web.page.paging import PER_PAGE, page_of, paged, whole
 from kwire.web.page.pipelines import pipeline_of
 from kwire.web.page.sampler import GroupSample, Sample, Sampler
@@ -49,7 +50,9 @@ class Member(NamedTuple):
 
 
 class OffsetRow(NamedTuple):
-    """A partition with a committed offset or with a member; the ends are None if it isn't served.
+    """A partition with a committed offset or with a member.
+
+    The ends are None if neither this broker serves the partition nor another one answers for it.
 
     ``offset`` is None if a member has the partition and no offset is committed.
     """
@@ -106,7 +109,7 @@ def routes(site: Site) -> list[Route]:
     async def group(request: Request) -> Response:
         group_id = request.query_params.get("id", "")
         first = (whole(request, "page", 1, 1) - 1) * PER_PAGE
-        facts = await site.broker_calls.run(gather, group_id, first)
+        facts = await site.broker_calls.run(gather, group_id, first, sampler.leaders)
         sample = await sampler.latest()
         members = whole(request, "members", 1, 1) - 1
         most = max(0, len(facts.members) - 1) // PER_PAGE
@@ -167,7 +170,7 @@ def _owners(members: list[Member]) -> dict[tuple[str, int], str]:
     }
 
 
-async def gather(observed: Observed, group_id: str, first: int) -> Facts:
+async def gather(observed: Observed, group_id: str, first: int, leaders: OtherLeaders) -> Facts:
     """A group, with its offsets from the ``first`` on; in the broker's event loop. KafkaError."""
     if "groups" not in vars(observed.broker):
         raise PageError(404, "there is no group yet")
@@ -187,7 +190,7 @@ async def gather(observed: Observed, group_id: str, first: int) -> Facts:
     for member in facts.members:
         await slices.give_way()
         assigned.update(partitions_of(member.assignment, observed.broker.image))
-    offsets, count = await _offsets(observed, group_id, first, assigned)
+    offsets, count = await _offsets(observed, group_id, first, assigned, leaders)
     return facts._replace(offsets=offsets, offsets_count=count)
 
 
@@ -233,7 +236,11 @@ async def _consumer(observed: Observed, group_id: str, facts: Facts) -> Facts:
 
 
 async def _offsets(
-    observed: Observed, group_id: str, first: int, assigned: set[tuple[str, int]]
+    observed: Observed,
+    group_id: str,
+    first: int,
+    assigned: set[tuple[str, int]],
+    leaders: OtherLeaders,
 ) -> tuple[list[OffsetRow], int]:
     """A page of the partitions that a group has offsets for or reads, and how many there are."""
     broker, slices = observed.broker, Slices()
@@ -241,18 +248,23 @@ async def _offsets(
     offsets = groups.offsets.of(group_id)
     held = sorted(assigned.union((topic, index) for topic, index, _ in offsets.items()))
     first = min(first, max(0, len(held) - 1) // PER_PAGE * PER_PAGE)
+    shown = held[first : first + PER_PAGE]
+    ends = await leaders.ends(broker, shown)
     rows = []
-    for topic, index in held[first : first + PER_PAGE]:
+    for topic, index in shown:
         await slices.give_way()
         partition = broker.partition_if_served(topic, index)
+        if partition is not None:
+            ends[topic, index] = Ends(partition.log.log_start_offset, partition.high_watermark)
+        known = ends.get((topic, index))
         committed = offsets.get(topic, index)
         rows.append(
             OffsetRow(
                 topic,
                 index,
                 None if committed is None else committed.offset,
-                None if partition is None else partition.log.log_start_offset,
-                None if partition is None else partition.high_watermark,
+                None if known is None else known.log_start,
+                None if known is None else known.end,
                 -1 if committed is None else committed.commit_timestamp_ms,
                 "" if committed is None else committed.metadata,
                 groups.offsets.is_pending(group_id, topic, index),

@@ -8,6 +8,8 @@ Rules:
   samples take a small part of the broker's time, however many partitions there are.
 - While a user watches the page, a sample is taken each ``FRESH_S``, or after ``SPARE_WATCHED``
   times the cost of the last one.
+- The partitions of groups that other brokers lead are asked for (``ends``), and counted if their
+  leaders answer.
 - The lag is missing for groups beyond ``MAX_GROUPS``, and for groups whose offsets are beyond
   ``MAX_OFFSETS`` in all.
 """
@@ -26,6 +28,7 @@ from kwire.handlers import PRODUCE_KEY
 from kwire.metadata.image import TopicImage
 from kwire.web.cross_loop_calls import BrokerCalls, NotServing, Observed
 from kwire.web.page.assignments import assigned_partitions
+from kwire.web.page.ends import Key, OtherLeaders
 
 EVERY_S = 10.0
 FRESH_S = 1.9
@@ -55,7 +58,10 @@ class TopicSample(NamedTuple):
 
 
 class GroupSample(NamedTuple):
-    """A group; its lag is None if it was not summed up."""
+    """A group; its lag is None if it was not summed up.
+
+    ``uncounted`` partitions are missing in the lag: no broker answers for them.
+    """
 
     group_id: str
     kind: str
@@ -63,6 +69,7 @@ class GroupSample(NamedTuple):
     members: int
     lag: int | None
     topics: tuple[str, ...]
+    uncounted: int = 0
 
 
 class Totals(NamedTuple):
@@ -121,6 +128,8 @@ class Sampler:
         self._points: deque[Point] = deque(maxlen=POINTS_KEPT)
         self._minutes: deque[Point] = deque(maxlen=MINUTES_KEPT)
         self.lags: dict[str, deque[tuple[int, int]]] = {}
+        self.leaders = OtherLeaders()
+        """What only the broker's event loop may use."""
 
     async def run(self) -> None:
         """Take samples from time to time, forever."""
@@ -142,7 +151,7 @@ class Sampler:
             wanted_s = FRESH_S if max_age_s is None else max_age_s
             max_age_s = max(wanted_s, self._cost_s * SPARE_WATCHED)
             if self._latest is None or now_ms - self._latest.steady_ms >= max_age_s * 1000:
-                sample = await self._broker_calls.run(take_sample)
+                sample = await self._broker_calls.run(take_sample, self.leaders)
                 self._cost_s = sample.steps * STEP_S
                 self._add_sample(sample)
             assert self._latest is not None
@@ -223,11 +232,11 @@ def _span_s(before: Sample, after: Sample) -> float:
     return max(after.steady_ms - before.steady_ms, 1) / 1000
 
 
-async def take_sample(observed: Observed) -> Sample:
+async def take_sample(observed: Observed, leaders: OtherLeaders) -> Sample:
     """Sample the whole broker, in its event loop."""
     broker, slices = observed.broker, Slices()
     topics, open_transactions = await _topics(broker, slices)
-    groups, offsets = await _groups(broker, slices)
+    groups, offsets = await _groups(broker, slices, leaders)
     counters, gone = broker.counters, broker.gone
     totals = Totals(
         gone.messages_in + sum(topic.messages_in for topic in topics.values()),
@@ -298,11 +307,14 @@ async def offline_of(broker: Broker, topic: TopicImage, slices: Slices) -> int:
     return offline
 
 
-async def _groups(broker: Broker, slices: Slices) -> tuple[list[GroupSample], int]:
+async def _groups(
+    broker: Broker, slices: Slices, leaders: OtherLeaders
+) -> tuple[list[GroupSample], int]:
     """Every group, and how many offsets were read; none before a client has asked for a group."""
     if "groups" not in vars(broker):
         return [], 0
     groups: list[GroupSample] = []
+    elsewhere: dict[str, list[tuple[Key, int | None]]] = {}
     offsets_left = MAX_OFFSETS
     for home in broker.groups.loaded():
         for group_id in home.groups.group_ids():
@@ -314,8 +326,10 @@ async def _groups(broker: Broker, slices: Slices) -> tuple[list[GroupSample], in
             lag: int | None = None
             topics: tuple[str, ...] = ()
             if len(groups) < MAX_GROUPS and offsets_left > 0:
-                lag, count = await _lag(broker, home, group_id, slices)
+                lag, count, others = await _lag(broker, home, group_id, slices)
                 offsets_left -= count
+                if others:
+                    elsewhere[group_id] = others
                 topics = tuple(sorted(home.groups.offsets.topics_of(group_id)))
             groups.append(
                 GroupSample(
@@ -327,14 +341,44 @@ async def _groups(broker: Broker, slices: Slices) -> tuple[list[GroupSample], in
                     topics[:MAX_TOPICS_OF_GROUP],
                 )
             )
+    if elsewhere:
+        groups = await _with_others(broker, groups, elsewhere, leaders)
     return groups, MAX_OFFSETS - offsets_left
+
+
+async def _with_others(
+    broker: Broker,
+    groups: list[GroupSample],
+    elsewhere: dict[str, list[tuple[Key, int | None]]],
+    leaders: OtherLeaders,
+) -> list[GroupSample]:
+    """The groups, with the lag of the partitions that other brokers lead."""
+    slices = Slices()
+    wanted = dict.fromkeys(key for others in elsewhere.values() for key, _ in others)
+    ends = await leaders.ends(broker, wanted)
+    found = []
+    for group in groups:
+        lag, uncounted = group.lag, 0
+        for key, committed in elsewhere.get(group.group_id, ()):
+            await slices.give_way()
+            known = ends.get(key)
+            if known is None or lag is None:
+                uncounted += 1
+            else:
+                lag += max(0, known.end - (known.log_start if committed is None else committed))
+        found.append(group._replace(lag=lag, uncounted=uncounted))
+    return found
 
 
 async def _lag(
     broker: Broker, home: LoadedCoordinator, group_id: str, slices: Slices
-) -> tuple[int, int]:
-    """The sum of a group's lags, and the number of offsets and assignments it was made from."""
+) -> tuple[int, int, list[tuple[Key, int | None]]]:
+    """The sum of a group's lags, and the number of offsets and assignments it was made from.
+
+    The third are the partitions that this broker doesn't serve, with their committed offsets.
+    """
     lag = count = 0
+    others: list[tuple[Key, int | None]] = []
     offsets = home.groups.offsets.of(group_id)
     for topic, index, committed in offsets.items():
         await slices.give_way()
@@ -342,10 +386,16 @@ async def _lag(
         partition = broker.partition_if_served(topic, index)
         if partition is not None:
             lag += max(0, partition.high_watermark - committed.offset)
+        else:
+            others.append(((topic, index), committed.offset))
     for topic, index in assigned_partitions(home.groups.groups.get(group_id), broker.image):
         await slices.give_way()
         count += 1
+        if offsets.get(topic, index) is not None:
+            continue
         partition = broker.partition_if_served(topic, index)
-        if partition is not None and offsets.get(topic, index) is None:
+        if partition is not None:
             lag += partition.high_watermark - partition.log.log_start_offset
-    return lag, count
+        else:
+            others.append(((topic, index), None))
+    return lag, count, others
