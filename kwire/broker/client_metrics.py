@@ -251,6 +251,7 @@ class ClientMetrics:
         instance.expires_ms = now_ms + life_ms
         self._instances[instance_id] = instance
         self._instances.move_to_end(instance_id)
+        assert len(self._instances) <= MOST_INSTANCES + 1
         if len(self._instances) > MOST_INSTANCES:
             self._forget_series(self._instances.popitem(last=False)[0])
         return instance

@@ -209,6 +209,7 @@ class Commits:
         batch = Batch(self.image, first.guard or self.guard)
         await self._decide_some(batch)
         if batch.proposals:
+            assert self._batch is None, batch.base.revision  # one commit at a time
             self._batch = batch
             with batch.scope:
                 await self._write(batch)
@@ -295,6 +296,7 @@ class Commits:
                 proposal.is_alone = True
             self._put_back(batch)
         else:
+            assert revision > batch.base.revision, (revision, batch.base.revision)
             self._conflicts = 0
             for proposal in batch.proposals:
                 proposal.written.set()
@@ -376,6 +378,7 @@ class Commits:
         is_whole: bool = False,
     ) -> None:
         """Publish an image; one that is taken as a whole may be that of several commits."""
+        assert image.revision >= self.image.revision, (image.revision, self.image.revision)
         self.image = image
         logs = await publish(image, changes)
         if logs is not None and is_whole:

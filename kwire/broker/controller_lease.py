@@ -64,6 +64,7 @@ class ControllerLease:
         if session is None:
             return
         if session.kept_ms != self._kept_ms:
+            assert session.kept_ms > self._kept_ms, (session.kept_ms, self._kept_ms)
             self._kept_ms = session.kept_ms
             self._deadline_ms = deadline_ms(session.kept_ms, session.ttl_ms)
         is_cut_off = session.is_over or (

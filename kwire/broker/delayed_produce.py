@@ -47,6 +47,7 @@ class DelayedProduce(Delayed):
 
     def start_waiting_in(self, slot: int, queue: "DelayedProduceQueue") -> None:
         """Wait in this queue too. Only the queue calls this."""
+        assert slot not in self._waits, slot  # one partition, one wait
         self.is_set = False
         self._waits[slot] = queue
 
@@ -133,3 +134,4 @@ class DelayedProduceQueue:
             produce.done(slot, error)
         else:
             self._gone -= 1
+            assert self._gone >= 0, self._gone  # ``waiting`` would count too many

@@ -76,6 +76,9 @@ class CommittedRecords(Demand):
         now_s, waiting = trio.current_time(), self._waiting
         while waiting and waiting[0][1] < now_s:
             waiting.popleft()
+        # ``set`` looks at the first only, so that the others wait for no less.
+        assert not waiting or waiting[-1][0] <= offset, (waiting[-1][0], offset)
+        assert not waiting or waiting[-1][1] <= deadline_s, (waiting[-1][1], deadline_s)
         waiting.append((offset, deadline_s, told))
         if not self._leads():
             self.set()

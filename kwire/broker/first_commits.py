@@ -90,6 +90,8 @@ class _Follower:
                 return
 
     def _take_image(self, image: MetadataImage) -> None:
+        # A decision by an older image would be refused, and be made again without end.
+        assert image.revision >= self.image.revision, (image.revision, self.image.revision)
         self.image = image
         self._changed.set()
         self._changed = trio.Event()

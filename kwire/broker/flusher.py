@@ -199,6 +199,7 @@ class Flusher:
 
     async def _run_directory(self, directory: _Directory) -> None:
         """Carry out the flushes of one directory until none is left."""
+        assert directory.is_running  # so ``run`` starts no second task for it
         while flushes := directory.next_run(began_s := trio.current_time()):
             logs = [partition.log for partition in flushes]
             errors = await self._threads.run(_flush_all, logs, self._steady_ms())
@@ -209,6 +210,7 @@ class Flusher:
                     flush.partition.flushed()
                 flush.finish(error)
             self._forget_done({f for f, e in zip(flushes.values(), errors, strict=True) if not e})
+        assert not directory.demanded  # whoever demands more from here on wakes ``run``
         directory.is_running = False
 
     def _forget_done(self, done: set[Flush]) -> None:

@@ -163,6 +163,7 @@ class Groups:
         """Drop a coordinator whose partition has another leader; waiting members get an error."""
         loaded = self._loaded.pop(index, None)
         if loaded is not None:
+            assert loaded.partition.index == index, (loaded.partition.index, index)
             loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
 
     def end_transaction(

@@ -235,6 +235,7 @@ class Partition:
             self.flush = self._flusher.demand(self)
             return info
         self.flush = None
+        assert self.high_watermark <= self.log.log_end_offset, (self.topic, self.index)
         self.high_watermark = self.log.log_end_offset
         if self.waiters:
             self.wake()
@@ -278,6 +279,7 @@ class Partition:
         if not 0 <= target <= self.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         self.log.advance_log_start_offset(target)
+        assert target <= self.log.log_start_offset <= self.high_watermark, (self.topic, self.index)
         return self.log.log_start_offset
 
     def delete(self) -> None:

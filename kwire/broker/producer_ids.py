@@ -29,6 +29,7 @@ class ProducerIds:
         async with self._lock:
             if not self._block:
                 await self._take_block()
+            assert self._block
             producer_id, self._block = self._block[0], self._block[1:]
             return producer_id
 
@@ -42,4 +43,6 @@ class ProducerIds:
             return allocate_producer_ids(image)
 
         await self._commit(decide)
+        # Two producers with one id would take each other's batches for their own, sent again.
+        assert first >= self._block.stop, (first, self._block)
         self._block = range(first, first + PRODUCER_ID_BLOCK)

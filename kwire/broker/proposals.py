@@ -110,6 +110,7 @@ class Proposal:
     def count(self, size_bytes: int) -> None:
         """Count the changes for their connection. A second call replaces the first."""
         if self.asker is not NOBODY:
+            assert self.rank >= 0, self.rank  # only the broker's own come before all clients
             self.asker.changes = self.rank + 1 + size_bytes // BYTES_OF_A_CHANGE
 
     def finish(self) -> None:
@@ -194,6 +195,7 @@ class Queue:
 
     def remove_from_queue(self, proposal: Proposal) -> None:
         """Remove a decision from the queue, because its turn has come."""
+        assert not proposal.is_given_up, proposal.number  # ``give_up`` has removed those
         self._waiting.remove(proposal)
         self._turns += 1
         self._floor = max(self._floor, proposal.rank)

@@ -83,6 +83,7 @@ class Quotas:
         meter = self.of(principal, client_id).fetch
         if meter is None:
             return 0, True
+        assert size_bytes >= 0, size_bytes
         now_ms = self.steady_ms()
         is_first = meter.counter.measure(now_ms)[0] <= 0
         wait_ms = meter.use(size_bytes, now_ms)
@@ -141,6 +142,7 @@ class Mutations:
             raise KafkaError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."
             )
+        assert partitions >= 0, partitions  # only ``start_decision`` gives tokens back
         self._meter.take_tokens(partitions, now_ms)
         self._taken += partitions
 

@@ -95,6 +95,7 @@ def _chosen(waiting: Sequence[_Wanted]) -> list[_Wanted]:
             break
         together[one.marker.producer_id] = one
         partitions += len(one.partitions)
+    assert together, waiting  # ``SharedRequests`` asks only for what waits
     return list(together.values())
 
 

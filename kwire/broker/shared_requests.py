@@ -58,6 +58,8 @@ class SharedRequests(Generic[W]):
         while waiting := self._waiting[node_id]:
             together = self._choose(waiting)
             chosen = set(map(id, together))
+            assert together, node_id  # or this would go on for ever
+            assert chosen <= set(map(id, waiting)), node_id
             self._waiting[node_id] = [one for one in waiting if id(one) not in chosen]
             try:
                 await self._ask(node_id, together)

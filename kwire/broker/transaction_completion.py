@@ -157,6 +157,7 @@ class TransactionCompletion:
         self, loaded: LoadedTransactions, transactional_id: str, *, is_news: bool
     ) -> None:
         if self._nursery is not None:
+            assert transactional_id not in self._under_way, transactional_id
             self._under_way[transactional_id] = loaded
             self._nursery.start_soon(self._complete_in_steps, loaded, transactional_id, is_news)
 
@@ -243,6 +244,7 @@ class TransactionCompletion:
         self, loaded: LoadedTransactions, transactional_id: str, written: _Written
     ) -> None:
         """Write that every marker is there; KafkaError if a partition has to be tried again."""
+        assert self._under_way.get(transactional_id, loaded) is loaded, transactional_id
         loaded.coordinator.markers_written(transactional_id, written.flushes)
         if written.delayed is not None:
             raise written.delayed

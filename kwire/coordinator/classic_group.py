@@ -44,6 +44,18 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
+_BEFORE: dict[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset(
+        {GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE}
+    ),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+    GroupState.DEAD: frozenset(),
+}
+"""The states that each state may follow. A group that is deleted is only forgotten."""
+
+
 class ClassicGroup:
     """One group; deadlines are in ms, None if the group waits for nothing.
 
@@ -76,6 +88,7 @@ class ClassicGroup:
 
     def move_to(self, state: GroupState, turn: Turn) -> None:
         """Change the state of the group."""
+        assert self.state in _BEFORE[state], (self.group_id, self.state, state)
         self.state = state
         self.state_since_ms = turn.now_ms
         self.state_date_ms = turn.date_ms
@@ -219,6 +232,7 @@ class ClassicGroup:
             (new.member_id if member is old else member_id): (new if member is old else member)
             for member_id, member in self.members.items()
         }
+        assert self.members[new.member_id] is new, new.member_id
         self._count_protocols(old.protocols, -1)
         self._count_protocols(new.protocols, 1)
         self.static_members[old.group_instance_id] = new.member_id
@@ -258,6 +272,7 @@ class ClassicGroup:
     def _count_protocols(self, protocols: Protocols, by: int) -> None:
         for name in {name for name, _ in protocols}:
             self._supported[name] = self._supported.get(name, 0) + by
+            assert 0 <= self._supported[name] <= len(self.members) + 1, (self.group_id, name)
             if not self._supported[name]:
                 del self._supported[name]
 
@@ -271,6 +286,7 @@ class ClassicGroup:
             [alone] = self.members.values()
             return alone.protocols[0][0]
         candidates = self._common_protocols()
+        assert candidates, self.group_id  # ``supports`` lets nobody in who would leave none
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = member.vote(candidates)

@@ -184,6 +184,7 @@ class GroupRegistry:
         while self._schedule and self._schedule[0][0] <= now_ms:
             due_ms, group_id = heapq.heappop(self._schedule)
             group = self.groups.get(group_id)
+            assert group is None or group.group_id == group_id, group_id
             if group is not None and group.scheduled_ms == due_ms:
                 group.scheduled_ms = None
                 return group

@@ -78,6 +78,7 @@ class RebalanceDelay:
         if self.extension_ms and self._has_newcomer and now_ms < self._last_ms:
             self._has_newcomer = False
             self.deadline_ms = min(now_ms + self.extension_ms, self._last_ms)
+            assert now_ms < self.deadline_ms, (now_ms, self.deadline_ms)  # it waits once more
             return False
         if has_pending:
             self._awaits_pending = True
@@ -140,6 +141,7 @@ class AnnouncedClients:
         _make_room(self._asked)
         asked[connection_id] = now_ms
         self._asked[group_id] = asked
+        assert max(len(asked), len(self._asked)) <= ANNOUNCED_AT_MOST, group_id
 
     def count(self, group_id: str, now_ms: int) -> int:
         """How many connections have asked within the last ``ANNOUNCED_FOR_MS``."""

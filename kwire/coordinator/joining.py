@@ -155,6 +155,7 @@ def _expect(group: ClassicGroup, member_id: str, until_ms: int) -> None:
     while len(pending) >= most:
         del pending[next(iter(pending))]
     pending[member_id] = until_ms
+    assert len(pending) <= MAX_PENDING_JOINS, group.group_id
 
 
 def _add(group: ClassicGroup, member_id: str, attempt: JoinAttempt, turn: Turn) -> None:

@@ -190,6 +190,7 @@ class OffsetStore:
     def _close(self, group_id: str, producer_id: int) -> None:
         """Note that a transaction has no more pending offsets of a group."""
         producers = self._open[group_id]
+        assert producer_id in producers, (group_id, producer_id)  # as ``put`` has noted
         producers.discard(producer_id)
         if not producers:
             del self._open[group_id]

@@ -251,6 +251,7 @@ class DataDirectory:
         with self._checkpointing:
             known = self._known(HIGH_WATERMARKS)
             lowered = {key: min(offset, ends.get(key, offset)) for key, offset in known.items()}
+            assert lowered.keys() == known.keys(), self.path  # no partition is forgotten by that
             self._write_checkpoint(HIGH_WATERMARKS, lowered)
             for key in ends.keys() & self.high_watermarks.keys():
                 self.high_watermarks[key] = min(self.high_watermarks[key], ends[key])

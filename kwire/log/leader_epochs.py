@@ -72,6 +72,8 @@ class LeaderEpochs:
             return
         # No record is left of an epoch that starts at or after the new one's start offset.
         kept = [entry for entry in self.entries if entry[1] < start_offset]
+        # ``epoch_of`` and ``end_offset_of`` go by their order; ``save`` looks at it once more.
+        assert not kept or kept[-1][0] < epoch, (kept[-1], epoch, start_offset)
         self.entries = [*kept, (epoch, start_offset)]
 
     def truncate_from_end(self, end_offset: int) -> None:
@@ -88,7 +90,9 @@ class LeaderEpochs:
 
     def prepend(self, first: Sequence[tuple[int, int]]) -> None:
         """Put the epochs of the first records before the known ones; (epoch, start offset)."""
-        self.entries = [*first, *(entry for entry in self.entries if entry[0] > first[-1][0])]
+        later = [entry for entry in self.entries if entry[0] > first[-1][0]]
+        assert not later or first[-1][1] < later[0][1], (first[-1], later[0])
+        self.entries = [*first, *later]
 
     def clear(self) -> None:
         """Forget all epochs: the log begins anew."""

@@ -222,6 +222,7 @@ class LogManager:
             del self.logs[key]
         self.rivals = [rival for rival in self.rivals if rival is not stray]
         self.counts[stray.directory.parent] -= 1
+        assert self.counts[stray.directory.parent] >= 0, stray.directory
         stray.abandon()
         try:
             self._put_aside(stray.directory, STRAY_SUFFIX)
@@ -318,6 +319,7 @@ class LogManager:
         doomed = self.logs.pop(key)
         doomed.abandon()
         self.counts[doomed.directory.parent] -= 1
+        assert self.counts[doomed.directory.parent] >= 0, doomed.directory
         if doomed.is_offline:
             log.warning("%s keeps its name because its data directory is offline", doomed.directory)
             return
@@ -329,6 +331,7 @@ class LogManager:
 
     def _put_aside(self, directory: Path, kind: str) -> Path:
         """Rename a partition's directory so that its name is free; returns the new path."""
+        assert directory.parent in self._data_directories, directory  # never one level too high
         target = path_with_suffix(directory, os.urandom(16).hex(), kind)
         self.disk.rename(directory, target)
         self.disk.sync_directory(target.parent)

@@ -205,8 +205,10 @@ class Move:
         current.first_dirty_offset = min(current.first_dirty_offset, self._first_dirty_offset)
         current.truncations += 1  # a running flush or compaction works on the former files
         self.target.arriving.pop(self.key, None)
+        assert former.parent != final.parent, final
         self._manager.counts[former.parent] -= 1
         self._manager.counts[final.parent] += 1
+        assert self._manager.counts[former.parent] >= 0, former
         removed = path_with_suffix(former, os.urandom(16).hex(), DELETE_SUFFIX)
         try:
             disk.rename(former, removed)

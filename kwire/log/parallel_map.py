@@ -66,4 +66,6 @@ class _Mapping(Generic[_T, _R]):
         """The results in the order of the values; raises the first error."""
         if self._errors:
             raise self._errors[min(self._errors)]
+        # Callers pair the results with the values.
+        assert not self._left, len(self._left)
         return [result for _, result in sorted(self._results.items(), key=lambda item: item[0])]

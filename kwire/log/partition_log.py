@@ -237,6 +237,8 @@ class PartitionLog:
             segment.append(batch.data, last_offset, newest_ms, last_offset, self.unwritten_bytes)
         except OSError as error:
             raise self.undo_append(error) from error
+        # The roll has begun no segment after the batch: its name would hide the batch.
+        assert segment.base_offset <= batch.base_offset, (segment.base_offset, batch)
         self.log_end_offset = last_offset + 1
         if batch.has_producer_id:
             self.note_producer(batch, segment)
@@ -308,9 +310,11 @@ class PartitionLog:
             self.unflushed.append(self.active)
         self._files_made += 1
         self.segments.roll(new)
+        assert self.active.base_offset == self.log_end_offset, self.name
 
     def _discard(self, segment: LogSegment) -> None:
         """Remove an incomplete new segment, which the next start would take for the log's end."""
+        assert segment not in self.segments, (self.name, segment.base_offset)  # it has no records
         segment.close()
         try:
             for path in segment.delete_later():
@@ -456,6 +460,8 @@ class PartitionLog:
             if self.unflushed or self.sure_end_offset != self.log_end_offset:
                 yield from self._sync(self.log_end_offset, None, [*self.unflushed, self.active])
                 self.sure_end_offset = self.log_end_offset
+            # The mark of a clean stop makes the next start trust all records below the log's end.
+            assert self.recovery_point <= self.log_end_offset, self.name
             write_snapshot(self.producers, self.directory, self.log_end_offset, self.disk)
             self.leader_epochs.save()
         for segment in self.segments:

@@ -43,6 +43,8 @@ _TXN_FIRST_OFFSET = 7
 
 def to_snapshot(states: ProducerStates) -> bytes:
     """The state as the content of a ``.snapshot`` file."""
+    # A transaction without its producer would be open for ever after the next start.
+    assert states.open_transactions.keys() <= states.producers.keys(), states.open_transactions
     body = bytearray(len(states.producers).to_bytes(4, "big"))
     for entry in states.producers.values():
         body += _ENTRY.pack(

@@ -209,6 +209,8 @@ class ProducerStates:
             entry.current_txn_first_offset = batch.base_offset
             # The first entry counts as the oldest: one that is there already would keep its place.
             assert batch.producer_id not in self.open_transactions, batch
+            newest = next(reversed(self.open_transactions.values()), -1)
+            assert newest < batch.base_offset, (newest, batch)
             self.open_transactions[batch.producer_id] = batch.base_offset
             self._awaited.pop(batch.producer_id, None)
         return None

@@ -105,6 +105,8 @@ def open_log(
     else:
         opened.recovery_point = min(recovery_point, opened.log_end_offset)
         opened.unflushed = [s for s in opened.segments[:-1] if s.base_offset >= min(recovered)]
+    assert opened.segments, opened.name  # appends and reads go by the active one without asking
+    assert opened.recovery_point <= opened.log_end_offset, opened.name
     # An epoch that starts at the log end offset is kept: it exists but has written nothing yet.
     opened.leader_epochs.truncate_from_end(opened.log_end_offset + 1)
     opened.leader_epochs.truncate_from_start(opened.log_start_offset)
@@ -167,6 +169,7 @@ def _start_anew(opened: PartitionLog, offset: int, now_ms: int, disk: Disk) -> N
         _drop_segments(opened, 0, disk)
     opened.log_start_offset = opened.log_end_offset = offset
     opened.roll(now_ms)
+    assert opened.active.base_offset == offset, (opened.name, offset)
     if offset:  # only the name of the new segment's file says where the log starts
         disk.sync_directory(opened.directory)
 

@@ -46,7 +46,9 @@ def append_replicated(log: PartitionLog, records: Buffer, *, leader_epoch: int, 
             count = _append_to_segment(log, records, wanted[done:], now_ms)
         except OSError as error:
             raise log.undo_append(error) from error
+        assert count > 0, log.name  # a new segment takes any batch, or this would go on for ever
         done += count
+    assert not wanted or log.log_end_offset == wanted[-1].next_offset, (log.name, wanted[-1])
     return done
 
 

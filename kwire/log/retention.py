@@ -90,7 +90,10 @@ def delete_old_segments(
         if len(log.segments) == 1:
             log.roll(now_ms)
         doomed = log.segments.pop(0)
+        assert log.segments, log.name  # the active segment stays, whatever its age
         log.advance_log_start_offset(log.segments[0].base_offset)  # even if the renaming fails
+        # From here on nobody may be promised an offset before the first file.
+        assert log.log_start_offset >= log.segments[0].base_offset, log.name
         log.doomed.append((clocks.steady_ms(), doomed.delete_later()))
         deleted += 1
         yield

@@ -189,6 +189,8 @@ class LogSegment:
 
     def _note_place(self, last_offset: int, position: int, newest_ms: int, newest_at: int) -> None:
         """Add index entries for the batch at ``position``; an OSError changes nothing."""
+        # The batch isn't counted yet: readers that follow the entry find it where the log ends now.
+        assert position == self.size_bytes, (position, self.size_bytes)
         # An index entry has the offset relative to the base offset, without a sign.
         assert last_offset >= self.base_offset, (last_offset, self.base_offset)
         offsets = self.offset_index
@@ -325,6 +327,9 @@ class LogSegment:
 
     def rebuild(self, scan: SegmentScan) -> None:
         """Keep the sound batches that a scan found, cut the rest, and rebuild the indexes."""
+        # A larger sound part would have been read from beyond what counts of the file.
+        assert scan.size_bytes <= self.size_bytes, (scan.size_bytes, self.size_bytes)
+        assert scan.end_offset >= self.base_offset, (scan.end_offset, self.base_offset)
         if scan.size_bytes < self.size_bytes:
             self.file().truncate(scan.size_bytes)
         self.offset_index.replace(scan.offset_entries)

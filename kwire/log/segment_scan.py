@@ -151,6 +151,8 @@ class SegmentScan:
             at = after
         if self.first_timestamp is None and at:
             self.first_timestamp = unpack(chunk, 0)[7]
+        # What lies after the last whole batch is read again with the next chunk, or cut off.
+        assert at <= have, (at, have)
         self.bytes_since_index, self.end_offset = since, end_offset
         self.size_bytes = start + at
 
@@ -197,6 +199,8 @@ class SegmentScan:
         return total
 
     def _index(self, last_offset: int, position: int) -> None:
+        # As in ``LogSegment``: entries are relative to the base offset, without a sign.
+        assert last_offset >= self._base_offset, (last_offset, self._base_offset)
         self.offset_entries += _OFFSET_ENTRY.pack(last_offset - self._base_offset, position)
         if self.max_timestamp > self._indexed_timestamp:
             self._indexed_timestamp = self.max_timestamp
@@ -219,6 +223,7 @@ class SegmentScan:
         self._last = {one: kept for one, kept in self._last.items() if kept[-1] >= first}
 
     def _note_epoch(self, epoch: int, base_offset: int) -> None:
+        assert epoch > self._latest_epoch, (epoch, self._latest_epoch)  # epochs only go up
         self.epochs.append((epoch, base_offset))
         self._latest_epoch = epoch
 

@@ -131,6 +131,7 @@ def _truncate(log: PartitionLog, offset: int, disk: Disk, steady_ms: int) -> Non
     log.truncations += 1
     log.gap_at = log.gap_at if log.gap_at < offset else -1
     kept = LogSegments(s for s in log.segments if s.base_offset <= offset)
+    assert kept, (log.name, offset)  # ascending base offsets, and the first is at most ``offset``
     kept.rolled_bytes = log.segments.rolled_bytes
     removed = log.segments[len(kept) :]
     log.unflushed = [segment for segment in log.unflushed if segment in kept[:-1]]

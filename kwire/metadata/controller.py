@@ -133,6 +133,7 @@ class TopicCreation:
         changes = yield from topic_in_steps(self._image, topic, self._random, self._taken)
         created = changes[-1]
         assert isinstance(created, TopicCreated)
+        assert created.topic.name == topic.name, (created.topic.name, topic.name)
         if self._allow is not None:
             self._allow(len(created.topic.partitions))
         self._records += len(changes) + len(created.topic.partitions)
@@ -269,6 +270,7 @@ def partitions_in_steps(
                 f"Topic {name} has a replication factor of {factor}; "
                 "each new partition must have as many replicas.",
             )
+    assert len(made) == added, (name, len(made), added)
     return [PartitionsAdded(topic.topic_id, tuple(made))]
 
 

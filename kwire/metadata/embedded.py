@@ -141,6 +141,7 @@ class EmbeddedStore:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"metadata can't be written: {error}"
                 ) from error
+            assert image.revision == revision, (image.revision, revision)
             self._image = image
             commit = Commit(revision, changes)
             self._recent.add(commit, size_bytes)
@@ -243,10 +244,14 @@ class RecentCommits:
 
     def add(self, commit: Commit, size_bytes: int) -> None:
         """Remember a commit; forget the oldest ones beyond the limits on number and bytes."""
+        # ``last`` counts back from the newest: none may be missing.
+        is_next = not self._commits or commit.revision == self._commits[-1][0].revision + 1
+        assert is_next, commit.revision
         self._commits.append((commit, size_bytes))
         self._bytes += size_bytes
         while self._bytes > RECENT_BYTES or len(self._commits) > RECENT_COMMITS:
             self._bytes -= self._commits.popleft()[1]
+        assert self._bytes >= 0, self._bytes
 
     def last(self, count: int) -> list[Commit]:
         """The last ``count`` commits; RevisionGone if fewer are remembered."""

@@ -49,6 +49,7 @@ def be_alone(image: MetadataImage, broker: BrokerImage) -> list[Change]:
     changes: list[Change] = [BrokerUnregistered(node) for node in image.brokers if node != own]
     changes.append(BrokerRegistered(broker))
     registered = apply(image, changes, image.revision)
+    assert set(registered.brokers) == {own}, registered.brokers.keys()
     elected = ControllerElected(own, image.controller_epoch + 1)
     return [*changes, *with_broker(registered, own), elected]
 
@@ -91,6 +92,7 @@ def gather(image: MetadataImage, nodes: Collection[int]) -> list[Change]:
             adding=(),
             removing=(),
         )
+        assert kept.replicas, partition  # as ``_check_gathered`` has looked
         return changed_partition(partition, kept, rules)
 
     changes = changes_of_partitions(image, (), change_of)

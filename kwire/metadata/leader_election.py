@@ -65,12 +65,14 @@ def elect_leader(
     eligible = [node for node in after.replicas if node in (after.isr or after.elr)]
     leader = _clean_leader(after, [node for node in eligible if node in active], rules.election)
     if leader is not None:
+        assert leader in active, (leader, after)  # a broker that is fenced answers nobody
         if leader in after.isr:
             return after._replace(leader=leader, last_known_elr=())
         elr = without_nodes(after.elr, (leader,)) if rules.min_isr > 1 else ()
         return after._replace(leader=leader, isr=(leader,), elr=elr, last_known_elr=())
     leader = _unclean_leader(after, rules)
     if leader is not None:
+        assert leader in after.replicas, (leader, after)
         return after._replace(
             leader=leader,
             isr=(leader,),

@@ -72,8 +72,11 @@ class Liveness:
                 look_again_ms = min(look_again_ms, self._grace_end_ms)
             elif now_ms < since_ms + RETURN_MS and comes_back(one[0]):
                 look_again_ms = min(look_again_ms, since_ms + RETURN_MS)
+                assert look_again_ms > now_ms, (look_again_ms, now_ms)
             else:
                 silent.add(one[0])
+        alive_nodes = {one for one in self._missing_ms if one in alive}
+        assert not alive_nodes, alive_nodes  # nobody with a session is fenced
         return Verdict(frozenset(silent), look_again_ms)
 
 

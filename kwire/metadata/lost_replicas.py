@@ -71,6 +71,7 @@ def lost_or_found(
         for index, partition in enumerate(topic.partitions):
             if broker.node_id not in partition.replicas:
                 continue
+            assert partition.leader != broker.node_id, (topic.name, index, partition)
             replica = held(topic.name, index, topic.topic_id)
             if replica is NEVER_MADE and not (directories and has_same):
                 replica = None  # these directories can't show whether it is lost
@@ -122,6 +123,7 @@ def _next_to(partition: PartitionImage, node_id: int, rules: ElectionRules) -> i
     """The replica that may lead in place of a lost one, if possible one that can lead at once."""
     place = partition.replicas.index(node_id)
     others = partition.replicas[place + 1 :] + partition.replicas[:place]
+    assert others, partition  # an only replica is judged by ``_only_replica``
     return next((node for node in others if node in rules.active), others[0])
 
 

@@ -71,6 +71,9 @@ def changed_partition(
     assert after.leader < 0 or after.leader in after.isr, (before, after)
     assert len(set(after.replicas)) == len(after.replicas), (before, after)
     assert set(after.isr) <= set(after.replicas), (before, after)
+    assert set(after.elr) <= set(after.replicas), (before, after)
+    assert set(after.isr).isdisjoint(after.elr), (before, after)
+    assert {*after.adding, *after.removing} <= set(after.replicas), (before, after)
     is_new_leader = after.leader != before.leader
     is_smaller = not set(before.replicas) <= set(after.replicas)
     return after._replace(

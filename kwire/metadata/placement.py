@@ -185,6 +185,7 @@ class _Turn:
         if round_ != self._round:
             self._round, self._taken = round_, 0
             self._offset += 1
+        assert self._taken <= len(self._nodes), (self._taken, self._nodes)
         if self._taken == len(self._nodes):
             return None
         node_id = self._nodes[(self._offset + self._taken) % len(self._nodes)]
@@ -219,7 +220,9 @@ def placed(
         for _ in piece:
             replicas = placer.place(replication_factor)
             isr = _in_sync(image, replicas)
+            assert isr[0] == replicas[0], (replicas, isr)  # the preferred leader leads at once
             made.append(PartitionImage(isr[0], 0, replicas, isr))
+    assert len(made) == count, (len(made), count)
     return made
 
 

@@ -56,7 +56,9 @@ def elect_preferred_leaders(image: MetadataImage) -> list[Change]:
         left -= 1
         return with_elected_leader(partition, rules, unclean=False)
 
-    return changes_of_partitions(image, active, change_of)
+    changes = changes_of_partitions(image, active, change_of)
+    assert left >= 0, left  # or one commit would be longer than brokers take at once
+    return changes
 
 
 def count_elections(changes: list[Change]) -> int:

@@ -52,6 +52,8 @@ def reassigned(
     removing = tuple(sorted(_without(original, replicas)))
     adding = tuple(sorted(_without(replicas, original)))
     every = (*replicas, *removing)
+    assert set(adding).isdisjoint(removing), (adding, removing)
+    assert len(set(every)) == len(every), every
     check_level(image, len(every))
     wanted = _restricted(before, every)._replace(adding=adding, removing=removing)
     return changed_partition(before, wanted, rules)

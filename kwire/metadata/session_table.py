@@ -51,6 +51,7 @@ class SessionTable:
             check_replaceable(old, member)
             self.end(guard)
             members = dict(self.sessions.members)
+        assert member.node_id not in members, member  # one process of each node id
         guard = self._new(live_key(member.node_id))
         members[member.node_id] = member, guard
         self._set_sessions(self.sessions._replace(members=members))
@@ -74,6 +75,7 @@ class SessionTable:
             controller = None
         if (kept, controller) != (members, self.sessions.controller):
             self._set_sessions(Sessions(kept, controller))
+        assert not self.exists(guard), guard  # ``check`` refuses its commits from here on
 
     def exists(self, guard: Guard) -> bool:
         """Whether a session or hold isn't over."""
@@ -98,6 +100,8 @@ class SessionTable:
         return Guard(key, self._created)
 
     def _set_sessions(self, sessions: Sessions) -> None:
+        holder = sessions.controller
+        assert holder is None or holder[0] in sessions.members, holder
         self.sessions = sessions
         self._changed.set()
         self._changed = trio.Event()

@@ -164,6 +164,7 @@ def new_token(
     life_ms = min(lifetimes.max_ms, asked_ms) if asked_ms > 0 else lifetimes.max_ms
     max_ms = _sum(now_ms, life_ms)
     expires_ms = min(max_ms, _sum(now_ms, lifetimes.expiry_ms))
+    assert expires_ms <= max_ms, (expires_ms, max_ms)
     return DelegationToken(owner, requester, names, now_ms, expires_ms, max_ms, b"", ())
 
 

@@ -102,6 +102,8 @@ class Fetchers:
     async def _run_fetcher(self, place: Place, fetcher: Fetcher) -> None:
         """Run a task while it has partitions; partitions may be added while it ends."""
         await fetcher.run()
+        assert fetcher.is_idle, place  # nobody else would fetch its partitions
+        assert self._fetchers[place] is fetcher, place
         del self._fetchers[place]
 
     def _address(self, leader: int) -> tuple[str, int] | None:

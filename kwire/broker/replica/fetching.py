@@ -315,6 +315,7 @@ def cut_offset(partition: Followed, leaders: EpochEndOffset) -> int:
     """
     end_offset = partition.position.fetch_offset
     epoch, own_end = partition.end_offset_for_epoch(leaders.epoch)
+    assert epoch <= leaders.epoch, (epoch, leaders)  # the leader has nothing of a later one
     if own_end < 0:
         return min(leaders.end_offset, end_offset)
     if epoch != leaders.epoch:

@@ -104,12 +104,14 @@ class FollowerPartition:
 
     def append(self, records: Buffer, now_ms: int) -> int:
         """Append a response of the leader; raises the errors of ``append_replicated``."""
+        assert self.cutting is None, self.log.name  # a thread changes the log until ``end_cut``
         return append_replicated(self.log, records, leader_epoch=self.leader_epoch, now_ms=now_ms)
 
     def advance(self, leaders_watermark: int, leaders_start: int) -> None:
         """Take the leader's high watermark and log start offset, up to this log's end."""
         watermark = min(leaders_watermark, self.log.log_end_offset)
         if watermark > self.high_watermark:
+            assert watermark <= self.log.log_end_offset, (self.topic, self.index, watermark)
             self.high_watermark = watermark
             if self.log.producers.ended:
                 self.log.producers.forget_ended(watermark)
@@ -129,6 +131,7 @@ class FollowerPartition:
         assert self.cutting is not None
         watermark = min(self.high_watermark, self.log.log_end_offset)
         self.high_watermark = max(watermark, self.log.log_start_offset)
+        assert self.high_watermark <= self.log.log_end_offset, self.log.name
         self.log.is_being_cut = False
         self.cutting.set()
         self.cutting = None

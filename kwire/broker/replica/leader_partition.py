@@ -155,6 +155,8 @@ class LeaderPartition(Partition):
 
     def update(self, row: PartitionImage) -> None:
         """Take a newer row of the same leader epoch. Proposals for older rows are over."""
+        # Another epoch gets another object: its followers begin to count anew.
+        assert row.leader_epoch == self.leader_epoch, (self.topic, self.index, row)
         if row.partition_epoch > self.row.partition_epoch:
             self._apply_row(row)
             self.advance()
@@ -177,6 +179,7 @@ class LeaderPartition(Partition):
             for node in row.replicas
             if node != self.node_id
         }
+        assert self.node_id not in self.followers, self.node_id  # it waits for others only
         self._note_proposal((), UNKNOWN)
 
     def _note_proposal(self, isr: tuple[int, ...], revision: int) -> None:
@@ -235,6 +238,7 @@ class LeaderPartition(Partition):
         wished = self.wished_isr()
         if self.is_deleted or (wished == self.in_sync and not self.row.is_recovering):
             return None
+        assert self.node_id in wished, (self.topic, self.index, wished)
         kept = self.proposed if self.proposed_at >= revision else ()
         both = (*wished, *(node for node in kept if node not in wished))
         self._note_proposal(both, revision)
@@ -250,6 +254,7 @@ class LeaderPartition(Partition):
         """Find followers that lag. Called every half of ``replica.lag.time.max.ms``."""
         self._due = self._at_look_before
         self._at_look_before, self._at_look = self._at_look, self.log.log_end_offset
+        assert self._at_look_before <= self._at_look, (self.topic, self.index)  # it cuts nothing
         for follower in self.followers.values():
             if self._lags(follower):
                 follower.is_caught_up = False

@@ -107,6 +107,8 @@ class OfflineReplicas:
     async def _commit(
         self, offline: frozenset[TopicPartition], full: frozenset[TopicPartition]
     ) -> None:
+        # A replica on a full disk keeps its records; one that is offline may have lost them.
+        assert offline.isdisjoint(full), offline & full
         try:
             for lost, are_whole in ((offline, False), (full, True)):
                 if lost:

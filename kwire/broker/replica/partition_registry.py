@@ -121,6 +121,7 @@ class PartitionRegistry:
     def _record_image(self, image: MetadataImage) -> None:
         """Note the image, which names the brokers of the other replicas."""
         before = self._image
+        assert image.revision >= before.revision, (image.revision, before.revision)
         if image.brokers is not before.brokers:
             self._unreachable = unreachable_brokers(image, before, self._unreachable)
         self._image = image
@@ -161,6 +162,7 @@ class PartitionRegistry:
         """Give a partition a new role, and end its former role."""
         key = (replica.topic, replica.index)
         self.end(key)
+        assert not replica.is_deleted, key  # a role that has ended never begins again
         if isinstance(replica, Partition):
             self._partitions[key] = replica
         else:
@@ -170,9 +172,11 @@ class PartitionRegistry:
     def end(self, key: TopicPartition) -> Hosted | None:
         """End the role of a partition. Requests that wait for it then look for its new role."""
         led, followed = self._partitions.pop(key, None), self._followers.pop(key, None)
+        assert led is None or followed is None, key  # it has one role
         ended = led or followed
         if ended is not None:
             of_topic = self._by_topic[ended.topic_id]
+            assert of_topic[ended.index] is ended, key
             del of_topic[ended.index]
             if not of_topic:
                 del self._by_topic[ended.topic_id]

@@ -71,6 +71,7 @@ class LogJob:
 def _take_slice(things: list[_T]) -> list[_T]:
     """Remove the items of one slice from the end of a list, and return them."""
     some = things[-LOGS_PER_TURN:]
+    assert some  # a job without anything left would never be over
     del things[-LOGS_PER_TURN:]
     some.reverse()
     return some
@@ -382,5 +383,6 @@ class ReplicaManager(ReplicaRoles):
         role = role_of(self._image.partition(*key) or topic.partitions[index], self._node_id)
         watermark = 0 if role is Role.SOLE else self._log_manager.high_watermark_before(opened)
         replica = self._as(role, topic, index, opened, watermark)
+        assert replica.topic_id == topic.topic_id, key
         self._set_up(replica, opened.config)
         self.host(replica)

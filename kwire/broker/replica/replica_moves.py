@@ -118,6 +118,7 @@ class ReplicaMoves:
         made = await broker.threads.logs.run(
             begin, manager, replica.log, target, broker.clock.now_ms()
         )
+        assert key not in self._moves, key  # ``_asking`` lets one request after the other in
         self._moves[key] = made
         self._all.append(made)
         self._changed.set()

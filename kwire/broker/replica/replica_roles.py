@@ -96,6 +96,9 @@ class ReplicaRoles(PartitionRegistry):
     def _give_role(self, topic: TopicImage, index: int, replica: Hosted) -> None:
         """Give a replica the role of its row; if it has none, its log is deleted later."""
         row = topic.partitions[index]
+        # ``_at_rest`` has waited: the object for the next role goes by where the log ends.
+        assert isinstance(replica, Partition) or replica.cutting is None, replica.log.name
+        assert row.leader_epoch >= replica.leader_epoch, (replica.log.name, row)
         role = role_of(row, self._node_id)
         if role is Role.NONE:
             self.end((topic.name, index))

@@ -70,6 +70,7 @@ class Throttle:
 
     def record(self, size_bytes: int, now_s: float) -> None:
         """Count bytes that were copied."""
+        assert size_bytes >= 0, size_bytes
         if size_bytes:
             took_s = size_bytes / self.rate if self.rate else float("inf")
             self._taken_to_s = max(self._taken_to_s, now_s) + took_s

@@ -65,6 +65,7 @@ def _shared_alike(spec: AssignmentSpec) -> dict[tuple[int, tuple[str, ...]], lis
 def _cut(indexes: Sequence[int], sizes: Sequence[int]) -> list[Sequence[int]]:
     """Cut a list into parts of these sizes, in order."""
     ends = list(accumulate(sizes))
+    assert ends[-1] == len(indexes), (len(indexes), sizes)  # every partition has a reader
     return [indexes[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
 

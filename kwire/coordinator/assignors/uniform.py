@@ -70,6 +70,7 @@ def _share_among_equals(
     for member_id in sorted(given, key=lambda m: (-len(given[m]), m)):
         limits[member_id] = quota + (extra > 0)
         extra -= extra > 0
+    assert sum(limits.values()) == total, (extra, total)
     for member_id, limit in limits.items():
         surplus = len(given[member_id]) - limit
         if surplus > 0:
@@ -86,6 +87,7 @@ def _share_among_equals(
             needs[member_id] -= 1
             if not needs[member_id]:
                 del needs[member_id]
+    assert next(remaining, None) is None, total  # nobody would read what is left
 
 
 def _farthest(spec: AssignmentSpec, member_id: str, mine: set[Partition]) -> list[Partition]:
@@ -235,6 +237,7 @@ class _Balance:
         )
         self.given[giver].remove(partition)
         self.load[giver] -= 1
+        assert self.load[giver] > self.load[taker] - 1, (giver, taker)
         indexes = self.held[giver][topic_id]
         indexes.remove(partition[1])
         if not indexes:
@@ -242,6 +245,7 @@ class _Balance:
         self._give_partition(taker, partition)
 
     def _give_partition(self, taker: str, partition: Partition) -> None:
+        assert partition not in self.given[taker], (taker, partition)
         self.given[taker].add(partition)
         self.load[taker] += 1
         self._count_partition(taker, partition)

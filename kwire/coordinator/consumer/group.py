@@ -154,6 +154,8 @@ class ConsumerGroup:
     def _uncount(self, member: ConsumerMember) -> None:
         subscription = _subscription_of(member)
         self.classic_count -= member.is_classic
+        assert self.classic_count >= 0, self.group_id
+        assert self.subscriptions[subscription] > 0, (self.group_id, subscription)
         self.subscriptions[subscription] -= 1
         if not self.subscriptions[subscription]:
             del self.subscriptions[subscription]

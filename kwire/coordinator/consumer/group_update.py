@@ -84,6 +84,7 @@ class GroupUpdate:
         record = current_member_assignment(
             self.group.group_id, member.member_id, member.to_record()
         )
+        assert member.member_id in self.group.members, member.member_id  # ``describe`` comes first
         self._write(record).put_member(member)
 
     def remove(self, member_ids: Iterable[str]) -> None:
@@ -98,6 +99,7 @@ class GroupUpdate:
         new = old._replace(member_id=member_id, epoch=0, previous_epoch=0)
         target = self.group.target_of(old.member_id)
         self.remove([old.member_id])
+        assert self.group.static_member(old.about.instance_id) is None, old
         self.describe(new)
         self.set_target(member_id, target)
         self.settle(new)

@@ -102,6 +102,8 @@ def _without_unsubscribed(
 def _next_assignment(
     member: ConsumerMember, target: Target, reported: Partitions | None
 ) -> ConsumerMember:
+    # Each member is led through all steps to one target; the next target is of a later epoch.
+    assert member.is_classic or member.epoch <= target.epoch, (member.member_id, member.epoch)
     kept: dict[bytes, dict[int, int]] = {}
     revoking: dict[bytes, dict[int, int]] = {}
     free: dict[bytes, dict[int, int]] = {}

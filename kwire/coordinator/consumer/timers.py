@@ -67,6 +67,7 @@ class GroupTimers:
         self._set[key] = (deadline_ms, epoch)
         if key not in self._queued or deadline_ms < self._queued[key]:
             self._queue(key, deadline_ms)
+        assert self._queued[key] <= deadline_ms, key  # or the heap would name it too late
 
     def _queue(self, key: tuple[str, Timer], deadline_ms: int) -> None:
         self._queued[key] = deadline_ms

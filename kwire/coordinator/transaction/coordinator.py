@@ -277,6 +277,11 @@ class TransactionCoordinator:
         effects = Effects()
         record = transaction_record(transaction, self.settings.transaction_version)
         assert record.value is not None
+        assert transaction.producer_epoch >= 0, transaction  # nobody begins without an epoch
+        known = self.transactions.get(transaction.transactional_id)
+        is_same = known is not None and known.producer_id == transaction.producer_id
+        # An epoch that comes again would let a producer in that was fenced.
+        assert known is None or not is_same or transaction.producer_epoch >= known.producer_epoch
         self._decided[transaction.transactional_id] = record.value, transaction
         effects.records.append(record)
         return effects

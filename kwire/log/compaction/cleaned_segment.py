@@ -94,6 +94,8 @@ class CleanedSegment:
         """Write the rest and wait until all of it is on the disk; OSError."""
         self._write()
         self._note_time()
+        # The indexes have positions up to there, and are trusted once the file has its final name.
+        assert self._written == self.size_bytes, (self._written, self.size_bytes)
         self._disk.sync(self._fd)
         self.close()
         self._write_file(".index", self._offset_index)

@@ -79,6 +79,8 @@ class Cleaner:
         batch_filter = BatchFilter(self._job, self._offsets, last_offsets, statistics)
         batch_filter.transactions.add(self._aborted)
         end_offset = self._offsets.latest_offset + 1
+        # A record that may still change, or is not yet replicated, must not replace an older one.
+        assert end_offset <= self._job.first_uncleanable_offset, (self._job.name, end_offset)
         sources = [s for s in self._job.segments if s.base_offset < end_offset]
         for group in group_segments(sources, self._job, self._index_bytes):
             yield self._clean_group(group, batch_filter)

@@ -147,6 +147,7 @@ class CompactionManager:
         worth_it = [part for part in parts if part.is_worth_it]
         if not worth_it:
             return None
+        assert not self.in_progress.intersection(part.log for part in parts)  # one clean of a log
         clean = self._clean(max(worth_it, key=lambda part: part.dirty_ratio), settings, now_ms)
         self.in_progress.add(clean.log)
         return clean
@@ -261,6 +262,7 @@ class CompactionManager:
         self.metrics.last = statistics
         self.metrics.total.add(statistics)
         if self.is_there(clean):
+            assert clean.part.first_dirty_offset <= result.end_offset <= clean.log.log_end_offset
             clean.log.first_dirty_offset = result.end_offset
         log.info(
             "%s: compacted offsets %d to %d (%.0f%% dirty): %s",

@@ -145,6 +145,7 @@ class OffsetMap:
         if self.used_bytes <= self._max_bytes:
             return
         known = self._known
+        assert len(known) <= self.max_entries < self._slots  # so that a search ends at a free slot
         self._table = table = bytearray(self._slots * ENTRY_BYTES)
         while known:
             self._put_into_table(table, *known.popitem())

@@ -53,6 +53,8 @@ def begin_swap(
     if not are_in_log(log, old):
         discard_cleaned(log, group.base_offset, disk)
         return False
+    # The cleaned segment takes the name of the first that it replaces.
+    assert group.base_offset == old[0].base_offset, (log.name, group.base_offset)
     try:
         _rename(log.new_segment(group.base_offset, 0), CLEANED_SUFFIX, SWAP_SUFFIX, disk)
     except OSError:
@@ -85,6 +87,7 @@ def finish_swap(
             raise
         raise log.health.fail(f"cannot swap a segment of {log.name}", error) from error
     # A new list: an iteration over the old list goes on with the old files.
+    assert new.base_offset == old[0].base_offset, (log.name, new.base_offset)
     kept = [*log.segments[:first], new, *log.segments[first + len(old) :]]
     log.segments = LogSegments(kept)
     log.unflushed = [segment for segment in log.unflushed if segment not in old]

@@ -62,6 +62,7 @@ class Following:
         self._bytes += len(value)
         while self._bytes > KEPT_BYTES or len(self._values) > KEPT_COMMITS:
             self._bytes -= len(self._values.pop(next(iter(self._values))))
+        assert self._values or not self._bytes, self._bytes
         self._wake_followers()
 
     def read(self, revision: int) -> None:

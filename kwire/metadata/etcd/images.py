@@ -112,6 +112,8 @@ class Images:
 
     async def _write(self, image: MetadataImage, previous: int, guard: Guard) -> None:
         keys, by = self._keys, self._writer
+        # The commits up to the previous snapshot are deleted with it, none that is needed.
+        assert previous < image.revision, (previous, image.revision)
         changes: list[Change] = await self._threads.run(snapshot, image)
         parts = await self._threads.run(encode_parts, changes)
         beginning = keys.image_parts(image.revision, by)

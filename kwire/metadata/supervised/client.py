@@ -221,6 +221,7 @@ class SupervisedStore:
             frame = encode_frame({"id": number, **fields}, changes)
         except FrameError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"metadata: {error}") from error
+        assert number not in self._answers, number
         send, receive = trio.open_memory_channel[Frame](_NO_LIMIT)
         self._answers[number] = send
         try:

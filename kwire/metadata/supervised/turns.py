@@ -42,6 +42,7 @@ class Turns:
         except RevisionConflict:
             self._count_lost_commit(worker)
             raise
+        assert worker is not self._holder or self._conflicts[worker] >= CONFLICTS
         self.leave(worker)
         return revision
 

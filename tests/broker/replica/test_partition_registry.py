@@ -14,7 +14,14 @@ def test_a_thread_looks_high_watermarks_up_while_roles_come_and_go() -> None:
     """The event loop changes the dicts meanwhile, and the thread never sees one half changed."""
     hosted = PartitionRegistry(1)
     replicas = [
-        SimpleNamespace(topic="t", topic_id=b"t", index=n, high_watermark=n, delete=lambda: None)
+        SimpleNamespace(
+            topic="t",
+            topic_id=b"t",
+            index=n,
+            high_watermark=n,
+            delete=lambda: None,
+            is_deleted=False,
+        )
         for n in range(MANY)
     ]
     for one in replicas:
