@@ -71,6 +71,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "queued.max.",
     ),
     "kwire has a way or a value of its own there": (
+        "alter.log.dirs.replication.quota.",
         "controlled.shutdown.enable",
         "group.consumer.assignor.offload.enable",
         "delete.records.purgatory.purge.interval.requests",
@@ -83,6 +84,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "producer.id.expiration.check.interval.ms",
         "producer.purgatory.purge.interval.requests",
         "replica.socket.receive.buffer.bytes",
+        "replication.quota.window.",
         "socket.connection.setup.timeout.",
         "transaction.state.log.load.buffer.size",
     ),
@@ -91,6 +93,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "metric.reporters",
         "metrics.",
     ),
+    "The file system finds room for a segment as it grows": ("log.preallocate",),
     "kwire has no tiered storage": (
         "follower.fetch.last.tiered.offset.enable",
         "log.local.retention.",
@@ -107,13 +110,12 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "share.coordinator.threads",
         "share.fetch.purgatory.purge.interval.requests",
     ),
-    "kwire has no versions that are unfinished": ("unstable.",),
-    "Not done yet": (
-        "alter.log.dirs.replication.quota.",
+    "A broker that can't tell the store of its failed directory is fenced, and others lead": (
         "log.dir.failure.timeout.ms",
-        "log.preallocate",
-        "replication.quota.window.",
+    ),
+    "kwire has no versions that are unfinished": (
         "transaction.two.phase.commit.enable",
+        "unstable.",
     ),
     "They are for Java's libraries and classes, or for the login of a client": PROTECTION,
 }
