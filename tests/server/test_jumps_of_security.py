@@ -91,6 +91,8 @@ WITH_TOKENS = {
     "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "OAUTHBEARER",
     "sasl.oauthbearer.jwks.endpoint.refresh.ms": str(HOUR_MS),
+    "sasl.oauthbearer.allow.unverified.issuer": "true",
+    "sasl.oauthbearer.allow.unverified.audience": "true",
 }
 WITH_ACLS = {"authorizer.class.name": STANDARD_AUTHORIZER}
 
