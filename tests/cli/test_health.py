@@ -161,14 +161,16 @@ async def test_internal_topics_that_need_more_brokers(nursery, autojump_clock):
             for name, setting in FACTORS.items()
         }
         few.errors["__consumer_offsets"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        assert list(await too_few_brokers(cluster, 1, 2)) == ["__transaction_state"]
+        others = ["__transaction_state", "__share_group_state"]
+        assert list(await too_few_brokers(cluster, 1, 2)) == others
         few.values[SETTING] = None
         assert await too_few_brokers(cluster, 1, 2) == {}
         del few.values[SETTING]  # Apache Kafka
-        assert list(await too_few_brokers(cluster, 1, 2)) == ["__transaction_state"]
+        assert list(await too_few_brokers(cluster, 1, 2)) == others
         few.code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert await too_few_brokers(cluster, 1, 2) == {}
-        few.code, few.errors["__transaction_state"] = ErrorCode.NONE, ErrorCode.NONE
+        few.code = ErrorCode.NONE
+        few.errors.update(dict.fromkeys(others, ErrorCode.NONE))
         assert await too_few_brokers(cluster, 1, 2) == {}
 
 

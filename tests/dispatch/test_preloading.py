@@ -9,8 +9,9 @@ UNLESS_SET = (
     *("kwire.connection.connection_limits", "kwire.connection.connection_rates"),
     *("kwire.connection.secured", "kwire.dispatch.authorized", "kwire.dispatch.metering"),
     *("kwire.security.audit", "kwire.security.authorizer", "kwire.security.login_lines"),
+    *("kwire.broker.share_states", "kwire.share.persister"),
 )
-"""What only settings, or requests of administrators, make a broker use."""
+"""What only settings, share groups, or requests of administrators make a broker use."""
 
 LOOK = """
 import ast, json, sys
