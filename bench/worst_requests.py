@@ -119,8 +119,9 @@ def _produce(count):
 
 def _fetch(count):
     partitions = [
-        FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=100) for n in range(count)
-    ]
+        FetchPartition(partition=PARTITIONS + n, fetch_offset=0, partition_max_bytes=100)
+        for n in range(count)
+    ]  # an error costs more than a partition without records
     topics = [FetchTopic(topic="t", partitions=partitions)]
     return FetchRequest(session_epoch=0, max_wait_ms=0, min_bytes=1, max_bytes=100, topics=topics)
 

@@ -63,7 +63,7 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         (
             *("broker/groups", "connection/acceptor", "connection/connection_rates"),
             *("connection/deadlines", "dispatch/metering", "connection/outbox"),
-            *("connection/poller", "handlers/fetch", "handlers/plain_fetch", "housekeeping"),
+            *("connection/poller", "handlers/fetch", "housekeeping"),
             *("handlers/sasl_authenticate", "handlers/sasl_handshake", "server"),
             "web/connections",
         ),

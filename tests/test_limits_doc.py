@@ -46,7 +46,6 @@ NO_LIMITS_OF_CLIENTS = {
     "coordinator/transaction/state MAX_EPOCH": "where epochs wrap",
     "handlers/lib/opening MAX_BYTES": "the name of a setting",
     "handlers/lib/opening MAX_RECORDS": "the name of a setting",
-    "handlers/plain_fetch MOST_PARTITIONS": "what the fast path takes",
     "handlers/push_telemetry MOST_TIMES": "how far metrics may be compressed: MESSAGE_TOO_LARGE",
     "metadata/preferred_leader_election MOST_ELECTIONS": "what shares a commit",
     "metadata/preferred_leader_election MOST_IMBALANCE": "the controller's own work",

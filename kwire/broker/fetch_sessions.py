@@ -50,6 +50,7 @@ PartitionKey = tuple[str, bytes, int]
 class WantedPartition(Protocol):
     """A partition in a fetch: a ``FetchPartition`` of a request, or a ``CachedPartition``."""
 
+    partition: int
     current_leader_epoch: int
     fetch_offset: int
     partition_max_bytes: int
@@ -58,19 +59,16 @@ class WantedPartition(Protocol):
 class CachedPartition:
     """A partition of a session: the client's wish, and the broker's last answer.
 
-    ``reference`` leads to the partition that gave the answer.
+    ``partition`` is its index. ``reference`` leads to the partition that gave the answer.
     """
 
     __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
-        "high_watermark",
-        "log_start_offset",
-        "partition_max_bytes",
-        "reference",
+        *("current_leader_epoch", "fetch_offset", "high_watermark", "log_start_offset"),
+        *("partition", "partition_max_bytes", "reference", "topic", "topic_id"),
     )
 
-    def __init__(self, wanted: WantedPartition) -> None:
+    def __init__(self, key: PartitionKey, wanted: WantedPartition) -> None:
+        self.topic, self.topic_id, self.partition = key
         self.reference: PartitionReference | FollowerReference = NOWHERE
         self.high_watermark = -1
         self.log_start_offset = -1
@@ -90,9 +88,9 @@ class CachedPartition:
     def is_quiet(self) -> bool:
         """Whether the partition has nothing that is news to the client.
 
-        This is a fast path: in a session with many partitions nearly all are quiet, and each costs
-        only this check. Its slow twin reads the partition and then asks ``is_news``. Clients learn
-        the same as without a session, as tests/handlers/test_fetch_sessions.py shows.
+        In a session with many partitions nearly all are quiet, and each costs only this check. All
+        others are read, and then ``is_news`` is asked. Clients learn the same as without a session,
+        as tests/handlers/test_fetch_sessions.py shows.
         """
         partition = self.reference.partition
         return (
@@ -105,20 +103,13 @@ class CachedPartition:
 
     def is_news(self, told: PartitionData) -> bool:
         """Whether this answer is news to the client; the session remembers the answer."""
-        has_records = told.records is not None and not (
-            isinstance(told.records, bytes) and not told.records
-        )
-        news = bool(
-            has_records
-            or told.error_code
-            or told.preferred_read_replica >= 0
-            or told.high_watermark != self.high_watermark
-            or told.log_start_offset != self.log_start_offset
-        )
-        # After an error, the next answer without an error is news.
-        self.high_watermark = -1 if told.error_code else told.high_watermark
-        self.log_start_offset = -1 if told.error_code else told.log_start_offset
-        return news
+        watermark, start = told.high_watermark, told.log_start_offset
+        if told.error_code:  # the next answer without an error is news
+            watermark = start = -1
+        has_moved = watermark != self.high_watermark or start != self.log_start_offset
+        self.high_watermark, self.log_start_offset = watermark, start
+        is_other = told.error_code or told.preferred_read_replica >= 0
+        return bool(told.records or is_other or has_moved)
 
 
 _Partitions: TypeAlias = dict[PartitionKey, CachedPartition]
@@ -145,15 +136,17 @@ class FetchSession:
         for key, partition in wanted:
             cached = self.partitions.get(key)
             if cached is None:
-                self.partitions[key] = CachedPartition(partition)
+                self.partitions[key] = CachedPartition(key, partition)
             else:
                 cached.want(partition)
         for key in forgotten:
             self.partitions.pop(key, None)
 
-    def move_to_end(self, key: PartitionKey) -> None:
+    def move_to_end(self, cached: CachedPartition) -> None:
         """Serve a partition after the others next time, because it had data this time."""
-        self.partitions[key] = self.partitions.pop(key)
+        key = cached.topic, cached.topic_id, cached.partition
+        if self.partitions.pop(key, None) is not None:  # else another fetch has forgotten it
+            self.partitions[key] = cached
 
 
 class SessionLimits(NamedTuple):

@@ -94,14 +94,13 @@ class MetricsCounters:
 
     ``throttled`` and ``throttled_ms`` are the waits that quotas impose, by the kind of quota.
 
-    ``fast`` holds the number of requests of Produce and Fetch, whose keys are 0 and 1, on their
-    fast paths; ``fast_times`` their times. ``errors`` is keyed by API and error code. ``start_s``
+    ``fast`` is the number of requests of Produce on its fast path; ``fast_times`` are their times.
+    ``errors`` is keyed by API and error code. ``start_s``
     and ``start_logs_s`` are how long the start, and within it the loading of logs, has taken.
     """
 
     __slots__ = (
-        "_fetched",
-        "_produced",
+        "_counted",
         "accepted",
         "errors",
         "fast",
@@ -120,8 +119,8 @@ class MetricsCounters:
 
     def __init__(self) -> None:
         self.is_on = False
-        self.fast = [0, 0]
-        self.fast_times = (Histogram(), Histogram())
+        self.fast = self._counted = 0
+        self.fast_times = Histogram()
         self.requests: dict[int, RequestTimes] = {}
         self.errors: Counter[tuple[int, int]] = Counter()
         self.passes = Histogram()
@@ -130,7 +129,6 @@ class MetricsCounters:
         self.throttled_ms: Counter[str] = Counter()
         self.accepted = self.refused = self.malformed = 0
         self.start_s = self.start_logs_s = 0.0
-        self._produced = self._fetched = 0
 
     def times_of(self, api_key: int) -> RequestTimes:
         """The times of an API."""
@@ -140,7 +138,7 @@ class MetricsCounters:
         return times
 
     def end_pass(self, seconds: float) -> None:
-        """Count a pass of the poller, and the requests that were served in it on fast paths.
+        """Count a pass of the poller, and the requests that were served in it on the fast path.
 
         This runs once for every wake-up, so it spells out ``Histogram.add``.
         """
@@ -151,14 +149,9 @@ class MetricsCounters:
         passes = self.passes
         passes.counts[bucket] += 1
         passes.sum_us += us
-        produced, fetched = self.fast
-        if produced != self._produced:
-            histogram = self.fast_times[0]
-            histogram.counts[bucket] += produced - self._produced
-            histogram.sum_us += us * (produced - self._produced)
-            self._produced = produced
-        if fetched != self._fetched:
-            histogram = self.fast_times[1]
-            histogram.counts[bucket] += fetched - self._fetched
-            histogram.sum_us += us * (fetched - self._fetched)
-            self._fetched = fetched
+        count = self.fast - self._counted
+        if count:
+            times = self.fast_times
+            times.counts[bucket] += count
+            times.sum_us += us * count
+            self._counted = self.fast

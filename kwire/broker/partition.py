@@ -21,6 +21,7 @@ from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
 from kwire.log.validation import AppendInfo, AppendOrigin, CheckedBatch
 from kwire.protocol.file_slice import FileSlice
+from kwire.protocol.messages.fetch import PartitionData
 from kwire.record.batch import NO_PRODUCER_ID, Buffer, RecordBatch
 
 ACKS_ALL = -1
@@ -69,6 +70,7 @@ class Partition:
         "log",
         "min_isr",
         "offset_before",
+        "quiet_answer",
         "reference",
         "topic",
         "topic_id",
@@ -98,6 +100,7 @@ class Partition:
         self.min_isr = 1
         self.is_deleted = False
         self.reference = PartitionReference(self)
+        self.quiet_answer: PartitionData | None = None  # see kwire.handlers.lib.reading
         self.waiters: set[Waiter] = set()
         self.flush: Flush | None = None
         self.writing: Event | None = None  # a large batch; other producers wait for its end

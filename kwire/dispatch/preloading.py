@@ -22,7 +22,7 @@ from kwire.protocol.codec import decoder, encoder
 
 HANDLERS = (
     *("produce", "plain_produce", "lib.large_batches", "lib.leader_hints"),
-    *("fetch", "plain_fetch", "replica_fetch", "lib.nearest_replica"),
+    *("fetch", "replica_fetch", "lib.nearest_replica"),
     *("metadata", "list_offsets", "api_versions"),
     *("lib.advertised_listeners", "lib.await_elections", "lib.delayed_response"),
     *("find_coordinator", "lib.coordinators_elsewhere", "announce_member"),

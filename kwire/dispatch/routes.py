@@ -6,24 +6,20 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers import APIS, FETCH_KEY, OWN_APIS, PRODUCE_KEY, Api
-from kwire.handlers.lib.waiting import Unfinished, begun_at_once
+from kwire.handlers import APIS, OWN_APIS, PRODUCE_KEY, Api
+from kwire.handlers.lib.waiting import begun_at_once
 from kwire.protocol.codec import Decoder, Encoder, InPieces, decoder, encoder, in_pieces
-from kwire.protocol.file_slice import EncodedResponse
 from kwire.protocol.frame import RequestHeader, response_header_version
 from kwire.protocol.messages import MODULES, OWN_MODULES, message_classes
 from kwire.protocol.types import is_flexible
 
 Handler: TypeAlias = Callable[[Any, Any], Any]
-PlainHandler: TypeAlias = Callable[
-    [memoryview, int, RequestHeader, Any, Any], EncodedResponse | Unfinished | None
-]
-"""(frame, start of the body, header, broker, client) → the response with its size in front, now or
-later. With None, the handler has to serve the request."""
+PlainHandler: TypeAlias = Callable[[memoryview, int, RequestHeader, Any, Any], bytes | None]
+"""(frame, start of the body, header, broker, client) → the response with its size in front. With
+None, the handler has to serve the request."""
 
 PLAIN = {
     PRODUCE_KEY: "kwire.handlers.plain_produce",
-    FETCH_KEY: "kwire.handlers.plain_fetch",
 }
 """Modules with a fast path for the common request of an API; each module says what is common."""
 

@@ -26,7 +26,7 @@ from kwire.dispatch.routes import Route
 from kwire.dispatch.routing import NotLoaded, OpenFrame, unknown_api_versions
 from kwire.dispatch.stopwatch import Stopwatch
 from kwire.handlers.lib.context import ConnectionInfo, RequestContext
-from kwire.handlers.lib.waiting import Slow, Unfinished
+from kwire.handlers.lib.waiting import Unfinished
 from kwire.protocol.file_slice import EncodedResponse, FileSlice
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import TooManyElements
@@ -154,19 +154,16 @@ class Serving:
         try:
             if self._broker.quotas is not None and self._meter(served_by, header, frame, position):
                 return
-            plain, broker, info = served_by.plain, self._broker, self._info
-            answer = None if plain is None else plain(frame, position, header, broker, info)
-            if answer is not None and not isinstance(answer, Unfinished):
-                self._poller.counters.fast[header.api_key] += 1
-                self._outbox.append_plain(answer)
-                return
+            plain = served_by.plain
+            if plain is not None:
+                answer = plain(frame, position, header, self._broker, self._info)
+                if answer is not None:
+                    self._poller.counters.fast += 1
+                    self._outbox.append_plain(answer)
+                    return
             if self._stopwatch is not None:
                 self._stopwatch.start_request(header.api_key, self._poller.ready_s)
-            if answer is not None:
-                self._work.begin_request()
-                self._keep_response(served_by, header, answer)
-            else:
-                self._decode(served_by, header, frame, position)
+            self._decode(served_by, header, frame, position)
         except Exception as error:
             raise reason_of_failure(
                 error, served_by, header, self._broker, self._info.peer
@@ -284,18 +281,13 @@ class Serving:
                 served_by, header, large.serve_large(served_by, frame, position, context)
             )
             return
-        self._handle(served_by, header, request, context)
-
-    def _handle(
-        self, served_by: Route, header: RequestHeader, request: Any, context: RequestContext
-    ) -> None:
-        """Call the handler, and keep its response or the object that gives the response later.
-
-        If the handler's appends have to be on the disk first, the response waits for that.
-        """
         self._keep_response(served_by, header, self._begin_handler(served_by, request, context))
 
     def _begin_handler(self, served_by: Route, request: Any, context: RequestContext) -> Any:
+        """Call the handler; its response, or the object that gives the response later.
+
+        If the handler's appends have to be on the disk first, the response waits for that.
+        """
         flusher = self._broker.flusher
         if flusher.asked:
             flusher.forget()
@@ -338,10 +330,7 @@ class Serving:
                 waiting.close()
                 return
             response = waiting.go_on(self._broker.flusher)
-            if type(response) is Slow:
-                self._decode(waiting.served_by, waiting.header, response.frame, response.position)
-            else:
-                self._keep_response(waiting.served_by, waiting.header, response)
+            self._keep_response(waiting.served_by, waiting.header, response)
             if metering is not None:
                 metering.rest()
         except Exception as error:

@@ -13,38 +13,39 @@ Behavior:
 - ``nearest_replica`` sends a consumer to a follower in its rack.
 """
 
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
-from kwire.broker.broker import Broker
 from kwire.broker.delayed import Delayed
 from kwire.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
+    CachedPartition,
     FetchSession,
     PartitionKey,
     SessionLimits,
     WantedPartition,
 )
-from kwire.broker.replica.partition_registry import Hosted as Readable
+from kwire.broker.replica.partition_registry import Hosted
 from kwire.budget.work import Work
-from kwire.errors import ErrorCode, KafkaError
+from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.fetch_news import add_by_topic, remember
 from kwire.handlers.lib.lookups import look_without_waiting
-from kwire.handlers.lib.readable import note_allowed, readable_partition
+from kwire.handlers.lib.reading import (
+    TOPIC_IDS_SINCE,
+    Reading,
+    WantedTopic,
+    note_allowed,
+)
 from kwire.handlers.lib.rights import CLUSTER_ACTION, FAILED, TOPIC, Serve, right
 from kwire.handlers.lib.slices import PIECE, give_way, in_slices, pieces
 from kwire.handlers.lib.waiting import happens, later
 from kwire.log.page_cache import ColdPages
-from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
-    AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -52,26 +53,25 @@ from kwire.protocol.messages.fetch import (
     PartitionData,
 )
 from kwire.protocol.refusing import refusing_each
-from kwire.protocol.taking_apart import collect_young
 
 if TYPE_CHECKING:
     from kwire.handlers.lib.authorization import Authorization
 
-READ_COMMITTED = 1
-TOPIC_IDS_SINCE = 13
-
 MANY = 10_000
 """The lists of an answer with so many partitions would take the garbage collector long."""
+
+AT_ONCE = 16
+"""So many partitions without news are looked at between two looks at the clock."""
 
 Wanted = Sequence[tuple[PartitionKey, WantedPartition]]
 
 
-class Answer(NamedTuple):
-    """The result of reading all partitions once; a redirect to another replica is an error too."""
+class SessionTopic(NamedTuple):
+    """Partitions of one topic of a session, which are neighbors there."""
 
-    partitions: list[tuple[PartitionKey, PartitionData]]
-    size_bytes: int
-    has_error: bool
+    topic: str
+    topic_id: bytes
+    partitions: list[CachedPartition]
 
 
 async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse:
@@ -84,122 +84,165 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         context.work.is_exempt = True  # quotas are for clients
         epoch = -1 if replica is None else replica.replica_epoch
         return await fetch_by_replica(request, context, node_id, epoch)
-    return await _fetch_by_client(request, context)
-
-
-async def _fetch_by_client(request: FetchRequest, context: RequestContext) -> FetchResponse:
-    try:
-        session, wanted = await _session(request, context)
-    except KafkaError as error:
-        return FetchResponse(error_code=error.code)
-    finally:
-        if context.broker.fetch_sessions.ended:
-            _free_ended_sessions(context)
-    if context.broker.authorizer is not None:
-        await note_allowed(wanted, context)
-    # A minimum above the maximum would always wait in vain.
-    max_bytes = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
-    if context.broker.quotas is not None:
-        max_bytes = request.max_bytes = _allowed(max_bytes, context)
-    min_bytes = min(request.min_bytes, max_bytes)
-    waits_before = context.broker.cold_reads.count
-    answer = await _read(wanted, session, request, context)
-    if answer.size_bytes < min_bytes and not answer.has_error and wanted:
-        change = Delayed(trio.current_time() + max(request.max_wait_ms, 0) / 1000, len(wanted))
-        partitions: list[Readable] = []
+    session, broker = None, context.broker
+    if request.session_id or request.session_epoch != FINAL_EPOCH:
         try:
-            await _watch(change, wanted, partitions, request, context)
-            if context.work.is_large or context.broker.cold_reads.count > waits_before:
-                change.set()  # records may have arrived while the fetch waited for a slice or disk
-            while answer.size_bytes < min_bytes and not answer.has_error:
-                if context.broker.is_stopping or not await happens(change):
-                    break
-                answer = await _read(wanted, session, request, context)
+            session = await _session(request, context)
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code)
         finally:
-            for partition in partitions:
-                partition.waiters.discard(change)
-    return await _response(answer, session, request, context)
+            if broker.fetch_sessions.ended:
+                _free_ended_sessions(context)
+    if broker.authorizer is not None and broker.authorizer.notes_allowed:
+        topics = request.topics if session is None else await _topics(session, None, context.work)
+        await note_allowed(topics, context)
+    max_bytes = min(request.max_bytes, broker.integer("fetch.max.bytes"))
+    if broker.quotas is not None:  # the client isn't to be throttled for long
+        max_bytes = broker.quotas.most_fetched(context.principal, context.client_id, max_bytes)
+    reading = await _read_partitions(request, session, max_bytes, context)
+    # A minimum above the maximum would always wait in vain.
+    min_bytes = min(request.min_bytes, max_bytes)
+    if reading.size_bytes < min_bytes and not reading.has_error and reading.partitions:
+        reading = await _read_later(reading, min_bytes, max_bytes, request, session, context)
+    return await _response(reading, session, request, context)
 
 
-def _allowed(max_bytes: int, context: RequestContext) -> int:
-    """The most bytes that the client may get in one answer without being throttled for long."""
-    quotas = context.broker.quotas
-    assert quotas is not None
-    return quotas.most_fetched(context.principal, context.client_id, max_bytes)
-
-
-async def _watch(
-    change: Delayed,
-    wanted: Wanted,
-    partitions: list[Readable],
+async def _read_later(
+    reading: Reading,
+    min_bytes: int,
+    max_bytes: int,
     request: FetchRequest,
+    session: FetchSession | None,
     context: RequestContext,
+) -> Reading:
+    """Wait until there is enough to answer, or until the time is up; what was read then."""
+    deadline_s = trio.current_time() + max(request.max_wait_ms, 0) / 1000
+    change = Delayed(deadline_s, len(reading.partitions))
+    watched: list[Hosted] = []
+    try:
+        while reading.size_bytes < min_bytes and not reading.has_error:
+            await _watch_partitions(change, reading, watched, context.work)
+            if context.broker.is_stopping or not await happens(change):
+                break
+            reading = await _read_partitions(request, session, max_bytes, context)
+    finally:
+        for partition in watched:
+            partition.waiters.discard(change)
+    return reading
+
+
+async def _watch_partitions(
+    change: Delayed, reading: Reading, watched: list[Hosted], work: Work
 ) -> None:
-    """Have an append to a partition set ``change``; add the partitions to ``partitions``."""
-    for piece in pieces(wanted):
-        await give_way(context.work)
-        for key, one in piece:
-            try:
-                partition = readable_partition(key, one, context)
-            except KafkaError:
-                change.set()  # the partition was deleted: the next read finds the error
-            else:
-                if change not in partition.waiters:  # the request may name it many times
-                    partition.waiters.add(change)
-                    partitions.append(partition)
+    """Have a change of each partition that was read set ``change``; add them to ``watched``."""
+    watched_before = len(watched)
+    for piece in pieces(reading.partitions):
+        if work.is_due:
+            reading.has_waited = True
+            await later(work.next_slice)
+        for partition in piece:
+            waiters = partition.waiters
+            if change not in waiters:  # the request may name it many times
+                waiters.add(change)
+                watched.append(partition)
+    if reading.has_waited and len(watched) > watched_before:
+        change.set()  # records may have arrived between the read and now
 
 
 async def _response(
-    answer: Answer, session: FetchSession | None, request: FetchRequest, context: RequestContext
+    reading: Reading, session: FetchSession | None, request: FetchRequest, context: RequestContext
 ) -> FetchResponse:
     """The partitions of the response; in a session, only those with news."""
-    incremental = session is not None and request.session_epoch > INITIAL_EPOCH
-    topics: list[FetchableTopicResponse] = []
-    session_id = session.session_id if session else NO_SESSION
-    wait_ms, quotas = 0, context.broker.quotas
-    if quotas is not None:
-        size_bytes = answer.size_bytes
-        wait_ms, is_allowed = quotas.fetched(context.principal, context.client_id, size_bytes)
-        if not is_allowed:
-            if session is not None and not incremental:  # as in Kafka, clients begin a new one
-                context.broker.fetch_sessions.remove(session_id)
-                session_id = NO_SESSION
-            return FetchResponse(throttle_time_ms=wait_ms, session_id=session_id)
-    is_long = len(answer.partitions) > PIECE
-    if is_long:
-        context.work.doomed.append(answer.partitions)
-    for piece in pieces(answer.partitions):
-        await give_way(context.work)
-        _count(piece, context.broker)
-        if session is not None:
-            piece = remember(session, piece, incremental=incremental)
-        is_first = is_long and not topics
-        add_by_topic(topics, piece)
-        if is_first and len(answer.partitions) > MANY:
-            collect_young()
-    told = FetchResponse(session_id=session_id, responses=topics)
-    told.throttle_time_ms = wait_ms
-    if answer.has_error:
+    work = context.work
+    is_incremental = request.session_epoch > INITIAL_EPOCH
+    response = FetchResponse(session_id=session.session_id if session else NO_SESSION)
+    if context.broker.quotas is not None and not _is_allowed(reading, response, context):
+        if not is_incremental:  # as in Kafka, clients begin a new one
+            context.broker.fetch_sessions.remove(response.session_id)
+            response.session_id = NO_SESSION
+        return response
+    await _add_topics(response.responses, reading, session, work, is_incremental=is_incremental)
+    if reading.has_error:
         from kwire.handlers.lib.leader_hints import hint_consumer
 
-        await in_slices(hint_consumer(told, context), context.work)
-    return told
+        await in_slices(hint_consumer(response, context), work)
+    return response
 
 
-def _count(answers: Iterable[tuple[PartitionKey, PartitionData]], broker: Broker) -> None:
-    """Count the bytes that leave each partition."""
-    for (name, topic_id, index), data in answers:
-        if isinstance(data.records, FileSlice):
-            topic = broker.image.topics_by_id.get(topic_id)
-            partition = broker.partition_if_served(topic.name if topic else name, index)
-            if partition is not None:
-                partition.bytes_out += data.records.size_bytes
+def _is_allowed(reading: Reading, response: FetchResponse, context: RequestContext) -> bool:
+    """Count the bytes of a response for the client's quota; False if it has to do without them."""
+    quotas = context.broker.quotas
+    assert quotas is not None
+    response.throttle_time_ms, is_allowed = quotas.fetched(
+        context.principal, context.client_id, reading.size_bytes
+    )
+    return is_allowed
 
 
-async def _session(
-    request: FetchRequest, context: RequestContext
-) -> tuple[FetchSession | None, Wanted]:
-    """The session of a fetch, if it has one, and the partitions to fetch."""
+async def _add_topics(
+    topics: list[FetchableTopicResponse],
+    reading: Reading,
+    session: FetchSession | None,
+    work: Work,
+    *,
+    is_incremental: bool,
+) -> None:
+    """Add what was read to a response, and count the bytes that leave each partition."""
+    for piece in pieces(reading.answers):
+        if topics:
+            await give_way(work)
+        for topic, answers in piece:
+            if session is not None:
+                answers = await _news(session, topic, answers, work, is_incremental=is_incremental)
+            _add_topic(topics, topic, answers)
+    if len(reading.answers) > PIECE:
+        work.doomed.append(reading.answers)
+    for some in pieces(reading.read):
+        for partition, size_bytes in some:
+            partition.bytes_out += size_bytes
+        await give_way(work)
+
+
+def _add_topic(
+    topics: list[FetchableTopicResponse], topic: WantedTopic, answers: list[PartitionData]
+) -> None:
+    """Add a topic to a response; neighbors of the same topic share one entry."""
+    last = topics[-1] if topics else None
+    if last is not None and last.topic == topic.topic and last.topic_id == topic.topic_id:
+        last.partitions += answers
+    elif answers:
+        topics.append(
+            FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=answers)
+        )
+
+
+async def _news(
+    session: FetchSession,
+    topic: WantedTopic,
+    answers: list[PartitionData],
+    work: Work,
+    *,
+    is_incremental: bool,
+) -> list[PartitionData]:
+    """The answers for a topic of a session; if it is incremental, only those with news.
+
+    The session remembers them. A partition that had records comes after the others next time.
+    """
+    kept: list[PartitionData] = []
+    pairs = list(zip(topic.partitions, answers, strict=True))
+    for piece in pieces(pairs):
+        await give_way(work)
+        for cached, data in piece:
+            assert isinstance(cached, CachedPartition)
+            if cached.is_news(data) or not is_incremental:
+                kept.append(data)
+            if data.records:
+                session.move_to_end(cached)
+    return kept
+
+
+async def _session(request: FetchRequest, context: RequestContext) -> FetchSession | None:
+    """The session of a fetch, updated by the fetch; None if it has none."""
     work = context.work
     sessions = context.broker.fetch_sessions
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
@@ -211,7 +254,7 @@ async def _session(
         if request.session_id != NO_SESSION:
             sessions.remove(request.session_id)
         if request.session_epoch == FINAL_EPOCH or not wanted:
-            return None, wanted
+            return None
         first = wanted[:PIECE]
         session = sessions.create(
             first,
@@ -225,12 +268,12 @@ async def _session(
                 await _update(session, wanted[PIECE:], context)
             except KafkaError:  # the session no longer fits
                 session = None
-        return session, wanted
+        return session
     session = sessions.get(request.session_id, request.session_epoch, uses_topic_ids, steady_ms)
     if wanted or request.forgotten_topics_data:
         await _update(session, wanted, context)
         await _forget(session, request, context)
-    return session, await _listed(session, work)
+    return session
 
 
 def _free_ended_sessions(context: RequestContext) -> None:
@@ -250,30 +293,13 @@ def _limits(context: RequestContext) -> SessionLimits:
 
 
 async def _wanted(request: FetchRequest, work: Work) -> Wanted:
-    """The partitions that a request names."""
+    """The partitions that a request names, for its session."""
     wanted: list[tuple[PartitionKey, WantedPartition]] = []
     for topic in request.topics:
         for piece in pieces(topic.partitions):
             await give_way(work)
             wanted += [((topic.topic, topic.topic_id, one.partition), one) for one in piece]
     return wanted
-
-
-async def _listed(session: FetchSession, work: Work) -> Wanted:
-    """Every partition of a session."""
-    if len(session.partitions) > PIECE:
-        return await _listed_in_slices(session, work)
-    return list(session.partitions.items())
-
-
-async def _listed_in_slices(session: FetchSession, work: Work) -> Wanted:
-    partitions = session.partitions
-    listed: list[tuple[PartitionKey, WantedPartition]] = []
-    for piece in pieces(list(partitions)):  # another request may change them between two slices
-        await give_way(work)
-        listed += [(key, partitions[key]) for key in piece if key in partitions]
-    work.doomed.append(listed)
-    return listed
 
 
 async def _forget(session: FetchSession, request: FetchRequest, context: RequestContext) -> None:
@@ -292,104 +318,67 @@ async def _update(session: FetchSession, wanted: Wanted, context: RequestContext
         context.broker.fetch_sessions.update(session, piece, (), _limits(context))
 
 
-async def _read(
-    wanted: Wanted, session: FetchSession | None, request: FetchRequest, context: RequestContext
-) -> Answer:
-    """Look once at each partition that isn't quiet; a thread reads pages that aren't in memory."""
-    incremental = session is not None and request.session_epoch > INITIAL_EPOCH
-    left = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
-    total = 0
-    has_error = False
-    partitions: list[tuple[PartitionKey, PartitionData]] = []
-    work = context.work
-    broker = context.broker
-    for place, (key, partition) in enumerate(wanted):
-        cached = session.partitions.get(key) if session is not None else None
-        if cached is not None and incremental and cached.is_quiet:
-            if not place % PIECE:  # a look at the clock would take longer than this partition
-                await give_way(work)
-            continue
+async def _topics(
+    session: FetchSession, reading: Reading | None, work: Work
+) -> Sequence[SessionTopic]:
+    """The partitions of a session to look at.
+
+    With ``reading``, those that are quiet are left out; it notes that they were looked at.
+    """
+    topics: list[SessionTopic] = []
+    last: CachedPartition | None = None
+    for piece in pieces(list(session.partitions.values())):
         if work.is_due:
             await later(work.next_slice)
-        is_first = not total
-        try:
-            data = _read_partition(
-                key, partition, request, context, left, first=is_first, hurry=True
-            )
-        except ColdPages:
-            read = partial(_read_partition, key, partition, request, context, left, first=is_first)
-            data = await look_without_waiting(broker, read)
-        if isinstance(data.records, FileSlice):
-            total += data.records.size_bytes
-            left = max(0, left - data.records.size_bytes)
-        elif data.error_code or data.preferred_read_replica >= 0:
-            has_error = True
-        if cached is not None and not data.error_code:
-            with suppress(KafkaError):  # the partition was deleted meanwhile
-                cached.answered_by(readable_partition(key, partition, context))
-        partitions.append((key, data))
-    return Answer(partitions, total, has_error)
+            if reading is not None:
+                reading.has_waited = True
+        for cached in piece:
+            if reading is not None and cached.is_quiet:
+                partition = cached.reference.partition
+                assert partition is not None
+                reading.partitions.append(partition)
+                continue
+            if last is None or last.topic != cached.topic or last.topic_id != cached.topic_id:
+                topics.append(SessionTopic(cached.topic, cached.topic_id, []))
+                last = cached
+            topics[-1].partitions.append(cached)
+    if len(session.partitions) > PIECE:
+        work.doomed.append(topics)
+    return topics
 
 
-def _read_partition(
-    key: PartitionKey,
-    wanted: WantedPartition,
-    request: FetchRequest,
-    context: RequestContext,
-    left: int,
-    *,
-    first: bool,
-    hurry: bool,
-) -> PartitionData:
-    """One partition's answer. Only here errors become error codes. Raises ColdPages."""
-    partition: Readable | None = None
-    read_committed = request.isolation_level == READ_COMMITTED
-    try:
-        partition = readable_partition(key, wanted, context)
-        if request.rack_id and context.broker.selects_nearest:
-            from kwire.handlers.lib.nearest_replica import nearer
-
-            elsewhere = nearer(partition, wanted.fetch_offset, request, context)
-            if elsewhere is not None:
-                return elsewhere
-        max_bytes = min(left, wanted.partition_max_bytes)
-        with partition.log.hurry if hurry else nullcontext():
-            records = partition.read(
-                wanted.fetch_offset, max_bytes, read_committed=read_committed, min_one_batch=first
-            )
-            aborted = _aborted(partition, wanted, records) if read_committed else None
-    except KafkaError as error:
-        out_of_range = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None
-        return PartitionData(
-            partition_index=key[2],
-            error_code=error.code,
-            high_watermark=-1,
-            log_start_offset=partition.log.log_start_offset if out_of_range and partition else -1,
-            records=b"",
-        )
-    return PartitionData(
-        partition_index=key[2],
-        high_watermark=partition.high_watermark,
-        last_stable_offset=partition.last_stable_offset,
-        log_start_offset=partition.log.log_start_offset,
-        aborted_transactions=aborted,
-        records=b"" if records is None else records,
-    )
-
-
-def _aborted(
-    partition: Readable, wanted: WantedPartition, records: FileSlice | None
-) -> list[AbortedTransaction]:
-    """The aborted transactions whose records a read_committed consumer leaves out."""
-    if records is None:
-        return []
-    found = partition.log.aborted_transactions(
-        wanted.fetch_offset, partition.last_stable_offset, records
-    )
-    return [
-        AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
-        for entry in found
-    ]
+async def _read_partitions(
+    request: FetchRequest, session: FetchSession | None, max_bytes: int, context: RequestContext
+) -> Reading:
+    """Look once at each partition that isn't quiet; a thread reads pages that aren't in memory."""
+    work = context.work
+    reading = Reading(request, session is not None, max_bytes, context)
+    topics: Sequence[WantedTopic] = request.topics
+    if session is not None:
+        is_incremental = request.session_epoch > INITIAL_EPOCH
+        topics = await _topics(session, reading if is_incremental else None, work)
+    left = 0  # partitions until the next look at the clock
+    for topic in topics:
+        reading.open_topic(topic)
+        answers: list[PartitionData] = []
+        reading.answers.append((topic, answers))
+        for wanted in topic.partitions:
+            if not left:
+                left = AT_ONCE
+                if work.is_due:
+                    await later(work.next_slice)
+                    reading.reopen_topic()
+            left -= 1
+            try:
+                data = reading.read_partition(wanted)
+            except ColdPages:
+                look = partial(reading.read_partition_again, wanted)
+                data = await look_without_waiting(context.broker, look)
+                reading.reopen_topic()
+            if data.records:
+                left = 0
+            answers.append(data)
+    return reading
 
 
 @right("READ on each topic for clients, which the handler checks; CLUSTER_ACTION for brokers")

@@ -8,7 +8,8 @@ import trio
 
 from kwire.dispatch.routes import route
 from kwire.dispatch.routing import loaded_route
-from kwire.handlers import heartbeat, plain_fetch, plain_produce
+from kwire.handlers import fetch as fetch_handler
+from kwire.handlers import heartbeat, plain_produce
 from kwire.handlers.lib.waiting import in_task
 from tests.performance import test_costs
 from tests.performance.desk import desk, sent, stand_still
@@ -102,13 +103,13 @@ MORE = [
     (SEQUENCE, heartbeat, copies, "bytes copied"),
     (SEQUENCE, heartbeat, leaks, "bytes kept"),
     (SEQUENCE, heartbeat, holds, "peak bytes"),
-    ("fetch, 1 partition", plain_fetch, makes_one_object, "bytes allocated"),
-    ("fetch that waits, produce", plain_fetch, leaks, "bytes kept"),
+    ("fetch, 1 partition", fetch_handler, makes_one_object, "bytes allocated"),
+    ("fetch that waits, produce", fetch_handler, leaks, "bytes kept"),
 ]
 if SEES_INSTRUCTIONS:
     MORE += [
         ("produce, 1 record", plain_produce, makes_some_objects, "bytes allocated"),
-        ("fetch that waits, produce", plain_fetch, copies_the_frame, "bytes allocated"),
+        ("fetch that waits, produce", plain_produce, copies_the_frame, "bytes allocated"),
     ]
 
 

@@ -371,7 +371,7 @@ BUGS = [
     Bug(any_epoch_ends, more_clients.late_ends, "a late end of a transaction"),
     Bug(fast_bugs.followers_are_told_the_end, kills, "follows to"),
     Bug(fast_bugs.what_was_sent_counts, kills, "is replicated to"),
-    Bug(fast_bugs.plain_fetches_show_everything, kills, "shows"),
+    Bug(fast_bugs.leaders_show_everything, kills, "shows"),
     Bug(
         fast_bugs.links_hear_no_news,
         failures.session_ends_in_silence,

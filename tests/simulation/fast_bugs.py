@@ -4,12 +4,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from kwire.broker.fetch_sessions import WantedPartition
 from kwire.broker.partition import Partition
 from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.broker.replica.quick_fetching import QuickFetching
 from kwire.broker.replica.replica_sessions import ReplicaPosition
 from kwire.handlers import replica_fetch
-from kwire.handlers.plain_fetch_answer import FetchAnswer
+from kwire.handlers.lib.reading import Reading
 
 # Private attributes: a mistake is put in where a broker's code would have it.
 
@@ -54,15 +55,17 @@ def what_was_sent_counts(patch: Any) -> None:
     patch.setattr(replica_fetch, "_record_position", ahead)
 
 
-def plain_fetches_show_everything(patch: Any) -> None:
-    """A consumer whose fetch is plain reads beyond what is replicated."""
-    add = FetchAnswer.add
+def leaders_show_everything(patch: Any) -> None:
+    """A consumer reads from the leader beyond what is replicated."""
+    read = Reading.read_partition
 
-    def too_far(told: FetchAnswer, partition: Partition, offset: int, max_bytes: int) -> None:
-        with _as_if_all_were_replicated([partition]):
-            add(told, partition, offset, max_bytes)
+    def too_far(reading: Reading, wanted: WantedPartition, **how: Any) -> Any:
+        name = reading._name
+        found = None if name is None else reading._served(name, wanted.partition)
+        with _as_if_all_were_replicated([] if found is None else [found]):
+            return read(reading, wanted, **how)
 
-    patch.setattr(FetchAnswer, "add", too_far)
+    patch.setattr(Reading, "read_partition", too_far)
 
 
 def links_hear_no_news(patch: Any) -> None:

@@ -23,6 +23,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.log.partition_log import PartitionLog
 from kwire.log.replication import append_replicated
 from kwire.protocol.file_slice import FileSlice
+from kwire.protocol.messages.fetch import PartitionData
 from kwire.record.batch import Buffer
 
 
@@ -40,7 +41,7 @@ class FollowerPartition:
 
     __slots__ = (
         *("cutting", "high_watermark", "index", "is_deleted", "leader", "leader_epoch"),
-        *("log", "reference", "topic", "topic_id", "waiters"),
+        *("log", "quiet_answer", "reference", "topic", "topic_id", "waiters"),
     )
 
     def __init__(
@@ -64,6 +65,7 @@ class FollowerPartition:
         self.is_deleted = False
         self.cutting: trio.Event | None = None
         self.reference = FollowerReference(self)
+        self.quiet_answer: PartitionData | None = None
         self.waiters: set[Waiter] = set()
 
     @property

@@ -13,8 +13,8 @@ Rules:
   topic id is different: the answer shows whether it exists, because ids aren't secret in Kafka.
 - Where no word of this table fits, an API has a function: ``@right("what it needs")``.
 - An API without ``RIGHTS`` isn't served (``dispatch.routes``), so that nobody can forget them.
-- The fast paths of Produce and Fetch ask the authorizer themselves. They leave a request to its
-  handler if the client may not do all of it.
+- The fast path of Produce asks the authorizer itself. It leaves a request to its handler if the
+  client may not do all of it.
 """
 
 from collections.abc import Awaitable, Callable

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import wraps
 from inspect import iscoroutinefunction
 from types import coroutine
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from kwire.broker.delayed import Delayed
 from kwire.broker.delayed_produce import DelayedProduce
@@ -134,16 +134,6 @@ class Unfinished:
     def close(self) -> None:
         """Drop the coroutine, because the client can't get the response any more."""
         self._begun.close()
-
-
-class Slow(NamedTuple):
-    """A fast path returns this in place of a response: the slow twin has to serve the request.
-
-    ``frame`` is a copy; the body of the request begins at ``position``.
-    """
-
-    frame: memoryview
-    position: int
 
 
 def begun_at_once(handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

@@ -242,7 +242,7 @@ async def take_sample(observed: Observed, leaders: OtherLeaders) -> Sample:
         gone.messages_in + sum(topic.messages_in for topic in topics.values()),
         gone.bytes_in + sum(topic.bytes_in for topic in topics.values()),
         gone.bytes_out + sum(topic.bytes_out for topic in topics.values()),
-        sum(counters.fast) + sum(sum(times.total.counts) for times in counters.requests.values()),
+        counters.fast + sum(sum(times.total.counts) for times in counters.requests.values()),
         sum(counters.errors.values()),
         len(observed.poller.connections),
         open_transactions,
@@ -255,7 +255,7 @@ async def take_sample(observed: Observed, leaders: OtherLeaders) -> Sample:
 
 def _produce_times(counters: MetricsCounters) -> tuple[int, ...]:
     """The number of Produce requests by their duration, in the buckets of the counters."""
-    fast, other = counters.fast_times[PRODUCE_KEY].counts, counters.requests.get(PRODUCE_KEY)
+    fast, other = counters.fast_times.counts, counters.requests.get(PRODUCE_KEY)
     if other is None:
         return tuple(fast)
     return tuple(map(sum, zip(fast, other.total.counts, strict=True)))
