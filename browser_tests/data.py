@@ -31,6 +31,17 @@ WIDE_PARTITIONS = 5_000
 MANY_TOPICS = 500
 PARTITIONS_OF_MANY = 10
 A_PATH = re.compile("^M[0-9.]+,[0-9.]+L")
+SHIPMENT = json.dumps(
+    {
+        "type": "record",
+        "name": "shop.Shipment",
+        "fields": [
+            {"name": "id", "type": "int"},
+            {"name": "city", "type": "string"},
+            {"name": "note", "type": "string"},
+        ],
+    }
+)
 CITIES = ("Malmö", "Zürich", "Kraków", "Porto", "Łódź")
 
 
@@ -69,6 +80,18 @@ def fill(bootstrap: str) -> None:
     producer.produce("hostile", key=MARKUP, value=MARKUP, headers=[(MARKUP, MARKUP.encode())])
     producer.produce("hostile", value=json.dumps({"text": MARKUP, "turn": "\u202etxt.exe"}))
     producer.produce("hostile", value=None, key="gone")
+    producer.flush(60)
+
+
+def fill_framed(bootstrap: str, schema: int) -> None:
+    """Make a topic whose values are Avro, with a schema of the registry."""
+    create_topics(bootstrap, "shipments", partitions=1)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(30):
+        city, note = CITIES[number % 5].encode(), MARKUP.encode()
+        content = bytes([number << 1, len(city) << 1]) + city
+        content += bytes([(len(note) << 1) & 0x7F | 0x80, len(note) >> 6]) + note
+        producer.produce("shipments", value=b"\0" + schema.to_bytes(4) + content)
     producer.flush(60)
 
 

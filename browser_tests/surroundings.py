@@ -12,8 +12,10 @@ from playwright.sync_api import Browser, sync_playwright
 
 from browser_tests import data
 from kwire.testing.process import BrokerProcess
+from kwire.testing.registry import SchemaRegistry
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+SCHEMA_REGISTRY = "kwire.http.schema.registry.url"
 TOKEN = "the token of the browser tests"
 MEMORY = Path("/dev/shm")
 
@@ -60,7 +62,14 @@ def site(*, is_large: bool, is_hostile: bool = True) -> Iterator[Site]:
             "kwire.http.admin.enable": "true",
             "kwire.http.admin.token.file": str(token),
         }
-        with BrokerProcess(Path(directory) / "data", settings) as broker:
+        with (
+            SchemaRegistry() as registry,
+            BrokerProcess(
+                Path(directory) / "data", settings | {SCHEMA_REGISTRY: registry.url}
+            ) as broker,
+        ):
+            schema = registry.register("shipments-value", data.SHIPMENT)
+            data.fill_framed(broker.bootstrap, schema)
             if is_large:
                 data.fill_many(broker.bootstrap)
             data.fill(broker.bootstrap)

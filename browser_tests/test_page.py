@@ -28,6 +28,8 @@ VIEWS = {
     "all settings of a topic": ("/topics/orders?settings=all", "cleanup.policy"),
     "records": ("/records?topic=orders&partition=0", "customer-"),
     "records in a frame": ("/records?topic=payments", "schema 42"),
+    "records by their schema": ("/records?topic=shipments", "Avro shop.Shipment, schema 1"),
+    "one record by its schema": ("/records?topic=shipments&partition=0&offset=3&count=1", "Porto"),
     "records with markup": ("/records?topic=hostile", "<script>"),
     "records of all partitions": ("/records?topic=orders", "all 3 partitions"),
     "records by a field": ("/records?topic=orders&where=city = Porto", "Porto"),

@@ -133,6 +133,7 @@ PROOFS: dict[str, Callable[[Installed], object]] = {
     "": _a_record,
     "cli": lambda installed: installed.kwire("completion", "bash"),
     "web": _page,
+    "schemas": _modules("confluent_kafka.schema_registry", "grpc_tools", "kwire.schemas.readable"),
     "cluster": _modules("kwire.cluster_server"),
     "security": _secured,
     "gssapi": _modules("gssapi", "kwire.cli"),

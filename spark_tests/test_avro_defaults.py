@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from kwire.spark.decode.wire_format import header
+from kwire.schemas.wire_format import header
 from kwire.spark.settings import WrongSetting
 from kwire.testing.registry import SchemaRegistry
 from spark_tests.avro_schemas import Schemas, resolved_by_java

@@ -17,12 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from kwire.schemas.wire_format import HEADER_BYTES
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch
 from kwire.spark.batch_work import BatchWork, good_rows
 from kwire.spark.column_names import DELTA, ICEBERG, PARTITION_COLUMN
 from kwire.spark.decode import decoder
-from kwire.spark.decode.wire_format import HEADER_BYTES
 from kwire.spark.settings import Decode, PipelineSettings, Transform
 from kwire.spark.sinks import make_sink
 from kwire.spark.sinks.delta import WIDENING

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from kwire.schemas.wire_format import header
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.batch_work import BatchWork, Counts, good_rows
 from kwire.spark.decode import decode
-from kwire.spark.decode.wire_format import header
 from kwire.spark.pipeline_file import pipeline_of
 from kwire.spark.settings import Decode, WrongSetting
 from kwire.spark.sinks import make_sink

@@ -16,14 +16,14 @@ from typing import Any
 import fastavro
 import pytest
 
+from kwire.schemas.protobuf_compiler import compile_text
+from kwire.schemas.wire_format import header
 from kwire.spark.decode import check
 from kwire.spark.decode.debezium import DebeziumDecoder
 from kwire.spark.decode.in_python import line_of
 from kwire.spark.decode.options import options_of
 from kwire.spark.decode.plans import debezium_plan, given_struct
-from kwire.spark.decode.protobuf_compiler import compile_text
 from kwire.spark.decode.protobuf_decoder import ProtobufReader
-from kwire.spark.decode.wire_format import header
 from kwire.spark.settings import Decode, WrongSetting
 from kwire.testing.registry import SchemaRegistry
 from spark_tests.connect_avro import AvroConverter

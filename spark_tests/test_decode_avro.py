@@ -14,7 +14,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from kwire.spark.decode.wire_format import header
+from kwire.schemas.wire_format import header
 from kwire.spark.settings import WrongSetting
 from kwire.testing.registry import SchemaRegistry
 from spark_tests.worker_outcomes import from_registry, given, outcomes, survives_random_bytes

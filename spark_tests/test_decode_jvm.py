@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from kwire.schemas.wire_format import header
 from kwire.spark.batch_work import good_rows
 from kwire.spark.column_names import DELTA
 from kwire.spark.decode import decode, decoder
-from kwire.spark.decode.wire_format import header
 from kwire.spark.settings import Decode, SinkSettings, WrongSetting
 from kwire.spark.sinks.table_rows import table_columns
 from kwire.testing.registry import SchemaRegistry

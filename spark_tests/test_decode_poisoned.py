@@ -18,10 +18,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from kwire.schemas.wire_format import header
 from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.dead_letters import open_dead_letters
 from kwire.spark.decode import decode
-from kwire.spark.decode.wire_format import header
 from kwire.spark.settings import DeadLetters, Decode, Source
 from kwire.spark.sinks.delta import EXTENSION
 from kwire.spark.sinks.table_rows import has_class

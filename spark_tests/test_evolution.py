@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
+from kwire.schemas.wire_format import header
 from kwire.spark.batch import Batch
-from kwire.spark.decode.wire_format import header
 from kwire.spark.pipeline_file import pipeline_of
 from kwire.spark.schema_history import read_history
 from kwire.spark.sinks.delta_rs import DeltaRsSink

@@ -12,9 +12,9 @@ import pytest
 from google.protobuf import json_format, message_factory
 from pyspark.sql import SparkSession
 
+from kwire.schemas.wire_format import header
 from kwire.spark.decode.options import options_of
 from kwire.spark.decode.plans import registry_plan
-from kwire.spark.decode.wire_format import header
 from kwire.spark.settings import Decode
 from kwire.testing.registry import SchemaRegistry
 from spark_tests.commands import Commands

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kwire.schemas.wire_format import header
 from kwire.spark.decode.options import options_of
 from kwire.spark.decode.plans import registry_struct
 from kwire.spark.decode.spark_types import text_of
-from kwire.spark.decode.wire_format import header
-from kwire.spark.registry.subjects import MOST_OLDER
+from kwire.spark.decode.subjects import MOST_OLDER
 from kwire.spark.settings import Decode, WrongSetting
 from kwire.testing.registry import SchemaRegistry
 from spark_tests.test_decode_avro import encoded

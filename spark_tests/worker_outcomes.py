@@ -5,11 +5,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from kwire.schemas.wire_format import header
 from kwire.spark import rows
 from kwire.spark.decode.in_python import decoded_batches
 from kwire.spark.decode.options import options_of
 from kwire.spark.decode.plans import given_plan, registry_plan
-from kwire.spark.decode.wire_format import header
 from kwire.spark.settings import Decode
 from kwire.testing.registry import SchemaRegistry
 

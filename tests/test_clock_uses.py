@@ -54,6 +54,11 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
     (SPANS, "for how long a search of the page reads records", ("web/page/reading",)),
     (
         SPANS,
+        "for how long a schema registry is waited for, and when it is asked again",
+        ("schemas/cache", "schemas/readable", "web/page/schemas"),
+    ),
+    (
+        SPANS,
         "the wait for another process on this machine, which sleeps with it",
         ("workers/directory",),
     ),

@@ -288,6 +288,10 @@ class BrokerConfig(Mapping[str, Value]):
         if self.http_address() is None and self["kwire.http.admin.enable"]:
             name = "kwire.http.admin.enable"
             raise ConfigError(name, "true", "needs --http HOST:PORT (kwire.http.listen)")
+        if self["kwire.http.schema.registry.url"]:
+            from kwire.config.registry_url import check_registry
+
+            check_registry(str(self["kwire.http.schema.registry.url"]))
         self._check_listeners()
         if self["kwire.metadata.store"] and self.metadata_store() is not None:
             from kwire.config.metadata_store import check_cluster

@@ -24,8 +24,8 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kwire.schemas.undecodable import VALUE
 from kwire.spark.decode.debezium import CREATE, DELETE, READ, TRUNCATE, UPDATE
-from kwire.spark.decode.undecodable import VALUE
 from kwire.spark.rows import CHANGE, OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, TOPIC
 from kwire.spark.sql import quoted
 

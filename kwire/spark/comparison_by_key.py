@@ -24,13 +24,13 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
+from kwire.schemas.undecodable import REGISTRY
 from kwire.spark import rows as names
 from kwire.spark.batch import OffsetRange
 from kwire.spark.batch_work import decoder_of, good_rows, topics_of, transformed
 from kwire.spark.changes import is_of_a_row, is_truncated, truncates_of
 from kwire.spark.column_names import INCARNATION
 from kwire.spark.comparison import MOST_EXAMPLES, Compared, Partition, claims_of
-from kwire.spark.decode.undecodable import REGISTRY
 from kwire.spark.key_outcomes import FAILING, TWICE, Bounds, Keys, Runs, compared
 from kwire.spark.odd_records import either_way
 from kwire.spark.offset_runs import OffsetRuns

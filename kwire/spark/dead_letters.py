@@ -26,10 +26,10 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kwire.schemas.undecodable import REGISTRY
 from kwire.spark import rows
 from kwire.spark.batch import Batch
 from kwire.spark.batch_work import DeadLetterSink
-from kwire.spark.decode.undecodable import REGISTRY
 from kwire.spark.parquet_times import writer_of
 from kwire.spark.settings import DeadLetters, Source, WrongSetting
 from kwire.spark.sinks.delta import need_delta

@@ -29,11 +29,11 @@ more before it is written, to find the records whose rows can't be kept.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kwire.schemas.undecodable import VALUE
 from kwire.spark import rows as names
 from kwire.spark.changes import is_of_a_row
 from kwire.spark.column_names import DELTA, ICEBERG
 from kwire.spark.decode.same_names import keys_of
-from kwire.spark.decode.undecodable import VALUE
 from kwire.spark.rows import KEY, METADATA, OFFSET, PARTITION, TOPIC
 from kwire.spark.settings import PipelineSettings, SinkSettings, WrongSetting
 from kwire.spark.split import Runs, runs_by_reason

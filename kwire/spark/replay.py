@@ -26,6 +26,7 @@ from kwire.cli.output import wrong
 from kwire.client.cluster import Cluster
 from kwire.client.leaders import TopicPartition
 from kwire.client.offsets import all_or_raise, ends_of, list_offsets, starts_of
+from kwire.schemas.undecodable import REGISTRY
 from kwire.spark import replay_dead_letters
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch, OffsetRange
@@ -36,7 +37,6 @@ from kwire.spark.commands.work_bar import WorkBar
 from kwire.spark.comparison import Partition, claims_of
 from kwire.spark.dead_letter_offsets import dead_letter_offsets
 from kwire.spark.dead_letters import name_of
-from kwire.spark.decode.undecodable import REGISTRY
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.moving import open_mover
 from kwire.spark.odd_records import either_way

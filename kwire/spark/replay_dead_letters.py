@@ -27,6 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kwire.schemas.undecodable import RECORD
 from kwire.spark.commands.reading import read_or_tell
 from kwire.spark.commands.work_bar import WorkBar
 from kwire.spark.dead_letters import (
@@ -40,7 +41,6 @@ from kwire.spark.dead_letters import (
     VALUE_BYTES,
     name_of,
 )
-from kwire.spark.decode.undecodable import RECORD
 from kwire.spark.reporting import Report, silent
 from kwire.spark.settings import DeadLetters, PipelineSettings
 

@@ -20,9 +20,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kwire.schemas.undecodable import REGISTRY
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch
-from kwire.spark.decode.undecodable import REGISTRY
 from kwire.spark.offset_runs import OffsetRuns
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.storage import Storage

@@ -11,8 +11,8 @@ tombstones are: in a topic they delete a key at its readers, in a table of upser
 
 from typing import TYPE_CHECKING
 
+from kwire.schemas.undecodable import VALUE
 from kwire.spark import rows as names
-from kwire.spark.decode.undecodable import VALUE
 from kwire.spark.settings import SinkSettings
 
 if TYPE_CHECKING:

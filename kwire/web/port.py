@@ -85,6 +85,7 @@ class HttpPort:
         from kwire.web.connections import Connections
         from kwire.web.governor import Governor
         from kwire.web.page.sampler import Sampler
+        from kwire.web.page.schemas import schemas_of
 
         with self._lock:
             stop, self._token = trio.Event(), trio.lowlevel.current_trio_token()
@@ -94,7 +95,8 @@ class HttpPort:
         trio.lowlevel.add_instrument(Governor())
         sampler = Sampler(broker_calls)
         hosts = self._config.strings("kwire.http.allowed.hosts")
-        app = application(broker_calls, sampler, self.token, hosts)
+        schemas = schemas_of(self._config)
+        app = application(broker_calls, sampler, self.token, schemas, hosts)
         most = self._config.integer("kwire.http.max.connections")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sampler.run)

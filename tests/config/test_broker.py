@@ -58,6 +58,9 @@ def test_a_policy_that_can_not_be_asked_is_refused(name, text, problem):
     assert name in str(refused.value)
 
 
+REGISTRY = "kwire.http.schema.registry.url"
+
+
 def test_every_default_is_of_its_own_type():
     """Every setting of the table can be read, and the ones that aren't given have defaults."""
     config = BrokerConfig.load({})
@@ -120,6 +123,8 @@ def test_an_unknown_name_warns_with_a_hint(caplog):
             "must name principals as in User:admin",
         ),
         ({"log.retention.ms": "0"}, "must be at least 1"),
+        ({REGISTRY: "http://etl:geheim@registry:8081"}, "value .hidden. .* must not have a login"),
+        ({REGISTRY: "registry:8081"}, "must be an address like http://registry.example.org:8081"),
         ({"log.dirs": ""}, "must name a directory"),
     ],
 )

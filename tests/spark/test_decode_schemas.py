@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from kwire.schemas.undecodable import NotYet, Undecodable, WrongSchema, is_worth_a_retry
+from kwire.schemas.wire_format import header, message_indexes, schema_id
 from kwire.spark.decode import avro_schema, avro_types, check, json_schema
-from kwire.spark.decode.avro_schema import WrongSchema
 from kwire.spark.decode.ddl import WrongDdl, parse_ddl
 from kwire.spark.decode.inferred import grown, settled
 from kwire.spark.decode.merged_types import Spelled, merged, renamed
@@ -15,8 +16,6 @@ from kwire.spark.decode.options import options_of
 from kwire.spark.decode.proto_text import message_name
 from kwire.spark.decode.spark_types import has_value, loosened, text_of
 from kwire.spark.decode.spellings import has_spellings, spread, with_spellings
-from kwire.spark.decode.undecodable import NotYet, Undecodable, is_worth_a_retry
-from kwire.spark.decode.wire_format import header, message_indexes, schema_id
 from kwire.spark.settings import Decode, WrongSetting
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kwire.spark.decode.options import options_of
-from kwire.spark.registry.cache import MAX_MISSES, RECHECK_S, SchemaCache
-from kwire.spark.registry.client import (
+from kwire.schemas.cache import MAX_MISSES, RECHECK_S, SchemaCache
+from kwire.schemas.registry import (
     NoSuchSchema,
     Reference,
     RegisteredSchema,
@@ -21,7 +20,8 @@ from kwire.spark.registry.client import (
     RegistryRefuses,
     RegistrySettings,
 )
-from kwire.spark.registry.subjects import AWAY_S, Subjects, Version
+from kwire.spark.decode.options import options_of
+from kwire.spark.decode.subjects import AWAY_S, Subjects, Version
 from kwire.spark.settings import Decode, WrongSetting
 from kwire.testing.registry import SchemaRegistry
 from tests.support.certificates import Authority

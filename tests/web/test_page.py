@@ -370,7 +370,7 @@ async def test_reading_changes_nothing(tmp_path: Path) -> None:
     """Without kwire.http.admin.enable there is no address that takes a POST."""
 
     async def posts(running: RunningServer, http: httpx.AsyncClient) -> set[int]:
-        paths = {route.path for route in routes(None, None, None)}  # type: ignore[arg-type]
+        paths = {route.path for route in routes(None, None, None, None)}  # type: ignore[arg-type]
         paths |= {"/admin/login", "/admin/topics/create", "/admin/topics/delete"}
         return {(await http.post(path.replace("{name}", "x"))).status_code for path in paths}
 

@@ -279,12 +279,12 @@ def test_values_in_every_format() -> None:
     assert read_as(b"\0\0\0\0\x07\x02\xff\0", "auto").kind == "schema 7, hex"
     assert read_as(as_json, "confluent").kind == "no frame, json"
     assert read_as(b"\0\xff\xff\xff\xff\x01", "auto").kind == "hex"
-    assert read_as("Łódź".encode(), "auto") == ("text", "Łódź", "Łódź", 7, False)
+    assert read_as("Łódź".encode(), "auto") == Shown("text", "Łódź", "Łódź", 7, False)
     assert read_as("Łódź".encode(), "hex").preview == "c5 81 c3 b3 64 c5 ba"
     assert read_as(b"\xff\xfe", "auto").kind == "hex"
     assert read_as(b"\xff\xfe", "text").text == "\ufffd\ufffd"
     assert read_as(None, "auto").kind == "null"
-    assert read_as(b"", "auto") == ("text", "", "", 0, False)
+    assert read_as(b"", "auto") == Shown("text", "", "", 0, False)
     assert read_as(b"000", "json").kind == "text"
     assert shown("żółć".encode()[:3], "auto", 8).kind == "text"  # cut within a character
 

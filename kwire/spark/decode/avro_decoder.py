@@ -18,16 +18,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kwire.schemas.cache import cache_of
+from kwire.schemas.registry import AVRO, RegistryError, RegistrySettings
+from kwire.schemas.undecodable import NOT_KNOWN, NotYet, Undecodable, WrongSchema
+from kwire.schemas.wire_format import HEADER_BYTES, schema_id
 from kwire.spark.decode.avro_defaults import parsed
-from kwire.spark.decode.avro_schema import WrongSchema, as_record, load
+from kwire.spark.decode.avro_schema import as_record, load
 from kwire.spark.decode.avro_types import row_type
 from kwire.spark.decode.avro_values import has_choices, row_converter
 from kwire.spark.decode.decoding import Respelled, Row, Unfit
-from kwire.spark.decode.undecodable import NOT_KNOWN, NotYet, Undecodable
 from kwire.spark.decode.versions import filled, has_more
-from kwire.spark.decode.wire_format import HEADER_BYTES, schema_id
-from kwire.spark.registry.cache import cache_of
-from kwire.spark.registry.client import AVRO, RegistryError, RegistrySettings
 
 ANY_TOPIC = ""
 _FLOAT = struct.Struct("f")

@@ -18,7 +18,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from kwire.spark.decode.avro_schema import MAX_NODES, NAMED, Schema, WrongSchema
+from kwire.schemas.avro_names import NAMED, Schema
+from kwire.schemas.undecodable import WrongSchema
+from kwire.spark.decode.avro_schema import MAX_NODES
 from kwire.spark.decode.avro_types import Names, kind_of, logical_of
 
 _RANGES = {"int": 1 << 31, "long": 1 << 63}

@@ -12,28 +12,26 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-PRIMITIVE = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-NAMED = frozenset({"record", "error", "enum", "fixed"})
-"""The types that have a name."""
+from kwire.schemas.avro_names import (
+    NAMED,
+    PRIMITIVE,
+    Names,
+    Schema,
+    find_name,
+    full_name,
+    namespace_of,
+    parts_of,
+    schema_and_names,
+)
+from kwire.schemas.undecodable import WrongSchema
+
 MAX_NODES = 20_000
 """The most types in a schema, so that no schema fills the memory of an executor."""
-_MAX_DEPTH = 200
-
-Schema = Any
-"""A schema as parsed JSON: a text, a list (a union) or an object."""
-
-
-class WrongSchema(ValueError):
-    """A schema that can't be used, and why."""
 
 
 def load(text: str, used: Iterable[str] = ()) -> Schema:
     """The schema of a text; ``used`` are the texts of schemas it refers to. WrongSchema."""
-    names: dict[str, tuple[Schema, str]] = {}
-    for one in used:
-        _collect(_parsed(one), "", names)
-    schema = _parsed(text)
-    _collect(schema, "", names)
+    schema, names = schema_and_names(text, used)
     return _Assembly(names).whole(schema, "")
 
 
@@ -48,74 +46,10 @@ def as_record(schema: Schema) -> Schema:
     }
 
 
-def _parsed(text: str) -> Schema:
-    text = text.strip()
-    if text in PRIMITIVE:
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise WrongSchema(f"it is no JSON: {error}") from error
-
-
-def full_name(schema: dict[str, Any], namespace: str) -> str:
-    """The full name of a named type that stands within a namespace."""
-    name = schema.get("name")
-    if not isinstance(name, str) or not name:
-        raise WrongSchema(f"a {schema.get('type')} has no name")
-    own = schema.get("namespace", namespace)
-    return name if "." in name or not own else f"{own}.{name}"
-
-
-def _namespace_of(name: str) -> str:
-    return name.rpartition(".")[0]
-
-
-def _collect(
-    schema: Schema, namespace: str, names: dict[str, tuple[Schema, str]], depth: int = 0
-) -> None:
-    """Note every named type, with the namespace that its own names are read in."""
-    if depth > _MAX_DEPTH:
-        raise WrongSchema(f"it is nested more than {_MAX_DEPTH} deep")
-    if isinstance(schema, list):
-        for one in schema:
-            _collect(one, namespace, names, depth + 1)
-    if not isinstance(schema, dict):
-        return
-    kind = schema.get("type")
-    if not isinstance(kind, str):
-        _collect(kind, namespace, names, depth + 1)
-        return
-    if kind in NAMED:
-        name = full_name(schema, namespace)
-        names[name] = (schema, namespace)
-        namespace = _namespace_of(name)
-    for part in _parts(schema):
-        _collect(part, namespace, names, depth + 1)
-
-
-def _parts(schema: dict[str, Any]) -> list[Schema]:
-    """The types within a type."""
-    kind = schema["type"]
-    if kind in ("record", "error"):
-        fields = schema.get("fields")
-        if not isinstance(fields, list) or not all(
-            isinstance(one, dict) and "name" in one and "type" in one for one in fields
-        ):
-            raise WrongSchema(f"record {schema.get('name')} has no list of fields")
-        return [one["type"] for one in fields]
-    if kind in ("array", "map"):
-        inner = "items" if kind == "array" else "values"
-        if inner not in schema:
-            raise WrongSchema(f"{kind} has no {inner}")
-        return [schema[inner]]
-    return []
-
-
 class _Assembly:
     """Puts named types in where they are first used."""
 
-    def __init__(self, names: dict[str, tuple[Schema, str]]) -> None:
+    def __init__(self, names: Names) -> None:
         self._names = names
         self._done: dict[str, Schema] = {}
         self._open: list[str] = []
@@ -146,10 +80,7 @@ class _Assembly:
     def _by_name(self, name: str, namespace: str) -> Schema:
         if name in PRIMITIVE:
             return name
-        full = f"{namespace}.{name}" if namespace and "." not in name else name
-        found = full if full in self._names else name
-        if found not in self._names:
-            raise WrongSchema(f"type {full} is defined nowhere")
+        found = find_name(name, namespace, self._names)
         return self._named(self._names[found][0], found)
 
     def _named(self, schema: dict[str, Any], name: str) -> Schema:
@@ -163,9 +94,9 @@ class _Assembly:
         whole = {key: value for key, value in schema.items() if key not in ("namespace", "fields")}
         whole["name"] = name
         if "fields" in schema:
-            _parts(schema)
+            parts_of(schema)
             whole["fields"] = [
-                {**one, "type": self.whole(one["type"], _namespace_of(name))}
+                {**one, "type": self.whole(one["type"], namespace_of(name))}
                 for one in schema["fields"]
             ]
         self._open.pop()
@@ -173,7 +104,7 @@ class _Assembly:
         return whole
 
     def _collection(self, schema: dict[str, Any], kind: str, namespace: str) -> Schema:
-        [inner] = _parts(schema)
+        [inner] = parts_of(schema)
         whole = self.whole(inner, namespace)
         if kind == "array" and self._is_empty(whole):
             raise WrongSchema("an array's items take no bytes: a few bytes would be 2^60 items")

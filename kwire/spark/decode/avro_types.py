@@ -23,7 +23,9 @@ other unions                         a struct with a column for each type: membe
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kwire.spark.decode.avro_schema import MAX_NODES, Schema, WrongSchema, as_record
+from kwire.schemas.avro_names import Schema
+from kwire.schemas.undecodable import WrongSchema
+from kwire.spark.decode.avro_schema import MAX_NODES, as_record
 from kwire.spark.decode.spark_types import SparkType, array, decimal, field, map_of, struct
 
 _PLAIN: dict[str, SparkType] = {

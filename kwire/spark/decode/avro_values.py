@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from kwire.spark.decode.avro_schema import Schema
+from kwire.schemas.avro_names import Schema
 from kwire.spark.decode.avro_types import Branch, Names, branches_of, kind_of, logical_of
 from kwire.spark.decode.spark_types import MAX_PRECISION
 

@@ -17,11 +17,11 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+from kwire.schemas.avro_names import Schema as AvroSchema
+from kwire.schemas.undecodable import Undecodable
 from kwire.spark.decode.avro_defaults import parsed
-from kwire.spark.decode.avro_schema import Schema as AvroSchema
 from kwire.spark.decode.avro_types import Names, kind_of, logical_of
 from kwire.spark.decode.connect_values import Schema, digits, digits_of_float
-from kwire.spark.decode.undecodable import Undecodable
 
 _CONNECT, _DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium.time."
 _LOGICAL = {

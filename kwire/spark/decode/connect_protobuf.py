@@ -12,9 +12,9 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any
 
+from kwire.schemas.undecodable import Undecodable
 from kwire.spark.decode.connect_values import UNNAMED, Schema, digits, digits_of_float
 from kwire.spark.decode.protobuf_types import ENUM, TIMESTAMP, WRAPPERS, Descriptor, is_map
-from kwire.spark.decode.undecodable import Undecodable
 
 _FIRST_DAY = date(1970, 1, 1)
 _SECOND_NS = 10**9

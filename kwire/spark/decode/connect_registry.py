@@ -5,23 +5,23 @@ With JSON the registry's schema isn't looked at: such values are like those with
 
 from typing import Any
 
-from kwire.spark.decode.avro_schema import load
-from kwire.spark.decode.connect_avro import ConnectAvro
-from kwire.spark.decode.connect_protobuf import ConnectProtobuf
-from kwire.spark.decode.connect_values import Schema, from_json
-from kwire.spark.decode.proto_text import message_name
-from kwire.spark.decode.protobuf_compiler import compile_text
-from kwire.spark.decode.protobuf_decoder import ProtobufReader
-from kwire.spark.decode.undecodable import NotYet, Undecodable
-from kwire.spark.decode.wire_format import HEADER_BYTES, message_indexes, schema_id
-from kwire.spark.registry.cache import cache_of
-from kwire.spark.registry.client import (
+from kwire.schemas.cache import cache_of
+from kwire.schemas.protobuf_compiler import compile_text
+from kwire.schemas.registry import (
     AVRO,
     PROTOBUF,
     RegisteredSchema,
     RegistryError,
     RegistrySettings,
 )
+from kwire.schemas.undecodable import NotYet, Undecodable
+from kwire.schemas.wire_format import HEADER_BYTES, message_indexes, schema_id
+from kwire.spark.decode.avro_schema import load
+from kwire.spark.decode.connect_avro import ConnectAvro
+from kwire.spark.decode.connect_protobuf import ConnectProtobuf
+from kwire.spark.decode.connect_values import Schema, from_json
+from kwire.spark.decode.proto_text import message_name
+from kwire.spark.decode.protobuf_decoder import ProtobufReader
 
 _MOST_READERS = 1000
 

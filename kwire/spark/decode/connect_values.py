@@ -39,8 +39,8 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, NamedTuple
 
+from kwire.schemas.undecodable import Undecodable
 from kwire.spark.decode.spark_types import SparkType, kind_of, text_of
-from kwire.spark.decode.undecodable import Undecodable
 
 Schema = dict[str, Any]
 

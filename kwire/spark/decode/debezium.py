@@ -42,6 +42,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from kwire.schemas.registry import RegistrySettings
+from kwire.schemas.undecodable import Undecodable
 from kwire.spark import rows
 from kwire.spark.decode.arrow_rows import arrow_type_of_text, to_arrow
 from kwire.spark.decode.connect_registry import ConnectRegistry
@@ -56,8 +58,6 @@ from kwire.spark.decode.connect_values import (
 from kwire.spark.decode.decoding import Row
 from kwire.spark.decode.in_python import line_of, plan_type
 from kwire.spark.decode.spark_types import kind_of
-from kwire.spark.decode.undecodable import Undecodable
-from kwire.spark.registry.client import RegistrySettings
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,14 +26,14 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from kwire.schemas.undecodable import VALUE
+from kwire.schemas.wire_format import HEADER_BYTES
 from kwire.spark import rows
 from kwire.spark.columns import columns
 from kwire.spark.decode.exact_text import marked_numbers, may_differ, texts_of, with_exact_texts
 from kwire.spark.decode.options import Options
 from kwire.spark.decode.spark_types import SparkType, field, kind_of, loosened, struct, text_of
 from kwire.spark.decode.spellings import folded, has_spellings, spread
-from kwire.spark.decode.undecodable import VALUE
-from kwire.spark.decode.wire_format import HEADER_BYTES
 from kwire.spark.sql import columns_text
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from kwire.schemas.undecodable import Undecodable
 from kwire.spark import rows
 from kwire.spark.decode.arrow_rows import arrow_type_of_text, to_arrow
 from kwire.spark.decode.decoding import Decoder, Plan, Row
 from kwire.spark.decode.merged_types import renamed
 from kwire.spark.decode.spark_types import Place, has_value, marked
-from kwire.spark.decode.undecodable import Undecodable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,7 +23,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from kwire.spark.decode.avro_schema import MAX_NODES, WrongSchema
+from kwire.schemas.undecodable import WrongSchema
+from kwire.spark.decode.avro_schema import MAX_NODES
 from kwire.spark.decode.spark_types import SparkType, array, field, map_of, struct
 
 _FORMATS = {"date": "date", "date-time": "timestamp"}

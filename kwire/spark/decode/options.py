@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from kwire.schemas.registry import CLIENT_OPTIONS, RegistrySettings
 from kwire.spark.decode.connect_values import DECIMALS, UNITS_NS
 from kwire.spark.decode.debezium import PLACEHOLDER, bytes_of_placeholder
-from kwire.spark.registry.client import CLIENT_OPTIONS, RegistrySettings
 from kwire.spark.settings import Decode, WrongSetting
 
 KEYS = ("bytes", "text")

@@ -18,9 +18,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kwire.schemas.protobuf_compiler import compile_file, compile_text, first_message
+from kwire.schemas.registry import AVRO, JSON, PROTOBUF, NoSuchSchema
+from kwire.schemas.undecodable import WrongSchema
 from kwire.spark.decode.avro_decoder import ANY_TOPIC, AvroPlan
 from kwire.spark.decode.avro_defaults import check_defaults, parsed
-from kwire.spark.decode.avro_schema import WrongSchema, as_record, load
+from kwire.spark.decode.avro_schema import as_record, load
 from kwire.spark.decode.avro_types import row_type as avro_row_type
 from kwire.spark.decode.connect_values import Meanings
 from kwire.spark.decode.ddl import WrongDdl, parse_ddl
@@ -30,15 +33,13 @@ from kwire.spark.decode.in_python import plan_type
 from kwire.spark.decode.json_schema import row_type as json_row_type
 from kwire.spark.decode.merged_types import Spelled, merged
 from kwire.spark.decode.options import Options, file_text
-from kwire.spark.decode.protobuf_compiler import compile_file, compile_text, first_message
 from kwire.spark.decode.protobuf_decoder import ProtobufPlan, ProtobufReader
 from kwire.spark.decode.protobuf_types import row_type as protobuf_row_type
 from kwire.spark.decode.same_names import names_apart
 from kwire.spark.decode.spark_types import Place, SparkType
 from kwire.spark.decode.spellings import with_spellings
+from kwire.spark.decode.subjects import Newest, Version, subjects_of
 from kwire.spark.decode.versions import how_to_fill, with_removed
-from kwire.spark.registry.client import AVRO, JSON, PROTOBUF, NoSuchSchema
-from kwire.spark.registry.subjects import Newest, Version, subjects_of
 from kwire.spark.rows import METADATA
 from kwire.spark.settings import WrongSetting
 

@@ -7,7 +7,7 @@ module reads only the messages of the text, so that executors need no compiler.
 import re
 from dataclasses import dataclass, field
 
-from kwire.spark.decode.undecodable import Undecodable
+from kwire.schemas.undecodable import Undecodable
 
 _TOKEN = re.compile(
     r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[A-Za-z_][\w.]*|[^\s\w]",

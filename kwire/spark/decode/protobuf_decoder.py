@@ -20,14 +20,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kwire.schemas.cache import cache_of
+from kwire.schemas.registry import PROTOBUF, RegistryError, RegistrySettings
+from kwire.schemas.undecodable import NOT_KNOWN, NotYet, Undecodable
+from kwire.schemas.wire_format import message_indexes, schema_id
 from kwire.spark.decode.decoding import Respelled, Row, Unfit
 from kwire.spark.decode.proto_text import message_name
 from kwire.spark.decode.protobuf_values import row_converter
-from kwire.spark.decode.undecodable import NOT_KNOWN, NotYet, Undecodable
 from kwire.spark.decode.versions import filled
-from kwire.spark.decode.wire_format import message_indexes, schema_id
-from kwire.spark.registry.cache import cache_of
-from kwire.spark.registry.client import PROTOBUF, RegistryError, RegistrySettings
 
 ANY_TOPIC = ""
 

@@ -23,7 +23,8 @@ Fields with presence (``optional``, messages, oneof) are nullable; others have t
 from collections.abc import Iterator
 from typing import Any
 
-from kwire.spark.decode.avro_schema import MAX_NODES, WrongSchema
+from kwire.schemas.undecodable import WrongSchema
+from kwire.spark.decode.avro_schema import MAX_NODES
 from kwire.spark.decode.spark_types import SparkType, array, field, map_of, struct
 
 # FieldDescriptor.TYPE_…: fixed numbers of descriptor.proto.

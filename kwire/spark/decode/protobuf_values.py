@@ -4,6 +4,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from kwire.schemas.undecodable import Undecodable
 from kwire.spark.decode.protobuf_types import (
     DURATION,
     ENUM,
@@ -15,7 +16,6 @@ from kwire.spark.decode.protobuf_types import (
     Descriptor,
     is_map,
 )
-from kwire.spark.decode.undecodable import Undecodable
 
 Converter = Callable[[Any], Any]
 

@@ -9,10 +9,10 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from kwire.schemas.registry import RegistrySettings
 from kwire.spark.decode.options import Options, options_of
 from kwire.spark.decode.plans import given_plan, given_struct, registry_struct
 from kwire.spark.decode.row_converter import convert_records
-from kwire.spark.registry.client import RegistrySettings
 from kwire.spark.settings import Decode
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from kwire.schemas.undecodable import KEY, MAX_CHARS, RECORD, TIMESTAMP
 from kwire.spark import rows
 from kwire.spark.decode.decoding import Plan
 from kwire.spark.decode.options import Options
-from kwire.spark.decode.undecodable import KEY, MAX_CHARS, RECORD, TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -22,9 +22,9 @@ union ``union``. ``loosened`` leaves these out.
 from collections.abc import Callable
 from typing import Any
 
+from kwire.schemas.undecodable import Undecodable
 from kwire.spark.decode.same_names import keys_of, named_once
 from kwire.spark.decode.spark_types import SparkType, array, kind_of, loosened, map_of
-from kwire.spark.decode.undecodable import Undecodable
 
 How = str | dict[str, Any]
 """What to take of a value by its own version: TAKE, REFUSE, the type for which both values are

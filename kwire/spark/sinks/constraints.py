@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kwire.schemas.undecodable import MAX_CHARS, VALUE
 from kwire.spark.decode.same_names import ByName
-from kwire.spark.decode.undecodable import MAX_CHARS, VALUE
 from kwire.spark.rows import OFFSET, PARTITION, TOPIC
 from kwire.spark.sql import quoted
 

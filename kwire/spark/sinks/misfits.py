@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kwire.schemas.undecodable import MAX_CHARS, VALUE
 from kwire.spark import rows as names
 from kwire.spark.decode.spark_types import UNION
-from kwire.spark.decode.undecodable import MAX_CHARS, VALUE
 from kwire.spark.sql import quoted
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@
   and errors of every client.
 - ``site`` makes HTML from a template and answers errors, with ``formats``, ``charts`` and
   ``paging``.
-- One module for each view: ``overview``, ``brokers``, ``topics``, ``records`` (with ``reading``
-  and ``record_text``), ``groups``, ``producers``, ``logs``. ``views`` has all their routes.
+- One module for each view: ``overview``, ``brokers``, ``topics``, ``records`` (with ``reading``,
+  ``record_text`` and ``schemas``), ``groups``, ``producers``, ``logs``. ``views`` has all routes.
 - Changes are possible only by ``admin`` and ``changes`` (with ``sessions`` and ``resetting``).
   Their routes exist only with ``kwire.http.admin.enable``.
 

@@ -37,6 +37,7 @@ from kwire.record.compression import Compression
 from kwire.record.control import ControlType
 from kwire.record.records import Record, records
 from kwire.record.streaming_decompressor import Limits
+from kwire.schemas.readable import MAX_VALUE_BYTES, is_framed
 from kwire.web.cross_loop_calls import BrokerCalls, Observed
 from kwire.web.page.asking import ask_broker
 
@@ -52,6 +53,8 @@ MAX_HEADERS = 20
 MAX_HEADER_BYTES = 512
 MAX_NAME = 200
 MAX_KEY_BYTES = 4096
+FRAMED_BYTES = 4 * 1024 * 1024
+"""How much a page keeps of those keys and values that are decoded by their schemas."""
 
 _FETCH_VERSION = 12
 _LIST_VERSION = 11
@@ -113,6 +116,7 @@ class Wanted(NamedTuple):
 
     ``partition`` is None for all of them. ``starts`` has the offsets to begin with: in a partition
     without one, the reading begins at its end. ``most_bytes`` is how much of a value is kept.
+    With ``keeps_framed`` keys and values whose schema is in a registry are kept whole.
     """
 
     topic: str
@@ -122,6 +126,7 @@ class Wanted(NamedTuple):
     most: int
     keeps: Callable[[Record], bool] | None = None
     most_bytes: int = 1024
+    keeps_framed: bool = False
 
 
 class Found(NamedTuple):
@@ -250,6 +255,7 @@ class _Budget:
     def __init__(self) -> None:
         self.read_bytes = 0
         self.windows = 0
+        self._framed_bytes = FRAMED_BYTES
         self._end_s = time.monotonic() + SEARCH_S
 
     @property
@@ -261,6 +267,13 @@ class _Budget:
     def is_over(self) -> bool:
         """Whether no further window may be read."""
         return self.read_bytes >= SEARCH_BYTES or (self.windows > 0 and self.is_late)
+
+    def keeps_framed(self, content: bytes) -> bool:
+        """Whether a key or a value with the header of a registry's may be kept whole; counts it."""
+        if not is_framed(content) or len(content) > min(MAX_VALUE_BYTES, self._framed_bytes):
+            return False
+        self._framed_bytes -= len(content)
+        return True
 
     def check_time(self) -> None:
         """Raise _TakesTooLong once the time is over."""
@@ -467,7 +480,7 @@ class _Window:
                     continue
                 if self._is_full:
                     return record.offset
-                self.rows.append(_row(self._index, batch, record, self._wanted.most_bytes))
+                self.rows.append(self._row(batch, record))
         except _TakesTooLong as error:
             self.is_late = True
             self.note(batch.base_offset, batch.base_timestamp, error.message or "")
@@ -477,6 +490,16 @@ class _Window:
 
     def _keeps(self, record: Record) -> bool:
         return self._wanted.keeps is None or self._wanted.keeps(record)
+
+    def _row(self, batch: RecordBatch, record: Record) -> Row:
+        row, most_bytes = _row(self._index, batch, record, self._wanted.most_bytes), MAX_VALUE_BYTES
+        if not self._wanted.keeps_framed:
+            return row
+        if record.key and self._budget.keeps_framed(record.key):
+            row = row._replace(key=_part(record.key, most_bytes))
+        if record.value and self._budget.keeps_framed(record.value):
+            row = row._replace(value=_part(record.value, most_bytes))
+        return row
 
 
 def _part(content: bytes | None, most_bytes: int) -> Part | None:

@@ -1,11 +1,15 @@
 """The bytes of keys and values as text: as plain text, JSON, hex, or in Confluent's framing.
 
-Confluent's framing is a zero byte and the id of a schema as an int32, before the payload. Without
-the schema, a payload that is JSON or text is shown as such, and any other payload in hex.
+Confluent's framing is a zero byte and the id of a schema as an int32, before the payload. With the
+schema (``kwire.schemas.readable``) the value stands as JSON. Without it, a payload that is JSON or
+text is shown as such, and any other payload in hex.
 """
 
 import json
+from collections.abc import Callable
 from typing import NamedTuple
+
+from kwire.schemas.readable import Decoded
 
 FORMATS = ("auto", "text", "json", "hex", "confluent")
 FRAME_BYTES = 5
@@ -14,26 +18,45 @@ PREVIEW = 200
 PREVIEW_BYTES = 32
 MAX_JSON_BYTES = 64 * 1024
 MAX_GROWTH = 8
+TOO_LONG = "the page doesn't read a value of this length by its schema"
 _HEX_ROW = 16
 _INDENTED = json.JSONEncoder(indent=2, ensure_ascii=False)
 
 
 class Shown(NamedTuple):
-    """A key or value as text. ``kind`` says how it was read, ``is_cut`` whether it is longer."""
+    """A key or value as text. ``kind`` says how it was read, ``is_cut`` whether it is longer.
+
+    ``note`` says why it isn't read by its schema.
+    """
 
     kind: str
     text: str
     preview: str
     size_bytes: int
     is_cut: bool
+    note: str = ""
 
 
-def shown(start: bytes | None, form: str, size_bytes: int) -> Shown:
+BySchema = Callable[[bytes], Decoded | str]
+"""From a whole value in Confluent's framing to its text, or why there is none."""
+
+
+def shown(
+    start: bytes | None, form: str, size_bytes: int, by_schema: BySchema | None = None
+) -> Shown:
     """A key or value in this format, one of ``FORMATS``; ``start`` may be only its beginning."""
     if start is None:
         return Shown("null", "", "", 0, False)
     is_cut = size_bytes > len(start)
-    frame = _frame(start, form)
+    frame = frame_of(start, form)
+    note = ""
+    if frame is not None and by_schema is not None:
+        decoded = TOO_LONG if is_cut else by_schema(start)
+        if isinstance(decoded, Decoded):
+            kind, preview = f"{decoded.kind}, schema {frame}", " ".join(decoded.text.split())
+            preview = preview[:PREVIEW] + ("…" if len(preview) > PREVIEW else "")
+            return Shown(kind, decoded.text, preview, size_bytes, is_cut)
+        note = decoded
     payload = start if frame is None else start[FRAME_BYTES:]
     kind, text = _payload(payload, form)
     preview, is_whole = payload[:PREVIEW_BYTES].hex(" "), len(payload) <= PREVIEW_BYTES
@@ -44,10 +67,11 @@ def shown(start: bytes | None, form: str, size_bytes: int) -> Shown:
         kind = f"schema {frame}, {kind}"
     elif form == "confluent":
         kind = f"no frame, {kind}"
-    return Shown(kind, text, preview + ("" if is_whole and not is_cut else "…"), size_bytes, is_cut)
+    preview += "" if is_whole and not is_cut else "…"
+    return Shown(kind, text, preview, size_bytes, is_cut, note)
 
 
-def _frame(content: bytes, form: str) -> int | None:
+def frame_of(content: bytes, form: str) -> int | None:
     """The id of the schema in Confluent's framing, None without one.
 
     Binary content may begin with a zero byte too. Unless the user has chosen the framing, only ids

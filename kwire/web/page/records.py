@@ -18,7 +18,7 @@ from kwire.web.page.formats import time_text
 from kwire.web.page.matching import MAX_TEXT, PLACES, Matcher, conditions_of
 from kwire.web.page.paging import whole
 from kwire.web.page.reading import Found, Part, Places, Row, Wanted
-from kwire.web.page.record_text import FORMATS, Shown, shown
+from kwire.web.page.record_text import FORMATS, BySchema, Shown, frame_of, shown
 from kwire.web.page.site import PageError, Site
 
 COUNTS = (1, 20, 50, 100)
@@ -26,6 +26,9 @@ ORDERS = {"newest": "newest first", "oldest": "oldest first"}
 PAGE_BYTES = 256 * 1024
 MIN_RECORD_BYTES = 2 * 1024
 MAX_REST = 6000
+MAX_PROBLEMS = 3
+WITH_SCHEMAS = ("auto", "confluent")
+"""The formats in which a value is read by its schema."""
 
 
 class RecordRow(NamedTuple):
@@ -86,6 +89,7 @@ def routes(site: Site) -> list[Route]:
             )
             wanted, problem = await _wanted(site, question, places)
             found = await reading.read(site.broker_calls, wanted, places)
+            rows, schema_problems = await _all_shown(site, found.rows, question.form)
             return site.render(
                 request,
                 "records.html",
@@ -93,8 +97,9 @@ def routes(site: Site) -> list[Route]:
                 question=question,
                 found=found,
                 places=found.places,
-                rows=[_shown(row, question.form) for row in found.rows],
+                rows=rows,
                 problem=problem,
+                schema_problems=schema_problems,
                 counts=COUNTS,
                 formats=FORMATS,
                 orders=ORDERS,
@@ -166,6 +171,7 @@ async def _wanted(site: Site, question: Question, places: Places) -> tuple[Wante
         question.most,
         keeps,
         most_bytes,
+        keeps_framed=site.schemas is not None and question.form in WITH_SCHEMAS,
     )
     return wanted, problem
 
@@ -184,13 +190,35 @@ def time_ms(text: str) -> int:
     return max(0, int(at.timestamp() * 1000))
 
 
-def _shown(row: Row, form: str) -> RecordRow:
+async def _all_shown(site: Site, rows: list[Row], form: str) -> tuple[list[RecordRow], list[str]]:
+    """The rows as texts, and why the registry's schemas are missing, if they are."""
+    if site.schemas is None or form not in WITH_SCHEMAS:
+        return [_shown(row, form) for row in rows], []
+    parts = [part for row in rows for part in (row.key, row.value) if part is not None]
+    values = await site.schemas.learn(_framed(parts, form))
+    found = []
+    for row in rows:
+        found.append(_shown(row, form, values.decoded))
+        await trio.lowlevel.checkpoint()  # lets the governor count, and other tasks run
+    return found, list(values.problems)[:MAX_PROBLEMS]
+
+
+def _framed(parts: list[Part], form: str) -> list[bytes]:
+    """The whole contents that are in Confluent's framing."""
+    contents = [part.content for part in parts if part.size_bytes == len(part.content)]
+    return [content for content in contents if frame_of(content, form) is not None]
+
+
+def _shown(row: Row, form: str, by_schema: BySchema | None = None) -> RecordRow:
     headers = [(name, _part(value, "auto")) for name, value in row.headers]
-    return RecordRow(row, _part(row.key, form), _part(row.value, form), headers)
+    key, value = _part(row.key, form, by_schema), _part(row.value, form, by_schema)
+    return RecordRow(row, key, value, headers)
 
 
-def _part(part: Part | None, form: str) -> Shown:
-    return shown(None, form, 0) if part is None else shown(part.content, form, part.size_bytes)
+def _part(part: Part | None, form: str, by_schema: BySchema | None = None) -> Shown:
+    if part is None:
+        return shown(None, form, 0)
+    return shown(part.content, form, part.size_bytes, by_schema)
 
 
 def _links(request: Request, question: Question, found: Found) -> dict[str, str]:

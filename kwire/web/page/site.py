@@ -18,6 +18,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.web.cross_loop_calls import BrokerCalls, NotServing
 from kwire.web.page import formats
 from kwire.web.page.sampler import Sampler
+from kwire.web.page.schemas import Schemas
 from kwire.web.page.sessions import Admin
 
 log = logging.getLogger(__name__)
@@ -63,11 +64,18 @@ class PageError(Exception):
 class Site:
     """The objects that a view needs: the broker, the sampler, the templates, the administrators.
 
-    ``admin`` is None if the page is read-only.
+    ``admin`` is None if the page is read-only, ``schemas`` is None without a schema registry.
     """
 
-    def __init__(self, broker_calls: BrokerCalls, sampler: Sampler, admin: Admin | None) -> None:
+    def __init__(
+        self,
+        broker_calls: BrokerCalls,
+        sampler: Sampler,
+        admin: Admin | None,
+        schemas: Schemas | None,
+    ) -> None:
         self.broker_calls = broker_calls
+        self.schemas = schemas
         self.sampler = sampler
         self.admin = admin
         self._environment = _environment()

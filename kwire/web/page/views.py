@@ -16,6 +16,7 @@ from kwire.web.page import (
     topics,
 )
 from kwire.web.page.sampler import Sampler
+from kwire.web.page.schemas import Schemas
 from kwire.web.page.sessions import Admin
 from kwire.web.page.site import Site
 from kwire.web.token import AdminToken
@@ -23,10 +24,12 @@ from kwire.web.token import AdminToken
 VIEWS = (overview, topics, records, groups, producers, brokers, logs, access)
 
 
-def routes(broker_calls: BrokerCalls, sampler: Sampler, token: AdminToken | None) -> list[Route]:
+def routes(
+    broker_calls: BrokerCalls, sampler: Sampler, token: AdminToken | None, schemas: Schemas | None
+) -> list[Route]:
     """The routes of the page; without a token, no route changes anything."""
     sessions = None if token is None else Admin(token.text, broker_calls.steady_ms)
-    site = Site(broker_calls, sampler, sessions)
+    site = Site(broker_calls, sampler, sessions, schemas)
     found = [route for view in VIEWS for route in view.routes(site)]
     if sessions is not None:
         found += [*admin.routes(site, sessions), *changes.routes(site, sessions)]

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Protocol
 
-from kwire.spark.registry.client import (
+from kwire.schemas.registry import (
     NoSuchSchema,
     RegisteredSchema,
     Registry,

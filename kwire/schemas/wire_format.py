@@ -5,7 +5,7 @@ indexes between the id and the value: a zigzag varint for their number, then one
 number 0 stands for the single index 0, the schema's first message.
 """
 
-from kwire.spark.decode.undecodable import Undecodable
+from kwire.schemas.undecodable import Undecodable
 
 HEADER_BYTES = 5
 _MAX_INDEXES = 64

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
-from kwire.spark.registry.client import (
+from kwire.schemas.registry import (
     NoSuchSchema,
     RegisteredSchema,
     Registry,

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-from kwire.spark.decode.avro_schema import WrongSchema
+from kwire.config.extras import needs
+from kwire.schemas.undecodable import WrongSchema
 
 _TIMEOUT_S = 60
 _MAIN = "kwire_schema.proto"
@@ -76,9 +77,7 @@ def _compiled(directory: Path, name: str) -> bytes:
     try:
         import grpc_tools
     except ImportError as error:
-        raise WrongSchema(
-            "a .proto is compiled by grpcio-tools, of kwire's extra [spark]"
-        ) from error
+        raise WrongSchema(f"to compile a .proto {needs('schemas', 'grpcio-tools')}") from error
 
     well_known = Path(next(iter(grpc_tools.__path__))) / "_proto"
     with tempfile.TemporaryDirectory(prefix="kwire-proto-") as out:
@@ -90,6 +89,7 @@ def _compiled(directory: Path, name: str) -> bytes:
             command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
         )
         if run.returncode:
-            lines = run.stderr.replace(_MAIN, "the schema").strip().splitlines() or ["it fails"]
+            said = run.stderr.replace(f"{directory}/", "").replace(_MAIN, "the schema")
+            lines = said.strip().splitlines() or ["it fails"]
             raise WrongSchema(f"protoc: {lines[0]}")
         return target.read_bytes()

@@ -1,4 +1,4 @@
-"""Why a record can't be decoded: one line, which becomes the column ``_error``.
+"""Why a record can't be decoded: one line, which pipelines write to the column ``_error``.
 
 Every text begins with its kind. ``registry:`` is worth another try: the registry didn't answer, or
 doesn't know the schema yet. Records with other errors can never be decoded.
@@ -18,6 +18,10 @@ NOT_KNOWN = (
 
 MAX_CHARS = 500
 """Longer texts are cut: an error may quote a value."""
+
+
+class WrongSchema(ValueError):
+    """A schema that can't be used, and why."""
 
 
 class Undecodable(Exception):

@@ -1,0 +1,187 @@
+"""Values as JSON for people to read, by the schemas of a registry, within limits.
+
+Rules:
+
+- ``learn`` asks the registry, and may wait: it belongs into a thread. ``decoded`` never waits.
+- A schema that was found stays. A question that failed is asked again by a later ``learn``; how
+  soon, ``SchemaCache`` says.
+- Whatever is wrong is Undecodable with one line: the registry, the schema, the value, or a package
+  that isn't installed. Such a line contains no password.
+- Limits: ``MAX_SCHEMA_BYTES`` of a schema, ``MAX_VALUE_BYTES`` of a value, ``MAX_CHARS`` of its
+  text, and those of ``avro_readable``.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from kwire.config.extras import needs
+from kwire.schemas import avro_readable, protobuf_readable
+from kwire.schemas.avro_names import Schema, full_name, schema_and_names
+from kwire.schemas.cache import SchemaCache
+from kwire.schemas.registry import (
+    AVRO,
+    JSON,
+    PROTOBUF,
+    RegisteredSchema,
+    Registry,
+    RegistryError,
+    RegistrySettings,
+)
+from kwire.schemas.undecodable import NotYet, Undecodable, WrongSchema
+from kwire.schemas.wire_format import HEADER_BYTES, message_indexes, schema_id
+
+EXTRA = "schemas"
+MAX_VALUE_BYTES = 32 * 1024
+MAX_SCHEMA_BYTES = 256 * 1024
+MAX_CHARS = 64 * 1024
+MAX_READERS = 1000
+_INDENTED = json.JSONEncoder(indent=2, ensure_ascii=False)
+
+Read = Callable[[bytes], tuple[str, Any]]
+"""From a value with its header to the name of its type, and the value as what JSON has."""
+
+
+class Decoded(NamedTuple):
+    """A value as text; ``kind`` names the format and the type: ``Avro shop.Order``."""
+
+    kind: str
+    text: str
+
+
+class ReadableValues:
+    """Decodes the values of one registry; see the module's rules."""
+
+    def __init__(
+        self, settings: RegistrySettings, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._cache = SchemaCache(Registry(settings), now_s)
+        self._now_s = now_s
+        self._readers: dict[int, Read] = {}
+        self._failed: dict[int, Undecodable] = {}
+
+    def unknown(self, values: Iterable[bytes]) -> list[int]:
+        """The ids of those schemas that the registry hasn't been asked for, or hasn't told."""
+        numbers = {schema_id(value) for value in values if is_framed(value)}
+        return sorted(numbers - self._readers.keys())
+
+    def learn(self, numbers: Iterable[int], until_s: float) -> None:
+        """Ask for schemas until this time; what fails is the error of their values."""
+        for number in numbers:
+            if self._now_s() > until_s:
+                return
+            try:
+                read = self._reader(number)
+            except Undecodable as error:
+                self._failed[number] = error
+            else:
+                self._failed.pop(number, None)
+                if len(self._readers) >= MAX_READERS:
+                    self._readers.pop(next(iter(self._readers)))
+                self._readers[number] = read
+
+    def decoded(self, value: bytes) -> Decoded:
+        """A value with its header; Undecodable."""
+        if len(value) > MAX_VALUE_BYTES:
+            raise Undecodable(f"it has more than {MAX_VALUE_BYTES:,} bytes")
+        number = schema_id(value)
+        read = self._readers.get(number)
+        if read is None:
+            raise self._failed.get(number) or NotYet("it hasn't answered yet; ask again")
+        try:
+            kind, found = read(value)
+            return Decoded(kind, _text(found))
+        except WrongSchema as error:
+            raise Undecodable(f"its schema, id {number}: {error}") from error
+        except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+            raise Undecodable(f"its schema, id {number}, isn't one for this value") from error
+
+    def _reader(self, number: int) -> Read:
+        try:
+            schema, used = self._cache.schema(number)
+            return _reader_of(schema, used)
+        except RegistryError as error:
+            raise NotYet(str(error)) from error
+        except ImportError as error:
+            what = f"to ask it {needs(EXTRA, 'confluent-kafka[schemaregistry]')}"
+            raise NotYet(what) from error
+        except WrongSchema as error:
+            raise Undecodable(f"its schema, id {number}: {error}") from error
+
+
+def is_framed(value: bytes) -> bool:
+    """Whether a value begins as one whose schema is in a registry."""
+    return len(value) >= HEADER_BYTES and value[0] == 0
+
+
+def _reader_of(schema: RegisteredSchema, used: dict[str, RegisteredSchema]) -> Read:
+    size = len(schema.text) + sum(len(one.text) for one in used.values())
+    if size > MAX_SCHEMA_BYTES:
+        raise WrongSchema(f"it has more than {MAX_SCHEMA_BYTES:,} characters")
+    if schema.type == AVRO:
+        return _avro(schema, used)
+    if schema.type == JSON:
+        return _json(schema)
+    if schema.type == PROTOBUF:
+        return _protobuf(schema, used)
+    raise WrongSchema(f"its type is {schema.type}, which isn't read")
+
+
+def _avro(schema: RegisteredSchema, used: dict[str, RegisteredSchema]) -> Read:
+    parsed, names = schema_and_names(schema.text, [one.text for one in used.values()])
+    kind = f"Avro {_name(parsed)}"
+
+    def read(value: bytes) -> tuple[str, Any]:
+        return kind, avro_readable.readable(parsed, names, value[HEADER_BYTES:])
+
+    return read
+
+
+def _name(schema: Schema) -> str:
+    if not isinstance(schema, dict):
+        return schema if isinstance(schema, str) else "union"
+    return full_name(schema, "") if "name" in schema else str(schema.get("type"))
+
+
+def _json(schema: RegisteredSchema) -> Read:
+    try:
+        parsed = json.loads(schema.text)
+    except (ValueError, RecursionError) as error:
+        raise WrongSchema(f"it is no JSON: {error}") from error
+    title = parsed.get("title", "") if isinstance(parsed, dict) else ""
+    kind = f"JSON Schema {title}".rstrip()
+
+    def read(value: bytes) -> tuple[str, Any]:
+        try:
+            return kind, json.loads(value[HEADER_BYTES:])
+        except (ValueError, RecursionError) as error:
+            raise Undecodable("it is no JSON") from error
+
+    return read
+
+
+def _protobuf(schema: RegisteredSchema, used: dict[str, RegisteredSchema]) -> Read:
+    of_messages = protobuf_readable.reader(
+        schema.text, ((name, one.text) for name, one in used.items())
+    )
+
+    def read(value: bytes) -> tuple[str, Any]:
+        indexes, position = message_indexes(value)
+        name, fields = of_messages(indexes, value[position:])
+        return f"Protobuf {name}", fields
+
+    return read
+
+
+def _text(found: Any) -> str:
+    """JSON with indents, cut after ``MAX_CHARS``: a few bytes may stand for long names."""
+    pieces, left = [], MAX_CHARS
+    for piece in _INDENTED.iterencode(found):
+        pieces.append(piece[:left])
+        left -= len(piece)
+        if left < 0:
+            pieces.append("…")
+            break
+    # JSON may have half a character, which no page can be sent with.
+    return "".join(pieces).encode("utf-8", "backslashreplace").decode()
