@@ -92,7 +92,7 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
                 "broker/failure_detector",
             ),
             *(
-                "broker/replica/quick_fetching",
+                "broker/replica/taskless_fetching",
                 "broker/replica/replica_sessions",
                 "handlers/replica_fetch",
             ),

@@ -26,7 +26,7 @@ NO_LIMITS_OF_CLIENTS = {
     "broker/fetch_sessions MAX_ID": "where ids wrap",
     "broker/replica/fetchers MOST_FETCHERS": "a broker's own tasks",
     "broker/replica/alter_partition_manager LONGEST_REST_S": "a pause",
-    "broker/replica/quick_fetching MOST_NAMED": "what a fetcher's task asks for",
+    "broker/replica/taskless_fetching MOST_NAMED": "what a fetcher's task asks for",
     "broker/failure_detector MOST_WATCHED": "other brokers",
     "broker/proposals MOST_BYTES": "what shares a commit",
     "broker/proposals MOST_DECISIONS": "what shares a commit",

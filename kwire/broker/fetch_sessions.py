@@ -1,11 +1,15 @@
 """Fetch sessions (KIP-227): the broker remembers a client's fetch, and answers only with news.
 
-Rules:
+Rules of every session (``Sessions``), a consumer's and a follower's
+(``kwire.broker.replica.replica_sessions``):
 
 - Session id 0 means no session. Epoch 0 asks for a new session. Epoch -1 asks for no session, and
   ends the session that the request names.
 - Epochs count up from 1 with each fetch and wrap to 1. Any other epoch is
   INVALID_FETCH_SESSION_EPOCH; an unknown session id is FETCH_SESSION_ID_NOT_FOUND.
+
+Rules of the sessions of consumers (``FetchSessions``):
+
 - At most ``max.incremental.fetch.session.cache.slots`` sessions exist. If all slots are taken, the
   least recently used session ends, if it was idle for more than two minutes. Otherwise the smallest
   of the sessions older than two minutes ends, if it is smaller than the new session. Otherwise the
@@ -24,7 +28,7 @@ Source: FetchSessionCacheShard of Kafka.
 from collections.abc import Collection, Iterable
 from operator import attrgetter
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from kwire.broker.partition import NOWHERE, Partition, PartitionReference
 from kwire.errors import ErrorCode, KafkaError
@@ -115,15 +119,64 @@ class CachedPartition:
 _Partitions: TypeAlias = dict[PartitionKey, CachedPartition]
 
 
-class FetchSession:
-    """One session; ``partitions`` are in the order in which fetches serve them."""
+class Session:
+    """One session; ``epoch`` is that of its next fetch."""
 
-    __slots__ = ("created_ms", "epoch", "partitions", "session_id", "used_ms", "uses_topic_ids")
+    __slots__ = ("epoch", "session_id", "uses_topic_ids")
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, steady_ms: int) -> None:
+    def __init__(self, session_id: int, *, uses_topic_ids: bool) -> None:
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
+
+
+_S = TypeVar("_S", bound=Session)
+
+
+class Sessions(Generic[_S]):
+    """Sessions by their ids, which are drawn at random."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._sessions: dict[int, _S] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __contains__(self, session_id: int) -> bool:
+        return session_id in self._sessions
+
+    def unused_id(self) -> int:
+        """An id for a new session."""
+        session_id = self._random.randint(1, MAX_ID)
+        while session_id in self._sessions:
+            session_id = self._random.randint(1, MAX_ID)
+        return session_id
+
+    def continued(self, session_id: int, epoch: int, *, uses_topic_ids: bool) -> _S:
+        """The session for its next fetch, whose epoch is counted.
+
+        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+        FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.epoch = 1 if epoch == MAX_ID else epoch + 1
+        return session
+
+
+class FetchSession(Session):
+    """A consumer's session; ``partitions`` are in the order in which fetches serve them."""
+
+    __slots__ = ("created_ms", "partitions", "used_ms")
+
+    def __init__(self, session_id: int, uses_topic_ids: bool, steady_ms: int) -> None:
+        super().__init__(session_id, uses_topic_ids=uses_topic_ids)
         self.created_ms = self.used_ms = steady_ms
         self.partitions: _Partitions = {}
 
@@ -156,16 +209,15 @@ class SessionLimits(NamedTuple):
     partitions: int
 
 
-class FetchSessions:
-    """Every session of a broker; ``partitions`` counts the partitions of all sessions.
+class FetchSessions(Sessions[FetchSession]):
+    """The sessions of a broker's consumers; ``partitions`` counts the partitions of all sessions.
 
     ``ended`` has the partitions of large sessions that have ended. A handler frees them in slices.
     """
 
     def __init__(self, random: Random) -> None:
+        super().__init__(random)
         self.partitions = 0
-        self._random = random
-        self._sessions: dict[int, FetchSession] = {}
         self.ended: list[_Partitions] = []
 
     def create(
@@ -191,11 +243,8 @@ class FetchSessions:
             self._evict_idle(steady_ms) or self._evict_smaller(size)
         ):
             return None
-        session_id = self._random.randint(1, MAX_ID)
-        while session_id in self._sessions:
-            session_id = self._random.randint(1, MAX_ID)
-        session = FetchSession(session_id, uses_topic_ids, steady_ms)
-        self._sessions[session_id] = session
+        session = FetchSession(self.unused_id(), uses_topic_ids, steady_ms)
+        self._sessions[session.session_id] = session
         self.update(session, wanted, (), limits)
         return session
 
@@ -241,19 +290,8 @@ class FetchSessions:
     def get(
         self, session_id: int, epoch: int, uses_topic_ids: bool, steady_ms: int
     ) -> FetchSession:
-        """The session for the next incremental fetch.
-
-        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
-        FETCH_SESSION_TOPIC_ID_ERROR.
-        """
-        session = self._sessions.get(session_id)
-        if session is None:
-            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.epoch != epoch:
-            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_topic_ids != uses_topic_ids:
-            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.epoch = 1 if epoch == MAX_ID else epoch + 1
+        """The session for the next incremental fetch; KafkaError as ``continued``."""
+        session = self.continued(session_id, epoch, uses_topic_ids=uses_topic_ids)
         session.used_ms = steady_ms
         return session
 
@@ -264,9 +302,6 @@ class FetchSessions:
             self.partitions -= len(session.partitions)
             if len(session.partitions) > LARGE:
                 self.ended.append(session.partitions)
-
-    def __len__(self) -> int:
-        return len(self._sessions)
 
 
 def _are_short(wanted: Iterable[tuple[PartitionKey, WantedPartition]]) -> bool:

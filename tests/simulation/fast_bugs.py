@@ -7,8 +7,8 @@ from typing import Any
 from kwire.broker.fetch_sessions import WantedPartition
 from kwire.broker.partition import Partition
 from kwire.broker.replica.leader_partition import LeaderPartition
-from kwire.broker.replica.quick_fetching import QuickFetching
 from kwire.broker.replica.replica_sessions import ReplicaPosition
+from kwire.broker.replica.taskless_fetching import TasklessFetching
 from kwire.handlers import replica_fetch
 from kwire.handlers.lib.reading import Reading
 
@@ -70,10 +70,10 @@ def leaders_show_everything(patch: Any) -> None:
 
 def links_hear_no_news(patch: Any) -> None:
     """A link goes on while its fetcher has other partitions, or another epoch, to ask for."""
-    begin = QuickFetching.__init__
+    begin = TasklessFetching.__init__
 
-    def deaf(quick: QuickFetching, *args: Any) -> None:
-        begin(quick, *args)
-        quick.has_news = lambda: False
+    def deaf(fetching: TasklessFetching, *args: Any) -> None:
+        begin(fetching, *args)
+        fetching.has_news = lambda: False
 
-    patch.setattr(QuickFetching, "__init__", deaf)
+    patch.setattr(TasklessFetching, "__init__", deaf)

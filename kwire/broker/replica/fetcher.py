@@ -30,9 +30,9 @@ from kwire.broker.replica.fetching import Fetching, Outcome, fetched_bytes
 from kwire.broker.replica.fetching_broker import FetchingBroker
 from kwire.broker.replica.follower_partition import FollowerPartition
 from kwire.broker.replica.large_appends import append_large
-from kwire.broker.replica.quick_fetching import GIVEN_UP, QuickFetching
 from kwire.broker.replica.remote_offsets import Truncations, truncations_into_range
 from kwire.broker.replica.replica_fetch_connection import BYTES_PER_TURN
+from kwire.broker.replica.taskless_fetching import GIVEN_UP, TasklessFetching
 from kwire.broker.replica.throttles import Throttle
 from kwire.client.errors import ClientError
 from kwire.client.peer import OpenStream, Peer
@@ -89,7 +89,7 @@ class Fetcher:
         self._asking: trio.CancelScope | None = None
         self._given_up_s = -math.inf
         self._failures = 0
-        self._quick = QuickFetching(
+        self._taskless = TasklessFetching(
             broker, self.fetching, self._client_id, self._has_news, self._is_over
         )
 
@@ -111,7 +111,7 @@ class Fetcher:
         """Take in the changes; if ``is_urgent``, without waiting for the request in flight."""
         self._news.set()
         now_s = trio.current_time()
-        asking = self._asking or self._quick.asking
+        asking = self._asking or self._taskless.asking
         if asking is None:
             return
         if self.is_idle:
@@ -153,7 +153,7 @@ class Fetcher:
                     self.fetching.follow(partition)
 
     def _request(self) -> FetchRequest | None:
-        limits, sender = self._quick.limits(), self._quick.sender()
+        limits, sender = self._taskless.limits(), self._taskless.sender()
         now_s = trio.current_time()
         return self.fetching.request(sender.node_id, sender.broker_epoch, limits, now_s)
 
@@ -161,7 +161,7 @@ class Fetcher:
         """Fetch by a fetch connection, and do what it leaves; returns whether it fetched at all."""
         if self._peer is None:
             return False
-        left = await self._quick.run(self._peer)
+        left = await self._taskless.run(self._peer)
         if left is None:
             return False
         if left is GIVEN_UP:

@@ -9,8 +9,8 @@ Rules:
   removes partitions without news from the set. So a fetch costs as much as has changed, however
   many partitions the session has.
 - The set is ordered. A partition whose records were sent moves to the end.
-- Session ids and epochs work as in KIP-227 (``fetch_sessions``). A broker has one session for each
-  of its fetchers. After its restart, its new registration ends its older sessions.
+- Session ids and epochs are those of ``kwire.broker.fetch_sessions``. A broker has one session for
+  each of its fetchers. After its restart, its new registration ends its older sessions.
 - All sessions together have at most ``kwire.fetch.session.cache.max.partitions`` partitions.
 """
 
@@ -21,7 +21,7 @@ from random import Random
 import trio
 
 from kwire.broker.delayed import Delayed
-from kwire.broker.fetch_sessions import MAX_ID, PartitionKey
+from kwire.broker.fetch_sessions import NO_SESSION, PartitionKey, Session, Sessions
 from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.segment import LogSegment
@@ -166,7 +166,7 @@ class ReplicaPosition:
         self.changed(True)
 
 
-class ReplicaSession:
+class ReplicaSession(Session):
     """One session of a follower. ``change`` is the fetch that waits for news.
 
     ``asked_s`` is the time on trio's clock when the newest fetch arrived.
@@ -177,20 +177,15 @@ class ReplicaSession:
         "broker_epoch",
         "change",
         "dirty",
-        "epoch",
         "node_id",
         "positions",
-        "session_id",
-        "uses_topic_ids",
     )
 
     def __init__(self, node_id: int, broker_epoch: int, *, uses_topic_ids: bool) -> None:
-        self.session_id = 0
+        super().__init__(NO_SESSION, uses_topic_ids=uses_topic_ids)
         self.asked_s = -inf
         self.node_id = node_id
         self.broker_epoch = broker_epoch
-        self.uses_topic_ids = uses_topic_ids
-        self.epoch = 1
         self.positions: dict[PartitionKey, ReplicaPosition] = {}
         self.dirty: dict[ReplicaPosition, None] = {}
         self.change: Delayed | None = None
@@ -204,10 +199,6 @@ class ReplicaSession:
         """Answer the fetch that waits in ``WATERMARK_DELAY_S`` at the latest."""
         assert self.change is not None
         self.change.hasten(trio.current_time() + WATERMARK_DELAY_S)
-
-    def go_on(self) -> None:
-        """Count the session epoch up for the next fetch."""
-        self.epoch = 1 if self.epoch == MAX_ID else self.epoch + 1
 
     def want(self, key: PartitionKey, wanted: FetchPartition) -> None:
         """Add a partition, or change it."""
@@ -254,19 +245,12 @@ class ReplicaSession:
             self.change.set()
 
 
-class ReplicaSessions:
-    """All sessions of a leader's followers."""
+class ReplicaSessions(Sessions[ReplicaSession]):
+    """The sessions of a leader's followers."""
 
     def __init__(self, random: Random, setting: Callable[[str], int]) -> None:
-        self._random = random
+        super().__init__(random)
         self._setting = setting
-        self._sessions: dict[int, ReplicaSession] = {}
-
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def __contains__(self, session_id: int) -> bool:
-        return session_id in self._sessions
 
     def keep(self, session: ReplicaSession) -> None:
         """Give a session an id, unless all sessions have too many partitions. Older sessions may be
@@ -279,31 +263,25 @@ class ReplicaSessions:
         own = [one for one in self._sessions.values() if one.node_id == session.node_id]
         if len(own) >= MOST_OF_A_BROKER:
             self.remove(own[0].session_id)
-        session.session_id = self._random.randint(1, MAX_ID)
-        while session.session_id in self._sessions:
-            session.session_id = self._random.randint(1, MAX_ID)
+        session.session_id = self.unused_id()
         self._sessions[session.session_id] = session
         if not self._fits():
             del self._sessions[session.session_id]
-            session.session_id = 0
+            session.session_id = NO_SESSION
 
     def get(
         self, session_id: int, epoch: int, node_id: int, *, uses_topic_ids: bool
     ) -> ReplicaSession:
-        """The session for the next fetch of a follower.
+        """The session for the next fetch of a follower; KafkaError as ``continued``.
 
-        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
-        FETCH_SESSION_TOPIC_ID_ERROR.
+        One session has one fetch at a time, and belongs to one broker.
         """
         session = self._sessions.get(session_id)
-        if session is None or session.node_id != node_id:
+        if session is not None and session.node_id != node_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.epoch != epoch or session.change is not None:
+        if session is not None and session.change is not None:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_topic_ids != uses_topic_ids:
-            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.go_on()
-        return session
+        return self.continued(session_id, epoch, uses_topic_ids=uses_topic_ids)
 
     def check_room(self, session: ReplicaSession) -> None:
         """End a session that has become too large; KafkaError (FETCH_SESSION_ID_NOT_FOUND)."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from kwire.broker.replica import quick_fetching, replica_fetch_connection
+from kwire.broker.replica import replica_fetch_connection, taskless_fetching
 from kwire.broker.replica.fetching import Fetching
 from kwire.broker.replica.follower_partition import FollowerPartition
-from kwire.broker.replica.quick_fetching import QuickFetching
 from kwire.broker.replica.replica_fetch_connection import Left, ReplicaFetchConnection
+from kwire.broker.replica.taskless_fetching import TasklessFetching
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
@@ -49,7 +49,7 @@ def broker() -> Any:
     return SimpleNamespace(node_id=2, image=image, clock=clock, integer=SETTINGS.__getitem__)
 
 
-class Lender(QuickFetching):
+class Lender(TasklessFetching):
     """That of a fetcher whose session has begun, with two partitions."""
 
     def __init__(self, directory: Path, **config: Any) -> None:
@@ -390,7 +390,7 @@ def test_a_partition_that_is_followed_no_more_leaves_the_session(desk: Desk) -> 
 def test_a_large_request_is_for_the_fetcher(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may not fit into the socket's buffer at once."""
     desk.asked()
-    monkeypatch.setattr(quick_fetching, "MOST_NAMED", 1)
+    monkeypatch.setattr(taskless_fetching, "MOST_NAMED", 1)
     desk.says(desk.frame(of(0, batch_at(0, b"a")), of(1, batch_at(0, b"a"))))
     assert (desk.lender.ends, desk.is_over) == ([1, 1], True)
     assert (desk.fetch_connection.left, desk.asked()) == (Left(), None)

@@ -1,4 +1,4 @@
-"""Lets a fetch connection fetch for a fetcher, without a task for each answer.
+"""Following a leader without a task for each answer: what a fetch connection needs of its fetcher.
 
 Rules:
 
@@ -56,7 +56,7 @@ def sender_of(broker: FetchingBroker) -> Sender:
     return Sender(broker.node_id, -1 if own is None else own.epoch)
 
 
-class QuickFetching:
+class TasklessFetching:
     """What a fetcher's fetch connections use of it; see ``replica_fetch_connection.Lender``.
 
     ``has_news`` and ``is_over`` are functions of the fetcher. ``asking`` is the cancel scope of the
