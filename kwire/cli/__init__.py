@@ -30,14 +30,18 @@ INTERRUPTED = 130
 """A shell's exit code for a command that ended with Ctrl-C."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+def main(arguments: Sequence[str] | None = None, **more: object) -> int:
+    """Run one command; returns the exit code.
+
+    ``more`` are options that no command line has, for a broker of tests.
+    """
     if sys.platform == "win32":
         return fail(NOT_ON_WINDOWS)
     _open_closed_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         options = parse(given)
+        vars(options).update(more)
         exit_code: int = options.run(options)
         sys.stdout.flush()
     except KeyboardInterrupt:  # a command that has to undo something handles signals itself

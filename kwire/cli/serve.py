@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kwire.config.broker import BrokerConfig
+    from kwire.dispatch.routing import OpenFrame
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "one for each core. Worker 2 has DIR/worker.2 and the next port, and so on (kwire.workers)",
     )
     _add_log_options(serve)
-    serve.set_defaults(run=run)
+    serve.set_defaults(run=run, open_frame=None)
 
 
 def _add_log_options(serve: argparse.ArgumentParser) -> None:
@@ -147,7 +148,7 @@ def run(options: argparse.Namespace) -> int:
     except UsageError as error:
         return wrong(str(error))
     process_tuning.end_with_parent()
-    return _serve(config)
+    return _serve(config, options.open_frame)
 
 
 def cores() -> int:
@@ -300,11 +301,11 @@ def _listener(text: str) -> tuple[str, str]:
     return name.upper(), f":{port}" if host == "*" else address
 
 
-def _serve(config: "BrokerConfig") -> int:
+def _serve(config: "BrokerConfig", given_open_frame: "OpenFrame | None") -> int:
     import trio
 
     from kwire.connection.own_wait import own_wait
-    from kwire.dispatch.routing import load_in_threads
+    from kwire.dispatch.routing import load_in_threads, open_frame
     from kwire.housekeeping import StorageLost
     from kwire.log.loading import LoadingStopped
     from kwire.server import Server, StartError
@@ -316,7 +317,7 @@ def _serve(config: "BrokerConfig") -> int:
         kind = Server
         if config.metadata_store() is not None:
             from kwire.cluster_server import ClusterServer as kind
-        server = kind(config, own_wait=own_wait())
+        server = kind(config, own_wait=own_wait(), open_frame=given_open_frame or open_frame)
         servers.append(server)
         ended = trio.Event()
 

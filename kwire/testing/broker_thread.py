@@ -156,9 +156,19 @@ class BrokerThread:
         self._soon(call)
         self._wait(called, timeout_s, "event loop of the broker did not answer")
 
-    def run_beside(self, function: Callable[[], Awaitable[object]]) -> None:
-        """Run a coroutine beside the servers, to the end of the thread."""
-        self.call(lambda: self._nursery.start_soon(function))
+    def run_beside(self, function: Callable[[], Awaitable[object]]) -> Callable[[], None]:
+        """Run a coroutine beside the servers, until the function that is returned is called.
+
+        It ends with the thread at the latest.
+        """
+        scope = trio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await function()
+
+        self.call(lambda: self._nursery.start_soon(run))
+        return lambda: self.call(scope.cancel)
 
     def pass_time(
         self, span_ms: int, pass_ms: Callable[[int], None], serving: Serving | None

@@ -1,7 +1,11 @@
-"""``python -m kwire.testing.child …`` is ``kwire …`` that dies with the process that started it.
+"""``python -m kwire.testing.child …`` is ``kwire …`` as a test starts it: faults, and an end.
 
-Linux kills it as soon as its parent is dead, even if it hangs or another process has inherited the
-pipe of its standard input. That pipe does the same elsewhere (``kwire.cli.process_tuning``).
+It dies with the process that started it, if ``KWIRE_DIES_WITH`` has its id. Linux kills it as soon
+as its parent is dead, even if it hangs or another process has inherited the pipe of its standard
+input. That pipe does the same elsewhere (``kwire.cli.process_tuning``).
+
+Its requests meet the faults that come through the descriptor in ``KWIRE_FAULTS``
+(``kwire.testing.faults.elsewhere``).
 """
 
 import ctypes
@@ -21,7 +25,12 @@ def die_with_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    die_with_parent(int(os.environ[PARENT]))
+    if PARENT in os.environ:
+        die_with_parent(int(os.environ[PARENT]))
     from kwire.cli import main
+    from kwire.testing.faults.elsewhere import DESCRIPTOR, serve_faults
 
-    sys.exit(main())
+    open_frame = None
+    if DESCRIPTOR in os.environ:
+        open_frame = serve_faults(int(os.environ[DESCRIPTOR])).open_frame
+    sys.exit(main(open_frame=open_frame))

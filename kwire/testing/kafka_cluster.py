@@ -19,7 +19,7 @@ Rules:
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -115,6 +115,7 @@ class KafkaCluster(Helpers):
         self._network = CutNetwork()
         self._etcd = SimulatedEtcd(Random())
         self._gateways = {node_id: self._etcd.gateway() for node_id in BROKERS}
+        self._end_etcd: Callable[[], None] = lambda: None
         self._running: dict[int, Serving] = {}
 
     @property
@@ -127,10 +128,7 @@ class KafkaCluster(Helpers):
         COLLECTOR.begin(self._log)
         try:
             self._thread.begin(self._start_timeout_s)
-            self._thread.run_beside(self._etcd.run)
-            for node_id in BROKERS:
-                self._serve(node_id, "127.0.0.1:0")
-            wait_until(self._all_are_known, timeout_s=WAIT_S, what="all brokers to be known")
+            self._serve_all()
         except BaseException:
             with suppress(BrokerFailed):  # the error of the start says why it doesn't end
                 self._end_thread(FAILED_STOP_TIMEOUT_S)
@@ -146,6 +144,28 @@ class KafkaCluster(Helpers):
                 self._thread.stop(serving, STOP_TIMEOUT_S, clean=False)
         finally:
             self._end_thread(STOP_TIMEOUT_S)
+        for serving in running.values():
+            raise_bug(serving)
+
+    def reset(self, settings: Mapping[str, object] | None = None) -> None:
+        """Give the cluster back as new, on the same ports: without topics, groups, data and faults.
+
+        All brokers run and reach each other. The old ones end as by ``kill``.
+        """
+        if settings is not None:
+            self.settings = checked(settings)
+        self.faults.clear()
+        running, self._running = self._running, {}
+        self._asker.close()
+        for serving in running.values():
+            self._thread.stop(serving, STOP_TIMEOUT_S, clean=False)
+        self._end_etcd()
+        self.heal()
+        self._directory.remove()
+        self._directory = TestDirectory()
+        self._etcd = SimulatedEtcd(Random())
+        self._gateways = {node_id: self._etcd.gateway() for node_id in BROKERS}
+        self._serve_all()
         for serving in running.values():
             raise_bug(serving)
 
@@ -208,6 +228,13 @@ class KafkaCluster(Helpers):
     def log(self) -> str:
         """The last lines that the brokers have logged."""
         return self._log.text()
+
+    def _serve_all(self) -> None:
+        """Start an etcd and all brokers, and wait until each knows the others."""
+        self._end_etcd = self._thread.run_beside(self._etcd.run)
+        for node_id in BROKERS:
+            self._serve(node_id, self.addresses.get(node_id, "127.0.0.1:0"))
+        wait_until(self._all_are_known, timeout_s=WAIT_S, what="all brokers to be known")
 
     def _serve(self, node_id: int, address: str) -> None:
         given = {name: setting(value) for name, value in self.settings.items()}

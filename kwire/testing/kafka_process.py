@@ -1,6 +1,7 @@
 """A broker for a test, in a process of its own: it can be killed for real, and has its own memory.
 
-The helpers are those of ``Kafka``. Faults and ``reset`` are only for brokers in a thread.
+The helpers and the faults are those of ``Kafka``. ``clock`` and ``reset`` are only for brokers in a
+thread.
 """
 
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from types import TracebackType
 
 from kwire.testing.directories import TestDirectory
 from kwire.testing.ended import REPORTS
+from kwire.testing.faults.elsewhere import FaultsElsewhere
 from kwire.testing.helpers import Helpers, setting
 from kwire.testing.kafka import START_TIMEOUT_S, TEST_SETTINGS, checked
 from kwire.testing.process import BrokerProcess
@@ -32,6 +34,7 @@ class KafkaProcess(Helpers):
         self._is_given = data_dir is not None
         self.data_dir = self._directory.path if data_dir is None else Path(data_dir)
         self._ended_log: str | None = None
+        self.faults = FaultsElsewhere()
         given = {name: setting(value) for name, value in checked(settings or {}).items()}
         self._process = BrokerProcess(
             self.data_dir,
@@ -39,6 +42,7 @@ class KafkaProcess(Helpers):
             start_timeout_s=start_timeout_s,
             dies_with_parent=True,
             log_file=self._directory.log_file,
+            prepare=self.faults.of_a_process,
         )
 
     @property
@@ -80,6 +84,11 @@ class KafkaProcess(Helpers):
         """End the broker with SIGKILL, as a crash would; then ``restart``."""
         self._asker.close()
         self._process.kill()
+
+    def report(self) -> str:
+        """The topics, the log and the faults, for the report of a failing test."""
+        faults = "\n".join(map(repr, self.faults))
+        return f"{super().report()}\n\nfaults:\n{faults}" if faults else super().report()
 
     def log(self) -> str:
         """Everything that the broker has logged."""

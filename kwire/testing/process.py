@@ -15,7 +15,8 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 
@@ -25,6 +26,11 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 
 LOG_TAIL_LINES = 20
+
+Start = tuple[Mapping[str, str], Sequence[int]]
+"""Variables of the environment, and descriptors, that a process is started with."""
+
+NOTHING: Start = ({}, ())
 
 _READY = re.compile(
     r"kwire \S+ ready: (?P<address>\S+) data=.* cluster=(?P<cluster>\S+)"
@@ -45,6 +51,8 @@ class BrokerProcess:
     ``package_parent`` is the directory of the package ``kwire`` to run, by default this one's.
     ``http`` is the URL of its HTTP port, empty if it has none.
     ``log_file`` gets the log; by default it is a temporary file, which is removed with this object.
+    ``prepare`` gives each process variables of its environment and descriptors, in a block in which
+    the process is started.
     ``prefix`` is a command that runs the command of its arguments, such as ``ip netns exec NAME``.
     """
 
@@ -59,6 +67,7 @@ class BrokerProcess:
         dies_with_parent: bool = False,
         log_file: Path | None = None,
         prefix: Sequence[str] = (),
+        prepare: Callable[[], AbstractContextManager[Start]] | None = None,
     ) -> None:
         self.data_dir = Path(data_dir)
         self.bootstrap = ""
@@ -69,6 +78,7 @@ class BrokerProcess:
         self._start_timeout_s = start_timeout_s
         self._options = options
         self._prefix = prefix
+        self._prepare = prepare
         self._dies_with_parent = dies_with_parent
         self._process: subprocess.Popen[bytes] | None = None
         if log_file is None:
@@ -89,7 +99,7 @@ class BrokerProcess:
         """Start the broker and wait until it is ready; BrokerFailed if it ends or hangs."""
         # -P: the working directory may contain another kwire.
         environment = dict(os.environ)
-        module = "kwire"
+        module = "kwire" if self._prepare is None else "kwire.testing.child"
         # Linux means the thread that has started a child when it looks for its parent.
         is_main_thread = threading.current_thread() is threading.main_thread()
         if self._dies_with_parent and sys.platform == "linux" and is_main_thread:
@@ -112,13 +122,15 @@ class BrokerProcess:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         environment["PYTHONSAFEPATH"] = "1"  # ignores a kwire in the working directory
         environment["KWIRE_ENDS_WITH_STDIN"] = "1"
-        with self._log.open("ab") as log:
+        prepared = nullcontext(NOTHING) if self._prepare is None else self._prepare()
+        with self._log.open("ab") as log, prepared as (more, descriptors):
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=environment,
+                env=environment | dict(more),
+                pass_fds=descriptors,
             )
         line = self._first_line(self._process)
         ready = _READY.match(line)

@@ -82,3 +82,22 @@ def test_there_are_three_brokers() -> None:
         for act in (kafka.kill, kafka.partition, kafka.restart):
             with pytest.raises(ValueError, match="there is no broker 4: they are 1, 2 and 3"):
                 act(4)
+
+
+def test_a_reset_leaves_nothing_but_the_addresses() -> None:
+    """Topics, groups, faults and kills of the test before are gone."""
+    with KafkaCluster() as kafka:
+        addresses = dict(kafka.addresses)
+        kafka.topic("orders", records=["a"])
+        kafka.faults.cut("Produce")
+        kafka.partition(2)
+        kafka.kill(1)
+        kafka.reset({"num.partitions": 2})
+        assert kafka.addresses == addresses
+        assert kafka.describe() == "no topics"
+        assert kafka.lag("billing") is None
+        assert list(kafka.faults) == []
+        kafka.topic("orders")
+        send(kafka, "b")
+        assert values(kafka) == [b"b"]
+        assert kafka.leader("orders", 1) in addresses

@@ -18,7 +18,7 @@ Rules:
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from functools import partial
 from types import TracebackType
@@ -78,13 +78,39 @@ class Where(NamedTuple):
         return ", ".join([self.api, *named[1:]])
 
 
-class Fault:
-    """One planned fault; ``text`` says what it does."""
+class Plan(NamedTuple):
+    """What a fault does, how often, and to which requests; ``text`` says it in words."""
 
-    def __init__(self, where: Where, act: Act, times: int | None, text: str) -> None:
+    where: Where
+    act: Act
+    times: int | None
+    text: str
+
+
+def _nothing() -> None:
+    return
+
+
+class Fault:
+    """One planned fault.
+
+    Where the broker is another process, ``synchronize`` waits for what has happened there.
+    ``happens`` is called each time, before the request is acted on.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        synchronize: Callable[[], object] = _nothing,
+        happens: Callable[[int], object] = bool,
+    ) -> None:
+        where, act, times, text = plan
+        self.plan = plan
         self.where = where
-        self.count = 0
         self.is_removed = False
+        self._count = 0
+        self._synchronize = synchronize
+        self._happens = happens
         self._act = act
         self._wanted = where.wanted()
         self._times = times
@@ -96,6 +122,18 @@ class Fault:
         return f"<{self._text}({self.where}): happened {self.count}{limit} times>"
 
     @property
+    def count(self) -> int:
+        """How often the fault has happened."""
+        self._synchronize()
+        return self._count
+
+    def happened(self, count: int) -> None:
+        """Note how often the fault has happened elsewhere."""
+        with self._changed:
+            self._count = count
+            self._changed.notify_all()
+
+    @property
     def observed(self) -> bool:
         """Whether the fault has ever happened to a client."""
         return self.count > 0
@@ -103,14 +141,18 @@ class Fault:
     def remove(self) -> None:
         """Remove the fault, so that it no longer happens; ``count`` stays."""
         self.is_removed = True
+        self._synchronize()
 
     def wait_until_observed(self, times: int = 1, timeout_s: float = 10.0) -> None:
         """Block until the fault has happened so often; NotObserved after ``timeout_s`` seconds."""
         deadline_ms = steady_clock_ms() + timeout_s * 1000
         with self._changed:
-            while self.count < times:
+            while self._count < times:
                 if not self._changed.wait((deadline_ms - steady_clock_ms()) / 1000):
-                    raise NotObserved(f"waited {timeout_s:g} s for {times} times: {self!r}")
+                    break
+            is_observed = self._count >= times
+        if not is_observed:
+            raise NotObserved(f"waited {timeout_s:g} s for {times} times: {self!r}")
 
     def must_be_observed(self) -> None:
         """Raise NotObserved if the fault has never happened."""
@@ -132,7 +174,7 @@ class Fault:
 
     def concerns(self, api: str, client_id: str | None) -> bool:
         """Whether the fault may happen to requests of this API and client."""
-        if self.is_removed or (self._times is not None and self.count >= self._times):
+        if self.is_removed or (self._times is not None and self._count >= self._times):
             return False
         if self._wanted is not None:
             named = WITH_TOPICS if self._wanted.partition is None else WITH_PARTITIONS
@@ -146,9 +188,10 @@ class Fault:
 
     def _count_match(self) -> bool:
         with self._changed:
-            if self._times is not None and self.count >= self._times:
+            if self._times is not None and self._count >= self._times:
                 return False
-            self.count += 1
+            self._count += 1
+            self._happens(self._count)
             self._changed.notify_all()
             return True
 
@@ -233,7 +276,14 @@ class Faults:
 
     def _add_fault(self, where: Where, act: Act, times: int | None, text: str) -> Fault:
         _check(where, times)
-        fault = Fault(where, act, times, text)
+        return self.plan(Plan(where, act, times, text))
+
+    def plan(self, plan: Plan) -> Fault:
+        """Plan a fault."""
+        return self.keep(Fault(plan))
+
+    def keep(self, fault: Fault) -> Fault:
+        """Have a fault happen after those that are planned."""
         self._planned = (*(f for f in self._planned if not f.is_removed), fault)
         return fault
 
