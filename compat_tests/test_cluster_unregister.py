@@ -1,4 +1,5 @@
-"""A broker leaves the cluster for good, with ``kafka-cluster.sh unregister`` and an admin client.
+"""A broker leaves the cluster for good, with ``kafka-cluster.sh unregister`` and an admin client;
+or for a while, and stays eligible to lead.
 
 The cluster is the tests' own, because they end its brokers; see ``three_brokers``.
 """
@@ -9,10 +10,11 @@ from confluent_kafka.admin import AdminClient
 
 from compat_tests import own_cluster
 from compat_tests.clients import QUIET, READ_TIMEOUT_S
+from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool
 from compat_tests.raw_client import RawConnection
 from compat_tests.test_cluster_tools import CLUSTER
-from compat_tests.three_brokers import AFTER_S, Cluster, Topic
+from compat_tests.three_brokers import AFTER_S, PARTITIONS, Cluster, Topic
 from kwire.protocol.messages.describe_cluster import DescribeClusterRequest
 from kwire.testing.waiting import wait_until
 
@@ -80,3 +82,25 @@ def test_a_stopped_broker_leaves(cluster: Cluster, topic: Topic) -> None:
         leaving.restart()
     topic.wait_in_sync(3)
     assert described(cluster) == {1: False, 2: False, 3: False}
+
+
+def test_an_eligible_replica_is_shown(cluster: Cluster, names: Names) -> None:
+    """One that had all records when fewer were left than min.insync.replicas (KIP-966)."""
+    topic = Topic(cluster, names.topic(), 3)
+    away = cluster.brokers[LEAVES]
+    assert eligible(topic) == {("", "")}
+    away.stop()
+    try:
+        topic.wait_in_sync(2)
+        assert eligible(topic) == {(str(LEAVES), "")}
+    finally:
+        away.restart()
+    topic.wait_in_sync(3)
+    assert eligible(topic) == {("", "")}
+
+
+def eligible(topic: Topic) -> set[tuple[str, str]]:
+    """The eligible and the last known eligible leader replicas that the tool shows."""
+    rows = re.findall(r"Elr: ([0-9,]*)\s*LastKnownElr: ([0-9,]*)\s*$", topic.tool(), re.MULTILINE)
+    assert len(rows) == PARTITIONS
+    return set(rows)

@@ -4,8 +4,7 @@ Behavior: in Kafka, a quorum of controllers replicates a log of metadata. kwire 
 store, and one broker is the controller. So the leader is the controller, the epoch is the number of
 elections, and log end and high watermark are the revision of the metadata. All brokers are voters,
 because each of them may become the controller. A broker that isn't fenced has all commits, so it
-counts as caught up. A voter's directory id is that of the broker's first data directory; a single
-broker has none (zero).
+counts as caught up. A voter's directory id is that of the broker's first data directory.
 
 A broker that doesn't reach its store answers REQUEST_TIMED_OUT, as a broker of Kafka that doesn't
 reach a controller.
