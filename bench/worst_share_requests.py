@@ -8,6 +8,8 @@ from kwire.protocol.messages import (
     initialize_share_group_state,
     read_share_group_state,
     read_share_group_state_summary,
+    share_acknowledge,
+    share_fetch,
     write_share_group_state,
 )
 
@@ -23,7 +25,33 @@ def _of(api, name: str, data: str):
     return request
 
 
+def _fetch(count: int):
+    """A session with many partitions."""
+    rows = [share_fetch.FetchPartition(partition_index=number) for number in range(count)]
+    topic = share_fetch.FetchTopic(topic_id=bytes(16), partitions=rows)
+    return share_fetch.ShareFetchRequest(
+        group_id="big", member_id="m", max_bytes=1 << 20, max_records=500, topics=[topic]
+    )
+
+
+def _acknowledge(count: int):
+    """Many acknowledgements of a session that doesn't exist."""
+    rows = [
+        share_acknowledge.AcknowledgePartition(
+            partition_index=number,
+            acknowledgement_batches=[share_acknowledge.AcknowledgementBatch(acknowledge_types=[1])],
+        )
+        for number in range(count)
+    ]
+    topic = share_acknowledge.AcknowledgeTopic(topic_id=bytes(16), partitions=rows)
+    return share_acknowledge.ShareAcknowledgeRequest(
+        group_id="big", member_id="m", share_session_epoch=-1, topics=[topic]
+    )
+
+
 WORST_OF_SHARE = {
+    "ShareFetch": _fetch,
+    "ShareAcknowledge": _acknowledge,
     "InitializeShareGroupState": _of(
         initialize_share_group_state, "InitializeShareGroupState", "InitializeState"
     ),

@@ -1,6 +1,6 @@
-"""What the APIs of share groups' states need: they are for brokers; see ``authorization_cases``."""
+"""What the APIs of share groups need, of members and of brokers; see ``authorization_cases``."""
 
-from compat_tests.authorization_cases import NO_CLUSTER, C, Case, Things
+from compat_tests.authorization_cases import NO_CLUSTER, NO_GROUP, C, Case, G, R, T, Things
 from kwire.metadata.acls import AclOperation
 from kwire.protocol.messages import (
     delete_share_group_state,
@@ -8,6 +8,8 @@ from kwire.protocol.messages import (
     initialize_share_group_state,
     read_share_group_state,
     read_share_group_state_summary,
+    share_acknowledge,
+    share_fetch,
     write_share_group_state,
 )
 from kwire.protocol.types import Request, uuid_to_str
@@ -51,7 +53,24 @@ def _find(m: Things) -> Request:
     return find_coordinator.FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[key])
 
 
+def _fetch(m: Things) -> Request:
+    partition = share_fetch.FetchPartition(partition_index=0)
+    topic = share_fetch.FetchTopic(topic_id=m.topic_id, partitions=[partition])
+    return share_fetch.ShareFetchRequest(
+        group_id=m.group, member_id="m", max_bytes=1000, max_records=1, topics=[topic]
+    )
+
+
+def _acknowledge(m: Things) -> Request:
+    return share_acknowledge.ShareAcknowledgeRequest(
+        group_id=m.group, member_id="m", share_session_epoch=1
+    )
+
+
+MEMBER = ((G, R),)
 CASES = (
+    Case("ShareAcknowledge", _acknowledge, 2, MEMBER, NO_GROUP, NO_GROUP),
+    Case("ShareFetch", _fetch, 2, ((G, R), (T, R)), NO_GROUP, NO_GROUP),
     Case("InitializeShareGroupState", _initialize, 0, ACTION, NO_CLUSTER, NO_CLUSTER),
     Case("ReadShareGroupState", _read, 0, ACTION, NO_CLUSTER, NO_CLUSTER),
     Case("WriteShareGroupState", _write, 1, ACTION, NO_CLUSTER, NO_CLUSTER),

@@ -66,9 +66,10 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         TRIO,
         "waits for a client, and how long it may be silent",
         (
+            "broker/share_partitions",
             *("broker/groups", "connection/acceptor", "connection/connection_rates"),
             *("connection/deadlines", "dispatch/metering", "connection/outbox"),
-            *("connection/poller", "handlers/fetch", "housekeeping"),
+*("connection/poller", "handlers/fetch", "handlers/share_fetch", "housekeeping"),
             *("handlers/sasl_authenticate", "handlers/sasl_handshake", "server"),
             "web/connections",
         ),
@@ -79,6 +80,7 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
         (
             *("broker/delayed_response", "handlers/delete_records", "handlers/lib/await_elections"),
             *("handlers/produce", "handlers/lib/delayed_response"),
+            "handlers/lib/share_acknowledgements",
         ),
     ),
     (

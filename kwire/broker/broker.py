@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from kwire.broker.replica.replica_fetch_connection import Watcher
     from kwire.broker.replica.replica_moves import ReplicaMoves
     from kwire.broker.replica.replica_sessions import ReplicaSessions
+    from kwire.broker.share_partitions import SharePartitions
     from kwire.broker.share_states import ShareStates
     from kwire.broker.transactions import Transactions
     from kwire.share.persister import Persister
@@ -180,6 +181,15 @@ class Broker:
     def share_states(self) -> "ShareStates":
         """The states of share partitions whose coordinator is this broker."""
         return self.coordinators.share_states
+
+    @cached_property
+    def share_partitions(self) -> "SharePartitions":
+        """The share partitions that this broker leads."""
+        from kwire.broker.share_partitions import SharePartitions
+
+        partitions = SharePartitions(self)
+        self.background.start_soon(partitions.run)
+        return partitions
 
     @cached_property
     def persister(self) -> "Persister":

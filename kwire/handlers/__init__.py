@@ -90,6 +90,8 @@ APIS: dict[int, Api] = {
 """Every API that kwire serves, by its key."""
 
 OWN_APIS: dict[int, Api] = {
+    78: Api("ShareFetch", 1, 2),
+    79: Api("ShareAcknowledge", 1, 2),
     83: Api("InitializeShareGroupState", 0, 0),
     84: Api("ReadShareGroupState", 0, 0),
     85: Api("WriteShareGroupState", 0, 1),

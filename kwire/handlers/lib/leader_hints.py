@@ -1,4 +1,4 @@
-"""The new leader of a partition, in the answers of Produce and Fetch (KIP-951).
+"""The new leader of a partition, in the answers of Produce, Fetch and share groups (KIP-951).
 
 Behavior: an answer with NOT_LEADER_OR_FOLLOWER, in Fetch also with FENCED_LEADER_EPOCH, names the
 leader and its epoch, and the response has the leader's address. So a client can ask the right
@@ -8,6 +8,7 @@ Rule: a request may name 200,000 partitions that have moved. So the work is done
 cost the caller counts.
 """
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from types import ModuleType
@@ -47,6 +48,17 @@ def hint_consumer(response: fetch.FetchResponse, context: RequestContext) -> Ite
             for piece in pieces(topic.partitions)
         )
         yield from _hint(response, rows, _INDEX_IN_FETCH, _MOVED_OR_FENCED, fetch, context)
+
+
+def hint_member(response: Any, context: RequestContext) -> Iterator[None]:
+    """Add the leaders to an answer of ShareFetch or ShareAcknowledge; otherwise as above."""
+    rows = (
+        ("", topic.topic_id, piece)
+        for topic in response.responses
+        for piece in pieces(topic.partitions)
+    )
+    messages = sys.modules[type(response).__module__]
+    yield from _hint(response, rows, _INDEX_IN_FETCH, _MOVED_OR_FENCED, messages, context)
 
 
 def _hint(

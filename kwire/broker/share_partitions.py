@@ -1,0 +1,288 @@
+"""The share partitions that this broker leads, and the sessions of their members.
+
+Rules:
+
+- A share partition is loaded when a member first fetches from it: the persistent state is read,
+  which fences earlier leaders. It is dropped when this broker no longer leads the partition in the
+  same epoch, or when a write says that another leader or a newer state has replaced it.
+- Changes of a share partition are written by one task at a time, while more changes collect. If the
+  state's coordinator is on this broker and nothing else has to be waited for, they are written on
+  the spot, without a task.
+- One task ends the locks whose time is up, and the sessions of closed connections.
+- Locks are timed by trio's clock, so that a changed date ends none.
+
+Source: SharePartitionManager of Kafka.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from kwire.broker.delayed import Delayed
+from kwire.broker.partition import Partition
+from kwire.broker.share_settings import EARLIEST, LATEST, ShareSettings, share_settings
+from kwire.broker.view import BrokerView
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log.time_search import TimeSearch
+from kwire.log.validation import INLINE_LIMITS
+from kwire.record.batch import InvalidRecords
+from kwire.record.streaming_decompressor import do_nothing
+from kwire.share.key import SharePartitionKey
+from kwire.share.partition import SharePartition, Transition
+from kwire.share.sessions import SessionLimits, ShareSession, ShareSessions
+
+if TYPE_CHECKING:
+    from kwire.broker.share_states import ShareStates
+    from kwire.share.persister import Persister
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.5
+SHORTEST_TICK_S = 0.05
+"""The longest and the shortest interval between two looks at locks and sessions, in seconds."""
+
+_TOLD = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.BROKER_NOT_AVAILABLE: ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.INVALID_REQUEST: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The member's error for an error of the persister; other errors are passed on."""
+
+_REPLACED = {
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.FENCED_STATE_EPOCH,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+}
+"""Errors of a write after which the share partition has to be loaded anew."""
+
+
+class ShareBroker(BrokerView, Protocol):
+    """A broker, for its share partitions."""
+
+    @property
+    def persister(self) -> "Persister":
+        """Reads and writes persistent states."""
+
+    @property
+    def share_states(self) -> "ShareStates":
+        """The states whose coordinator is this broker."""
+
+    def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """A partition that this broker leads; KafkaError."""
+
+
+class ServedShare:
+    """A share partition, the partition whose records it has, and the fetches that wait for it."""
+
+    __slots__ = ("is_writing", "partition", "share", "waiters")
+
+    def __init__(self, share: SharePartition, partition: Partition) -> None:
+        self.share = share
+        self.partition = partition
+        self.is_writing = False
+        self.waiters: set[Delayed] = set()
+
+    def wake(self) -> None:
+        """Wake the fetches that wait for records to become available."""
+        for waiter in self.waiters:
+            waiter.set()
+
+
+class SharePartitions:
+    """The share partitions and share sessions of one broker."""
+
+    def __init__(self, broker: ShareBroker) -> None:
+        self._broker = broker
+        self.sessions = ShareSessions()
+        self._served: dict[SharePartitionKey, ServedShare] = {}
+        self._loading: dict[SharePartitionKey, trio.Event] = {}
+
+    def now_ms(self) -> int:
+        """Milliseconds for locks."""
+        return int(trio.current_time() * 1000)
+
+    def limits(self) -> SessionLimits:
+        """The limits of sessions."""
+        integer = self._broker.integer
+        return SessionLimits(
+            integer("group.share.max.share.sessions"),
+            integer("kwire.fetch.session.cache.max.partitions"),
+        )
+
+    def settings(self, group_id: str) -> ShareSettings:
+        """The settings of a group."""
+        return share_settings(self._broker.settings, self._broker.image, group_id)
+
+    def served(self, key: SharePartitionKey) -> ServedShare | None:
+        """A share partition, None if it has to be loaded first.
+
+        Raises KafkaError if this broker doesn't lead the partition.
+        """
+        partition = self._broker.partition_by_id(key.topic_id, key.partition)
+        served = self._served.get(key)
+        if served is not None and served.partition is not partition:
+            self._drop(served)
+            served = None
+        return served
+
+    def loaded(self) -> list[ServedShare]:
+        """The share partitions that are in memory."""
+        return list(self._served.values())
+
+    async def load(self, key: SharePartitionKey) -> None:
+        """Load a share partition, if it isn't yet; requests at the same time share the work.
+
+        Raises KafkaError with the member's error.
+        """
+        loading = self._loading.get(key)
+        if loading is not None:
+            await loading.wait()
+            return
+        if self.served(key) is not None:
+            return
+        self._loading[key] = loading = trio.Event()
+        try:
+            await self._load(key)
+        except KafkaError as error:
+            code = _TOLD.get(error.code, error.code)
+            raise KafkaError(code, error.message) from error
+        finally:
+            del self._loading[key]
+            loading.set()
+
+    async def _load(self, key: SharePartitionKey) -> None:
+        partition = self._broker.partition_by_id(key.topic_id, key.partition)
+        settings = self.settings(key.group_id)
+        state = await self._broker.persister.read(key, partition.leader_epoch)
+        start_offset = state.start_offset
+        if start_offset < 0:
+            start_offset = await self._reset_offset(partition, settings)
+        share = SharePartition(key, partition.leader_epoch, settings.limits)
+        is_written = start_offset == state.start_offset
+        share.load(state.state_epoch, start_offset, state.batches, is_written=is_written)
+        share.begin_at(partition.log.log_start_offset)
+        served = ServedShare(share, partition)
+        if self._broker.partition_by_id(key.topic_id, key.partition) is partition:
+            self._served[key] = served
+            self.write(served)
+
+    async def _reset_offset(self, partition: Partition, settings: ShareSettings) -> int:
+        """Where a group begins that has no state, by its ``share.auto.offset.reset``."""
+        if settings.offset_reset == LATEST:
+            return partition.high_watermark
+        if settings.offset_reset == EARLIEST:
+            return partition.log.log_start_offset
+        since_ms = self._broker.now_ms() - settings.reset_duration_ms
+        search = TimeSearch(partition.log, since_ms)
+        while not search.is_done:
+            opening = search.step()
+            if opening is not None:
+                try:
+                    found = search.search_in_batch(opening, INLINE_LIMITS, do_nothing)
+                except InvalidRecords:  # a batch that is large: its first record stands for all
+                    found = opening.unread()
+                search.add_result(found)
+            await trio.lowlevel.checkpoint()
+        if search.found is None or search.found.offset >= partition.high_watermark:
+            return partition.high_watermark
+        return search.found.offset
+
+    def _drop(self, served: ServedShare) -> None:
+        if self._served.get(served.share.key) is served:
+            del self._served[served.share.key]
+        served.wake()
+
+    # Changes
+
+    def write(self, served: ServedShare) -> None:
+        """Write the changes of a share partition; members that wait are told afterwards."""
+        if served.is_writing or not served.share.has_unwritten:
+            return
+        if not self._write_here(served):
+            served.is_writing = True
+            self._broker.background.start_soon(self._write_elsewhere, served)
+
+    def _write_here(self, served: ServedShare) -> bool:
+        """Write to this broker's coordinator, if nothing has to be waited for; whether it was."""
+        key, states = served.share.key, self._broker.share_states
+        try:
+            if states.lookup.leader_for(key.coordinator_key) != self._broker.node_id:
+                return False
+            coordinator = states.of(key)
+        except KafkaError:
+            return False
+        if coordinator.committed is not None or coordinator.partition.log.flush_is_due:
+            return False
+        write, transitions = served.share.next_write()
+        try:
+            states.write(key, write)
+        except KafkaError as error:
+            self._failed(served, transitions, error)
+        else:
+            if served.share.commit(transitions):
+                served.wake()
+        return True
+
+    async def _write_elsewhere(self, served: ServedShare) -> None:
+        """Write to a coordinator that has to be waited for, until nothing is left to write."""
+        try:
+            while served.share.has_unwritten:
+                write, transitions = served.share.next_write()
+                try:
+                    await self._broker.persister.write(served.share.key, write)
+                except KafkaError as error:
+                    self._failed(served, transitions, error)
+                    break
+                if served.share.commit(transitions):
+                    served.wake()
+        finally:
+            served.is_writing = False
+
+    def _failed(
+        self, served: ServedShare, transitions: list[Transition], error: KafkaError
+    ) -> None:
+        """Give the acknowledgements of a write that failed their error."""
+        told = KafkaError(_TOLD.get(error.code, error.code), error.message)
+        served.share.roll_back(transitions, told)
+        key = served.share.key
+        log.warning("cannot write the state of share partition %s: %s", key.coordinator_key, error)
+        if error.code in _REPLACED:
+            self._drop(served)
+
+    def release(self, session: ShareSession) -> None:
+        """Release what a member holds, because its session has ended."""
+        for topic_id, index in session.partitions:
+            served = self._served.get(SharePartitionKey(session.group_id, topic_id, index))
+            if served is not None:
+                if served.share.release(session.member_id):
+                    served.wake()
+                self.write(served)
+
+    # Work that no request causes
+
+    async def run(self) -> None:
+        """End locks and sessions in time, forever."""
+        while True:
+            next_ms = min((one.share.wake_ms for one in self._served.values()), default=1 << 62)
+            wait_s = min(TICK_S, next_ms / 1000 - trio.current_time())
+            await trio.sleep(max(SHORTEST_TICK_S, wait_s))
+            self.tick()
+
+    def tick(self) -> None:
+        """End the locks and sessions whose time is up, and drop what this broker doesn't lead."""
+        for session in self.sessions.remove_gone():
+            self.release(session)
+        now_ms = self.now_ms()
+        for served in list(self._served.values()):
+            if served.partition.is_deleted:
+                self._drop(served)
+            elif served.share.wake_ms <= now_ms:
+                if served.share.expire(now_ms):
+                    served.wake()
+                self.write(served)

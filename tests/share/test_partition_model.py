@@ -1,0 +1,218 @@
+"""A share partition against a model that has every record apart.
+
+Promises: no record has two owners at a time; what was acknowledged and written is never delivered
+again, also not by a later leader; nobody gets a record more often than the limit says; and the runs
+say of each offset what the model says.
+"""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.share.key import SharePartitionKey
+from kwire.share.partition import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    AckBatch,
+    Acknowledge,
+    FetchedBatch,
+    ShareLimits,
+    SharePartition,
+)
+from kwire.share.state_batches import merge_batches
+
+KEY = SharePartitionKey("workers", bytes(16), 0)
+LIMITS = ShareLimits(lock_ms=5, delivery_limit=2, max_locks=20)
+MEMBERS = st.sampled_from(["a", "b", "c"])
+
+
+class Known:
+    """What the model knows of a record."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.state, self.owner, self.deadline_ms, self.count = AVAILABLE, "", 0, count
+        self.pending = None
+
+
+class Model(RuleBasedStateMachine):
+    """Members acquire and acknowledge the records of a log that grows and is cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.partition = SharePartition(KEY, 0, LIMITS)
+        self.partition.load(0, 0, [])
+        self.log: list[FetchedBatch] = []
+        self.end = self.log_start = self.now_ms = 0
+        self.known: dict[int, Known] = {}
+        self.persisted, self.persisted_start = [], 0
+        self.settled: set[int] = set()
+
+    @rule(size=st.integers(1, 6), gap=st.sampled_from([0, 0, 0, 1, 3]), marks=st.booleans())
+    def append(self, size, gap, marks):
+        first = self.end + gap
+        self.log.append(FetchedBatch(first, first + size - 1, not (marks and size == 1)))
+        self.end = first + size
+
+    @rule(
+        member=MEMBERS,
+        most=st.integers(1, 9),
+        read=st.integers(1, 4),
+        is_strict=st.booleans(),
+        batch_size=st.integers(0, 5),
+    )
+    def acquire(self, member, most, read, is_strict, batch_size):
+        at = self.partition.next_fetch_offset
+        found = [batch for batch in self.log if batch.last_offset >= max(at, self.log_start)][:read]
+        if not found or not self.partition.can_acquire:
+            return
+        acquired = self.partition.acquire(
+            member, at, found, most, self.now_ms, batch_size=batch_size, is_strict=is_strict
+        )
+        offsets = []
+        for one in acquired:
+            for offset in range(one.first_offset, one.last_offset + 1):
+                offsets.append(offset)
+                known = self.known.setdefault(offset, Known())
+                assert known.state is AVAILABLE, offset
+                assert offset not in self.settled
+                known.state, known.owner = ACQUIRED, member
+                known.deadline_ms = self.now_ms + LIMITS.lock_ms
+                known.count += 1
+                assert known.count == one.delivery_count <= LIMITS.delivery_limit
+        assert len(offsets) == len(set(offsets))
+        in_log = {o for first, last, has in found if has for o in range(first, last + 1)}
+        assert set(offsets) <= in_log
+        if is_strict:
+            assert len(offsets) <= most
+        self._forget_missing(at, found)
+
+    def _forget_missing(self, at, found):
+        """What a fetch didn't find between two batches doesn't exist."""
+        for run in self.partition.runs:
+            for offset in range(run.first, run.last + 1):
+                known = self.known.setdefault(offset, Known())
+                if run.state is ARCHIVED and known.state is AVAILABLE:
+                    exists = any(a <= offset <= b for a, b, has in self.log if has)
+                    assert not exists or known.count >= LIMITS.delivery_limit, offset
+                    known.state = ARCHIVED
+
+    @precondition(lambda self: self._owned())
+    @rule(data=st.data(), kind=st.sampled_from(list(Acknowledge)))
+    def acknowledge(self, data, kind):
+        first = data.draw(st.sampled_from(self._owned()))
+        owner, last = self.known[first].owner, first
+        while last + 1 in self._owned() and self.known[last + 1].owner == owner:
+            last += 1
+        last = data.draw(st.integers(first, last))
+        types = [kind] * (last - first + 1) if data.draw(st.booleans()) else [kind]
+        self.partition.acknowledge(owner, [AckBatch(first, last, types)], self.now_ms)
+        for offset in range(first, last + 1):
+            known = self.known[offset]
+            if kind is Acknowledge.RENEW:
+                known.deadline_ms = self.now_ms + LIMITS.lock_ms
+            elif kind is Acknowledge.ACCEPT:
+                known.pending = ACKNOWLEDGED
+            elif kind is Acknowledge.RELEASE and known.count < LIMITS.delivery_limit:
+                known.pending = AVAILABLE
+            else:
+                known.pending = ARCHIVED
+
+    def _owned(self):
+        start = self.partition.start_offset
+        return [
+            offset
+            for offset, one in sorted(self.known.items())
+            if one.state is ACQUIRED and one.pending is None and offset >= start
+        ]
+
+    @rule(is_written=st.booleans())
+    def write(self, is_written):
+        if not self.partition.has_unwritten:
+            return
+        before = [o for o, one in self.known.items() if one.pending is not None]
+        wanted, transitions = self.partition.next_write()
+        if not is_written:
+            error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self.partition.roll_back(transitions, error)
+        else:
+            assert wanted.start_offset >= self.persisted_start
+            self.persisted_start = wanted.start_offset
+            merge_batches(self.persisted, wanted.batches, wanted.start_offset)
+            self.partition.commit(transitions)
+        for offset in before:
+            known = self.known[offset]
+            new, known.pending = known.pending, None
+            if is_written:
+                known.state, known.owner = new, ""
+                if new is not AVAILABLE:
+                    self.settled.add(offset)
+
+    @rule(after_ms=st.integers(1, 12))
+    def expire(self, after_ms):
+        self.now_ms += after_ms
+        self.partition.expire(self.now_ms)
+        for known in self.known.values():
+            is_held = known.state is ACQUIRED and known.pending is None
+            if is_held and known.deadline_ms <= self.now_ms:
+                is_last = known.count >= LIMITS.delivery_limit
+                known.state, known.owner = ARCHIVED if is_last else AVAILABLE, ""
+
+    @rule(member=MEMBERS)
+    def release(self, member):
+        self.partition.release(member)
+        for known in self.known.values():
+            if known.state is ACQUIRED and known.owner == member and known.pending is None:
+                known.state, known.owner = AVAILABLE, ""
+                known.count -= 1
+
+    @rule(by=st.integers(1, 5))
+    def delete_records(self, by):
+        self.log_start = min(self.log_start + by, self.end)
+        self.partition.begin_at(self.log_start)
+        for offset in [o for o in self.known if o < self.log_start]:
+            self.settled.discard(offset)
+            if self.known[offset].pending is None:
+                del self.known[offset]
+
+    @rule()
+    def another_leader(self):
+        """It knows what was written; what was acquired is available, as far as it was counted."""
+        self.partition = SharePartition(KEY, 0, LIMITS)
+        self.partition.load(0, self.persisted_start, self.persisted)
+        self.partition.begin_at(self.log_start)
+        self.known = {}
+        for run in self.partition.runs:
+            for offset in range(run.first, run.last + 1):
+                self.known[offset] = Known(run.count)
+                self.known[offset].state = run.state
+                assert run.state in (AVAILABLE, ACKNOWLEDGED, ARCHIVED)
+                assert run.state is not AVAILABLE or offset not in self.settled
+
+    @invariant()
+    def the_runs_are_the_model(self):
+        runs = self.partition.runs
+        at = self.partition.start_offset
+        is_open = available = 0
+        for run in runs:
+            assert at <= run.first <= run.last < self.partition.next_new
+            at = run.last + 1
+            for offset in range(run.first, run.last + 1):
+                known = self.known[offset]
+                told = (run.state, run.member, run.pending)
+                assert told == (known.state, known.owner, known.pending), offset
+                is_open += run.state < ACKNOWLEDGED
+                available += run.state is AVAILABLE
+                assert run.state >= ACKNOWLEDGED or run.count == known.count
+                if run.state is ACQUIRED:
+                    assert run.deadline_ms == known.deadline_ms
+                    assert run.pending is not None or self.partition.wake_ms <= run.deadline_ms
+        assert self.partition.in_flight == is_open
+        assert self.partition.has_available == (available > 0)
+        assert not runs or runs[0].state < ACKNOWLEDGED
+
+
+Model.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+test_a_share_partition_is_its_model = Model.TestCase
