@@ -1,15 +1,20 @@
 """The requests about share groups that cost most; a part of ``bench.worst_requests``.
 
-Each names partitions of a topic that doesn't exist, as any client may.
+Each names partitions, topics or groups that don't exist, as any client may.
 """
 
 from kwire.protocol.messages import (
+    alter_share_group_offsets,
+    delete_share_group_offsets,
     delete_share_group_state,
+    describe_share_group_offsets,
     initialize_share_group_state,
     read_share_group_state,
     read_share_group_state_summary,
     share_acknowledge,
     share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     write_share_group_state,
 )
 
@@ -23,6 +28,38 @@ def _of(api, name: str, data: str):
         return getattr(api, f"{name}Request")(group_id="big", topics=[topic])
 
     return request
+
+
+def _heartbeat(count):
+    names = [f"name-{n}" for n in range(count)]
+    return share_group_heartbeat.ShareGroupHeartbeatRequest(
+        group_id="big", member_id="m", member_epoch=0, subscribed_topic_names=names
+    )
+
+
+def _describe(count):
+    names = [f"name-{n}" for n in range(count)]
+    return share_group_describe.ShareGroupDescribeRequest(group_ids=names)
+
+
+def _describe_offsets(count):
+    api = describe_share_group_offsets
+    topic = api.DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=list(range(count)))
+    group = api.DescribeShareGroupOffsetsRequestGroup(group_id="big", topics=[topic])
+    return api.DescribeShareGroupOffsetsRequest(groups=[group])
+
+
+def _alter_offsets(count):
+    api = alter_share_group_offsets
+    rows = [api.AlterShareGroupOffsetsRequestPartition(partition_index=n) for n in range(count)]
+    topic = api.AlterShareGroupOffsetsRequestTopic(topic_name="nothing", partitions=rows)
+    return api.AlterShareGroupOffsetsRequest(group_id="big", topics=[topic])
+
+
+def _delete_offsets(count):
+    api = delete_share_group_offsets
+    topics = [api.DeleteShareGroupOffsetsRequestTopic(topic_name=f"n-{n}") for n in range(count)]
+    return api.DeleteShareGroupOffsetsRequest(group_id="big", topics=topics)
 
 
 def _fetch(count: int):
@@ -50,6 +87,11 @@ def _acknowledge(count: int):
 
 
 WORST_OF_SHARE = {
+    "ShareGroupHeartbeat": _heartbeat,
+    "ShareGroupDescribe": _describe,
+    "DescribeShareGroupOffsets": _describe_offsets,
+    "AlterShareGroupOffsets": _alter_offsets,
+    "DeleteShareGroupOffsets": _delete_offsets,
     "ShareFetch": _fetch,
     "ShareAcknowledge": _acknowledge,
     "InitializeShareGroupState": _of(

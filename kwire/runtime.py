@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import trio
 
 from kwire.coordinator.debug_log import DebugNote
-from kwire.coordinator.effects import Effects, Job
+from kwire.coordinator.effects import Effects, Job, StateWork
 from kwire.coordinator.records import Content, CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest
@@ -134,7 +134,8 @@ class CoordinatorRuntime:
     ``compression`` is the codec of the records. ``flush()`` returns the Flush that the last write
     needs, None if the page cache is enough. ``do_afterwards(function)`` calls a function later that
     no answer depends on, here the logging of notes. ``begin(job)`` runs a long job and hands in its
-    result; by default the job runs at once.
+    result; by default the job runs at once. ``persist(work)`` begins or ends share states, and
+    hands in the outcome.
     """
 
     def __init__(
@@ -148,6 +149,7 @@ class CoordinatorRuntime:
         do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do(),
         begin: Callable[[Job], object] | None = None,
         date_ms: Callable[[], int] | None = None,
+        persist: Callable[[StateWork], object] = lambda work: None,
     ) -> None:
         self.coordinator = coordinator
         self._append = append
@@ -158,6 +160,7 @@ class CoordinatorRuntime:
         self._do_afterwards = do_afterwards
         self._begin = begin or self._do_at_once
         self._date_ms = date_ms or now_ms
+        self._persist = persist
 
     def carry_out(self, effects: Effects) -> None:
         """Write, replay and answer. If writing fails, all replies are errors; raises KafkaError."""
@@ -173,6 +176,8 @@ class CoordinatorRuntime:
             _give_response(waiter, response, flush)
         for job in effects.jobs:
             self._begin(job)
+        for work in effects.state_work:
+            self._persist(work)
         deadline_ms = self.coordinator.next_deadline_ms()
         if deadline_ms is not None:
             self._schedule(deadline_ms)

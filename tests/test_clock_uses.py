@@ -69,7 +69,7 @@ USES: list[tuple[set[str], str, tuple[str, ...]]] = [
             "broker/share_partitions",
             *("broker/groups", "connection/acceptor", "connection/connection_rates"),
             *("connection/deadlines", "dispatch/metering", "connection/outbox"),
-*("connection/poller", "handlers/fetch", "handlers/share_fetch", "housekeeping"),
+            *("connection/poller", "handlers/fetch", "handlers/share_fetch", "housekeeping"),
             *("handlers/sasl_authenticate", "handlers/sasl_handshake", "server"),
             "web/connections",
         ),

@@ -7,6 +7,7 @@ Rules:
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from kwire.broker.view import BrokerView
 from kwire.config.groups import assignors
@@ -16,6 +17,7 @@ from kwire.coordinator.consumer.heartbeat_interval import BrokerHeartbeats
 from kwire.coordinator.consumer.regexes import RegexMatches
 from kwire.coordinator.consumer.settings import ConsumerSettings, MigrationPolicy
 from kwire.coordinator.consumer.topics import Topic, Topics
+from kwire.coordinator.share.settings import ShareSettings
 from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
 
 
@@ -74,7 +76,11 @@ class ImageTopics:
 def group_surroundings(broker: BrokerView) -> Surroundings:
     """The broker's topics, settings and budget, for its consumer groups."""
     return Surroundings(
-        _topics_of(broker), _settings_of(broker), BrokerHeartbeats(), RegexMatches()
+        _topics_of(broker),
+        _settings_of(broker, consumer_settings, "consumer"),
+        BrokerHeartbeats(),
+        RegexMatches(),
+        _settings_of(broker, share_settings, "share"),
     )
 
 
@@ -90,15 +96,21 @@ def _topics_of(broker: BrokerView) -> Callable[[], Topics]:
     return topics
 
 
-def _settings_of(broker: BrokerView) -> Callable[[str], ConsumerSettings]:
-    common, made_from = consumer_settings(broker.settings), broker.settings
+_S = TypeVar("_S", ConsumerSettings, ShareSettings)
 
-    def settings_of(group_id: str) -> ConsumerSettings:
+
+def _settings_of(
+    broker: BrokerView, of_broker: Callable[[Mapping[str, Value]], _S], kind: str
+) -> Callable[[str], _S]:
+    """The settings of a group: those ``of_broker``, or the group's own of this kind."""
+    common, made_from = of_broker(broker.settings), broker.settings
+
+    def settings_of(group_id: str) -> _S:
         nonlocal common, made_from
         if made_from is not broker.settings:
-            common, made_from = consumer_settings(broker.settings), broker.settings
+            common, made_from = of_broker(broker.settings), broker.settings
         own = broker.image.config(ConfigResourceType.GROUP, group_id)
-        return _with_own(common, own) if own else common
+        return _with_own(common, own, kind) if own else common
 
     return settings_of
 
@@ -107,9 +119,7 @@ def consumer_settings(values: Mapping[str, Value]) -> ConsumerSettings:
     """The settings of groups without configs of their own."""
 
     def integer(name: str) -> int:
-        value = values[f"group.{name}"]
-        assert isinstance(value, int)
-        return value
+        return _integer(values, name)
 
     policy = str(values["group.consumer.migration.policy"]).lower()
     return ConsumerSettings(
@@ -123,12 +133,33 @@ def consumer_settings(values: Mapping[str, Value]) -> ConsumerSettings:
     )
 
 
-def _with_own(common: ConsumerSettings, own: Mapping[str, str]) -> ConsumerSettings:
+def share_settings(values: Mapping[str, Value]) -> ShareSettings:
+    """The settings of share groups without configs of their own."""
+
+    def integer(name: str) -> int:
+        return _integer(values, name)
+
+    return ShareSettings(
+        session_timeout_ms=integer("share.session.timeout.ms"),
+        heartbeat_interval_ms=integer("share.heartbeat.interval.ms"),
+        assignment_interval_ms=integer("share.assignment.interval.ms"),
+        initialize_retry_interval_ms=integer("share.initialize.retry.interval.ms"),
+        max_size=integer("share.max.size"),
+    )
+
+
+def _integer(values: Mapping[str, Value], name: str) -> int:
+    value = values[f"group.{name}"]
+    assert isinstance(value, int)
+    return value
+
+
+def _with_own(common: _S, own: Mapping[str, str], kind: str) -> _S:
     known = settings(GROUP)
     values = {name: known[name].parse(text) for name, text in own.items() if name in known}
 
     def integer(name: str, default: int) -> int:
-        value = values.get(f"consumer.{name}", default)
+        value = values.get(f"{kind}.{name}", default)
         assert isinstance(value, int)
         return value
 

@@ -30,7 +30,7 @@ from kwire.broker.group_surroundings import group_surroundings
 from kwire.broker.jobs import Jobs
 from kwire.broker.partition import Partition
 from kwire.broker.view import BrokerView
-from kwire.coordinator.effects import Effects, Job
+from kwire.coordinator.effects import Effects, Failures, Job, StateWork
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.rebalance_history import RebalanceHistory
 from kwire.coordinator.settings import GroupSettings
@@ -191,16 +191,21 @@ class Groups:
         return found
 
     async def forget_deleted_topics(self) -> None:
-        """Delete the offsets that are committed for deleted topics.
+        """Delete the offsets that are committed for deleted topics, and forget their share states.
 
         Other tasks have their turn in between. The task that deletes the topics may end meanwhile.
         """
         self._resign_lost()
         with trio.CancelScope(shield=True):
             for loaded in list(self._loaded.values()):
-                for effects in loaded.groups.committed.forget_topics(self._is_gone):
+                for effects in self._forgetting(loaded.groups):
                     self._carry_out(loaded, effects)
                     await trio.lowlevel.checkpoint()
+
+    def _forgetting(self, groups: GroupCoordinator) -> Iterator[Effects]:
+        yield from groups.committed.forget_topics(self._is_gone)
+        if groups.has_share_groups:
+            yield from groups.share.forget_topics(self.now_ms())
 
     def _is_gone(self, topic: str) -> bool:
         return topic not in self._broker.image.topics_by_name
@@ -285,6 +290,7 @@ class Groups:
             lambda function: self._broker.do_afterwards(function),
             lambda job: self._start_job(loaded, job),
             self._date_ms,
+            lambda work: self._start_state_work(loaded, work),
         )
         loaded = LoadedCoordinator(groups, runtime, partition, self.lookup.committed_of(partition))
         return loaded
@@ -299,6 +305,29 @@ class Groups:
             self._carry_out(loaded, done.hand_in(result, self.now_ms()))
 
         self._jobs.start_job(job, is_wanted, hand_in)
+
+    def _start_state_work(self, loaded: LoadedCoordinator, work: StateWork) -> None:
+        self._broker.background.start_soon(self._try_state_work, loaded, work)
+
+    async def _try_state_work(self, loaded: LoadedCoordinator, work: StateWork) -> None:
+        try:
+            await self.do_state_work(loaded, work)
+        except KafkaError as error:
+            log.error("cannot write to %s: %s", OFFSETS_TOPIC, error)
+
+    async def do_state_work(self, loaded: LoadedCoordinator, work: StateWork) -> Failures:
+        """Begin or end share states, and tell the coordinator; returns what failed.
+
+        Raises KafkaError: NOT_COORDINATOR if the coordinator is gone meanwhile, and the errors of
+        writing what came of it.
+        """
+        from kwire.broker.group_state_work import do_state_work
+
+        failures = await do_state_work(self._broker.persister, work)
+        if self._is_closed or loaded not in self._loaded.values():
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        loaded.carry_out(work.hand_in(failures, self.now_ms()))
+        return failures
 
     def _date_ms(self) -> int:
         return self._broker.now_ms()

@@ -6,7 +6,7 @@ read and tested without a broker, and there is no circle of imports.
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -19,6 +19,9 @@ from kwire.clock import Clock
 from kwire.config.policies import Policy
 from kwire.config.settings import Value
 from kwire.metadata.image import MetadataImage
+
+if TYPE_CHECKING:
+    from kwire.share.persister import Persister
 
 
 class TopicMaker(Protocol):
@@ -50,6 +53,11 @@ class BrokerView(TopicMaker, Protocol):
     flusher: Flusher
     background: trio.Nursery
     bugs: Bugs
+
+    @property
+    def persister(self) -> "Persister":
+        """The states of share partitions."""
+        ...
 
     def partition(self, topic: str, index: int) -> Partition:
         """A partition by name.

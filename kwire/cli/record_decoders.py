@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from kwire.coordinator import records as groups
-from kwire.coordinator import share_group_records as share
 from kwire.coordinator import share_state_records as share_state
 from kwire.coordinator import streams_group_records as streams
 from kwire.coordinator.consumer import records as consumer
 from kwire.coordinator.records import parse_value, record_type
+from kwire.coordinator.share import records as share
 from kwire.coordinator.transaction import records as transactions
 from kwire.coordinator.transaction.state import TransactionState
 from kwire.log.dump.control_records import compact_json

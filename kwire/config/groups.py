@@ -12,14 +12,23 @@ LIMITED = (
     "consumer.assignment.interval.ms",
     "consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms",
+    "share.assignment.interval.ms",
+    "share.delivery.count.limit",
+    "share.heartbeat.interval.ms",
+    "share.partition.max.record.locks",
+    "share.record.lock.duration.ms",
+    "share.session.timeout.ms",
 )
-"""Settings with limits: ``group.consumer.min.x`` and ``group.consumer.max.x`` limit each one."""
+"""Settings with limits: ``group.share.min.x`` and ``group.share.max.x`` limit ``group.share.x``."""
 
 ASSIGNOR_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
 """The assignors of consumer groups by the names of Kafka's classes."""
+
+SIMPLE_ASSIGNOR_CLASS = "org.apache.kafka.coordinator.group.assignor.SimpleAssignor"
+"""Kafka's class of the only assignor of share groups."""
 
 
 def assignors(values: Mapping[str, Value]) -> tuple[str, ...]:
@@ -33,9 +42,14 @@ def check_groups(values: Mapping[str, Value]) -> None:
     """Raise ConfigError if the settings of groups contradict each other."""
     for name in LIMITED:
         _check_limits(name, values)
-    heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
-    if _number(values, heartbeat) >= _number(values, session):
-        raise ConfigError(heartbeat, values[heartbeat], f"must be less than {session}")
+    for kind in ("consumer", "share"):
+        heartbeat = f"group.{kind}.heartbeat.interval.ms"
+        session = f"group.{kind}.session.timeout.ms"
+        if _number(values, heartbeat) >= _number(values, session):
+            raise ConfigError(heartbeat, values[heartbeat], f"must be less than {session}")
+    name = "group.share.assignors"
+    if values[name] not in (["simple"], [SIMPLE_ASSIGNOR_CLASS]):
+        raise ConfigError(name, values[name], "must be simple")
     known = set(ASSIGNOR_CLASSES.values())
     if not assignors(values) or not known.issuperset(assignors(values)):
         name = "group.consumer.assignors"

@@ -104,7 +104,7 @@ class ClassicGroup:
         return self.protocol_type or ""
 
     @property
-    def is_idle(self) -> bool:
+    def may_expire(self) -> bool:
         """Whether the group has no members, and no client that is about to join."""
         return self.state is GroupState.EMPTY and not self.pending_joins
 

@@ -10,7 +10,7 @@ Rules:
   records can't be written, their jobs are not begun.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,6 +18,7 @@ from kwire.coordinator.debug_log import DebugNote
 from kwire.coordinator.rebalance_history import GroupEvent, RebalanceHistory
 from kwire.coordinator.records import CoordinatorRecord
 from kwire.coordinator.settings import GroupSettings
+from kwire.errors import KafkaError
 from kwire.record.records import NO_PRODUCER, ProducerState
 
 Waiter: TypeAlias = Hashable
@@ -44,15 +45,34 @@ class Job(NamedTuple):
     kind: JobKind = JobKind.ASSIGNMENT
 
 
+Failures: TypeAlias = Mapping[tuple[bytes, int], KafkaError]
+"""The partitions, by topic id and index, that something failed for."""
+
+
+class StateWork(NamedTuple):
+    """Share states of a group to begin or to end, and the operation that takes the outcome.
+
+    ``starts`` has the start offset of each partition's new state; None ends the state. ``hand_in``
+    takes the partitions for which that failed, and the time in ms.
+    """
+
+    group_id: str
+    state_epoch: int
+    starts: Mapping[tuple[bytes, int], int | None]
+    hand_in: Callable[[Failures, int], "Effects"]
+
+
 class Effects:
     """Collects the effects of operations.
 
     ``records`` are written first: in one batch if ``is_atomic``, and as part of a transaction if
-    ``producer`` has one. ``replies`` and ``jobs`` follow. ``notes`` are lines for the log, such as
-    the reason of a rebalance or of a member's removal; a ``DebugNote`` has level DEBUG.
+    ``producer`` has one. ``replies``, ``jobs`` and ``state_work`` follow. ``notes`` are lines for
+    the log, such as the reason of a rebalance; a ``DebugNote`` has level DEBUG.
     """
 
-    __slots__ = ("is_atomic", "jobs", "notes", "producer", "records", "replies", "undo")
+    __slots__ = (
+        *("is_atomic", "jobs", "notes", "producer", "records", "replies", "state_work", "undo"),
+    )
 
     def __init__(self, *, is_atomic: bool = True, producer: ProducerState = NO_PRODUCER) -> None:
         self.records: list[CoordinatorRecord] = []
@@ -60,6 +80,7 @@ class Effects:
         self.undo: list[Callable[[Turn], None]] = []
         self.notes: list[str] = []
         self.jobs: Sequence[Job] = ()
+        self.state_work: Sequence[StateWork] = ()
         self.is_atomic = is_atomic
         self.producer = producer
 
@@ -70,6 +91,10 @@ class Effects:
     def start_job(self, job: Job) -> None:
         """Start a job, after the records are written."""
         self.jobs = (*self.jobs, job)
+
+    def start_state_work(self, work: StateWork) -> None:
+        """Begin or end share states, after the records are written."""
+        self.state_work = (*self.state_work, work)
 
 
 class Turn(NamedTuple):

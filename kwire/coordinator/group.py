@@ -74,8 +74,8 @@ class Group(Protocol):
         ...
 
     @property
-    def is_idle(self) -> bool:
-        """Whether the group has no members, and no client that is about to join."""
+    def may_expire(self) -> bool:
+        """Whether the group ends with its last offset: nobody is in it, or about to join."""
         ...
 
     def check_commit(self, committer: Committer, now_ms: int) -> None:

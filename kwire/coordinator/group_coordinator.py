@@ -2,9 +2,9 @@
 
 Rules:
 
-- ``classic`` and ``consumer`` each handle the groups of one kind. ``members`` passes requests of
-  the classic protocol to the group's kind. ``committed`` has the offsets of all kinds. A new kind
-  adds its record types to ``_KINDS_OF_RECORDS`` and itself to ``__init__``.
+- ``classic``, ``consumer`` and ``share`` each handle the groups of one kind. ``members`` passes
+  requests of the classic protocol to the group's kind. ``committed`` has the offsets of all kinds.
+  A new kind adds its record types to ``_KINDS_OF_RECORDS`` and itself to ``_kind``.
 - ``next_deadline_ms`` says when ``tick`` has something to do.
 - Committed offsets and the kept state of groups change by ``replay`` alone, in normal work as at
   loading.
@@ -12,6 +12,8 @@ Rules:
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from kwire.coordinator.classic_groups import ClassicGroups
 from kwire.coordinator.consumer.changes import Surroundings
@@ -28,6 +30,7 @@ from kwire.coordinator.records import (
     GROUP_METADATA_TYPE,
     LEGACY_OFFSET_COMMIT_TYPE,
     OFFSET_COMMIT_TYPE,
+    SHARE_GROUP_TYPES,
     Content,
     OffsetCommitValue,
     WrittenOffset,
@@ -41,9 +44,13 @@ from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import Record
 
+if TYPE_CHECKING:
+    from kwire.coordinator.share.coordinator import ShareGroups
+
 _KINDS_OF_RECORDS = {
     GROUP_METADATA_TYPE: GroupType.CLASSIC,
     **dict.fromkeys(CONSUMER_GROUP_TYPES, GroupType.CONSUMER),
+    **dict.fromkeys(SHARE_GROUP_TYPES, GroupType.SHARE),
 }
 """The kind of group to which each type of record belongs, offsets aside."""
 
@@ -72,12 +79,28 @@ class GroupCoordinator:
         self._registry = GroupRegistry(settings, new_id, self.history, date_ms)
         self.classic = ClassicGroups(self._registry)
         self.committed = GroupOffsets(self._registry, self.offsets)
-        self.consumer = ConsumerGroups(self._registry, surroundings or Surroundings.of_nothing())
+        self._around = surroundings or Surroundings.of_nothing()
+        self.consumer = ConsumerGroups(self._registry, self._around)
         self.members = Membership(self._registry, self.classic, ClassicMembers(self.consumer))
         self._kinds: dict[GroupType, GroupsOfAKind] = {
             GroupType.CLASSIC: self.classic,
             GroupType.CONSUMER: self.consumer,
         }
+
+    @cached_property
+    def share(self) -> "ShareGroups":
+        """The share groups, whose modules a broker without share groups doesn't import."""
+        from kwire.coordinator.share.coordinator import ShareGroups
+
+        return ShareGroups(self._registry, self._around, self.offsets.has)
+
+    @property
+    def has_share_groups(self) -> bool:
+        """Whether a share group is, or has been, in this coordinator."""
+        return "share" in vars(self)
+
+    def _kind(self, kind: GroupType) -> GroupsOfAKind:
+        return self.share if kind is GroupType.SHARE else self._kinds[kind]
 
     @property
     def groups(self) -> dict[str, Group]:
@@ -146,7 +169,7 @@ class GroupCoordinator:
 
     def _expire(self, group: Group, now_ms: int) -> Effects:
         turn = self._registry.turn(now_ms)
-        self._kinds[group.kind].expire(group, turn)
+        self._kind(group.kind).expire(group, turn)
         self._registry.reschedule(group, now_ms + 1)
         return turn.effects
 
@@ -173,7 +196,7 @@ class GroupCoordinator:
             return
         group_kind = _KINDS_OF_RECORDS.get(record_kind)
         if group_kind is not None:
-            self._kinds[group_kind].replay(record_kind, record, now_ms, loading=loading)
+            self._kind(group_kind).replay(record_kind, record, now_ms, loading=loading)
 
     def take_in(self, content: Content, offset: int, producer_id: int, now_ms: int) -> None:
         """Apply a record that was just written; ``producer_id`` is -1 outside of a transaction.
@@ -207,7 +230,7 @@ class GroupCoordinator:
         """Begin after loading: each member has a whole session to send its first request."""
         turn = self._registry.turn(now_ms)
         for group in list(self.groups.values()):
-            self._kinds[group.kind].begin(group, turn)
+            self._kind(group.kind).begin(group, turn)
             self._registry.reschedule(group)
         return turn.effects
 
@@ -215,6 +238,6 @@ class GroupCoordinator:
         """Answer all members that wait with an error, because this coordinator ends."""
         effects = Effects()
         for group in self.groups.values():
-            self._kinds[group.kind].end(group, code, effects)
+            self._kind(group.kind).end(group, code, effects)
         self._registry.clear()
         return effects

@@ -135,7 +135,7 @@ class GroupOffsets:
                 effects.records.append(offset_commit(group_id, topic, partition, None))
             if (
                 group is not None
-                and group.is_idle
+                and group.may_expire
                 and len(self._store.partitions_of(group_id)) == len(expired)
             ):
                 effects.records += group.tombstones()

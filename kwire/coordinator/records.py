@@ -31,6 +31,8 @@ _M = TypeVar("_M", bound=Schema)
 LEGACY_OFFSET_COMMIT_TYPE = 0
 OFFSET_COMMIT_TYPE = 1
 GROUP_METADATA_TYPE = 2
+SHARE_GROUP_TYPES = range(10, 16)
+"""The types of every record of a share group (``kwire.coordinator.share.records``)."""
 
 OFFSET_COMMIT_VERSION = 4
 EXPIRING_OFFSET_COMMIT_VERSION = 1

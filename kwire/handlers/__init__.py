@@ -90,6 +90,8 @@ APIS: dict[int, Api] = {
 """Every API that kwire serves, by its key."""
 
 OWN_APIS: dict[int, Api] = {
+    76: Api("ShareGroupHeartbeat", 1, 1),
+    77: Api("ShareGroupDescribe", 1, 1),
     78: Api("ShareFetch", 1, 2),
     79: Api("ShareAcknowledge", 1, 2),
     83: Api("InitializeShareGroupState", 0, 0),
@@ -97,6 +99,9 @@ OWN_APIS: dict[int, Api] = {
     85: Api("WriteShareGroupState", 0, 1),
     86: Api("DeleteShareGroupState", 0, 0),
     87: Api("ReadShareGroupStateSummary", 0, 1),
+    90: Api("DescribeShareGroupOffsets", 0, 1),
+    91: Api("AlterShareGroupOffsets", 0, 0),
+    92: Api("DeleteShareGroupOffsets", 0, 0),
     20_000: Api("ExplainGroup", 0, 0),
     20_001: Api("AnnounceMember", 0, 0),
 }

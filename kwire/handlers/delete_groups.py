@@ -1,7 +1,8 @@
 """DeleteGroups: deletes groups without members, and their offsets.
 
-A group is deleted as a whole or not at all. While a deletion takes several slices, other requests
-about the group get COORDINATOR_LOAD_IN_PROGRESS, after which clients try again.
+A group is deleted as a whole or not at all. While a deletion takes several slices, or the states
+of a share group are ended, other requests about the group get COORDINATOR_LOAD_IN_PROGRESS, after
+which clients try again.
 """
 
 from contextlib import suppress
@@ -11,6 +12,7 @@ import trio
 
 from kwire.broker.groups import LoadedCoordinator
 from kwire.budget.work import ClientGone, Work
+from kwire.coordinator.group import GroupType
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DELETE, GROUP, each
@@ -43,6 +45,10 @@ async def _delete(group_id: str, context: RequestContext) -> ErrorCode:
     groups = context.broker.groups
     try:
         home = groups.coordinator_or_empty(group_id)
+        known = home.groups.groups.get(group_id)
+        if known is not None and known.kind is GroupType.SHARE:
+            with groups.deleting(group_id):
+                await _end_states(home, group_id, context)
         home.carry_out(home.groups.delete(group_id, most_offsets=PIECE))
         if home.groups.state_of(group_id) is not None:
             with groups.deleting(group_id):
@@ -50,6 +56,17 @@ async def _delete(group_id: str, context: RequestContext) -> ErrorCode:
         return ErrorCode.NONE
     except KafkaError as error:
         return error.code
+
+
+async def _end_states(home: LoadedCoordinator, group_id: str, context: RequestContext) -> None:
+    """End the share states of a share group's partitions; KafkaError if one of them didn't end."""
+    groups, share = context.broker.groups, home.groups.share
+    effects, work = share.offsets.delete_all(share.group(group_id), groups.now_ms())
+    home.carry_out(effects)
+    if work is not None:
+        failures = await later(partial(groups.do_state_work, home, work))
+        for error in failures.values():
+            raise error
 
 
 async def _delete_the_rest(home: LoadedCoordinator, group_id: str, work: Work) -> None:

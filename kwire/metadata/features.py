@@ -30,6 +30,7 @@ from kwire.metadata.changes import Change, FeatureLevelChanged
 from kwire.metadata.image import BrokerImage, MetadataImage
 
 GROUP_VERSION = "group.version"
+SHARE_VERSION = "share.version"
 TRANSACTION_VERSION = "transaction.version"
 METADATA_VERSION = "metadata.version"
 ELR_VERSION = "eligible.leader.replicas.version"
@@ -72,7 +73,7 @@ SUPPORTED: Mapping[str, FeatureRange] = {
 ONLY_RAISED = frozenset({ELR_VERSION, KRAFT_VERSION, METADATA_VERSION})
 """Features whose level says nothing about kwire's own metadata, and is never lowered."""
 
-LACKING = {"share.version": "share groups", "streams.version": "streams groups"}
+LACKING = {SHARE_VERSION: "share groups", "streams.version": "streams groups"}
 """Features of Kafka that kwire lacks, and what each of them switches on."""
 
 

@@ -127,6 +127,7 @@ class ShareStateCoordinator:
             state_epoch=state_epoch,
             leader_epoch=state.leader_epoch if state else 0,
             start_offset=start_offset,
+            delivery_complete_count=UNKNOWN if start_offset == UNKNOWN else 0,
             create_timestamp=date_ms,
             write_timestamp=date_ms,
         )

@@ -14,11 +14,11 @@ import pytest
 
 from kwire.coordinator import (
     records,
-    share_group_records,
     share_state_records,
     streams_group_records,
 )
 from kwire.coordinator.consumer import records as consumer_records
+from kwire.coordinator.share import records as share_group_records
 from kwire.coordinator.transaction import records as transaction_records
 from kwire.protocol import types
 

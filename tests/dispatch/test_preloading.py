@@ -6,6 +6,7 @@ import sys
 
 UNLESS_SET = (
     *("kwire.broker.client_metrics", "kwire.broker.quotas", "kwire.broker.replica.replica_moves"),
+    "kwire.broker.group_state_work",
     *("kwire.connection.connection_limits", "kwire.connection.connection_rates"),
     *("kwire.connection.secured", "kwire.dispatch.authorized", "kwire.dispatch.metering"),
     *("kwire.security.audit", "kwire.security.authorizer", "kwire.security.login_lines"),

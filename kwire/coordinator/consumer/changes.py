@@ -31,6 +31,7 @@ from kwire.coordinator.consumer.timers import Assigning
 from kwire.coordinator.consumer.topics import Topics, TopicSet
 from kwire.coordinator.effects import Effects, Job, JobKind, Turn
 from kwire.coordinator.group import Group, GroupRegistry
+from kwire.coordinator.share.settings import ShareSettings
 from kwire.errors import ErrorCode
 
 RETRY_MS = 1_000
@@ -53,6 +54,7 @@ class Surroundings(NamedTuple):
     settings_of: Callable[[str], ConsumerSettings]
     heartbeats: BrokerHeartbeats
     matches: RegexMatches
+    share_settings_of: Callable[[str], ShareSettings] = lambda group_id: ShareSettings()
 
     @classmethod
     def of_nothing(cls) -> "Surroundings":

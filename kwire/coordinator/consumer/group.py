@@ -179,7 +179,7 @@ class ConsumerGroup:
         return CONSUMER_PROTOCOL_TYPE
 
     @property
-    def is_idle(self) -> bool:
+    def may_expire(self) -> bool:
         """Whether the group has no members."""
         return not self.members
 

@@ -1,10 +1,8 @@
 """A planned change of a consumer group: the group as it will be, and the records for it.
 
-Rules:
+Rules (besides those of ``PlannedChange``):
 
-- The update never touches the group itself: its first change copies the group. The group changes
-  when the records have been written and are replayed. Replay calls the same methods that change
-  the copy here.
+- Replay calls the same methods that change the copy here.
 - Only differences become records.
 
 Source: GroupCoordinatorRecordHelpers, TargetAssignmentBuilder of Kafka 4.3.
@@ -19,6 +17,7 @@ from kwire.coordinator.consumer.member import (
     Partitions,
     target_record,
 )
+from kwire.coordinator.consumer.planned_change import PlannedChange
 from kwire.coordinator.consumer.reconciliation import Target, reconcile
 from kwire.coordinator.consumer.records import (
     MetadataValue,
@@ -34,43 +33,27 @@ from kwire.coordinator.consumer.records import (
 )
 from kwire.coordinator.consumer.regexes import QUICK_COST, Question, RegexMatches, answer
 from kwire.coordinator.consumer.settings import ConsumerSettings
-from kwire.coordinator.consumer.topics import Topics, hash_topics
+from kwire.coordinator.consumer.topics import Topics
 from kwire.coordinator.effects import Turn
 from kwire.coordinator.joining import Visible
 from kwire.coordinator.records import CoordinatorRecord
 
 
-class GroupUpdate:
-    """One operation on one group; ``group`` is the group as it will be.
+class GroupUpdate(PlannedChange[ConsumerGroup]):
+    """One operation on one group.
 
-    ``is_changed`` says that ``group`` is a changed copy of the original. ``to_assign`` and
-    ``to_match`` hold work that takes too long to be done here. ``has_new_view`` says that another
-    member's rights now decide which topics an expression may match.
+    ``to_assign`` and ``to_match`` hold work that takes too long to be done here. ``has_new_view``
+    says that another member's rights now decide which topics an expression may match.
     """
 
     def __init__(
         self, group: ConsumerGroup, turn: Turn, topics: Topics, settings: ConsumerSettings
     ) -> None:
-        self.group = group
-        self.turn = turn
-        self.topics = topics
+        super().__init__(group, turn, topics)
         self.settings = settings
-        self.is_changed = False
         self.to_assign: AssignmentQuestion | None = None
         self.to_match: Sequence[Question] = ()
         self.has_new_view = False
-
-    def _write(self, *records: CoordinatorRecord) -> ConsumerGroup:
-        """Add records; return the copy of the group to change along with them."""
-        if not self.is_changed:
-            self.group = self.group.copy()
-            self.is_changed = True
-        self.turn.effects.records += records
-        return self.group
-
-    def note(self, text: str) -> None:
-        """Note what happens to the group."""
-        self.turn.note(self.group.group_id, text, for_debug=len(self.group.members) <= 1)
 
     # Members
 
@@ -181,15 +164,6 @@ class GroupUpdate:
         record = regular_expression(self.group.group_id, regex, value)
         self._write(record).regexes[regex] = resolved
 
-    def next_epoch(self, *, is_certain: bool) -> None:
-        """Go to the next epoch if that is certain or if the topics have changed."""
-        group = self.group
-        topics_hash = hash_topics(group.subscribed_topics(), self.topics)
-        if is_certain or topics_hash != group.metadata_hash:
-            if not is_certain:
-                self.note("its topics have changed")
-            self.set_epoch(group.epoch + 1, topics_hash)
-
     def set_epoch(self, epoch: int, topics_hash: int) -> None:
         """Set the epoch of the group."""
         # Members know an epoch that is over by its number.
@@ -223,22 +197,14 @@ class GroupUpdate:
     def assign_in_time(self) -> None:
         """Compute the target of the group's epoch, now or at the end of the assignment interval.
 
-        Two assignments are at least the assignment interval apart, so that members who join one
-        after the other share one assignment. Long work is left in ``to_assign``; while it is
-        computed, no other assignment begins.
+        Long work is left in ``to_assign``; while it is computed, no other assignment begins.
         """
-        group = self.group
-        group.timers.assignment_ms = None
-        if group.epoch <= group.target_epoch or not group.members or group.timers.assigning:
-            return
-        passed_ms = self.turn.date_ms - group.target_timestamp_ms
-        left_ms = self.settings.assignment_interval_ms - passed_ms
-        if left_ms > 0 and passed_ms >= 0:  # below 0, the clock was set back
-            group.timers.assignment_ms = self.turn.now_ms + left_ms
+        if not self.is_time_to_assign(self.settings.assignment_interval_ms):
             return
         question = self._question()
         if question.is_quick:
-            self.take_assignment(group.epoch, question.assignor, Assignment(question.answer()))
+            epoch = self.group.epoch
+            self.take_assignment(epoch, question.assignor, Assignment(question.answer()))
         else:
             self.to_assign = question
 
