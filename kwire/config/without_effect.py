@@ -100,7 +100,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "log.remote.copy.",
         "remote.",
     ),
-    "kwire serves no share groups and no streams groups": (
+    "kwire serves no streams groups, and share groups have no dead letters": (
         "errors.deadletterqueue.",
         "group.share.assignor.offload.enable",
         "group.share.dlq.",

@@ -83,17 +83,12 @@ APIS: dict[int, Api] = {
     72: Api("PushTelemetry", 0, 0),
     74: Api("ListConfigResources", 0, 1),
     75: Api("DescribeTopicPartitions", 0, 0),
-    80: Api("AddRaftVoter", 0, 1),
-    81: Api("RemoveRaftVoter", 0, 0),
-    94: Api("UnregisterController", 0, 0),
-}
-"""Every API that kwire serves, by its key."""
-
-OWN_APIS: dict[int, Api] = {
     76: Api("ShareGroupHeartbeat", 1, 1),
     77: Api("ShareGroupDescribe", 1, 1),
     78: Api("ShareFetch", 1, 2),
     79: Api("ShareAcknowledge", 1, 2),
+    80: Api("AddRaftVoter", 0, 1),
+    81: Api("RemoveRaftVoter", 0, 0),
     83: Api("InitializeShareGroupState", 0, 0),
     84: Api("ReadShareGroupState", 0, 0),
     85: Api("WriteShareGroupState", 0, 1),
@@ -102,11 +97,15 @@ OWN_APIS: dict[int, Api] = {
     90: Api("DescribeShareGroupOffsets", 0, 1),
     91: Api("AlterShareGroupOffsets", 0, 0),
     92: Api("DeleteShareGroupOffsets", 0, 0),
+    94: Api("UnregisterController", 0, 0),
+}
+"""Every API that kwire serves, by its key."""
+
+OWN_APIS: dict[int, Api] = {
     20_000: Api("ExplainGroup", 0, 0),
     20_001: Api("AnnounceMember", 0, 0),
 }
-"""APIs that kwire doesn't advertise: those of its own tools and brokers, and those of share groups,
-which clients shall not find before all of them are there."""
+"""APIs of kwire's own tools and brokers. Kafka doesn't have them, kwire never advertises them."""
 
 PRODUCE_KEY, FETCH_KEY = 0, 1
 

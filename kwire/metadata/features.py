@@ -9,9 +9,10 @@ Rules:
   the cluster has doesn't start.
 - ``metadata.version`` and ``kraft.version`` are only raised: nothing in kwire depends on them, so
   they say which release the cluster is at. Eligible leader replicas are always on.
-- kwire lacks what ``share.version`` and ``streams.version`` switch on, so a cluster never has a
-  level of them. A request that raises the cluster to a release of Kafka (it names
-  ``metadata.version``) has the levels of all features of the release: those two are left out.
+- kwire lacks what ``streams.version`` switches on, so a cluster never has a level of it. A request
+  that raises the cluster to a release of Kafka (it names ``metadata.version``) has the levels of
+  all features of the release: that one is left out. Such a request raises ``share.version`` to the
+  level that kwire has: it lacks the dead letters of level 2.
 - ``kwire.changes`` is the level of the kinds of changes (``kwire.metadata.changes``). No broker can
   follow a log with a kind that it doesn't know. So a new kind raises the highest level here and is
   written only while the cluster has this level. Level 2 has partitions with several replicas,
@@ -66,6 +67,7 @@ SUPPORTED: Mapping[str, FeatureRange] = {
     ELR_VERSION: FeatureRange(1, 1),
     KRAFT_VERSION: FeatureRange(0, 1),
     METADATA_VERSION: FeatureRange(7, 33),
+    SHARE_VERSION: FeatureRange(0, 1),
     TRANSACTION_VERSION: FeatureRange(0, 2),
 }
 """The features and levels that kwire supports; metadata.version 33 is that of Kafka 4.4."""
@@ -73,7 +75,7 @@ SUPPORTED: Mapping[str, FeatureRange] = {
 ONLY_RAISED = frozenset({ELR_VERSION, KRAFT_VERSION, METADATA_VERSION})
 """Features whose level says nothing about kwire's own metadata, and is never lowered."""
 
-LACKING = {SHARE_VERSION: "share groups", "streams.version": "streams groups"}
+LACKING = {"streams.version": "streams groups"}
 """Features of Kafka that kwire lacks, and what each of them switches on."""
 
 
@@ -131,6 +133,9 @@ def update_features(image: MetadataImage, updates: Iterable[FeatureUpdate]) -> l
     for update in updates:
         if update.name in LACKING and is_release:
             continue
+        if update.name == SHARE_VERSION and is_release:
+            level = min(update.level, SUPPORTED[SHARE_VERSION].max_level)
+            update = update._replace(level=level)
         problem = _problem(image, update)
         if problem is not None:
             raise KafkaError(

@@ -10,7 +10,7 @@ UNLESS_SET = (
     *("kwire.connection.connection_limits", "kwire.connection.connection_rates"),
     *("kwire.connection.secured", "kwire.dispatch.authorized", "kwire.dispatch.metering"),
     *("kwire.security.audit", "kwire.security.authorizer", "kwire.security.login_lines"),
-    *("kwire.broker.share_states", "kwire.share.persister"),
+    *("kwire.broker.share_partitions", "kwire.broker.share_states", "kwire.share.persister"),
 )
 """What only settings, share groups, or requests of administrators make a broker use."""
 

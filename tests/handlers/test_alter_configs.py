@@ -169,8 +169,8 @@ async def test_levels_that_are_refused(server, name, operation, code):
         (BROKER, "1", "sasl.kerberos.min.time.before.relogin", "58000", "without a login"),
         (BROKER, "1", "listener.name.a.ssl.keystore.type", "PEM", "without a login"),
         (BROKER, "", "background.threads", "9", "no effect"),
-        (GROUP, "g", "share.session.timeout.ms", "50000", "share groups and streams groups"),
-        (GROUP, "g", "streams.session.timeout.ms", "50000", "share groups and streams groups"),
+        (GROUP, "g", "errors.deadletterqueue.copy.record.enable", "true", "dead letters"),
+        (GROUP, "g", "streams.session.timeout.ms", "50000", "streams groups"),
         (METRICS, "m", "interval.ms", "5000", "nothing shows what clients push"),
     ],
 )

@@ -23,6 +23,7 @@ from kwire.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from kwire.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from kwire.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kwire.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kwire.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -37,6 +38,7 @@ from kwire.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kwire.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kwire.protocol.messages.describe_acls import DescribeAclsRequest
 from kwire.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -82,6 +84,10 @@ from kwire.protocol.messages.offset_for_leader_epoch import (
 )
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.protocol.messages.push_telemetry import PushTelemetryRequest
+from kwire.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from kwire.protocol.messages.share_fetch import ShareFetchRequest
+from kwire.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from kwire.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from kwire.protocol.messages.sync_group import SyncGroupRequest
 from kwire.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -336,6 +342,23 @@ def consumer_group_requests(version: int) -> dict[str, Any]:
     }
 
 
+def share_group_requests() -> dict[str, Any]:
+    """Requests about share groups."""
+    group_id, member_id = f"{GROUP}-share", "VDdqRwIyRk6fPpCwVHJwmQ"
+    return {
+        "ShareGroupHeartbeat": ShareGroupHeartbeatRequest(
+            group_id=group_id, member_id=member_id, subscribed_topic_names=[TOPIC]
+        ),
+        "ShareGroupDescribe": ShareGroupDescribeRequest(group_ids=[group_id, GROUP]),
+        "ShareFetch": ShareFetchRequest(group_id=group_id, member_id=member_id, max_bytes=1000),
+        "ShareAcknowledge": ShareAcknowledgeRequest(
+            group_id=group_id, member_id=member_id, share_session_epoch=1
+        ),
+        "AlterShareGroupOffsets": AlterShareGroupOffsetsRequest(group_id=group_id),
+        "DeleteShareGroupOffsets": DeleteShareGroupOffsetsRequest(group_id=group_id),
+    }
+
+
 @pytest.mark.parametrize("key", sorted(APIS), ids=lambda key: APIS[key].name)
 async def test_every_version_is_answered(key: int, tmp_path: Path) -> None:
     """An answer comes, and it decodes in the version of the question."""
@@ -361,11 +384,11 @@ async def test_every_version_is_answered(key: int, tmp_path: Path) -> None:
         for version in range(api.min_version, api.max_version + 1):
             known = topic_requests(version, topic_id) | group_requests(version, topic_id)
             known |= admin_requests(version, topic_id) | transaction_requests(version)
-            known |= consumer_group_requests(version)
+            known |= consumer_group_requests(version) | share_group_requests()
             request = known.get(api.name, request_class())
             if api.name == "ApiVersions" and version >= 3:
                 request.client_software_name = request.client_software_version = "test"
             response = await client.request(request, version, response_class)
-            acceptable = (0, 23, 25, 34, 49, 54, 64, 69, 79, 102, 104, 117, 136)
+            acceptable = (0, 23, 25, 34, 49, 54, 64, 69, 79, 102, 104, 117, 122, 136)
             assert getattr(response, "error_code", 0) in acceptable, f"version {version}"
         await client.aclose()

@@ -17,6 +17,7 @@ from kwire.protocol.messages import (
     list_groups,
     share_group_describe,
     share_group_heartbeat,
+    update_features,
 )
 from tests.support.asking import error_of
 from tests.support.in_process import running_server
@@ -26,7 +27,6 @@ TOPIC = "orders"
 SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "share.coordinator.state.topic.num.partitions": "2",
-    "group.coordinator.rebalance.protocols": "classic,consumer,share",
     "group.share.assignment.interval.ms": "0",
 }
 NO_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -155,10 +155,15 @@ async def test_members_share_a_topic(asking):
 
 
 async def test_share_groups_can_be_switched_off(tmp_path):
-    """As long as neither the setting nor the feature has them."""
-    settings = {**SETTINGS, "group.coordinator.rebalance.protocols": "classic,consumer"}
-    async with running_server(tmp_path, settings) as server:
+    """By the level of share.version, unless the setting of the protocols has them."""
+    async with running_server(tmp_path, SETTINGS) as server:
         asking = Asking(server)
+        lowered = update_features.FeatureUpdateKey(
+            feature="share.version", max_version_level=0, upgrade_type=2
+        )
+        request = update_features.UpdateFeaturesRequest(feature_updates=[lowered])
+        changed = await server.request(request, 2, update_features.UpdateFeaturesResponse)
+        assert changed.error_code == 0
         answer = await asking.heartbeat("a", 0, [TOPIC])
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
         [group] = await asking.describe(GROUP)

@@ -152,7 +152,7 @@ def test_the_records_are_kafkas(driven):
     assert snapshot.key == b"\0\0\0\7workers" + KEY.topic_id + b"\0\0\0\3"
     assert update.key == b"\0\1" + snapshot.key[2:]
     assert parse_snapshot(snapshot.value) == ShareSnapshotValue(
-        start_offset=10, create_timestamp=1, write_timestamp=1
+        start_offset=10, delivery_complete_count=0, create_timestamp=1, write_timestamp=1
     )
     parsed = parse_update(update.value)
     assert isinstance(parsed, ShareUpdateValue)

@@ -13,7 +13,7 @@ from kwire.metadata.image import ConfigResource, ConfigResourceType
 
 log = logging.getLogger(__name__)
 
-_GROUPS_NOT_SERVED = ("share.", "streams.")
+_GROUPS_NOT_SERVED = ("errors.deadletterqueue.", "streams.")
 _SHOWN = 20
 """How many names the warning shows; a request may set thousands."""
 
@@ -37,7 +37,7 @@ def warn(
         return
     if kind is ConfigResourceType.GROUP:
         asked = {name: text for name, text in asked.items() if is_among(name, _GROUPS_NOT_SERVED)}
-        reason = "share groups and streams groups are not served yet"
+        reason = "streams groups and dead letters are not served yet"
     elif kind is ConfigResourceType.CLIENT_METRICS and not takes_telemetry:
         reason = "nothing shows what clients push: start the broker with --http HOST:PORT"
     else:
