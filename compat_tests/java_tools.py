@@ -39,6 +39,8 @@ MIRROR_LIBS = HOME / "mirror"
 MIRROR_POM = Path(__file__).parent / "java" / "mirror.xml"
 DEBEZIUM_LIBS = HOME / "debezium"
 DEBEZIUM_POM = Path(__file__).parent / "java" / "debezium.xml"
+APICURIO_LIBS = HOME / "apicurio"
+APICURIO_POM = Path(__file__).parent / "java" / "apicurio.xml"
 TOOL_TIMEOUT_S = 120
 
 _QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m", "-XX:+UseSerialGC")
@@ -114,6 +116,12 @@ def mirror_libs() -> Path:
 def debezium_libs() -> Path:
     """The directory of Debezium's connector for PostgreSQL; as ``libs``."""
     return _fetched(DEBEZIUM_POM, DEBEZIUM_LIBS, "debezium-complete")
+
+
+@cache
+def apicurio_libs() -> Path:
+    """The directory of Apicurio's Avro converter for Connect; as ``libs``."""
+    return _fetched(APICURIO_POM, APICURIO_LIBS, "apicurio-complete")
 
 
 def _fetched(pom: Path, directory: Path, mark: str) -> Path:

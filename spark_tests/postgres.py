@@ -1,4 +1,4 @@
-"""A PostgreSQL of its own for a test, and Debezium's connector for it on Kafka Connect."""
+"""A PostgreSQL of its own for a test, and Debezium's connectors for it on Kafka Connect."""
 
 import os
 import pwd
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from compat_tests.java_tools import MissingTool, connect_command, debezium_libs
+from compat_tests.java_tools import MissingTool, apicurio_libs, connect_command, debezium_libs
 from kwire.testing.waiting import wait_until
 from tests.support.ports import free_port
 
@@ -84,12 +84,13 @@ def _answers(server: Postgres) -> bool:
 
 @contextmanager
 def debezium(
-    broker: str, database: Postgres, place: Path, connector: Mapping[str, str]
+    broker: str, database: Postgres, place: Path, connectors: Mapping[str, Mapping[str, str]]
 ) -> Iterator[None]:
-    """A worker of Kafka Connect with Debezium's connector; it is killed when the block ends.
+    """A worker of Kafka Connect with Debezium's connectors; it is killed when the block ends.
 
-    Values have their schemas. A worker with the same ``place`` goes on where the last one was; what
-    that one had written, but not noted, is written again.
+    ``connectors`` are the settings by name. Keys and values are JSON with its schemas, if these
+    settings don't say otherwise. A worker with the same ``place`` goes on where the last one was;
+    what that one had written, but not noted, is written again.
     """
     text = "org.apache.kafka.connect.json.JsonConverter"
     of_worker = {
@@ -101,8 +102,7 @@ def debezium(
         "listeners": f"http://127.0.0.1:{free_port()}",
         "plugin.discovery": "service_load",
     }
-    of_connector = {
-        "name": "shop",
+    of_database = {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "plugin.name": "pgoutput",
         "database.hostname": "127.0.0.1",
@@ -110,17 +110,17 @@ def debezium(
         "database.user": _USER,
         "database.password": "none",
         "database.dbname": "postgres",
-        **connector,
     }
     files = []
-    for name, values in (("worker", of_worker), ("connector", of_connector)):
+    of_files = {name: {"name": name, **of_database, **one} for name, one in connectors.items()}
+    for name, values in {"worker": of_worker, **of_files}.items():
         files.append(str(place / name))
         lines = (f"{key}={value}\n" for key, value in values.items())
         (place / name).write_text("".join(lines), encoding="utf-8")
     main = "org.apache.kafka.connect.cli.ConnectStandalone"
     command = connect_command(main, *files, options=_CONNECT)
     at = command.index("-cp") + 1
-    command[at] += f":{debezium_libs()}/*"
+    command[at] += f":{debezium_libs()}/*:{apicurio_libs()}/*"
     with (place / "connect.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
         try:

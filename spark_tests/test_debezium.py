@@ -28,6 +28,7 @@ from kwire.spark.sinks import make_sink
 from kwire.spark.sinks.iceberg_table import IcebergTable
 from kwire.spark.split import Splits, may_change
 from kwire.spark.storage import LocalStorage
+from kwire.spark.truncates import Truncates
 from kwire.testing.registry import SchemaRegistry
 from spark_tests.connect_avro import AvroConverter
 from spark_tests.decoding import CONNECTOR
@@ -91,17 +92,25 @@ class Work:
         self.sink = sink
         self.dead = Dead()
         splits = Splits(LocalStorage(path)) if may_change(settings) else None
-        self._work = BatchWork(settings, sink, self.dead, splits)
+        truncates = Truncates(LocalStorage(path))
+        self._work = BatchWork(settings, sink, self.dead, splits, truncates=truncates)
 
     def batch(
-        self, records: dict[Place, Record], *, again: bool = False, headers: Any = None
+        self,
+        records: dict[Place, Record],
+        *,
+        again: bool = False,
+        headers: Any = None,
+        incarnation: int = 0,
     ) -> Counts:
         """Write a batch of records by their places; ``again`` as after a kill."""
         self._batches += not again
         ends: dict[int, list[int]] = {}
         for partition, offset in records:
             ends.setdefault(partition, []).append(offset)
-        ranges = [OffsetRange("shop", one, min(at), max(at) + 1) for one, at in ends.items()]
+        ranges = [
+            OffsetRange("shop", one, min(at), max(at) + 1, incarnation) for one, at in ends.items()
+        ]
         batch = Batch("p", "q", self._batches, tuple(ranges))
         return self._work.run(frame(self._spark, records, headers), batch)
 
@@ -303,6 +312,51 @@ def test_a_truncate_and_other_partitions(spark: SparkSession, tmp_path: Path) ->
     assert sorted(work.rows()) == [3, 4, 5]
     work.batch({(0, 20): source.truncate(), (1, 19): source.create(row_of(6, 6, "old"))})
     assert work.rows() == {}
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
+def test_a_truncate_and_older_records_that_are_read_later(
+    spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    """They change nothing: neither in the next batch nor in one after a restart.
+
+    They are no dead letters either, also if they lack values. Records of the new topic that has the
+    name later are no older ones.
+    """
+    source = SourceTable("orders", COLUMNS)
+
+    def created(number: int) -> Record:
+        return source.create(row_of(number, number, "new"))
+
+    work = Work(spark, tmp_path, form)
+    work.batch({(0, 1): created(1), (1, 2): created(2)})
+    work.batch({(0, 20): source.truncate(), (2, 21): created(3)})
+    assert sorted(work.rows()) == [3]
+    unchanged = source.update(row_of(2, 9, PLACEHOLDER))
+    late = {(1, 10): created(4), (2, 19): created(5), (1, 11): unchanged, (1, 21): created(6)}
+    for again in (False, True):
+        counts = work.batch(late, again=again)
+        assert (counts.records, counts.dead_letters) == (4, 0)
+        assert sorted(work.rows()) == [3, 6]
+    after = Work(spark, tmp_path, form, batches=9)
+    after.batch({(0, 22): created(7), (1, 12): created(8), (3, 0): (b"{}", b"garbage")})
+    assert sorted(after.rows()) == [3, 6, 7]
+    assert list(after.dead.errors) == [(3, 0)]
+    after.batch({(1, 13): created(9)}, incarnation=1)
+    assert sorted(after.rows()) == [3, 6, 7, 9]
+
+
+def test_a_truncate_of_a_batch_that_runs_again(spark: SparkSession, tmp_path: Path) -> None:
+    """It is known afterwards, whether the table has taken the batch before or not."""
+    source = SourceTable("orders", COLUMNS)
+    work = Work(spark, tmp_path, "delta")
+    work.batch(placed([source.create(row_of(1, 1, "x"))]))
+    work.batch({(0, 20): source.truncate()})
+    (tmp_path / "truncates.json").unlink()
+    after = Work(spark, tmp_path, "delta", batches=2)
+    after.batch({(0, 20): source.truncate()}, again=True)
+    after.batch({(1, 5): source.create(row_of(2, 2, "x"))})
+    assert after.rows() == {}
 
 
 def test_odd_records_are_dead_letters(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,19 +4,23 @@ Changes go on while no pipeline runs and while no connector does; the connector 
 it writes events twice.
 """
 
+import io
 import json
 import os
 import uuid
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from compat_tests.java_tools import MissingTool
+from kwire.testing.registry import SchemaRegistry
 from kwire.testing.waiting import wait_until
+from spark_tests.apicurio import apicurio, avro_converters
 from spark_tests.commands import Commands
 from spark_tests.pipelines import run
 from spark_tests.postgres import TIMEOUT_S, Postgres, debezium, postgres
@@ -85,41 +89,77 @@ DELETE FROM orders WHERE id = 2;
 """
 
 
-class Shop:
-    """The database, its connector's topics, and the pipeline."""
+class Feed:
+    """The topics of a connector, and a pipeline that reads them into a table."""
 
-    def __init__(self, database: Postgres, broker: str, place: Path) -> None:
-        self._database = database
+    def __init__(self, broker: str, place: Path, registry: str = "", url: str = "") -> None:
         self._broker = broker
-        self._place = place
-        self._marks = 10_000
+        self._converters = avro_converters(url) if url else {}
         self.prefix = f"shop{uuid.uuid4().hex}"
-        self.table = str(place / "table")
+        self.table = str(place / f"{self.prefix}-table")
+        self.dead = place / f"{self.prefix}-dead"
+        decode = {"format": "debezium", "schema": DDL}
         self.settings: dict[str, Any] = {
             "name": self.prefix,
-            "checkpoint": str(place / "checkpoint"),
+            "checkpoint": str(place / f"{self.prefix}-checkpoint"),
             "trigger": "once",
             "source": {
                 "bootstrap_servers": broker,
                 "pattern": f"(__debezium-heartbeat[.])?{self.prefix}([.].*)?",
                 "client": QUICK_FETCH,
             },
-            "decode": {"format": "debezium", "schema": DDL},
+            "decode": decode | ({"registry": registry} if registry else {}),
             "sink": {"kind": "upsert", "path": self.table, "key": ["id"]},
-            "dead_letters": {"path": str(place / "dead")},
+            "dead_letters": {"path": str(self.dead)},
         }
 
-    def connector(self) -> Any:
-        """The connector, until its block ends."""
-        options = {
+    def connector(self) -> dict[str, str]:
+        """The connector's settings."""
+        return {
             "topic.prefix": self.prefix,
             "slot.name": self.prefix,
             "publication.name": self.prefix,
             "skipped.operations": "none",
             "provide.transaction.metadata": "true",
             "heartbeat.interval.ms": "200",
+            **self._converters,
         }
-        return debezium(self._broker, self._database, self._place, options)
+
+    def wait_for(self, number: int) -> None:
+        """Wait until an event of the row with this id is in the topic."""
+        key = b'"payload":{"id":%d}}' % number
+        if self._converters:
+            varint = io.BytesIO()
+            fastavro.schemaless_writer(varint, "int", number)
+            key = varint.getvalue()
+        options = {"bootstrap.servers": self._broker, "group.id": uuid.uuid4().hex}
+        consumer = Consumer(options | {"auto.offset.reset": "earliest"})
+        consumer.subscribe([f"{self.prefix}.public.orders"])
+
+        def is_there() -> bool:
+            records = consumer.consume(1000, 0.2)
+            return any((one.key() or b"").endswith(key) for one in records)
+
+        try:
+            wait_until(is_there, timeout_s=TIMEOUT_S, what=f"an event of row {number}")
+        finally:
+            consumer.close()
+
+
+class Shop:
+    """The database, and its feeds: the same changes in JSON and in Avro."""
+
+    def __init__(self, database: Postgres, broker: str, place: Path, feeds: list[Feed]) -> None:
+        self._database = database
+        self._broker = broker
+        self._place = place
+        self._marks = 10_000
+        self.feeds = feeds
+
+    def connectors(self) -> Any:
+        """The connectors, until their block ends."""
+        found = {one.prefix: one.connector() for one in self.feeds}
+        return debezium(self._broker, self._database, self._place, found)
 
     def change(self, sql: str) -> None:
         """Run statements, and wait until Debezium has written what they did."""
@@ -128,19 +168,9 @@ class Shop:
         self.wait_for(self._marks)
 
     def wait_for(self, number: int) -> None:
-        """Wait until an event of the row with this id is in the topic."""
-        options = {"bootstrap.servers": self._broker, "group.id": uuid.uuid4().hex}
-        consumer = Consumer(options | {"auto.offset.reset": "earliest"})
-        consumer.subscribe([f"{self.prefix}.public.orders"])
-
-        def is_there() -> bool:
-            records = consumer.consume(1000, 0.2)
-            return any(b'{"id":%d,' % number in (one.value() or b"") for one in records)
-
-        try:
-            wait_until(is_there, timeout_s=TIMEOUT_S, what=f"an event of row {number}")
-        finally:
-            consumer.close()
+        """Wait until an event of the row with this id is in each topic."""
+        for one in self.feeds:
+            one.wait_for(number)
 
     def source_rows(self) -> list[list[Any]]:
         """The rows of the source, as JSON can have them."""
@@ -170,31 +200,42 @@ def rows_of(spark: SparkSession, path: str) -> list[list[Any]]:
 def test_a_table_equals_that_of_postgresql(
     spark: SparkSession, broker: str, tmp_path: Path, commands: Commands
 ) -> None:
-    """Snapshot, changes, large values, truncate, a killed connector; no dead letter, no gap."""
+    """Snapshot, changes, large values, truncate, a killed connector; no dead letter, no gap.
+
+    In JSON with its schema, and in Avro as Apicurio's converter writes it, with a registry.
+    """
     try:
-        server = postgres()
-        with server as database:
+        with (
+            postgres() as database,
+            SchemaRegistry() as registry,
+            apicurio(registry) as url,
+        ):
             database(TABLE + SNAPSHOT)
-            shop = Shop(database, broker, tmp_path)
-            (tmp_path / "p.toml").write_text(toml(shop.settings))
-            with shop.connector():
+            in_json = Feed(broker, tmp_path)
+            in_avro = Feed(broker, tmp_path, registry.url, url)
+            shop = Shop(database, broker, tmp_path, [in_json, in_avro])
+
+            def run_and_compare(*feeds: Feed) -> None:
+                for one in feeds:
+                    run(spark, one.settings)
+                    assert rows_of(spark, one.table) == shop.source_rows()
+
+            with shop.connectors():
                 shop.wait_for(20)
-                run(spark, shop.settings)
-                assert rows_of(spark, shop.table) == shop.source_rows()
+                run_and_compare(in_json)
                 shop.change(CHANGES + LARGE)
-                run(spark, shop.settings)
-                assert rows_of(spark, shop.table) == shop.source_rows()
+                run_and_compare(in_json)
                 shop.change("UPDATE orders SET price = 1 WHERE id = 61")
             database("UPDATE orders SET note = 'while no connector runs' WHERE id = 9")
-            with shop.connector():
+            with shop.connectors():
                 shop.change(MORE + STILL_LARGE)
-                run(spark, shop.settings)
-                assert rows_of(spark, shop.table) == shop.source_rows()
+                run_and_compare(in_json, in_avro)
                 shop.change(TRUNCATED)
-                run(spark, shop.settings)
-            assert rows_of(spark, shop.table) == shop.source_rows()
+            run_and_compare(in_json, in_avro)
             assert len(shop.source_rows()) == 2
+            for one in shop.feeds:
+                assert not one.dead.exists()
+                (tmp_path / "p.toml").write_text(toml(one.settings))
+                commands("verify")
     except MissingTool as missing:
         pytest.skip(str(missing))
-    assert not (tmp_path / "dead").exists()
-    commands("verify")

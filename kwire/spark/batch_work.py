@@ -38,7 +38,13 @@ from kwire.spark.batch_counts import (
     reasons_of,
     skipped_of,
 )
-from kwire.spark.changes import lacks_values, unchanged_of, why_lacking
+from kwire.spark.changes import (
+    lacks_values,
+    truncates_of,
+    unchanged_of,
+    why_lacking,
+    without_overtaken,
+)
 from kwire.spark.column_values import ColumnValues
 from kwire.spark.columns import column, columns
 from kwire.spark.decided import Begun, Decided
@@ -56,6 +62,7 @@ from kwire.spark.sink import (
     KeepsValues,
     KnowsBatches,
     Sink,
+    TakesTruncates,
 )
 from kwire.spark.sinks.constraints import WHY
 from kwire.spark.sinks.misfits import Misfit, reasons, with_types
@@ -63,6 +70,7 @@ from kwire.spark.sinks.remembered import Remembered
 from kwire.spark.split import Splits, runs_by_reason
 from kwire.spark.tombstone_ways import TombstoneWays
 from kwire.spark.tombstones import SKIP, treated, way_of
+from kwire.spark.truncates import Truncates
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -92,6 +100,7 @@ class BatchWork:
         history: SchemaHistory | None = None,
         values: ColumnValues | None = None,
         ways: TombstoneWays | None = None,
+        truncates: Truncates | None = None,
     ) -> None:
         self._settings = settings
         self._sink = sink
@@ -101,6 +110,7 @@ class BatchWork:
         self._history = history
         self._values = values
         self._ways = ways
+        self._truncates = truncates
         self._table = Remembered(sink) if isinstance(sink, FitsTable) else None
         self._has_changes = settings.decode.format == "debezium"
         self._tombstones = way_of(settings.sink)
@@ -118,7 +128,7 @@ class BatchWork:
                 self._splits.forget(batch)
             last = self._splits.versions(batch)
             decode = _of_exact(decoder(records, self._settings.decode, topics, last))
-            kept = decode(records, True).persist()
+            kept = self._without_overtaken(decode(records, True), batch).persist()
             try:
                 known = versions_known(options_of(self._settings.decode), topics)
                 source = self._splits.decided(kept, batch, known)
@@ -135,11 +145,16 @@ class BatchWork:
         decode = _of_exact(decode)
         if not self._has_changes:
             return self._run(records, "value", decode, batch, way, before)
-        kept = decode(records, True).persist()
+        kept = self._without_overtaken(decode(records, True), batch).persist()
         try:
             return self._run(kept, names.VALUE, lambda rows, _: rows, batch, way, before)
         finally:
             kept.unpersist()
+
+    def _without_overtaken(self, decoded: "DataFrame", batch: Batch) -> "DataFrame":
+        """Decoded rows, of which those change nothing that an earlier batch's truncate deletes."""
+        known = [] if self._truncates is None else self._truncates.of(batch)
+        return without_overtaken(decoded, known) if known else decoded
 
     def _has_none(self, spark: "SparkSession", batch: Batch) -> bool:
         """Whether nothing of a batch is anywhere."""
@@ -199,9 +214,11 @@ class BatchWork:
 
         A topic may have only some of its partitions.
         """
+        rows = good_rows(treated(decode(source, False), tombstones))
         if isinstance(self._sink, CommitsOffsets):
-            rows = good_rows(treated(decode(source, False), tombstones))
             self._sink.write(self._transformed(rows), batch)
+        if self._truncates is not None:
+            self._truncates.note(batch, truncates_of(self._transformed(rows)))
         counts = count_again(decode(source, False), tombstones)
         return self._with_dead_letters(counts, source, decode, batch, tombstones)
 
@@ -250,6 +267,8 @@ class BatchWork:
             self._sink.write_prepared(ready, batch)
         else:
             self._sink.write(rows, batch)
+        if self._truncates is not None and isinstance(self._sink, TakesTruncates):
+            self._truncates.note(batch, self._sink.truncates)
         counts = counts_of(source.sparkSession, read, good)
         if self._values is not None:
             self._values.note()

@@ -3,7 +3,9 @@
 A truncate is a tombstone of every key of its topic: it deletes the rows whose records are older. A
 record is older by the rule of ``sinks.upsert``: in the same partition by its offset, in another one
 by its timestamp. So in a topic of one partition a truncate is exact. In one of several partitions
-nobody knows the order of two records within a millisecond, and Debezium itself promises none.
+nobody knows the order of two records within a millisecond, and Debezium itself promises none. The
+partitions are read at their own pace: a batch may have records that a truncate of an earlier batch
+has deleted (``kwire.spark.truncates``). They are as if they weren't there.
 
 An update may lack the values of columns that it leaves as they were (``unchanged``). They are those
 of the key's record before it in the batch, or of its row in the table. The record is a dead letter
@@ -86,6 +88,13 @@ def is_truncated(truncates: Iterable[Truncate]) -> "Column":
         return (f.col(TOPIC) == one.topic) & is_older
 
     return reduce(or_, map(by, truncates), f.lit(False))
+
+
+def without_overtaken(decoded: "DataFrame", truncates: Iterable[Truncate]) -> "DataFrame":
+    """Decoded rows, which have CHANGE; those that are older than a truncate change nothing."""
+    from pyspark.sql import functions as f
+
+    return decoded.withColumn(CHANGE, f.when(~is_truncated(truncates), f.col(CHANGE)))
 
 
 def unchanged_of(rows: "DataFrame") -> list[str]:

@@ -13,7 +13,8 @@ The checkpoint's directory has these files; the modules in parentheses write the
 - ``schemas.jsonl`` (``schema_history``), ``tombstones.json`` (``tombstone_ways``);
 - with columns that the settings name ``columns.json`` (``column_values``);
 - ``driver``, which is locked while a driver runs (``driver_lock``);
-- with dead letters ``decode.json`` (``decided``), with a registry ``split.json`` (``split``).
+- with dead letters ``decode.json`` (``decided``), with a registry ``split.json`` (``split``);
+- with events of Debezium ``truncates.json`` (``truncates``).
 """
 
 import re
@@ -52,6 +53,7 @@ from kwire.spark.storage import Storage, storage_at
 from kwire.spark.table_files import table_files
 from kwire.spark.tombstone_ways import TombstoneWays
 from kwire.spark.tombstones import way_of
+from kwire.spark.truncates import Truncates
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -167,8 +169,9 @@ class _Run:
         self._values = None if named is None else ColumnValues(storage, named)
         dead_letters = _dead_letters(settings, spark)
         ways = TombstoneWays(storage, way_of(settings.sink))
+        truncates = Truncates(storage) if settings.decode.format == "debezium" else None
         self._work = BatchWork(
-            settings, sink, dead_letters, splits, begun, history, self._values, ways
+            settings, sink, dead_letters, splits, begun, history, self._values, ways, truncates
         )
         self._max_offsets = 0
         self._next_look_s = self._next_renewal_s = 0.0

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from kwire.spark.changes import Truncate
     from kwire.spark.sinks.misfits import Misfit
 
 
@@ -131,6 +132,14 @@ class KeepsValues(Protocol):
 
         Neither rows of the batch nor those of the sink.
         """
+
+
+@runtime_checkable
+class TakesTruncates(Protocol):
+    """A sink in which a truncate deletes rows of its topic."""
+
+    truncates: "Sequence[Truncate]"
+    """The truncates of the batch that was written last."""
 
 
 @runtime_checkable

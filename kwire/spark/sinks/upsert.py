@@ -145,6 +145,7 @@ class UpsertSink:
         self.spark_settings = SPARK_SETTINGS if self._is_delta else self._iceberg.spark_settings
         self.keys: Sequence[str] = settings.options.get("key", [KEY])
         self.marks_deleted = settings.options.get("deletes") == "mark"
+        self.truncates: Sequence[Truncate] = ()
         self._shown: DataFrame | None = None
         self._constraints = Constraints(lambda spark: describe_delta(spark, settings.path))
 
@@ -209,7 +210,7 @@ class UpsertSink:
             return self._write(rows, batch, ())
         kept = rows.persist()
         try:
-            truncates = truncates_of(kept)
+            truncates = self.truncates = truncates_of(kept)
             changed = kept.where(is_of_a_row() & ~is_truncated(truncates))
             unchanged = unchanged_of(changed)
             if unchanged:
