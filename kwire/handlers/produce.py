@@ -395,8 +395,10 @@ class _Partitions:
         by_id = self.context.api_version >= TOPIC_IDS_SINCE
         for topic in self.request.topic_data:
             name = _topic_name(broker, topic) if by_id else topic.name
-            for data in topic.partition_data if name else ():
-                if name and broker.image.partition(name, data.index):
+            if not name:
+                continue
+            for data in topic.partition_data:
+                if broker.image.partition(name, data.index):
                     yield name, data.index
 
 

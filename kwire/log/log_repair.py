@@ -175,14 +175,12 @@ def _remove_damage(path: Path, damages: list[Damage], disk: Disk) -> Path:
 
 
 def _kept(damages: list[Damage], size_bytes: int) -> Iterator[tuple[int, int]]:
-    """The ranges of a segment that are kept, as (start, end) positions."""
+    """The ranges of a segment that are kept, as (start, end) positions; some are empty."""
     start = 0
     for damage in damages:
-        if damage.position > start:
-            yield start, damage.position
+        yield start, damage.position
         start = damage.position + damage.size_bytes
-    if start < size_bytes:
-        yield start, size_bytes
+    yield start, size_bytes
 
 
 def _free_name(path: Path) -> Path:

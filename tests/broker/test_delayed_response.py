@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from kwire.broker.delayed_response import Replication
 from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.broker.replica.replica_sessions import ReplicaPosition, ReplicaSession
 from kwire.coordinator.transaction.state import TransactionState
@@ -161,6 +162,16 @@ async def test_one_replica_waits_for_nobody(tmp_path: Path) -> None:
         [loaded] = [home for home in server.broker.transactions.loaded() if home.partition]
         assert loaded.committed is None
         assert not server.broker.flusher.asked
+
+
+async def test_what_is_replicated_already_is_not_waited_for(tmp_path: Path) -> None:
+    """Nothing would end such a wait before its time is over."""
+    async with running_server(tmp_path) as server:
+        await server.topic("t")
+        partition = server.broker.partition("t", 0)
+        assert partition.high_watermark == partition.log.log_end_offset
+        with trio.fail_after(5):
+            await Replication(partition, lambda _: True, timeout_s=3600.0).wait()
 
 
 async def test_markers_follow_a_replicated_decision(tmp_path: Path) -> None:

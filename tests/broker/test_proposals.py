@@ -73,3 +73,17 @@ async def test_large_changes_count_for_many() -> None:
         await queue.commits.commit(lambda _: [change], client)
         assert client.changes in (8, 9)
         nursery.cancel_scope.cancel()
+
+
+async def test_each_is_as_the_first_of_its_commit() -> None:
+    """Not as the one before it: the first would wait for the logs of one that has changed much."""
+    async with trio.open_nursery() as nursery:
+        queue = Queue(nursery)
+        await queue.add(0)
+        for number in range(3):
+            await queue.add(number + 1, Client(number * ALIKE))
+        queue.store.is_open.set()
+        await all_committed(queue, 4)
+        own = [[one.next_producer_id for one in commit.changes] for commit in queue.store.commits]
+        assert own == [[0], [1, 2], [3]]
+        nursery.cancel_scope.cancel()

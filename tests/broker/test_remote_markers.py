@@ -101,9 +101,18 @@ async def test_a_broker_that_is_away_delays_only_its_own_partitions():
 
 async def test_a_partition_without_leader_is_tried_again():
     brokers = OtherBrokers()
-    sent = await _sent([(_marker(1), {("a", 0): -1})], brokers)
+    sent = await _sent([(_marker(1), {("a", 0): -1, ("b", 7): -1})], brokers)
     assert sent.of_0.failure.code is ErrorCode.LEADER_NOT_AVAILABLE
+    assert sent.of_0.failure.message == "a-0 has no leader"
     assert not brokers.asked
+
+
+async def test_the_broker_with_id_0_is_one():
+    """As in Kafka, whose ids begin there."""
+    brokers = OtherBrokers()
+    sent = await _sent([(_marker(1), {("a", 0): 0})], brokers)
+    assert sent.of_0.codes == {("a", 0): ErrorCode.NONE}
+    assert brokers.asked == [(0, [1])]
 
 
 async def test_requests_are_bounded_and_name_a_producer_once():

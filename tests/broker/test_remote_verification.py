@@ -37,11 +37,13 @@ class Coordinator:
         self.codes = dict.fromkeys([("tx", 0)], code)
         self.gate: trio.Event | None = None
         self.asked: list[tuple[int, list[str]]] = []
+        self.only_verifies: list[bool] = []
         self._meanwhile = meanwhile
 
     async def ask(self, node_id, request, response, **options):
         assert response is AddPartitionsToTxnResponse
         self.asked.append((node_id, [one.transactional_id for one in request.transactions]))
+        self.only_verifies += [one.verify_only for one in request.transactions]
         if self.gate is not None:
             await self.gate.wait()
         self._meanwhile()
@@ -96,6 +98,14 @@ async def test_a_write_may_happen_once_the_coordinator_has_agreed(broker):
     assert not is_verified(broker, PRODUCER._replace(epoch=4), "t", 0)
     write_marker(broker, ABORT, "t", 0)
     assert not is_verified(broker, PRODUCER, "t", 0)
+
+
+@pytest.mark.parametrize("support", [Support.BASIC, Support.ABORTABLE, Support.ADDS])
+async def test_a_partition_is_added_for_producers_that_leave_it_to_the_broker(broker, support):
+    """Others have added it themselves, and the coordinator is asked whether they have (KIP-890)."""
+    broker.peers = Coordinator()
+    await _question(broker, support).wait()
+    assert broker.peers.only_verifies == [support is not Support.ADDS]
 
 
 async def test_questions_at_the_same_time_share_an_answer(broker):

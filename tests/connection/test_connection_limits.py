@@ -116,6 +116,21 @@ async def test_there_is_always_room_for_brokers(tmp_path, mock_clock):
         assert await _is_served(busy)
 
 
+async def test_no_broker_makes_room_for_another(tmp_path, mock_clock):
+    """However long it was silent: a client goes."""
+    settings = {**LISTENERS, "inter.broker.listener.name": "INTERNAL", "max.connections": "2"}
+    async with running_server(tmp_path, settings) as server:
+        silent = await _connect(server, 1)
+        assert await _is_served(silent)
+        mock_clock.jump(1)
+        client = await _connect(server)
+        assert await _is_served(client)
+        mock_clock.jump(1)
+        assert await _is_served(await _connect(server, 1))
+        assert not await _is_served(client)
+        assert await _is_served(silent)
+
+
 @pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
 async def test_the_limits_of_the_broker(tmp_path, caplog, name):
     """One line says which."""

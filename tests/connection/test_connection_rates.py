@@ -37,9 +37,9 @@ async def test_a_listener_that_accepts_too_fast_accepts_none_for_a_while(tmp_pat
         clients = [await server.connect() for _ in range(AT_ONCE + 2)]
         for client in clients[: AT_ONCE + 1]:
             assert await _is_served(client)
-        assert server.broker.counters.throttled == {"connection": 1}
         assert await _is_served(clients[-1])
         assert trio.current_time() - began_s >= 0.99 / RATE
+        assert server.broker.counters.throttled == {"connection": 2}
 
 
 @pytest.mark.parametrize("resource", ["1", ""])
@@ -57,6 +57,28 @@ async def test_a_rate_of_a_listener_that_is_set_while_it_is_used(tmp_path, resou
         assert server.broker.counters.throttled == {"connection": 1}
 
 
+async def _connect_from(address: str, server) -> RawClient:
+    sock = socket.socket()
+    sock.bind((address, 0))
+    await trio.to_thread.run_sync(sock.connect, (server.host, server.port))
+    sock.setblocking(False)
+    return RawClient(trio.SocketStream(trio.socket.from_stdlib_socket(sock)))
+
+
+async def test_a_new_address_does_not_make_the_broker_forget_another(tmp_path):
+    """Otherwise two addresses that take turns would have no limit."""
+    async with running_server(tmp_path, clock=STANDING) as server:
+        first = await server.connect()
+        for address in ("127.0.0.2", "127.0.0.3"):
+            await alter(server, (("ip", address),), connection_creation_rate=1.0)
+        served = {"127.0.0.2": 0, "127.0.0.3": 0}
+        for _ in range(11):
+            for address in served:
+                served[address] += await _is_served(await _connect_from(address, server))
+        assert served == dict.fromkeys(served, 10)
+        await first.aclose()
+
+
 async def test_an_address_that_connects_too_often_is_closed_and_others_are_served(tmp_path):
     async with running_server(tmp_path, clock=STANDING) as server:
         first = await server.connect()
@@ -66,12 +88,7 @@ async def test_an_address_that_connects_too_often_is_closed_and_others_are_serve
             assert await _is_served(await server.connect())
         refused = await server.connect()
         assert not await _is_served(refused)
-        sock = socket.socket()
-        sock.bind(("127.0.0.2", 0))
-        await trio.to_thread.run_sync(sock.connect, (server.host, server.port))
-        sock.setblocking(False)
-        other = RawClient(trio.SocketStream(trio.socket.from_stdlib_socket(sock)))
-        assert await _is_served(other)
+        assert await _is_served(await _connect_from("127.0.0.2", server))
         await first.request(MetadataRequest(), 4, MetadataResponse)
 
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from kwire.connection import tls_socket
 from kwire.connection.tls_socket import MOST_SILENT_BYTES, MOST_STEPS, TlsSocket
 from tests.support.certificates import Authority
 from tests.support.openssl import Hostile, Missing
@@ -231,3 +232,18 @@ def test_records_of_single_bytes_are_bounded(newcomer):
     client.sendall(record)
     with pytest.raises(ConnectionAbortedError, match="too many records"):
         server.receive_handshake()
+
+
+def test_data_begins_the_count_anew(peer, monkeypatch):
+    """As many bytes without data as are allowed may come after it, and none more."""
+    view, count, key_update_bytes = memoryview(bytearray(100)), 10, 27
+    monkeypatch.setattr(tls_socket, "MOST_SILENT_BYTES", count * key_update_bytes)
+    peer.tls.write(b"data")
+    peer.flush()
+    assert peer.server.recv_into(view) == 4
+    peer.ask_for_new_keys(count)
+    with pytest.raises(BlockingIOError):
+        peer.server.recv_into(view)
+    peer.ask_for_new_keys(1)
+    with pytest.raises(ConnectionAbortedError):
+        peer.server.recv_into(view)

@@ -11,7 +11,15 @@ import pytest
 import trio
 
 from kwire.clock import Clock
-from kwire.dispatch.metering import PRODUCE, REQUEST, Metering
+from kwire.dispatch.metering import (
+    ADD_PARTITIONS_TO_TXN_KEY,
+    BROKERS_SINCE,
+    FETCH,
+    PRODUCE,
+    REQUEST,
+    Metering,
+    quotas_of,
+)
 from kwire.handlers import FETCH_KEY, PRODUCE_KEY
 from kwire.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -57,6 +65,11 @@ async def _running(tmp_path) -> AsyncIterator[RunningServer]:
 async def alter(server, entity=USER, **values) -> None:
     """Set quotas of an entity; None removes one."""
     client = await server.connect()
+    await _alter_by(client, entity, **values)
+    await client.aclose()
+
+
+async def _alter_by(client: RawClient, entity=USER, **values) -> None:
     entry = AlterClientQuotasRequestEntryData(
         entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
         ops=[
@@ -67,7 +80,6 @@ async def alter(server, entity=USER, **values) -> None:
     request = AlterClientQuotasRequest(entries=[entry])
     answer = await client.request(request, 1, AlterClientQuotasResponse)
     assert answer.entries[0].error_code == 0
-    await client.aclose()
 
 
 def _produce(acks: int = 1, partitions=(0,), size: int = 10) -> ProduceRequest:
@@ -282,6 +294,17 @@ async def test_the_last_quota_that_is_removed_ends_the_waits(tmp_path):
             assert await client.receive_frame() is not None
 
 
+async def test_a_client_removes_its_own_quota_and_goes_on(tmp_path):
+    """The request that ends all quotas has begun with one."""
+    async with _running(tmp_path) as server:
+        await alter(server, request_percentage=100.0)
+        client = await server.connect()
+        await _alter_by(client, request_percentage=None)
+        assert server.broker.quotas is None
+        answer = await client.request(_produce(), 9, ProduceResponse)
+        assert answer.throttle_time_ms == 0
+
+
 async def test_a_client_that_leaves_while_it_waits_is_forgotten(tmp_path):
     with trio.fail_after(5):
         async with _running(tmp_path) as server:
@@ -359,6 +382,47 @@ def test_of_two_quotas_the_one_with_the_longer_wait_is_named(produce_ms, kind):
     Metering(quotas, own, header, 100, SimpleNamespace()).answer(response)
     assert noted == [(kind, max(7, produce_ms))]
     assert response.throttle_time_ms == max(7, produce_ms)
+
+
+@pytest.mark.parametrize(("fetch_ms", "kind"), [(6, REQUEST), (7, REQUEST), (8, FETCH)])
+def test_a_fetch_with_two_quotas_names_the_one_with_the_longer_wait(fetch_ms, kind):
+    """As in Kafka, that of requests if both waits are the same."""
+    noted = []
+    quotas = SimpleNamespace(steady_ms=lambda: 0, note=lambda *wait: noted.append(wait))
+    request = SimpleNamespace(use=lambda percent, now_ms: 7)
+    own = SimpleNamespace(request=request, produce=None)
+    response = FetchResponse(throttle_time_ms=fetch_ms)
+    header = SimpleNamespace(api_key=FETCH_KEY)
+    Metering(quotas, own, header, 100, SimpleNamespace()).answer(response)
+    assert noted == [(kind, max(7, fetch_ms))]
+    assert response.throttle_time_ms == max(7, fetch_ms)
+
+
+def test_time_in_threads_counts():
+    """Checks of large batches are work for the client as well."""
+    used = []
+    meter = SimpleNamespace(use=lambda percent, now_ms: used.append(percent) or 0)
+    quotas, work = SimpleNamespace(steady_ms=lambda: 0), SimpleNamespace()
+    own = SimpleNamespace(request=meter, produce=None)
+    metering = Metering(quotas, own, SimpleNamespace(api_key=PRODUCE_KEY), 100, work)
+    work.in_threads_s = 50.0
+    metering.answer(ProduceResponse())
+    assert used[0] > 50.0 * 100
+
+
+@pytest.mark.parametrize("version", [BROKERS_SINCE - 1, BROKERS_SINCE])
+async def test_brokers_that_ask_for_many_producers_are_exempt(tmp_path, version):
+    """Version 4 of AddPartitionsToTxn is for them, the others for producers (KIP-890)."""
+    async with _running(tmp_path) as server:
+        await alter(server, request_percentage=1.0)
+        client = await server.connect()
+        await client.request(MetadataRequest(), 9, MetadataResponse)
+        [info] = [one.info for one in server.server.poller.connections]
+        header = SimpleNamespace(
+            api_key=ADD_PARTITIONS_TO_TXN_KEY, api_version=version, client_id="raw"
+        )
+        own = quotas_of(server.broker, info, header)
+        assert (own is None) == (version == BROKERS_SINCE)
 
 
 def test_the_quota_of_producers_holds_for_produce_alone():

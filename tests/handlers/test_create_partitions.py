@@ -3,6 +3,7 @@
 import pytest
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers import create_partitions
 from kwire.metadata import controller
 from kwire.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -108,3 +109,21 @@ async def test_a_broker_that_is_unknown_is_named_with_its_partition(server):
     await client.aclose()
     assert response.results[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert response.results[0].error_message == "Broker 7 in partition 3 is not registered."
+
+
+async def test_others_have_their_turn_while_many_topics_are_refused(server, monkeypatch):
+    """A request may name as many topics as fit into it, and each is looked at."""
+    turns = []
+
+    class Counted:
+        async def give_way(self):
+            turns.append(None)
+
+    async def commit(context, decide, *, validate_only):
+        await decide(server.broker.image, Counted())
+
+    monkeypatch.setattr(create_partitions, "commit_in_slices", commit)
+    names = [f"unknown-{n:03}" for n in range(100)]
+    found = await _extend(server, *(_topic(name, 2) for name in names))
+    assert found == [(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names]
+    assert len(turns) >= len(names)

@@ -383,3 +383,20 @@ def test_a_repetition_does_not_go_on_though_its_sequence_is_next(tools):
     states.update(batch)
     assert states.check(batch) is not None
     assert states.goes_on(batch) is None
+
+
+def test_transactions_whose_markers_are_replicated_hold_nothing_back(tools):
+    """Others that ended later do, until their markers are replicated as well."""
+    log = tools.open()
+    log.producers.keep_ended()
+    for producer_id in (1, 2):
+        tools.append(log, b"a", producer=(producer_id, 0, 0), transactional=True)
+    markers = []
+    for producer_id in (1, 2):
+        markers.append(log.log_end_offset)
+        tools.append_marker(log, tools.marker(producer_id, 0, commit=True))
+    assert log.producers.stable_offset(4) == 0
+    log.producers.forget_ended(markers[0] + 1)
+    assert log.producers.stable_offset(4) == 1
+    log.producers.forget_ended(markers[1] + 1)
+    assert log.producers.stable_offset(4) == 4

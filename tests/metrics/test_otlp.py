@@ -36,6 +36,7 @@ def test_gauges_and_sums_are_read() -> None:
         (b"\x10\x01", "true"),
         (b"\x10\x00", "false"),
         (b"\x18\x07", "7"),
+        (b"\x18\x80\x01", "128"),
         (b"\x18" + b"\xff" * 9 + b"\x01", "-1"),
         (b"\x21" + pack("<d", 0.5), "0.5"),
     ],
@@ -46,6 +47,13 @@ def test_values_of_attributes_become_texts(value: bytes, text: str) -> None:
         pushed(field(2, field(5, field(1, field(7, field(1, b"k") + field(2, value))))))
     )
     assert point.attributes == (("k", text),)
+
+
+def test_a_value_of_another_type_is_no_value() -> None:
+    """A field of eight bytes is one; a text that has its number is skipped as any unknown field."""
+    point = field(4, b"no number") + field(6, b"neither")
+    (read,) = points(pushed(field(2, field(1, b"a") + field(5, field(1, point)))))
+    assert (read.name, read.value) == ("a", 0)
 
 
 @given(st.binary(max_size=200), st.integers(0, 200))
@@ -87,6 +95,13 @@ def test_the_largest_push_of_kafkas_client_is_read() -> None:
     total = field(7, field(1, point) + bytes([16, 1, 24, 1]))
     one = field(1, field(1, b"") + field(2, field(2, name + total)))
     assert len(points(one * MOST_POINTS)) == MOST_POINTS
+
+
+def test_others_have_their_turn_after_so_many_fields() -> None:
+    """A turn after each field would take longer than the reading."""
+    turns: list[None] = []
+    points(bytes([0x78, 0]) * (5 * FIELDS_AT_ONCE + 1), lambda: turns.append(None))
+    assert len(turns) == 5
 
 
 async def test_reading_a_push_counts_and_ends_with_its_client() -> None:

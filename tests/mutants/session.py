@@ -64,7 +64,8 @@ class Calls:
         """What was called since then."""
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]
-        files = [(code.co_filename, code.co_firstlineno) for code in self._called.values()]
+        called = list(self._called.values())  # at once: threads may go on
+        files = [(code.co_filename, code.co_firstlineno) for code in called]
         names = {
             f"{file.removeprefix(self._folder)}:{line}"
             for file, line in files
@@ -201,5 +202,5 @@ class Session:
         if not (self.tree / "kwire" / "testing").exists():
             options += ["-p", "no:kwire"]  # the tree of a test has no plugin
         code = pytest.main([*options, *arguments], plugins=[self, *plugins])
-        if not self._has_worked:
+        if not self._has_worked or code == pytest.ExitCode.INTERNAL_ERROR:
             sys.exit(code or 1)
