@@ -54,6 +54,7 @@ NO_LIMITS_OF_CLIENTS = {
     "metadata/supervised/turns LONGEST_S": "workers of one machine",
     "protocol/error_codes MOST": "how many errors metrics look at",
     "protocol/frame MAX_FRAME_BYTES": "the default of socket.request.max.bytes",
+    "protocol/single LONGEST": "what is decoded into values",
     "quotas/rates MOST_MS": "a wait",
     "security/jks MOST_KEY_BYTES": "an operator's own file",
     "security/jwks MOST_BYTES": "the answer of the server with the keys",

@@ -3,9 +3,10 @@
 Rules:
 
 - Times and errors are counted only if ``is_on``, because only the HTTP port shows them.
-- A request on a fast path costs one addition. Its time is that of its pass of the poller: from the
-  moment when its connection was ready until the responses of the pass were sent. Another pass of
-  the same connections therefore counts each of its requests with the same time.
+- A single request of Produce (``kwire.protocol.single``) costs one addition. Its time is that of
+  its pass of the poller: from the moment when its connection was ready until the responses of the
+  pass were sent. Another pass of the same connections therefore counts each of its requests with
+  the same time.
 - Any other request is timed on its own, in phases.
 - Numbers that the broker keeps anyway (offsets, sizes, connections) are not counted again here.
 """
@@ -94,7 +95,7 @@ class MetricsCounters:
 
     ``throttled`` and ``throttled_ms`` are the waits that quotas impose, by the kind of quota.
 
-    ``fast`` is the number of requests of Produce on its fast path; ``fast_times`` are their times.
+    ``singles`` is the number of single requests of Produce; ``single_times`` are their times.
     ``errors`` is keyed by API and error code. ``start_s``
     and ``start_logs_s`` are how long the start, and within it the loading of logs, has taken.
     """
@@ -103,14 +104,14 @@ class MetricsCounters:
         "_counted",
         "accepted",
         "errors",
-        "fast",
-        "fast_times",
         "is_on",
         "loop_lag",
         "malformed",
         "passes",
         "refused",
         "requests",
+        "single_times",
+        "singles",
         "start_logs_s",
         "start_s",
         "throttled",
@@ -119,8 +120,8 @@ class MetricsCounters:
 
     def __init__(self) -> None:
         self.is_on = False
-        self.fast = self._counted = 0
-        self.fast_times = Histogram()
+        self.singles = self._counted = 0
+        self.single_times = Histogram()
         self.requests: dict[int, RequestTimes] = {}
         self.errors: Counter[tuple[int, int]] = Counter()
         self.passes = Histogram()
@@ -138,7 +139,7 @@ class MetricsCounters:
         return times
 
     def end_pass(self, seconds: float) -> None:
-        """Count a pass of the poller, and the requests that were served in it on the fast path.
+        """Count a pass of the poller, and the single requests that were served in it.
 
         This runs once for every wake-up, so it spells out ``Histogram.add``.
         """
@@ -149,9 +150,9 @@ class MetricsCounters:
         passes = self.passes
         passes.counts[bucket] += 1
         passes.sum_us += us
-        count = self.fast - self._counted
+        count = self.singles - self._counted
         if count:
-            times = self.fast_times
+            times = self.single_times
             times.counts[bucket] += count
             times.sum_us += us * count
-            self._counted = self.fast
+            self._counted = self.singles

@@ -21,7 +21,7 @@ from importlib import import_module
 from kwire.protocol.codec import decoder, encoder
 
 HANDLERS = (
-    *("produce", "plain_produce", "lib.large_batches", "lib.leader_hints"),
+    *("produce", "lib.large_batches", "lib.leader_hints"),
     *("fetch", "replica_fetch", "lib.nearest_replica"),
     *("metadata", "list_offsets", "api_versions"),
     *("lib.advertised_listeners", "lib.await_elections", "lib.delayed_response"),

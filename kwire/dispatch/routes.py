@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers import APIS, OWN_APIS, PRODUCE_KEY, Api
+from kwire.handlers import APIS, OWN_APIS, Api
 from kwire.handlers.lib.waiting import begun_at_once
 from kwire.protocol.codec import Decoder, Encoder, InPieces, decoder, encoder, in_pieces
 from kwire.protocol.frame import RequestHeader, response_header_version
@@ -14,14 +14,9 @@ from kwire.protocol.messages import MODULES, OWN_MODULES, message_classes
 from kwire.protocol.types import is_flexible
 
 Handler: TypeAlias = Callable[[Any, Any], Any]
-PlainHandler: TypeAlias = Callable[[memoryview, int, RequestHeader, Any, Any], bytes | None]
+SingleHandler: TypeAlias = Callable[[memoryview, int, RequestHeader, Any, Any], bytes | None]
 """(frame, start of the body, header, broker, client) → the response with its size in front. With
 None, the handler has to serve the request."""
-
-PLAIN = {
-    PRODUCE_KEY: "kwire.handlers.plain_produce",
-}
-"""Modules with a fast path for the common request of an API; each module says what is common."""
 
 
 class Route(NamedTuple):
@@ -33,7 +28,9 @@ class Route(NamedTuple):
     encode: Encoder
     request_is_flexible: bool
     response_header_version: int
-    plain: PlainHandler | None
+    serve_single: SingleHandler | None
+    """Serves the smallest requests of the API as values, without making objects of them."""
+
     in_pieces: Callable[[], InPieces]
     """Makes the codecs of large requests and responses."""
 
@@ -68,7 +65,7 @@ def route(api_key: int, version: int) -> Route:
         encoder(response, version),
         is_flexible(request, version),
         response_header_version(response, version),
-        import_module(PLAIN[api_key]).answer if api_key in PLAIN else None,
+        module.single(version) if hasattr(module, "single") else None,
         partial(in_pieces, request, response, version),
         partial(_serve_authorized, module, api.name),
     )

@@ -154,11 +154,11 @@ class Serving:
         try:
             if self._broker.quotas is not None and self._meter(served_by, header, frame, position):
                 return
-            plain = served_by.plain
-            if plain is not None:
-                answer = plain(frame, position, header, self._broker, self._info)
+            serve_single = served_by.serve_single
+            if serve_single is not None:
+                answer = serve_single(frame, position, header, self._broker, self._info)
                 if answer is not None:
-                    self._poller.counters.fast += 1
+                    self._poller.counters.singles += 1
                     self._outbox.append_plain(answer)
                     return
             if self._stopwatch is not None:

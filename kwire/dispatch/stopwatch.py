@@ -1,4 +1,4 @@
-"""The times and the errors of a connection's requests, except those on fast paths.
+"""The times and the errors of a connection's requests, except single ones of Produce.
 
 A connection has one request in hand at a time. One that is begun behind it has its own.
 """

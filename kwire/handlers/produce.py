@@ -19,7 +19,7 @@ Behavior:
 - Only the broker and the admin client may write to internal topics.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -34,7 +34,7 @@ from kwire.broker.verification import Support, Writer, verify
 from kwire.budget.work import Work
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.context import ConnectionInfo, RequestContext
 from kwire.handlers.lib.opening import full_limits, open_in_thread
 from kwire.handlers.lib.rights import TOPIC, TRANSACTIONAL_ID, WRITE, Serve, denied, each, right
 from kwire.handlers.lib.slices import give_way, in_slices, pieces
@@ -52,6 +52,7 @@ from kwire.log.validation import (
     is_checked_inline,
 )
 from kwire.metadata.image import INTERNAL_TOPICS
+from kwire.protocol.frame import RequestHeader
 from kwire.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -61,6 +62,7 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from kwire.protocol.single import single_decoder, single_encoder
 from kwire.record.batch import MAGIC, NO_TIMESTAMP, TRANSACTIONAL_MASK, RecordBatch, TooLarge
 from kwire.record.compression import Compression
 from kwire.record.streaming_decompressor import BetweenPieces, Limits
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from kwire.handlers.lib.authorization import Authorization
 
 VALID_ACKS = (ACKS_ALL, 0, 1)
+_ANSWERED = (ACKS_ALL, 1)
 ADMIN_CLIENT_ID = "__admin_client"
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
@@ -115,7 +118,7 @@ async def handle(request: ProduceRequest, context: RequestContext) -> ProduceRes
         if responses and work.is_due:
             await later(work.next_slice)
         name = _topic_name(context.broker, topic) if by_id else topic.name
-        takes_plain = request.acks in VALID_ACKS and name not in INTERNAL_TOPICS
+        takes_plain = request.acks in VALID_ACKS
         partitions = []
         for data in topic.partition_data:
             if is_begun and work.is_due:
@@ -152,32 +155,103 @@ def append_plain(
     Most batches are plain (``kwire.log.plain_batch``). ``_produce`` appends any batch, and says
     what is wrong with it.
     """
-    broker, records = appends.context.broker, data.records
-    partition = broker.partition_if_served(name, data.index) if name is not None else None
-    if partition is None or type(records) is not memoryview or len(records) > AT_ONCE_BYTES:
+    context, records = appends.context, data.records
+    if type(records) is not memoryview:
         return None
-    if partition.writing is not None:
-        return None
-    log = partition.log
-    batch = plain_batch(records, log.config, broker.now_ms())
-    if batch is None or (
-        batch.attributes == Compression.ZSTD and appends.context.api_version < ZSTD_SINCE
-    ):
-        return None
-    offset = partition.append_plain(batch, appends.request.acks)
-    if offset >= 0:
-        return PartitionProduceResponse(
-            index=data.index, base_offset=offset, log_start_offset=log.log_start_offset
-        )
-    if offset > UNACKED:
-        return None
-    offset = UNACKED - offset
-    answer = PartitionProduceResponse(
-        index=data.index, base_offset=offset, log_start_offset=log.log_start_offset
+    acks, knows_zstd = appends.request.acks, context.api_version >= ZSTD_SINCE
+    appended = append_in_one_step(
+        context.broker, name, data.index, records, acks, knows_zstd=knows_zstd
     )
-    led = cast("LeaderPartition", partition)
-    appends.unreplicated.append((led, offset + batch.records_count, answer))
+    if appended is None:
+        return None
+    partition, batch, offset = appended
+    is_replicated = offset >= 0
+    if not is_replicated:
+        offset = UNACKED - offset
+    start_offset = partition.log.log_start_offset
+    answer = PartitionProduceResponse(
+        index=data.index, base_offset=offset, log_start_offset=start_offset
+    )
+    if not is_replicated:
+        led = cast("LeaderPartition", partition)
+        appends.unreplicated.append((led, offset + batch.records_count, answer))
     return answer
+
+
+def append_in_one_step(
+    broker: Broker,
+    name: str | None,
+    index: int,
+    records: memoryview,
+    acks: int,
+    *,
+    knows_zstd: bool = True,
+    may_wait: bool = True,
+) -> tuple[Partition, RecordBatch, int] | None:
+    """Append a plain batch; the partition, the batch and what ``append_plain`` gives.
+
+    None, with nothing done, if the batch isn't plain, or the partition can't take it as it is.
+    Unless the response ``may_wait``, also if other replicas have to acknowledge the batch.
+    """
+    if name is None or name in INTERNAL_TOPICS or len(records) > AT_ONCE_BYTES:
+        return None
+    partition = broker.partition_if_served(name, index)
+    if partition is None or partition.writing is not None:
+        return None
+    if acks == ACKS_ALL and not may_wait and type(partition) is not Partition:
+        return None
+    batch = plain_batch(records, partition.log.config, broker.now_ms())
+    if batch is None or (batch.attributes == Compression.ZSTD and not knows_zstd):
+        return None
+    offset = partition.append_plain(batch, acks)
+    return None if UNACKED < offset < 0 else (partition, batch, offset)
+
+
+def single(
+    version: int,
+) -> Callable[[memoryview, int, RequestHeader, Broker, ConnectionInfo], bytes | None] | None:
+    """What serves a request for one partition as values, not as objects (``protocol.single``).
+
+    It gives the whole response, or None, with nothing done, if ``handle`` has to serve the request:
+    also if the response comes later, or if there is an error to tell. The function is None for a
+    version without such requests.
+    """
+    decode = single_decoder(ProduceRequest, version)
+    if decode is None:
+        return None
+    by_id = version >= TOPIC_IDS_SINCE
+    told = ("topic_id" if by_id else "name", "index", "base_offset", "log_start_offset")
+    encode = single_encoder(ProduceResponse, version, told)
+
+    def serve(
+        frame: memoryview,
+        position: int,
+        header: RequestHeader,
+        broker: Broker,
+        client: ConnectionInfo,
+    ) -> bytes | None:
+        values = decode(frame, position)
+        if values is None:
+            return None
+        acks, _, topic, index, records = values
+        name = topic
+        if by_id:
+            image = broker.image.topics_by_id.get(topic)
+            name = None if image is None else image.name
+        if name is None or acks not in _ANSWERED:
+            return None
+        authorizer = broker.authorizer
+        if authorizer is not None and (
+            authorizer.notes_allowed or not authorizer.allows(client, WRITE, TOPIC, name)
+        ):
+            return None
+        appended = append_in_one_step(broker, name, index, records, acks, may_wait=False)
+        if appended is None:
+            return None
+        partition, _, offset = appended
+        return encode(header.correlation_id, topic, index, offset, partition.log.log_start_offset)
+
+    return serve
 
 
 def _topic_name(broker: Broker, topic: TopicProduceData) -> str | None:

@@ -24,8 +24,8 @@ def gather_requests(broker: Broker, samples: Samples) -> None:
     for api_key in sorted({PRODUCE_KEY, FETCH_KEY, *counters.requests}):
         name = _api_name(api_key)
         times = counters.times_of(api_key)
-        fast = (counters.fast_times,) if api_key == PRODUCE_KEY else ()
-        total = Times.of(times.total, *fast)
+        singles = (counters.single_times,) if api_key == PRODUCE_KEY else ()
+        total = Times.of(times.total, *singles)
         count = sum(total.counts)
         samples.put("kafka_network_requestmetrics_requests_total", count, name)
         if api_key in (PRODUCE_KEY, FETCH_KEY):

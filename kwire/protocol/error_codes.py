@@ -5,7 +5,7 @@
 Rules:
 
 - The function that finds these fields is generated for each class of responses, like the codecs,
-  because it runs for every response outside the fast paths.
+  because it runs for every response, while there are metrics.
 - It reads at most ``MOST`` structs in arrays, so that the count of errors doesn't cost much for a
   large response.
 """

@@ -8,8 +8,8 @@ Rules:
 - The text of a line is Kafka's. Names in it come from clients, who could forge lines with them. So
   long names are shortened, and characters that can't be printed are escaped.
 - The number of lines is limited, for one client and for all (``kwire.security.audit_limits``).
-- The fast paths of Produce and Fetch write no lines. While permissions are wanted (DEBUG), they
-  leave each request to their twin: ``follow_level`` tells them.
+- Where a single request of Produce is served, no lines are written. While permissions are wanted
+  (DEBUG), each request is served as objects: ``follow_level`` tells so.
 - For logs in JSON, a line has the fields ``principal``, ``host``, ``operation``, ``resource_type``,
   ``resource_name``, ``request`` and ``is_allowed``.
 """

@@ -13,13 +13,13 @@ def test_the_first_bugs_are_kept_and_all_are_counted():
     assert bugs.seen == 10 * MOST_BUGS
 
 
-def test_requests_of_the_fast_path_take_as_long_as_their_pass() -> None:
+def test_single_requests_take_as_long_as_their_pass() -> None:
     """Each pass counts those that were served in it."""
     counters = MetricsCounters()
     for produced in (2, 5, 5):
-        counters.fast = produced
+        counters.singles = produced
         counters.end_pass(0.001)
-    assert (sum(counters.fast_times.counts), counters.fast_times.sum_us) == (5, 5000)
+    assert (sum(counters.single_times.counts), counters.single_times.sum_us) == (5, 5000)
     assert sum(counters.passes.counts) == 3
 
 

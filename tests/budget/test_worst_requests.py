@@ -133,7 +133,8 @@ async def create_topics(clients, count):
     def decide(image):
         names = [f"name-{n}" for n in range(count)]
         old = [image.topics_by_name[name] for name in names if name in image.topics_by_name]
-        image = apply(image, changes := [TopicDeleted(one.topic_id) for one in old], 0)
+        changes = [TopicDeleted(one.topic_id) for one in old]
+        image = apply(image, changes, image.revision)
         for name in names:
             changes += create_topic(image, NewTopic(name, 1, 1), random)
         return changes

@@ -1,4 +1,4 @@
-"""The audit log tells of requests on their fast paths as of any other, and of each login."""
+"""The audit log tells of single requests as of any other, and of each login."""
 
 import logging
 
@@ -34,7 +34,7 @@ SETTINGS = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
 }
 PRODUCE, FETCH = 13, 13
-"""Versions that the fast paths serve."""
+"""Versions that have single requests."""
 
 
 def acl(operation):
@@ -46,7 +46,7 @@ def acl(operation):
 async def served(tmp_path, caplog, level, partitions=1, repeats=1):
     """What the audit log says of a login, a Produce and a Fetch of all partitions.
 
-    Returns its lines, and how many requests were served on the fast paths.
+    Returns its lines, and how many requests were served as single ones.
     """
     caplog.set_level(logging.INFO, "kwire.logins")
     caplog.set_level(level, "kwire.authorizer")
@@ -61,9 +61,9 @@ async def served(tmp_path, caplog, level, partitions=1, repeats=1):
         await client.request(login, 2, SaslAuthenticateResponse)
         for _ in range(repeats):
             await produce_and_fetch(client, topic_id, partitions)
-        fast = broker.counters.fast
+        single = broker.counters.singles
     names = ("kwire.authorizer", "kwire.logins")
-    return [one for one in caplog.records if one.name in names], fast
+    return [one for one in caplog.records if one.name in names], single
 
 
 async def produce_and_fetch(client, topic_id, partitions):
@@ -79,9 +79,9 @@ async def produce_and_fetch(client, topic_id, partitions):
 
 @pytest.mark.parametrize("partitions", [1, 3])
 async def test_what_is_allowed_is_told_of_common_requests_too(tmp_path, caplog, partitions):
-    """At DEBUG one line for each request, which its slow twin writes."""
-    [login, produced, fetched], fast = await served(tmp_path, caplog, logging.DEBUG, partitions)
-    assert fast == 0
+    """At DEBUG one line for each request, which the handler writes."""
+    [login, produced, fetched], single = await served(tmp_path, caplog, logging.DEBUG, partitions)
+    assert single == 0
     allowed = "Principal = User:alice is Allowed operation = {} from host = 127.0.0.1 on resource"
     for record, api, operation in ((produced, "Produce", "WRITE"), (fetched, "Fetch", "READ")):
         assert record.levelno == logging.DEBUG
@@ -95,11 +95,11 @@ async def test_what_is_allowed_is_told_of_common_requests_too(tmp_path, caplog, 
     assert login.fields["mechanism"] == "PLAIN"
 
 
-async def test_without_it_common_requests_are_fast(tmp_path, caplog):
+async def test_without_it_single_requests_are_served_as_such(tmp_path, caplog):
     """At INFO, which is the default, the log has the login alone."""
-    [login], fast = await served(tmp_path, caplog, logging.INFO, repeats=2)
+    [login], single = await served(tmp_path, caplog, logging.INFO, repeats=2)
     assert login.name == "kwire.logins"
-    assert fast == 1, "all but the first Produce, which makes the files of a log"
+    assert single == 1, "all but the first Produce, which makes the files of a log"
 
 
 async def test_permissions_that_are_left_out_are_counted(tmp_path, caplog):

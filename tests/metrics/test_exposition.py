@@ -92,7 +92,7 @@ async def read(http: httpx.AsyncClient) -> Read:
 
 
 async def used(running: RunningServer) -> RawClient:
-    """A client that has used the fast paths, the slow ones, and a group."""
+    """A client that has produced and fetched in each way, and used a group."""
     client = await running.connect()
     await client.topic("orders")
     assert await produce(client, "orders", batch(4), version=8) == 0
@@ -105,7 +105,7 @@ async def used(running: RunningServer) -> RawClient:
     return client
 
 
-async def test_traffic_is_counted_on_fast_and_slow_paths(tmp_path: Path) -> None:
+async def test_traffic_is_counted_in_whatever_way_it_is_served(tmp_path: Path) -> None:
     """Records, bytes, requests and errors, for each topic and in all."""
     async with http_server(tmp_path) as (running, http):
         client = await used(running)
@@ -239,16 +239,16 @@ def test_times_fall_into_their_buckets() -> None:
     assert sum(spread.counts) == 5
 
 
-def test_a_pass_counts_each_fast_request_once() -> None:
+def test_a_pass_counts_each_single_request_once() -> None:
     """Its time is that of its pass, long or short."""
     counters = MetricsCounters()
-    counters.fast += 3
+    counters.singles += 3
     counters.end_pass(0.000_010)
-    assert counters.fast_times.sum_us == 30
-    counters.fast += 1
+    assert counters.single_times.sum_us == 30
+    counters.singles += 1
     counters.end_pass(1e9)
     counters.end_pass(0.0)
-    assert sum(counters.fast_times.counts) == 4
+    assert sum(counters.single_times.counts) == 4
     assert sum(counters.passes.counts) == 3
 
 

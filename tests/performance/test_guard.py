@@ -9,7 +9,8 @@ import trio
 from kwire.dispatch.routes import route
 from kwire.dispatch.routing import loaded_route
 from kwire.handlers import fetch as fetch_handler
-from kwire.handlers import heartbeat, plain_produce
+from kwire.handlers import heartbeat
+from kwire.handlers import produce as produce_handler
 from kwire.handlers.lib.waiting import in_task
 from tests.performance import test_costs
 from tests.performance.desk import desk, sent, stand_still
@@ -70,12 +71,21 @@ def holds(*_arguments):
 
 @pytest.fixture
 def also(monkeypatch):
-    """Has something more done before a handler, or a fast path, is called; one thing at a time."""
+    """Has something more done before a request is served; one thing at a time."""
     handlers = {}
 
     def use(module, more):
-        name = "answer" if hasattr(module, "answer") else "handle"
+        name = "single" if hasattr(module, "single") else "handle"
         real = handlers.setdefault(module, getattr(module, name))
+
+        def single(version):
+            serve = real(version)
+
+            def serve_single(*arguments):
+                more(*arguments)
+                return serve(*arguments)
+
+            return serve_single
 
         def handle(*arguments):
             more(*arguments)
@@ -86,6 +96,7 @@ def also(monkeypatch):
             return await real(*arguments)
 
         done = handle_later if iscoroutinefunction(real) else handle
+        done = single if name == "single" else done
         monkeypatch.setattr(module, name, done)
         route.cache_clear()
         loaded_route.cache_clear()
@@ -108,8 +119,8 @@ MORE = [
 ]
 if SEES_INSTRUCTIONS:
     MORE += [
-        ("produce, 1 record", plain_produce, makes_some_objects, "bytes allocated"),
-        ("fetch that waits, produce", plain_produce, copies_the_frame, "bytes allocated"),
+        ("produce, 1 record", produce_handler, makes_some_objects, "bytes allocated"),
+        ("fetch that waits, produce", produce_handler, copies_the_frame, "bytes allocated"),
     ]
 
 

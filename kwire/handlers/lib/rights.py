@@ -13,8 +13,8 @@ Rules:
   topic id is different: the answer shows whether it exists, because ids aren't secret in Kafka.
 - Where no word of this table fits, an API has a function: ``@right("what it needs")``.
 - An API without ``RIGHTS`` isn't served (``dispatch.routes``), so that nobody can forget them.
-- The fast path of Produce asks the authorizer itself. It leaves a request to its handler if the
-  client may not do all of it.
+- Produce asks the authorizer itself for a request that isn't decoded into objects. If the client
+  may not write to the topic, the request is decoded, and comes here.
 """
 
 from collections.abc import Awaitable, Callable

@@ -295,7 +295,8 @@ class Faults:
             return opened
         if not any(fault.concerns(route.api.name, header.client_id) for fault in self._planned):
             return opened
-        return header, route._replace(plain=None, handle=partial(self._handle, route)), position
+        faulty = route._replace(serve_single=None, handle=partial(self._handle, route))
+        return header, faulty, position
 
     def open_frame_of_clients(self, frame: memoryview) -> Opened:
         """Like ``open_frame`` in a cluster, in which no request of a broker meets a fault."""

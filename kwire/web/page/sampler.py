@@ -242,7 +242,7 @@ async def take_sample(observed: Observed, leaders: OtherLeaders) -> Sample:
         gone.messages_in + sum(topic.messages_in for topic in topics.values()),
         gone.bytes_in + sum(topic.bytes_in for topic in topics.values()),
         gone.bytes_out + sum(topic.bytes_out for topic in topics.values()),
-        counters.fast + sum(sum(times.total.counts) for times in counters.requests.values()),
+        counters.singles + sum(sum(times.total.counts) for times in counters.requests.values()),
         sum(counters.errors.values()),
         len(observed.poller.connections),
         open_transactions,
@@ -255,10 +255,10 @@ async def take_sample(observed: Observed, leaders: OtherLeaders) -> Sample:
 
 def _produce_times(counters: MetricsCounters) -> tuple[int, ...]:
     """The number of Produce requests by their duration, in the buckets of the counters."""
-    fast, other = counters.fast_times.counts, counters.requests.get(PRODUCE_KEY)
+    single, other = counters.single_times.counts, counters.requests.get(PRODUCE_KEY)
     if other is None:
-        return tuple(fast)
-    return tuple(map(sum, zip(fast, other.total.counts, strict=True)))
+        return tuple(single)
+    return tuple(map(sum, zip(single, other.total.counts, strict=True)))
 
 
 def _slow_s(old: tuple[int, ...], new: tuple[int, ...]) -> float:

@@ -1,10 +1,10 @@
-"""The fast path of Produce answers and appends the same bytes as its slow twin, or leaves it be."""
+"""A request that is served as values is answered as one that is served as objects."""
 
 from random import Random
 
 import pytest
 
-from kwire.handlers import plain_produce
+from kwire.handlers import produce
 from kwire.protocol.frame import decode_request_header, skip_header_tags
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.leading import lead
@@ -24,12 +24,14 @@ from tests.support.in_process import running_server
 
 
 def fast(side, frame):
-    """What the fast path answers to a frame; None, with nothing done, if its twin has to."""
+    """What is answered to a frame; None, with nothing done, if ``handle`` has to serve it."""
     header, position = decode_request_header(frame)
-    if header.api_version >= 9:
-        position = skip_header_tags(frame, position)
+    serve = produce.single(header.api_version)
+    if serve is None:
+        return None
+    position = skip_header_tags(frame, position)
     before = bytes(frame)
-    answer = plain_produce.answer(frame, position, header, side.broker, INFO)
+    answer = serve(frame, position, header, side.broker, INFO)
     assert answer is not None or bytes(frame) == before
     return answer
 
@@ -62,7 +64,7 @@ async def test_both_ways_answer_and_append_the_same(tmp_path, version):
 
 
 async def test_each_byte_of_a_request_counts(tmp_path):
-    """Whatever byte is another one, the fast path says what its twin says, or nothing."""
+    """Whatever byte is another one, it is answered as it would be as objects, or not at all."""
     async with running_server(tmp_path / "a") as a, running_server(tmp_path / "b") as b:
         one, other = await two_sides(a, b)
         frame = one.frame(request_of(one), 12)
@@ -81,7 +83,7 @@ async def test_each_byte_of_a_request_counts(tmp_path):
         assert one.log_bytes() == other.log_bytes()
 
 
-async def test_what_waits_is_left_to_the_twin(tmp_path):
+async def test_what_waits_is_left_to_the_handler(tmp_path):
     """For other replicas, or for a large batch; and what names several partitions."""
     async with running_server(tmp_path) as server:
         await create(server)
