@@ -105,12 +105,13 @@ KNOWN: dict[str, Known] = {
     ),
     "kafka-features describe": Known(
         r"Feature: (share|streams|eligible\.leader\.replicas)\.version|Feature: kwire\.changes",
-        "kwire serves no share and streams groups, never stops keeping eligible leader replicas, "
+        "kwire serves no streams groups, has no dead letters of share groups, never stops keeping "
+        "eligible leader replicas, "
         "and has a level for the form of its own metadata",
     ),
     "kafka-broker-api-versions": Known(
-        r"\w*(Share|Streams)\w*\(\d+\)|(GetTelemetrySub|PushTelem)\w+",
-        "kwire serves no share and streams groups; it takes clients' metrics, for which Apache "
+        r"\w*Streams\w*\(\d+\)|(GetTelemetrySub|PushTelem)\w+",
+        "kwire serves no streams groups; it takes clients' metrics, for which Apache "
         "Kafka wants a plugin",
     ),
 }

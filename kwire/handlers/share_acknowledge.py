@@ -13,6 +13,7 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.leader_hints import hint_member
 from kwire.handlers.lib.rights import GROUP, READ, once
 from kwire.handlers.lib.share_acknowledgements import Acknowledgements
+from kwire.handlers.lib.share_groups import check_share_protocol
 from kwire.handlers.lib.share_sessions import named_member
 from kwire.handlers.lib.slices import give_way, in_slices
 from kwire.protocol.messages.share_acknowledge import (
@@ -33,6 +34,7 @@ async def handle(
     """Acknowledge the records of every partition."""
     manager = context.broker.share_partitions
     try:
+        check_share_protocol(context.broker)
         group_id, member_id = named_member(request.group_id, request.member_id)
         epoch = request.share_session_epoch
         if epoch == INITIAL_EPOCH:

@@ -36,6 +36,7 @@ from kwire.handlers.lib.leader_hints import hint_member
 from kwire.handlers.lib.lookups import look_without_waiting
 from kwire.handlers.lib.rights import GROUP, READ, once
 from kwire.handlers.lib.share_acknowledgements import Acknowledgements, check_may_read
+from kwire.handlers.lib.share_groups import check_share_protocol
 from kwire.handlers.lib.share_sessions import named_member
 from kwire.handlers.lib.slices import give_way, in_slices, pieces
 from kwire.handlers.lib.waiting import happens, later
@@ -69,6 +70,7 @@ _SCAN_BYTES = 16 * 1024
 async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
     """Acknowledge and acquire."""
     try:
+        check_share_protocol(context.broker)
         session = await _session(request, context)
     except KafkaError as error:
         return ShareFetchResponse(error_code=error.code, error_message=error.message or None)

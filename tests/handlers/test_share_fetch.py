@@ -18,6 +18,11 @@ from kwire.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from kwire.protocol.messages.share_fetch import ForgottenTopic
+from kwire.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from kwire.testing.waiting import until
 from tests.support.in_process import running_server
 from tests.support.raw_producer import RawProducer
@@ -389,3 +394,12 @@ async def test_the_lock_limit_holds(server, new_member):
     assert not acquired(await member.fetch())
     await member.acknowledge({0: [(0, 39, [ACCEPT])]})
     assert acquired(await member.fetch()) == [(120, 159, 1)]
+
+
+async def test_nobody_fetches_while_share_groups_are_switched_off(server, new_member):
+    lowered = FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=2)
+    request = UpdateFeaturesRequest(feature_updates=[lowered])
+    assert not (await server.request(request, 2, UpdateFeaturesResponse)).error_code
+    member = await new_member()
+    assert (await member.fetch(partitions=(0,))).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert (await member.acknowledge({})).error_code == ErrorCode.UNSUPPORTED_VERSION
