@@ -31,11 +31,8 @@ async def handle(
     """Begin the states of all partitions that exist anew."""
     groups = context.broker.groups
     starts: dict[bytes, dict[int, int]] = {}
-    responses = []
     topics = groups.surroundings.topics()
-    for topic in request.topics:
-        await give_way(context.work)
-        responses.append(_answer(topic, topics, starts))
+    responses = [await _answer(topic, topics, starts, context) for topic in request.topics]
     try:
         check_share_protocol(context.broker)
         home = groups.coordinator(request.group_id)
@@ -50,21 +47,27 @@ async def handle(
         )
     for told in responses:
         for row in told.partitions:
+            await give_way(context.work)
             failure = failures.get((told.topic_id, row.partition_index))
             if failure is not None:
                 row.error_code, row.error_message = failure.code, failure.message or None
     return AlterShareGroupOffsetsResponse(responses=responses)
 
 
-def _answer(
-    topic: AlterShareGroupOffsetsRequestTopic, topics: Topics, starts: dict[bytes, dict[int, int]]
+async def _answer(
+    topic: AlterShareGroupOffsetsRequestTopic,
+    topics: Topics,
+    starts: dict[bytes, dict[int, int]],
+    context: RequestContext,
 ) -> AlterShareGroupOffsetsResponseTopic:
     """The answer for a topic; the offsets of its partitions are added to ``starts``."""
     known = topics.by_name(topic.topic_name)
     told = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, partitions=[])
     if known is not None:
         told.topic_id = known.topic_id
+    await give_way(context.work)
     for wanted in topic.partitions:
+        await give_way(context.work)
         row = AlterShareGroupOffsetsResponsePartition(partition_index=wanted.partition_index)
         if known is not None and 0 <= wanted.partition_index < known.partitions:
             starts.setdefault(known.topic_id, {})[wanted.partition_index] = wanted.start_offset

@@ -50,10 +50,13 @@ async def handle(
             error_code=error.code, error_message=error.message or None
         )
     by_topic = {topic_id: error for (topic_id, _), error in failures.items()}
-    names = dict.fromkeys(topic.topic_name for topic in request.topics)
-    return DeleteShareGroupOffsetsResponse(
-        responses=[_answer(name, known.get(name), ended, by_topic) for name in names]
-    )
+    answers: dict[str, DeleteShareGroupOffsetsResponseTopic] = {}
+    for wanted in request.topics:
+        await give_way(context.work)
+        name = wanted.topic_name
+        if name not in answers:
+            answers[name] = _answer(name, known.get(name), ended, by_topic)
+    return DeleteShareGroupOffsetsResponse(responses=list(answers.values()))
 
 
 def _answer(

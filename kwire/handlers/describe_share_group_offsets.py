@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 from kwire.broker.group_state_work import read_summaries
 from kwire.broker.latest_offsets import Place, latest_offsets
+from kwire.budget.work import Work
 from kwire.coordinator.share.group import ShareGroup
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, GROUP, TOPIC, Serve, denied, each, right
 from kwire.handlers.lib.share_groups import check_share_protocol
 from kwire.handlers.lib.slices import give_way
-from kwire.handlers.lib.waiting import in_task
+from kwire.handlers.lib.waiting import later
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
     DescribeShareGroupOffsetsResponsePartition,
@@ -41,7 +43,6 @@ BYTES = 40
 """The approximate bytes of a partition in the response."""
 
 
-@in_task
 async def handle(
     request: DescribeShareGroupOffsetsRequest, context: RequestContext
 ) -> DescribeShareGroupOffsetsResponse:
@@ -88,6 +89,7 @@ async def _describe(
         if topic is not None:
             told.topic_id = topic.topic_id
         for index in indexes:
+            await give_way(context.work)
             context.work.answer(BYTES)
             row = DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=-1)
             told.partitions.append(row)
@@ -107,7 +109,7 @@ async def _fill_in(
 ) -> None:
     """Fill in what the states say, and the lag."""
     broker = context.broker
-    summaries = await read_summaries(broker.persister, keys)
+    summaries = await later(partial(read_summaries, broker.persister, keys))
     begun = [
         keys[key]
         for key, summary in summaries.items()
@@ -115,9 +117,11 @@ async def _fill_in(
     ]
     own = broker.image.config(ConfigResourceType.GROUP, group_id)
     read_committed = own.get("share.isolation.level") == "read_committed"
-    ends = await latest_offsets(broker, begun, read_committed=read_committed)
+    asks = partial(latest_offsets, broker, begun, read_committed=read_committed)
+    ends = await later(asks)
     for topic in topics:
         for row in topic.partitions:
+            await give_way(context.work)
             key = SharePartitionKey(group_id, topic.topic_id, row.partition_index)
             summary = summaries.get(key, NO_STATE)
             if isinstance(summary, KafkaError):
@@ -144,18 +148,25 @@ async def _serve_visible(
     """Serve the topics that the client may see; those it named otherwise are refused."""
     refused: dict[str, list[DescribeShareGroupOffsetsResponseTopic]] = {}
     shows_all = {group.group_id for group in request.groups if group.topics is None}
+    work = rights.context.work
     for group in request.groups:
-        names = {topic.topic_name for topic in group.topics or ()}
+        names: set[str] = set()
+        for topic in group.topics or ():
+            await give_way(work)
+            names.add(topic.topic_name)
         allowed = await rights.allowed_names(DESCRIBE, TOPIC, names)
         if names - allowed:
-            refused[group.group_id] = [
-                _refused(topic.topic_name, topic.partitions)
-                for topic in group.topics or ()
-                if topic.topic_name not in allowed
-            ]
-            group.topics = [t for t in group.topics or () if t.topic_name in allowed]
+            kept = []
+            for topic in group.topics or ():
+                if topic.topic_name in allowed:
+                    await give_way(work)
+                    kept.append(topic)
+                else:
+                    refused.setdefault(group.group_id, []).append(await _refused(topic, work))
+            group.topics = kept
     response: DescribeShareGroupOffsetsResponse = await serve(request)
     for told in response.groups:
+        await give_way(work)
         if told.group_id in shows_all:
             names = {topic.topic_name for topic in told.topics}
             allowed = await rights.allowed_names(DESCRIBE, TOPIC, names, tells_denied=False)
@@ -164,17 +175,19 @@ async def _serve_visible(
     return response
 
 
-def _refused(name: str, indexes: list[int]) -> DescribeShareGroupOffsetsResponseTopic:
+async def _refused(
+    topic: DescribeShareGroupOffsetsRequestTopic, work: Work
+) -> DescribeShareGroupOffsetsResponseTopic:
     error = denied(TOPIC)
-    return DescribeShareGroupOffsetsResponseTopic(
-        topic_name=name,
-        partitions=[
+    rows = []
+    for index in topic.partitions:
+        await give_way(work)
+        rows.append(
             DescribeShareGroupOffsetsResponsePartition(
                 partition_index=index, error_code=error.code, error_message=error.message
             )
-            for index in indexes
-        ],
-    )
+        )
+    return DescribeShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, partitions=rows)
 
 
 RIGHTS = (_describe_each,)
