@@ -229,6 +229,39 @@ def test_a_new_version_between_two_attempts(spark: SparkSession, tmp_path: Path)
     assert tried.letters.errors[1].startswith("value: x is 9007199254740993 by its own version")
 
 
+def kept_dead_letters(directory: Path) -> Any:
+    """Where the dead letters of the newest batch are, as it is kept."""
+    return json.loads((directory / "checkpoint" / "split.json").read_text())["dead_letters"]
+
+
+@pytest.mark.both_lanes
+@pytest.mark.parametrize("kind", ["parquet", "delta-rs"])
+def test_a_batch_that_was_taken_for_one_without_dead_letters(
+    kind: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """It is decided anew, and the batch after it has none; what passes through stays as it is."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]}
+    sink = replace(sink_of(kind, tmp_path), metadata=("offset", "key", "headers"))
+    with SchemaRegistry() as registry:
+        known = registry.register("orders-value", json.dumps(schema))
+        good, other = (avro(schema, {"x": one}, known) for one in (5, 6))
+        tried = Attempts(spark, tmp_path, [good, b"garbage", other])
+        tried.letters.fails = False
+        decode = Decode("avro", registry=registry.url)
+        tried.run(sink, decode, with_registry=True)
+        assert kept_dead_letters(tmp_path) == [["orders", 0, 1, 2]]
+        tried.values[1] = good
+        tried.run(sink, decode, one=batch(2, 100, 200, partitions=1), with_registry=True)
+        assert kept_dead_letters(tmp_path) == []
+    assert set(tried.letters.errors) == {1}
+    found = read(kind, tmp_path / "table").to_pylist()
+    assert sorted((row[names.OFFSET], row["x"]) for row in found) == [
+        *((0, 5), (0, 5), (1, 5), (2, 6), (2, 6)),
+    ]
+    assert {row[names.KEY] for row in found} == {b"k"}
+    assert [len(row[names.HEADERS]) for row in found] == [1] * 5
+
+
 @pytest.mark.both_lanes
 def test_into_a_topic(
     spark: SparkSession, broker: str, new_topic: Callable[..., str], tmp_path: Path

@@ -161,6 +161,19 @@ def test_wrong_protobuf_schemas(tmp_path: Path, text: str, message_: str, why: s
         given("protobuf", schema_file=str(path), **({"message": message_} if message_ else {}))
 
 
+def test_fields_that_are_called_as_keywords(tmp_path: Path) -> None:
+    """And those with the names of what reads them."""
+    (tmp_path / "m.proto").write_text(
+        'syntax = "proto3"; message M { int32 class = 1; optional int32 None = 2; '
+        "repeated int32 in = 3; int32 value = 4; map<string, int32> key = 5; }"
+    )
+    plan = given("protobuf", schema_file=str(tmp_path / "m.proto"))
+    body = b"\x08\x05\x10\x06\x1a\x01\x07\x20\x08\x2a\x05\x0a\x01k\x10\x09"
+    assert outcomes(plan, [body]) == [
+        {"class": 5, "None": 6, "in": [7], "value": 8, "key": [("k", 9)]}
+    ]
+
+
 def test_required_fields_of_proto2(tmp_path: Path) -> None:
     """Their absence is an error of the record."""
     path = tmp_path / "x.proto"

@@ -5,7 +5,9 @@ Rules:
 - The records are read once. The first pass counts dead letters on the way (``DataFrame.observe``).
   Only a batch with dead letters is read a second time.
 - If an error of decoding may go away later, records are split into rows and dead letters only once
-  (``split``). The decoded records are cached meanwhile.
+  (``split``). A sink in steps first gets a batch as one without dead letters, which fails before
+  anything of it is visible if it has one. Then, as for other sinks, the decoded records are cached
+  while they are split. That costs more than to decode them, and most batches have no dead letter.
 - What else makes records dead letters is decided and kept before the sink writes (``decided``). A
   batch that runs again, and of which the sink has rows, keeps to that.
 - Spark reports the counts of the first action on the rows. A transform may run an action of its own
@@ -48,6 +50,7 @@ from kwire.spark.changes import (
 from kwire.spark.column_values import ColumnValues
 from kwire.spark.columns import column, columns
 from kwire.spark.decided import Begun, Decided
+from kwire.spark.decode import decoder
 from kwire.spark.decode.options import options_of
 from kwire.spark.decode.plans import versions_known
 from kwire.spark.decode.resolved_decoding import resolve_decoding, resolved_decoder
@@ -67,7 +70,7 @@ from kwire.spark.sink import (
 from kwire.spark.sinks.constraints import WHY
 from kwire.spark.sinks.misfits import Misfit, reasons, with_types
 from kwire.spark.sinks.remembered import Remembered
-from kwire.spark.split import Splits, runs_by_reason
+from kwire.spark.split import Splits, is_by_dead_letter, runs_by_reason
 from kwire.spark.tombstone_ways import TombstoneWays
 from kwire.spark.tombstones import SKIP, treated, way_of
 from kwire.spark.truncates import Truncates
@@ -78,6 +81,8 @@ if TYPE_CHECKING:
     from kwire.spark.decode.decoding import Decoding
 
 VIEW = "rows"
+AFTER_DEAD_LETTERS = 20
+"""After how many batches without dead letters the next one is expected to have none."""
 
 
 class DeadLetterSink(Protocol):
@@ -115,33 +120,27 @@ class BatchWork:
         self._has_changes = settings.decode.format == "debezium"
         self._tombstones = way_of(settings.sink)
         self._steps = [_step_of(one) for one in settings.transforms]
+        self._in_steps = sink if isinstance(sink, InSteps) and not self._steps else None
+        self._unused: frozenset[str] = frozenset()
+        if self._in_steps is not None:
+            used = {names.TOMBSTONE, *self._in_steps.used}
+            self._unused = frozenset((*names.METADATA, names.VALUE)) - used
+        self._may_have_dead_until = 0
 
     def run(self, records: "DataFrame", batch: Batch) -> Counts:
         """Write a batch; when it returns, rows and dead letters are durable."""
-        from kwire.spark.decode import decoder
-
         topics = topics_of(self._settings.source, (one.topic for one in batch.ranges))
         before = self._decided_before(records.sparkSession, batch)
         way = None if before is None else before.way
         if way is None and self._splits is not None:
-            if self._splits.has(batch) and self._has_none(records.sparkSession, batch):
-                self._splits.forget(batch)
-            last = self._splits.versions(batch)
-            decode = _of_exact(decoder(records, self._settings.decode, topics, last))
-            kept = self._without_overtaken(decode(records, True), batch).persist()
-            try:
-                known = versions_known(options_of(self._settings.decode), topics)
-                source = self._splits.decided(kept, batch, known)
-                return self._run(source, names.VALUE, lambda rows, _: rows, batch, None, before)
-            finally:
-                kept.unpersist()
+            return self._run_split(self._splits, records, topics, batch, before)
         if way is None and self._begun is not None:
             # As it comes back from the file, so that the same is decided then.
             way = json.loads(json.dumps(resolve_decoding(records, self._settings.decode, topics)))
         if way is None:
-            decode = decoder(records, self._settings.decode, topics)
+            decode = decoder(records, self._settings.decode, topics, None, self._unused)
         else:
-            decode = resolved_decoder(way)
+            decode = resolved_decoder(way, self._unused)
         decode = _of_exact(decode)
         if not self._has_changes:
             return self._run(records, "value", decode, batch, way, before)
@@ -155,6 +154,42 @@ class BatchWork:
         """Decoded rows, of which those change nothing that an earlier batch's truncate deletes."""
         known = [] if self._truncates is None else self._truncates.of(batch)
         return without_overtaken(decoded, known) if known else decoded
+
+    def _run_split(
+        self,
+        splits: Splits,
+        records: "DataFrame",
+        topics: list[str],
+        batch: Batch,
+        before: Decided | None,
+    ) -> Counts:
+        """Write a batch whose dead letters are decided only once; see the module's rules."""
+        spark = records.sparkSession
+        if splits.has(batch) and self._has_none(spark, batch):
+            splits.forget(batch)
+        is_new = not splits.has(batch)
+        last = splits.versions(batch)
+        found = decoder(records, self._settings.decode, topics, last, self._unused)
+        decode = _of_exact(found)
+        known = versions_known(options_of(self._settings.decode), topics)
+        is_once = self._in_steps is not None and not self._has_changes
+        if is_once and is_new and batch.batch_id >= self._may_have_dead_until:
+            good = splits.without_dead_letters(decode, batch, known)
+            try:
+                return self._run(records, "value", good, batch, None, before)
+            except Exception as error:
+                if not is_by_dead_letter(error) or not self._has_none(spark, batch):
+                    raise
+            splits.forget(batch)
+        kept = self._without_overtaken(decode(records, True), batch).persist()
+        try:
+            source = splits.decided(kept, batch, known)
+            counts = self._run(source, names.VALUE, lambda rows, _: rows, batch, None, before)
+        finally:
+            kept.unpersist()
+        if counts.dead_letters:
+            self._may_have_dead_until = batch.batch_id + AFTER_DEAD_LETTERS
+        return counts
 
     def _has_none(self, spark: "SparkSession", batch: Batch) -> bool:
         """Whether nothing of a batch is anywhere."""
@@ -219,7 +254,7 @@ class BatchWork:
             self._sink.write(self._transformed(rows), batch)
         if self._truncates is not None:
             self._truncates.note(batch, truncates_of(self._transformed(rows)))
-        counts = count_again(decode(source, False), tombstones)
+        counts = count_again(decode(source, bool(self._unused)), tombstones)
         return self._with_dead_letters(counts, source, decode, batch, tombstones)
 
     def _write(
@@ -246,11 +281,10 @@ class BatchWork:
             rows = good_rows(treated(decode(counted, False), self._tombstones))
             if self._values is not None:
                 rows = self._values.observed(rows)
-            if is_in_steps:
+            if self._in_steps is not None:
                 return rows
             return self._transformed(rows.observe(good, count_of("rows")))
 
-        is_in_steps = isinstance(self._sink, InSteps) and not self._steps
         rows = rows_of(decided.checked(decode))
         misfits = self._misfits(rows)
         before = decided
@@ -262,9 +296,9 @@ class BatchWork:
             rows = with_types(rows_of(decided.checked(decode)), misfits)
         self._keep(rows, batch, decided)
         decode = decided.checked(decode)
-        if isinstance(self._sink, InSteps) and is_in_steps:
-            ready = self._sink.prepared(rows, batch).observe(good, count_of("rows"))
-            self._sink.write_prepared(ready, batch)
+        if self._in_steps is not None:
+            ready = self._in_steps.prepared(rows, batch).observe(good, count_of("rows"))
+            self._in_steps.write_prepared(ready, batch)
         else:
             self._sink.write(rows, batch)
         if self._truncates is not None and isinstance(self._sink, TakesTruncates):
@@ -273,7 +307,7 @@ class BatchWork:
         if self._values is not None:
             self._values.note()
         if counts is None or (self._steps and counts.records != sum(map(_size, batch.ranges))):
-            counts = count_again(decode(source, False), self._tombstones)
+            counts = count_again(decode(source, bool(self._unused)), self._tombstones)
         return self._with_dead_letters(counts, source, decode, batch, self._tombstones)
 
     def _keep(self, rows: "DataFrame", batch: Batch, decided: Decided) -> None:
@@ -393,8 +427,6 @@ def decoder_of(
     settings: PipelineSettings, records: "DataFrame", topics: Sequence[str]
 ) -> "Decoding":
     """How a pipeline decodes records: those whose rows its table can't keep have an error too."""
-    from kwire.spark.decode import decoder
-
     decode = _of_exact(decoder(records, settings.decode, topics))
     return decided_now(settings, records, decode).checked(decode)
 
@@ -413,8 +445,8 @@ def decided_now(settings: PipelineSettings, records: "DataFrame", decode: "Decod
 def good_rows(decoded: "DataFrame") -> "DataFrame":
     """The rows without an error, with the value's columns beside those of the record."""
     good = decoded.where(_is_good())
-    has_change = names.CHANGE in decoded.columns
-    own = (one for one in names.METADATA if has_change or one != names.CHANGE)
+    given = decoded.columns
+    own = (one for one in names.METADATA if one in given)
     return good.select(*columns(*own, f"{names.ROW}.*"))
 
 

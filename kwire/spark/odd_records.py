@@ -80,9 +80,14 @@ def either_way(
 
 def is_by_odd_records(error: Exception) -> bool:
     """Whether the connector has failed because of a record, and not of a broker or of Spark."""
+    return is_told(error, _ERRORS)
+
+
+def is_told(error: Exception, parts: Iterable[str]) -> bool:
+    """Whether an error of Spark, or one of its JVM that it stands for, has one of these texts."""
     inner: Any = error
     found = f"{error} {getattr(inner, 'java_exception', '')} {getattr(inner, '_origin', '')}"
-    return any(one in found for one in _ERRORS)
+    return any(one in found for one in parts)
 
 
 def exact(records: "DataFrame") -> "DataFrame":

@@ -28,7 +28,8 @@ VALUE = "_value"
 """binary: the record's value as it came; dropped before transforms, kept for dead letters"""
 
 HEADERS = "_headers"
-"""array<struct<key: string, value: binary>>, or null"""
+HEADERS_TYPE = "array<struct<key: string, value: binary>>"
+"""or null"""
 
 TOMBSTONE = "_tombstone"
 """boolean: the record has no value, which deletes its key"""

@@ -16,7 +16,7 @@ Rules:
   (``CommitsOffsets``).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -67,8 +67,12 @@ class InSteps(Protocol):
     """A sink whose ``write`` is two steps: the columns of its files or table, and their writing.
 
     Rows that are counted between the two steps needn't be copied, because they already have the
-    form in which they are written.
+    form in which they are written. Nothing of a batch is visible before all its rows are written.
     """
+
+    @property
+    def used(self) -> "Collection[str]":
+        """The columns of records that ``prepared`` uses: it does without the others."""
 
     def prepared(self, rows: "DataFrame", batch: Batch) -> "DataFrame":
         """The rows with the columns that are written."""

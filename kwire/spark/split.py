@@ -8,6 +8,7 @@ Rules:
 
 - The offsets of a batch's dead letters are written to ``split.json`` beside the checkpoints before
   anything else of the batch is written. Every later reading of the batch uses the same offsets.
+- A batch may be decided to have none before it was read (``without_dead_letters``).
 - If the sink has rows of the batch, or can't tell, it is decoded by the versions of then, too. If
   it has none, nothing of the batch is anywhere, and it is decided anew (as in ``decided``).
 - A record that was good and can't be decoded now fails the batch, until the registry is back.
@@ -23,12 +24,15 @@ from typing import TYPE_CHECKING, Any
 from kwire.schemas.undecodable import REGISTRY
 from kwire.spark import rows as names
 from kwire.spark.batch import Batch
+from kwire.spark.odd_records import is_told
 from kwire.spark.offset_runs import OffsetRuns
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from kwire.spark.decode.decoding import Decoding
 
 FILE = "split.json"
 
@@ -37,6 +41,7 @@ Runs = list[tuple[str, int, int, int]]
 
 _RUN_COLUMNS = f"{names.TOPIC} string, {names.PARTITION} int, _first long, _end long, _why string"
 _PASSED = f"{REGISTRY}it wasn't known when the batch was first read"
+_AGAIN = "; its batch was read before, so it has to be read again"
 
 
 def may_change(settings: PipelineSettings) -> bool:
@@ -67,9 +72,19 @@ class Splits:
         if found is not None:
             return _with_errors_of(decoded, [tuple(one) for one in found["dead_letters"]])
         runs = _runs_of(decoded.where(f.col(names.ERROR).isNotNull()))
+        self._keep(batch, runs, versions)
+        return _with_errors_of(decoded, runs)
+
+    def without_dead_letters(
+        self, decode: "Decoding", batch: Batch, versions: Mapping[str, int] | None
+    ) -> "Decoding":
+        """Decide that a batch has no dead letters; an error fails it (``is_by_dead_letter``)."""
+        self._keep(batch, [], versions)
+        return lambda given, has_reasons: _with_errors_of(decode(given, has_reasons), [])
+
+    def _keep(self, batch: Batch, runs: Runs, versions: Mapping[str, int] | None) -> None:
         row = {"query_id": batch.query_id, "batch_id": batch.batch_id, "dead_letters": runs}
         self._storage.write(FILE, json.dumps(row | {"versions": versions}).encode())
-        return _with_errors_of(decoded, runs)
 
     def versions(self, batch: Batch) -> dict[str, int] | None:
         """The versions of the first reading of a batch; None if it wasn't read, or nobody knows."""
@@ -92,6 +107,11 @@ class Splits:
         found: dict[str, Any] = json.loads(content)
         is_of = (found.get("query_id"), found.get("batch_id")) == (batch.query_id, batch.batch_id)
         return found if is_of else None
+
+
+def is_by_dead_letter(error: Exception) -> bool:
+    """Whether a batch has failed because of a record that was decided to be none."""
+    return is_told(error, (_AGAIN,))
 
 
 def _runs_of(dead: "DataFrame") -> Runs:
@@ -124,7 +144,7 @@ def _with_errors_of(decoded: "DataFrame", runs: Runs) -> "DataFrame":
     from pyspark.sql import functions as f
 
     error = f.col(names.ERROR)
-    told = f.concat(error, f.lit("; its batch was read before, so it has to be read again"))
+    told = f.concat(error, f.lit(_AGAIN))
     checked = f.when(error.isNotNull(), f.raise_error(told).cast("string"))
     if not runs:
         return decoded.withColumn(names.ERROR, checked)

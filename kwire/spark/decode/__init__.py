@@ -11,7 +11,7 @@ of ``kwire.spark.rows``. No record fails a batch: a record that can't be decoded
 a line in ``_error``, whose kinds ``undecodable`` lists.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.spark.decode.debezium import unsupported
@@ -61,11 +61,12 @@ def decoder(
     settings: Decode,
     topics: Sequence[str] = (),
     last: Mapping[str, int] | None = None,
+    unused: Collection[str] = (),
 ) -> "Decoding":
     """A function that decodes like ``decode``, for records that are decoded twice by one schema.
 
     The function takes the records, and whether errors have reasons. ``last`` is that of
-    ``plans.registry_plan``.
+    ``plans.registry_plan``, ``unused`` that of ``convert_records``.
 
     Without reasons, the error of a JSON value only says that the value doesn't fit. To find the
     column that causes it takes expressions for each column, which Spark plans anew for each batch.
@@ -82,7 +83,7 @@ def decoder(
         named = _topics(records, options, topics) if asks else topics
         of = struct_of(records, options, named)
     return lambda given, has_reasons: convert_records(
-        given, options, of, plan, has_reasons=has_reasons
+        given, options, of, plan, has_reasons=has_reasons, unused=unused
     )
 
 

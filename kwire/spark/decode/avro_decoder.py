@@ -16,7 +16,7 @@ import json
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kwire.schemas.cache import cache_of
 from kwire.schemas.registry import AVRO, RegistryError, RegistrySettings
@@ -31,7 +31,6 @@ from kwire.spark.decode.versions import filled, has_more
 
 ANY_TOPIC = ""
 _FLOAT = struct.Struct("f")
-_NOT_ASKED = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +62,28 @@ class _Reader:
         """Whether the writers' schemas have to become records as well."""
         self.schema = parsed(schema)
         self._as_writer = parsed(schema, with_defaults=False)
-        self._targets: dict[int, Any] = {}
         self.convert = row_converter(schema) or _same
         self.names_choices = has_choices(schema)
 
     def target(self, writer: Any) -> Any:
         """What fastavro has to resolve a writer's schema by; None if it is the reader's own.
 
-        To resolve takes as long as to read, also where there is nothing to resolve. The writer has
-        to live as long as the reader.
+        To resolve takes as long as to read, also where there is nothing to resolve.
         """
-        found = self._targets.get(id(writer), _NOT_ASKED)
-        if found is _NOT_ASKED:
-            is_own = writer is self.schema or writer == self._as_writer
-            found = self._targets[id(writer)] = None if is_own else self.schema
-        return found
+        is_own = writer is self.schema or writer == self._as_writer
+        return None if is_own else self.schema
+
+
+_Reading = Callable[[bytes], Row]
+"""Makes a row of a value."""
+
+
+class _Way(NamedTuple):
+    """How the values of a topic with one schema id are read."""
+
+    read: _Reading
+    older: tuple[_Reading, Any] | None
+    """How they are read by their own version, and ``versions.How``, if that has other columns."""
 
 
 class AvroDecoder:
@@ -89,6 +95,8 @@ class AvroDecoder:
         self._read: Callable[..., Any] = fastavro.schemaless_reader
         self._readers = {topic: _Reader(text) for topic, text in plan.readers}
         self._cache = None if plan.registry is None else cache_of(plan.registry)
+        self._head_bytes = 0 if plan.registry is None else HEADER_BYTES
+        self._ways: dict[tuple[str, bytes], _Way] = {}
         self._writers: dict[tuple[int, bool], Any] = {}
         self._type = json.loads(plan.row_type)
         self._known = plan.known
@@ -99,37 +107,51 @@ class AvroDecoder:
 
     def row(self, topic: str, value: bytes) -> Row:
         """The columns of a value; any exception: it can't be decoded."""
+        way = self._ways.get((topic, value[: self._head_bytes])) or self._way(topic, value)
+        row = way.read(value)
+        if way.older is None:
+            return row
+        by_itself, how = way.older
+        whole: Row = filled(row, by_itself(value), how, _is_exact)
+        return whole
+
+    def _way(self, topic: str, value: bytes) -> _Way:
+        """The way of a value, kept for those with the same header."""
         reader = self._readers.get(topic) or self._readers.get(ANY_TOPIC)
         if reader is None:
             raise NotYet(f"topic {topic} has no subject")
         if self._cache is None:
-            return self._read_as(reader, reader.schema, value, 0)
-        number = schema_id(value)
-        key = (number, reader.is_wrapped)
-        writer = self._writers.get(key) or self._writer(*key)
-        row = self._read_as(reader, writer, value, HEADER_BYTES)
-        older = self._older.get((topic, number)) or self._older.get((ANY_TOPIC, number))
-        if older is None:
-            return row
-        by_itself, how = older
-        own = self._read_as(by_itself, by_itself.schema, value, HEADER_BYTES)
-        whole: Row = filled(row, own, how, _is_exact)
-        return whole
+            way = _Way(self._reading(reader, reader.schema), None)
+        else:
+            number = schema_id(value)
+            key = (number, reader.is_wrapped)
+            writer = self._writers.get(key) or self._writer(*key)
+            older = self._older.get((topic, number)) or self._older.get((ANY_TOPIC, number))
+            own = older and (self._reading(older[0], older[0].schema), older[1])
+            way = _Way(self._reading(reader, writer), own)
+        self._ways[topic, value[: self._head_bytes]] = way
+        return way
 
-    def _read_as(self, reader: _Reader, writer: Any, value: bytes, position: int) -> Row:
-        stream = io.BytesIO(value)
-        stream.seek(position)
-        try:
-            found = self._read(
-                stream, writer, reader.target(writer), return_named_type=reader.names_choices
-            )
-        except (EOFError, IndexError) as error:
-            raise Undecodable("it ends, or holds a wrong index, before its schema ends") from error
-        if stream.tell() != len(value):
-            left = len(value) - stream.tell()
-            raise Undecodable(f"{left} bytes are left over: it was written with another schema")
-        row: Row = reader.convert(found)
-        return row
+    def _reading(self, reader: _Reader, writer: Any) -> _Reading:
+        """A function that reads the values of a writer's schema."""
+        read, convert, target = self._read, reader.convert, reader.target(writer)
+        names_choices, head_bytes = reader.names_choices, self._head_bytes
+
+        def read_row(value: bytes) -> Row:
+            stream = io.BytesIO(value)
+            stream.seek(head_bytes)
+            try:
+                found = read(stream, writer, target, return_named_type=names_choices)
+            except (EOFError, IndexError) as error:
+                told = "it ends, or holds a wrong index, before its schema ends"
+                raise Undecodable(told) from error
+            if stream.tell() != len(value):
+                left = len(value) - stream.tell()
+                raise Undecodable(f"{left} bytes are left over: it was written with another schema")
+            row: Row = convert(found)
+            return row
+
+        return read_row
 
     def _has_more(self, writer: Any) -> bool:
         """Whether a schema is one of the readers' records with columns that they lack."""

@@ -43,7 +43,8 @@ _TEMPORAL: dict[str, type] = {
 
 def row_converter(schema: Schema) -> Converter | None:
     """Makes the columns of a value that is a record, see ``avro_types.row_type``."""
-    return _converter(schema, Names(schema))
+    names = Names(schema)
+    return _record(names(schema), names, is_own=True)
 
 
 def has_choices(schema: Schema) -> bool:
@@ -77,14 +78,15 @@ def _converter(schema: Schema, names: Names) -> Converter | None:
     return _scalar(schema, kind, logical_of(schema))
 
 
-def _record(schema: Any, names: Names) -> Converter | None:
+def _record(schema: Any, names: Names, *, is_own: bool = False) -> Converter | None:
     inner = [(one["name"], _converter(one["type"], names)) for one in schema["fields"]]
     changed = [(name, change) for name, change in inner if change is not None]
     if not changed:
         return None
 
     def convert(value: dict[str, Any]) -> dict[str, Any]:
-        value = value.copy()  # it may be a default, which fastavro hands out again and again
+        if not is_own:
+            value = value.copy()  # it may be a default, which fastavro hands out again and again
         for name, change in changed:
             value[name] = change(value[name])
         return value

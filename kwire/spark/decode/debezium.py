@@ -56,7 +56,7 @@ from kwire.spark.decode.connect_values import (
     from_json,
 )
 from kwire.spark.decode.decoding import Row
-from kwire.spark.decode.in_python import line_of, plan_type
+from kwire.spark.decode.in_python import in_workers, line_of, plan_type
 from kwire.spark.decode.spark_types import kind_of
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def decode_changes(records: "DataFrame", plan: DebeziumPlan) -> "DataFrame":
     def work(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         return changed_batches(batches, plan)
 
-    return records.mapInArrow(work, schema)
+    return in_workers(records, work, schema)
 
 
 @lru_cache(maxsize=8)

@@ -18,7 +18,7 @@ Rules:
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kwire.schemas.cache import cache_of
 from kwire.schemas.registry import PROTOBUF, RegistryError, RegistrySettings
@@ -30,6 +30,8 @@ from kwire.spark.decode.protobuf_values import row_converter
 from kwire.spark.decode.versions import filled
 
 ANY_TOPIC = ""
+_MOST_WAYS = 1000
+"""How many headers are remembered: garbage may have an index in many spellings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +84,8 @@ class _Reader:
 
     def parsed(self, value: bytes) -> Any:
         """The message; Undecodable."""
-        message = self._kind()
         try:
-            message.ParseFromString(value)
+            message = self._kind.FromString(value)
         except Exception as error:
             raise Undecodable(f"it is no message {self.wanted}") from error
         if not message.IsInitialized():
@@ -108,6 +109,15 @@ def _has_unknown_fields(message: Any) -> bool:
     return len(UnknownFieldSet(message)) > 0
 
 
+class _Way(NamedTuple):
+    """How the values of a topic with one header are read."""
+
+    reader: _Reader
+    position: int
+    is_known: bool
+    older: tuple[_Reader, Any] | None
+
+
 class ProtobufDecoder:
     """Decodes Protobuf values to rows by the rules of this module."""
 
@@ -120,30 +130,42 @@ class ProtobufDecoder:
         self._known = plan.known
         self._cache = None if plan.registry is None else cache_of(plan.registry)
         self._names: dict[tuple[int, tuple[int, ...]], str] = {}
+        self._ways: dict[tuple[str, bytes], _Way] = {}
+        self._head_bytes = 0
 
     def row(self, topic: str, value: bytes) -> Row:
         """The columns of a value; any exception means that the value can't be decoded."""
+        way = self._ways.get((topic, value[: self._head_bytes])) or self._way(topic, value)
+        body = value[way.position :]
+        message = way.reader.parsed(body)
+        row = way.reader.row(message)
+        if not way.is_known and _has_unknown_fields(message):
+            raise NotYet(NOT_KNOWN.format(schema_id(value)))
+        if way.older is None:
+            return row
+        by_itself, how = way.older
+        whole: Row = filled(row, by_itself.row(by_itself.parsed(body)), how, _is_same)
+        return whole
+
+    def _way(self, topic: str, value: bytes) -> _Way:
+        """The way of a value, kept for those with the same header."""
         reader = self._readers.get(topic) or self._readers.get(ANY_TOPIC)
         if reader is None:
             raise NotYet(f"topic {topic} has no subject")
         if self._cache is None:
-            return reader.row(reader.parsed(value))
-        number = schema_id(value)
-        indexes, position = message_indexes(value)
-        name = self._names.get((number, indexes)) or self._name(number, indexes)
-        if name != reader.wanted:
-            raise Undecodable(f"it is a message {name}, not {reader.wanted}")
-        value = value[position:]
-        message = reader.parsed(value)
-        row = reader.row(message)
-        if number not in self._known and _has_unknown_fields(message):
-            raise NotYet(NOT_KNOWN.format(number))
-        older = self._older.get((topic, number)) or self._older.get((ANY_TOPIC, number))
-        if older is None:
-            return row
-        by_itself, how = older
-        whole: Row = filled(row, by_itself.row(by_itself.parsed(value)), how, _is_same)
-        return whole
+            way = _Way(reader, 0, True, None)
+        else:
+            number = schema_id(value)
+            indexes, position = message_indexes(value)
+            name = self._names.get((number, indexes)) or self._name(number, indexes)
+            if name != reader.wanted:
+                raise Undecodable(f"it is a message {name}, not {reader.wanted}")
+            older = self._older.get((topic, number)) or self._older.get((ANY_TOPIC, number))
+            way = _Way(reader, position, number in self._known, older)
+        if len(self._ways) < _MOST_WAYS:
+            self._ways[topic, value[: way.position]] = way
+            self._head_bytes = way.position
+        return way
 
     def _name(self, number: int, indexes: tuple[int, ...]) -> str:
         assert self._cache is not None

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from decimal import Decimal
+from keyword import iskeyword
 from typing import Any
 
+from kwire.protocol.generated import compile_function
 from kwire.schemas.undecodable import Undecodable
 from kwire.spark.decode.protobuf_types import (
     DURATION,
@@ -25,30 +27,44 @@ _MAX_DURATION_S = 315_576_000_000
 
 
 def row_converter(message: Descriptor) -> Converter:
-    """Makes the columns of a message."""
-    getters = [(one.name, _getter(one)) for one in message.fields]
+    """Makes the columns of a message.
 
-    def convert(value: Any) -> dict[str, Any]:
-        return {name: get(value) for name, get in getters}
+    It is generated, as one expression: a call for each column would take longer than to parse the
+    message.
+    """
+    changes: dict[str, Any] = {}
+    fields = "".join(f"        {one.name!r}: {_value(one, changes)},\n" for one in message.fields)
+    source = f"def convert(value):\n    return {{\n{fields}    }}\n"
+    found: Converter = compile_function(
+        source, "convert", f"<columns of {message.full_name}>", changes
+    )
+    return found
 
-    return convert
 
-
-def _getter(one: Any) -> Converter:
+def _value(one: Any, changes: dict[str, Any]) -> str:
+    """The expression of a field's column; ``changes`` gets the functions that it calls."""
     name = one.name
+    is_plain = name.isascii() and name.isidentifier() and not iskeyword(name)
+    field = f"value.{name}" if is_plain else f"getattr(value, {name!r})"
     if is_map(one):
-        change = _single(one.message_type.fields_by_name["value"]) or _same
-        change_key = _single(one.message_type.fields_by_name["key"]) or _same
+        entry = one.message_type.fields_by_name
+        key = _changed("key", entry["key"], changes)
+        item = _changed("item", entry["value"], changes)
         # A message that stands in a map is made by reading it, so items() is right for both.
-        return lambda value: [
-            (change_key(key), change(item)) for key, item in getattr(value, name).items()
-        ]
-    change_one = _single(one) or _same
+        return f"[({key}, {item}) for key, item in {field}.items()]"
     if one.is_repeated:
-        return lambda value: [change_one(item) for item in getattr(value, name)]
-    if one.has_presence:
-        return lambda value: change_one(getattr(value, name)) if value.HasField(name) else None
-    return lambda value: change_one(getattr(value, name))
+        return f"[{_changed('item', one, changes)} for item in {field}]"
+    found = _changed(field, one, changes)
+    return f"{found} if value.HasField({name!r}) else None" if one.has_presence else found
+
+
+def _changed(value: str, one: Any, changes: dict[str, Any]) -> str:
+    change = _single(one)
+    if change is None:
+        return value
+    name = f"change_{len(changes)}"
+    changes[name] = change
+    return f"{name}({value})"
 
 
 def _single(one: Any) -> Converter | None:
@@ -77,9 +93,11 @@ def _scalar(one: Any) -> Converter | None:
 
 
 def _timestamp(value: Any) -> int:
-    if not _FIRST_SECOND <= value.seconds <= _LAST_SECOND or not 0 <= value.nanos < 1_000_000_000:
-        raise Undecodable(f"a timestamp of {value.seconds} s is outside the years 1 to 9999")
-    return int(value.seconds * 1_000_000 + value.nanos // 1000)
+    seconds: int = value.seconds
+    nanos: int = value.nanos
+    if not _FIRST_SECOND <= seconds <= _LAST_SECOND or not 0 <= nanos < 1_000_000_000:
+        raise Undecodable(f"a timestamp of {seconds} s is outside the years 1 to 9999")
+    return seconds * 1_000_000 + nanos // 1000
 
 
 def _duration(value: Any) -> int:

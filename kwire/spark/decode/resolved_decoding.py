@@ -6,7 +6,7 @@ address and password.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kwire.schemas.registry import RegistrySettings
@@ -68,13 +68,19 @@ def resolve_decoding(
     return found
 
 
-def resolved_decoder(found: dict[str, Any]) -> "Decoding":
-    """The decoding by what ``resolve_decoding`` has returned."""
-    return lambda given, has_reasons: decode_resolved(given, found, has_reasons=has_reasons)
+def resolved_decoder(found: dict[str, Any], unused: Collection[str] = ()) -> "Decoding":
+    """The decoding by what ``resolve_decoding`` has returned; ``unused`` as in ``decoder``."""
+    return lambda given, has_reasons: decode_resolved(
+        given, found, has_reasons=has_reasons, unused=unused
+    )
 
 
 def decode_resolved(
-    records: "DataFrame", found: dict[str, Any], *, has_reasons: bool = True
+    records: "DataFrame",
+    found: dict[str, Any],
+    *,
+    has_reasons: bool = True,
+    unused: Collection[str] = (),
 ) -> "DataFrame":
     """The rows of records as ``decode`` would have made them when it was resolved."""
     from kwire.spark.decode.avro_decoder import ANY_TOPIC
@@ -92,4 +98,6 @@ def decode_resolved(
     elif options.format == "protobuf":
         reader = ProtobufReader(b64decode(found["descriptors"]), options["message"])
         plan = ProtobufPlan(plan_type(row_type(reader.descriptor())), ((ANY_TOPIC, reader),), None)
-    return convert_records(records, options, found["struct"], plan, has_reasons=has_reasons)
+    return convert_records(
+        records, options, found["struct"], plan, has_reasons=has_reasons, unused=unused
+    )

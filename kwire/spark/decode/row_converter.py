@@ -12,7 +12,6 @@ from kwire.spark.decode.options import Options
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_HEADERS = "array<struct<key: string, value: binary>>"
 _FIRST_US = -62_135_596_800_000_000
 _END_US = 253_402_300_800_000_000
 """The years 1 to 9999, in microseconds: beyond them other readers of a table fail."""
@@ -25,16 +24,18 @@ def convert_records(
     plan: Plan | None,
     *,
     has_reasons: bool = True,
+    unused: Collection[str] = (),
 ) -> "DataFrame":
     """The rows, by known columns (JSON, CSV, Debezium) or a known plan (Avro, Protobuf).
 
     ``has_reasons`` says whether the error of a value of JSON names the column that doesn't fit.
+    Without reasons, rows may lack ``unused`` columns of their records.
     """
     base = _without_row(records, options)
     if plan is not None:
         from kwire.spark.decode.in_python import decode_in_python
 
-        return decode_in_python(base, plan)
+        return decode_in_python(base, plan, () if has_reasons else unused)
     if options.format == "debezium":
         from kwire.spark.decode.debezium import decode_changes
         from kwire.spark.decode.plans import debezium_plan
@@ -75,7 +76,7 @@ def _columns(is_text: bool, given: frozenset[str]) -> "tuple[Column, ...]":
         wrong = f.when(~f.is_valid_utf8(key), f.lit(f"{KEY}it isn't UTF-8"))
         error = f.coalesce(error, wrong)
         key = f.when(f.is_valid_utf8(key), key)
-    headers = f.col("headers") if "headers" in given else f.lit(None).cast(_HEADERS)
+    headers = f.col("headers") if "headers" in given else f.lit(None).cast(rows.HEADERS_TYPE)
     return (
         f.col("topic").alias(rows.TOPIC),
         f.col("partition").alias(rows.PARTITION),

@@ -26,6 +26,7 @@ from kwire.spark.sinks.constraints import Constraints, Described
 from kwire.spark.sinks.misfits import Misfit
 from kwire.spark.sinks.table_conflicts import altered, retried
 from kwire.spark.sinks.table_rows import (
+    PLACE,
     check_options,
     has_class,
     held_in,
@@ -191,6 +192,11 @@ class DeltaSink:
     def write(self, rows: "DataFrame", batch: Batch) -> None:
         """Append a batch; nothing happens if the table has it already."""
         self.write_prepared(self.prepared(rows, batch), batch)
+
+    @property
+    def used(self) -> set[str]:
+        """As ``InSteps.used``."""
+        return {*PLACE, *(f"_{one}" for one in self._settings.metadata)}
 
     def prepared(self, rows: "DataFrame", batch: Batch) -> "DataFrame":
         """The rows with the table's columns."""

@@ -148,6 +148,11 @@ class FilesSink:
         self._is_first = False
         self._newest = batch.query_id, batch.batch_id
 
+    @property
+    def used(self) -> set[str]:
+        """As ``InSteps.used``."""
+        return {names.TOPIC, names.PARTITION, *(f"_{one}" for one in self._settings.metadata)}
+
     def prepared(self, rows: "DataFrame", batch: Batch) -> "DataFrame":
         """The columns of the files, then the number of the row's topic partition in the batch.
 

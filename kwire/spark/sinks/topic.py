@@ -31,7 +31,17 @@ from typing import TYPE_CHECKING, Any
 
 from kwire.config.extras import needs
 from kwire.spark.batch import Batch
-from kwire.spark.rows import HEADERS, KEY, METADATA, OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, TOPIC
+from kwire.spark.rows import (
+    HEADERS,
+    HEADERS_TYPE,
+    KEY,
+    METADATA,
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    TOMBSTONE,
+    TOPIC,
+)
 from kwire.spark.settings import SinkSettings, Source, WrongSetting
 from kwire.spark.sink import Held, OffsetsUnknown
 from kwire.spark.sinks.table_rows import check_options
@@ -166,12 +176,14 @@ def _as_records(rows: "DataFrame", with_headers: bool) -> "DataFrame":
     if "value" not in rows.columns:
         value = f.to_json(f.struct(*map(quoted, own)), {"ignoreNullFields": "false"})
     is_dead = f.coalesce(column(TOMBSTONE, "boolean"), f.lit(False))
-    headers = "array<struct<key: string, value: binary>>"
+    headers = f.array().cast(HEADERS_TYPE)  # null would be slow, as ``in_workers`` says
+    if with_headers:
+        headers = f.coalesce(column(HEADERS, HEADERS_TYPE), headers)
     return rows.select(
         *NEEDED,
         _as_bytes(rows, key).alias("key"),
         f.when(~is_dead, _as_bytes(rows, value)).alias("value"),
-        (column(HEADERS, headers) if with_headers else f.lit(None).cast(headers)).alias("headers"),
+        headers.alias("headers"),
         f.unix_millis(column(TIMESTAMP, "timestamp")).alias("time_ms"),
     )
 
