@@ -47,7 +47,7 @@ from kwire.spark.session import open_session
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import Sink
 from kwire.spark.sinks import make_sink
-from kwire.spark.source import current_max_offsets
+from kwire.spark.source import bound_consumers, current_max_offsets
 from kwire.spark.split import Splits, may_change
 from kwire.spark.storage import Storage, storage_at
 from kwire.spark.table_files import table_files
@@ -260,6 +260,7 @@ class _Run:
                 break
             self._losses.record_recreated(again, read)
             self._begin_epoch(checkpoint, again)
+        bound_consumers(self._spark, current.values())
         partitions = {(name, at): 0 for name, count in current.items() for at in range(count)}
         self._max_offsets = current_max_offsets(self._settings.source, self._view, partitions)
         self._next_renewal_s = time.monotonic() + RENEW_S

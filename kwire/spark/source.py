@@ -14,6 +14,10 @@ Rules:
   is nothing to wait for. The pipeline's client options override both.
 - The connector's pattern may match a part of a topic's name; a pipeline's pattern has to match the
   whole name.
+- A task's consumer reads one partition, and knows all partitions of its topic: about 500 bytes
+  each. The connector keeps up to 64 idle consumers for later batches. Of topics with thousands of
+  partitions it keeps fewer. This counts where tasks run in the driver (``local``); executors get
+  their settings before anybody knows the topics.
 - The connector limits a batch by offsets only. A limit in bytes is turned into offsets with the
   average size of an offset: bytes on the broker's disk by offsets between start and end of the log.
   So bytes are as the broker holds them, compressed if the producers compress. Where sizes vary
@@ -21,9 +25,9 @@ Rules:
   offsets have gaps, the records of a batch vary likewise.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kwire.spark.broker_view import RESTART_S, BrokerView
 from kwire.spark.checkpoint import Offsets
@@ -34,6 +38,32 @@ if TYPE_CHECKING:
 
 _CONSUMER = {"kafka.fetch.min.bytes": "0", "kafka.max.poll.records": "5000"}
 """How tasks read: a fetch has up to 1 MiB of a partition, and a poll returns at most one fetch."""
+
+
+CACHED = "spark.kafka.consumer.cache.capacity"
+_MOST_CACHED = 64
+"""Spark's default."""
+_LEAST_CACHED = 8
+_PARTITIONS_KNOWN = 128_000
+"""How many partitions idle consumers may know together: some 64 MB."""
+
+
+def idle_consumers(partitions: Iterable[int]) -> int:
+    """How many idle consumers the connector may keep for topics with these many partitions."""
+    found = _PARTITIONS_KNOWN // max(*partitions, 1, 1)
+    return min(max(found, _LEAST_CACHED), _MOST_CACHED)
+
+
+def bound_consumers(spark: "SparkSession", partitions: Iterable[int]) -> None:
+    """Let the connector keep few consumers in this process, unless its settings say how many.
+
+    It looks when the first task of the process reads.
+    """
+    if spark.sparkContext.master.startswith("local"):
+        jvm: Any = spark.sparkContext._jvm
+        jvm.org.apache.spark.SparkEnv.get().conf().setIfMissing(
+            CACHED, str(idle_consumers(partitions))
+        )
 
 
 def read_stream(spark: "SparkSession", source: Source, options: Mapping[str, str]) -> "DataFrame":

@@ -24,7 +24,12 @@ from kwire.spark.pipeline_file import read_pipeline
 from kwire.spark.progress import Progress
 from kwire.spark.session import BOUNDS, CONNECTOR, NoSpark, configuration, jars
 from kwire.spark.settings import DeadLetters, PipelineSettings, SinkSettings, Source
-from kwire.spark.source import connector_options, consumer_options, max_offsets
+from kwire.spark.source import (
+    connector_options,
+    consumer_options,
+    idle_consumers,
+    max_offsets,
+)
 from kwire.spark.storage import LocalStorage
 from kwire.testing import Kafka
 
@@ -306,6 +311,12 @@ def test_the_options_of_the_connector() -> None:
     assert (options["subscribe"], options["startingOffsets"]) == ("a,b", "earliest")
     assert options["kafka.fetch.max.bytes"] == "5"
     assert options["kafkaConsumer.pollTimeoutMs"] == "60000", "not Spark's two minutes"
+
+
+def test_few_consumers_are_kept_of_large_topics() -> None:
+    """Each knows all partitions of its topic, so their memory is bounded; 64 is Spark's default."""
+    for partitions, kept in (((), 64), ((3, 2000), 64), ((10_000, 1), 12), ((200_000,), 8)):
+        assert idle_consumers(partitions) == kept
 
 
 def test_tasks_wait_for_nothing_where_a_log_ends() -> None:
