@@ -9,6 +9,7 @@ from kwire.clock import Clock
 from kwire.connection import connection_rates
 from kwire.connection.admission import ListenerLimits
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kwire.testing.waiting import until
 from tests.connection.test_connection_limits import set_config
 from tests.dispatch.test_metering import alter
 from tests.support.in_process import RawClient, running_server
@@ -105,3 +106,16 @@ async def test_a_stop_waits_for_no_connection_that_is_to_be_closed(tmp_path, mon
             assert beyond.fileno() < 0
             assert held.fileno() >= 0
     assert held.fileno() < 0
+
+
+async def test_who_is_to_be_closed_first_is_closed_first(tmp_path):
+    """Others may have much longer to wait."""
+    sockets = [socket.socket() for _ in range(3)]
+    with trio.fail_after(5):
+        async with running_server(tmp_path) as server:
+            own = ListenerLimits(server.broker).of
+            rates = connection_rates.ConnectionRates(server.broker, server.server.poller, own)
+            for sock, wait_ms in zip(sockets, (1, 3_600_000, 2), strict=True):
+                rates.hold(sock, wait_ms)
+            await until(lambda: sockets[0].fileno() < 0 and sockets[2].fileno() < 0)
+            assert sockets[1].fileno() >= 0

@@ -79,6 +79,14 @@ def test_a_frame_larger_than_the_scratch_buffer(size):
     assert inbox.size_bytes == 0
 
 
+def test_a_frame_that_outgrows_the_buffer_behind_another():
+    """The buffer grows in place only if all that is held begins where it begins."""
+    inbox = Inbox(Scratch(), MIN_BYTES, MAX_BYTES)
+    bodies = [b"1" * 100_000, b"2" * 1000, bytes(range(250)) * 1000]
+    together = framed(bodies[1]) + framed(bodies[2])
+    assert read_all(inbox, Pieces(framed(bodies[0]), together)) == bodies
+
+
 @pytest.mark.parametrize("piece_bytes", [10_007, SCRATCH_BYTES, MAX_BYTES])
 def test_large_frames_go_through_one_buffer(piece_bytes):
     """Wherever one ends; a new one for each would be filled with zeros first."""

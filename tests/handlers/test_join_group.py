@@ -1,9 +1,15 @@
 """JoinGroup and SyncGroup over a socket."""
 
+import pytest
 import trio
 
 from kwire.errors import ErrorCode
-from kwire.protocol.messages.join_group import JoinGroupRequestProtocol
+from kwire.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from tests.support.in_process import RawClient
 
 
 async def test_a_member_joins_and_syncs(member):
@@ -93,3 +99,23 @@ async def test_members_that_wait_are_told_when_the_broker_stops(server, new_memb
             await trio.lowlevel.checkpoint()
         server.server.stop()
     assert [a.error_code for a in answers] == [ErrorCode.NOT_COORDINATOR]
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+async def test_the_longest_id_of_a_member(server, beyond):
+    """It begins with the client's id, and is told as a string."""
+    uuid_length = 36
+    client = RawClient((await server.connect()).stream, "c" * (0x7FFF - 1 - uuid_length + beyond))
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    answer = await client.request(request, 4, JoinGroupResponse)
+    if beyond:
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+    else:
+        assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert len(answer.member_id) == 0x7FFF
