@@ -201,14 +201,11 @@ def test_a_partition_that_is_missing(tmp_path):
     (tmp_path / "orders-1").mkdir()
     with pytest.raises(KafkaImportError, match="orders-0 is in none"):
         plan_import([tmp_path], 1)
-    (tmp_path / "orders-2").mkdir()
+    (tmp_path / "orders-1").rename(tmp_path / "orders-2")
+    (tmp_path / "orders-3").mkdir()
     with pytest.raises(KafkaImportError, match="orders-0 is in none"):
         plan_import([tmp_path], 1)
-    (tmp_path / "orders-3").mkdir()
-    (tmp_path / "orders-1").rename(tmp_path / "orders-0")
-    with pytest.raises(KafkaImportError, match="orders-1 is in none"):
-        plan_import([tmp_path], 1)
-    for index in (2, 3):
-        (tmp_path / f"orders-{index}").rmdir()
+    (tmp_path / "orders-2").rename(tmp_path / "orders-0")
+    (tmp_path / "orders-3").rmdir()
     with pytest.raises(KafkaImportError, match=r"orders-0 has no partition\.metadata"):
         plan_import([tmp_path], 1)
