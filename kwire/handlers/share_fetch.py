@@ -91,7 +91,7 @@ async def _session(request: ShareFetchRequest, context: RequestContext) -> Share
     group_id, member_id = named_member(request.group_id, request.member_id)
     epoch = request.share_session_epoch
     if epoch == INITIAL_EPOCH:
-        if _acknowledges(request):
+        if await _acknowledges(request, context):
             text = "the first request of a session acknowledges nothing"
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         session = sessions.begin(group_id, member_id, limits, context.connection.is_gone)
@@ -112,8 +112,13 @@ async def _session(request: ShareFetchRequest, context: RequestContext) -> Share
     return session
 
 
-def _acknowledges(request: ShareFetchRequest) -> bool:
-    return any(one.acknowledgement_batches for topic in request.topics for one in topic.partitions)
+async def _acknowledges(request: ShareFetchRequest, context: RequestContext) -> bool:
+    for topic in request.topics:
+        for one in topic.partitions:
+            await give_way(context.work)
+            if one.acknowledgement_batches:
+                return True
+    return False
 
 
 class _ShareFetch:
@@ -138,6 +143,7 @@ class _ShareFetch:
         renews = self._request.is_renew_ack and self._settings.renews
         for topic in self._request.topics:
             for one in topic.partitions:
+                await give_way(self._context.work)
                 if one.acknowledgement_batches:
                     await self.acknowledgements.begin(
                         self._key((topic.topic_id, one.partition_index)),
@@ -160,7 +166,7 @@ class _ShareFetch:
         change = Delayed(trio.current_time() + wait_s, len(self._session.partitions))
         watched: list[set[Any]] = []
         try:
-            self._watch(change, watched)
+            await self._watch(change, watched)
             if context.work.is_large:
                 change.set()  # records may have arrived while the request waited for a slice
             while not self._rows:
@@ -171,9 +177,10 @@ class _ShareFetch:
             for waiters in watched:
                 waiters.discard(change)
 
-    def _watch(self, change: Delayed, watched: list[set[Any]]) -> None:
+    async def _watch(self, change: Delayed, watched: list[set[Any]]) -> None:
         """Have new records, and records that become available, set ``change``."""
-        for place in self._session.partitions:
+        for place in list(self._session.partitions):
+            await give_way(self._context.work)
             try:
                 served = self._manager.served(self._key(place))
             except KafkaError:
@@ -272,24 +279,28 @@ class _ShareFetch:
     async def response(self) -> ShareFetchResponse:
         """The answer: partitions with records, errors or acknowledgements."""
         told = ShareFetchResponse(acquisition_lock_timeout_ms=self._settings.limits.lock_ms)
-        places = dict.fromkeys((*self._rows, *self._asked()))
+        places = dict.fromkeys(self._rows)
+        for topic in self._request.topics:
+            for one in topic.partitions:
+                await give_way(self._context.work)
+                if one.acknowledgement_batches:
+                    places[topic.topic_id, one.partition_index] = None
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
+        size_bytes = 0
         for place in places:
+            await give_way(self._context.work)
             row = self._rows.get(place) or PartitionData(partition_index=place[1])
             error = self.acknowledgements.errors.get(place)
             if error is not None:
                 row.acknowledge_error_code = error.code
                 row.acknowledge_error_message = error.message or None
-            topic = topics.get(place[0])
-            if topic is None:
-                topics[place[0]] = topic = ShareFetchableTopicResponse(topic_id=place[0])
-                told.responses.append(topic)
-            topic.partitions.append(row)
-        size_bytes = sum(
-            row.records.size_bytes
-            for row in self._rows.values()
-            if isinstance(row.records, FileSlice)
-        )
+            answer = topics.get(place[0])
+            if answer is None:
+                topics[place[0]] = answer = ShareFetchableTopicResponse(topic_id=place[0])
+                told.responses.append(answer)
+            answer.partitions.append(row)
+            if isinstance(row.records, FileSlice):
+                size_bytes += row.records.size_bytes
         quotas = self._context.broker.quotas
         if quotas is not None and size_bytes:
             principal, client_id = self._context.principal, self._context.client_id
@@ -297,13 +308,6 @@ class _ShareFetch:
         if self._has_error or self.acknowledgements.errors:
             await in_slices(hint_member(told, self._context), self._context.work)
         return told
-
-    def _asked(self) -> Iterator[TopicPartition]:
-        """The partitions whose acknowledgements are answered."""
-        for topic in self._request.topics:
-            for one in topic.partitions:
-                if one.acknowledgement_batches:
-                    yield topic.topic_id, one.partition_index
 
     def _key(self, place: TopicPartition) -> SharePartitionKey:
         return SharePartitionKey(self._session.group_id, *place)
