@@ -83,6 +83,7 @@ class ServedShare:
     __slots__ = ("is_writing", "partition", "share", "waiters")
 
     def __init__(self, share: SharePartition, partition: Partition) -> None:
+        assert share.key.partition == partition.index, (share.key, partition.index)
         self.share = share
         self.partition = partition
         self.is_writing = False
@@ -231,6 +232,7 @@ class SharePartitions:
 
     async def _write_elsewhere(self, served: ServedShare) -> None:
         """Write to a coordinator that has to be waited for, until nothing is left to write."""
+        assert served.is_writing, served.share.key  # so that ``write`` starts no second task
         try:
             while served.share.has_unwritten:
                 write, transitions = served.share.next_write()
