@@ -69,6 +69,7 @@ from kwire.spark.sink import (
 )
 from kwire.spark.sinks.constraints import WHY
 from kwire.spark.sinks.misfits import Misfit, reasons, with_types
+from kwire.spark.sinks.own_columns import of_values, own_schema
 from kwire.spark.sinks.remembered import Remembered
 from kwire.spark.split import Splits, is_by_dead_letter, runs_by_reason
 from kwire.spark.tombstone_ways import TombstoneWays
@@ -126,6 +127,14 @@ class BatchWork:
             used = {names.TOMBSTONE, *self._in_steps.used}
             self._unused = frozenset((*names.METADATA, names.VALUE)) - used
         self._may_have_dead_until = 0
+
+    def check_table(self, spark: "SparkSession") -> None:
+        """WrongSetting if a table that is there can't get kwire's own columns.
+
+        With transforms, which may leave them out, the first batch shows it.
+        """
+        if isinstance(self._sink, FitsTable) and not self._steps:
+            of_values(self._sink.fit(spark, own_schema(self._settings)), self._settings.sink)
 
     def run(self, records: "DataFrame", batch: Batch) -> Counts:
         """Write a batch; when it returns, rows and dead letters are durable."""
@@ -344,7 +353,8 @@ class BatchWork:
         """The columns that have other types than the sink's table keeps."""
         if self._table is None:
             return []
-        return self._table.misfits(rows.sparkSession, rows.schema)
+        found = self._table.misfits(rows.sparkSession, rows.schema)
+        return of_values(found, self._settings.sink)
 
     def _with_misfits(
         self, misfits: list[Misfit], source: "DataFrame", decode: "Decoding", decided: Decided

@@ -173,6 +173,7 @@ class _Run:
         self._work = BatchWork(
             settings, sink, dead_letters, splits, begun, history, self._values, ways, truncates
         )
+        self._work.check_table(spark)
         self._max_offsets = 0
         self._next_look_s = self._next_renewal_s = 0.0
         self._next_count_s = time.monotonic() + COUNT_S

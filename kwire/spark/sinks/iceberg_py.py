@@ -63,8 +63,8 @@ class PyIcebergSink:
         table = self._table()
         if table is None:
             return []
-        columns = _columns_of(table)
-        changes, misfits = compared(columns, schema, ICEBERG, iceberg_widens)
+        columns, named = _columns_of(table), _with_partition(_columns_of(table))
+        changes, misfits = compared(named, schema, ICEBERG, iceberg_widens)
         rows = with_types(spark.createDataFrame([], schema), misfits)
         wanted = named_for_iceberg(table_columns(rows, self._settings, (), ICEBERG))
         paths = [one.path for one in changes]
@@ -72,7 +72,7 @@ class PyIcebergSink:
         answer = self._changed(spelled_rows(wanted, columns)) if paths else ""
         if not answer:
             return misfits
-        return compared(columns, schema, ICEBERG, iceberg_widens, dict.fromkeys(paths, answer))[1]
+        return compared(named, schema, ICEBERG, iceberg_widens, dict.fromkeys(paths, answer))[1]
 
     def _changed(self, empty: "DataFrame") -> str:
         """Give the table the columns of rows; "" if that was done, or why it is refused."""
@@ -166,6 +166,16 @@ def _columns_of(table: Any) -> "StructType":
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(table.schema().as_arrow(), prefer_timestamp_ntz=True)
+
+
+def _with_partition(columns: "StructType") -> "StructType":
+    """A table's columns with the partition's named as elsewhere."""
+    from pyspark.sql.types import StructField, StructType
+
+    names = {PARTITION_COLUMN: PARTITION}
+    return StructType(
+        [StructField(names.get(one.name, one.name), one.dataType) for one in columns.fields]
+    )
 
 
 def _property_of(batch: Batch) -> str:

@@ -282,6 +282,9 @@ class UpsertSink:
         rows = with_incarnation(stored_rows(self._with_keys(rows), self._rule), batch.ranges)
         newest = newest_of_keys(rows, keys)
         wanted = table_columns(newest, self._settings, batch.ranges, None, kept)
+        # A table of others may have columns of such names and of other types.
+        written = (*wanted.columns, TOMBSTONE, CHANGE)
+        newest = newest.drop(*(one for one in METADATA if one not in written))
         numbers = {one.topic: one.incarnation for one in batch.ranges}
         held = partial(self._constrained, newest.sparkSession)
         merge = partial(
