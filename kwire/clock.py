@@ -40,7 +40,7 @@ def steady_clock_ms() -> int:
 class Clock:
     """The two clocks of one broker, by default the system's.
 
-    ``look`` has to be called about every second, because it detects jumps of the date.
+    ``detect_jump`` has to be called about every second, because it detects jumps of the date.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Clock:
         self._steps: deque[tuple[int, int]] = deque(maxlen=STEPS_KEPT)
         self._ahead_ms = now_ms() - steady_ms()
 
-    def look(self) -> None:
+    def detect_jump(self) -> None:
         """Detect a jump of the date since the last call, and remember it."""
         now_ms = self.now_ms()
         expected_ms = self.steady_ms() + self._ahead_ms
@@ -70,7 +70,7 @@ class Clock:
 
     def ages(self) -> Callable[[int], int]:
         """A function that gives ``age_ms`` for many dates at this moment."""
-        self.look()
+        self.detect_jump()
         now_ms = self.now_ms()
         if not self._steps:
             return lambda date_ms: now_ms - date_ms

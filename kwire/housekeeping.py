@@ -93,7 +93,7 @@ class Housekeeping:
     async def tick(self) -> None:
         """Run the tasks that are due; StorageLost when the last data directory has failed."""
         self.check_storage()
-        self._clock.look()
+        self._clock.detect_jump()
         self.flush_due()
         self._broker.wake_coordinators()
         self._broker.look_at_offline()
@@ -112,7 +112,7 @@ class Housekeeping:
             self._sweep(now_s)
             await self._broker.retry_offline()
         if any(data.unfinished for data in self._broker.log_manager.data_directories):
-            await self._broker.replica_moves.resume()
+            await self._broker.replica_moves.resume_moves()
         self._broker.flusher.forget()
 
     def check_storage(self) -> None:

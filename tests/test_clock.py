@@ -32,7 +32,7 @@ def test_a_step_of_the_date_makes_nothing_older(step_ms: int) -> None:
     """What was written a moment before the step is a moment old, and so is what came after."""
     clock = FakeClock(START_MS)
     clock.set_date(step_ms)
-    clock.look()
+    clock.detect_jump()
     after_ms = clock.now_ms()
     clock.pass_time(SECOND_MS)
     assert clock.age_ms(START_MS) == SECOND_MS
@@ -43,7 +43,7 @@ def test_a_date_that_nobody_could_write_counts_from_the_step() -> None:
     """A step ahead leaves a gap: a date in it is no older than the step."""
     clock = FakeClock(START_MS)
     clock.set_date(WEEK_MS)
-    clock.look()
+    clock.detect_jump()
     clock.pass_time(SECOND_MS)
     assert clock.age_ms(START_MS + HOUR_MS) == SECOND_MS
 
@@ -52,7 +52,7 @@ def test_where_it_is_not_sure_a_date_counts_as_young() -> None:
     """After a step back the same dates come again: the second time counts."""
     clock = FakeClock(START_MS)
     clock.set_date(-HOUR_MS)
-    clock.look()
+    clock.detect_jump()
     clock.pass_time(2 * HOUR_MS)
     assert clock.age_ms(START_MS) == HOUR_MS
 
@@ -62,7 +62,7 @@ def test_a_date_that_is_set_back_and_ahead_again() -> None:
     clock = FakeClock(START_MS)
     for step_ms in (WEEK_MS, -WEEK_MS):
         clock.set_date(step_ms)
-        clock.look()
+        clock.detect_jump()
         clock.pass_time(SECOND_MS)
     assert clock.age_ms(START_MS) == 2 * SECOND_MS
 
@@ -72,9 +72,9 @@ def test_little_steps_are_no_steps() -> None:
     clock = FakeClock(START_MS)
     for _ in range(10):
         clock.set_date(SECOND_MS - 1)
-        clock.look()
+        clock.detect_jump()
         clock.set_date(1 - SECOND_MS)
-        clock.look()
+        clock.detect_jump()
     clock.pass_time(SECOND_MS)
     assert clock.age_ms(START_MS) == SECOND_MS
 
@@ -83,5 +83,5 @@ def test_the_machines_sleep_is_time_that_passes() -> None:
     """Both clocks go on in it, so it is no step."""
     clock = FakeClock(START_MS)
     clock.pass_time(WEEK_MS)
-    clock.look()
+    clock.detect_jump()
     assert clock.age_ms(START_MS) == WEEK_MS

@@ -256,9 +256,9 @@ class Broker:
     def start_tasks(self, background: trio.Nursery) -> None:
         """Start the tasks of this broker; they end with ``background``."""
         self.background = background
-        background.start_soon(self.commits.follow, self.new_images.apply_image)
-        background.start_soon(self.commits.make)
-        background.start_soon(self.replica_manager.work, self._follow_slice)
+        background.start_soon(self.commits.follow_store, self.new_images.apply_image)
+        background.start_soon(self.commits.make_commits)
+        background.start_soon(self.replica_manager.run_jobs, self._follow_slice)
         background.start_soon(self.flusher.run)
         self.new_images.follow_leaders()
         if "alter_partition_manager" in vars(self):

@@ -7,10 +7,10 @@ Rules:
   Only a decision of the broker itself that makes no logs doesn't wait for those of its commit.
 - Further commits are made while the logs of a large one are made. But while very many logs are left
   to make, a decision about many partitions is held.
-- One task (``make``) decides and commits, in the order that ``proposals`` gives. While a commit is
-  on its way, further decisions wait. Then the next commit takes as many of them as it may: each is
-  decided on the image that the ones before it make. So a broker has one commit in flight, however
-  many ask.
+- One task (``make_commits``) decides and commits, in the order that ``proposals`` gives. While a
+  commit is on its way, further decisions wait. Then the next commit takes as many of them as it
+  may: each is decided on the image that the ones before it make. So a broker has one commit in
+  flight, however many ask.
 - If another node has moved the store's revision, all decisions of the commit are made again on the
   newer image, after a random pause that grows from one conflict to the next. They keep their turn.
 - A decision that only holds because of others in its commit, like "it exists already", is answered
@@ -116,7 +116,7 @@ def new_partitions(changes: Sequence[Change]) -> int:
 class Commits:
     """The changes of metadata that this broker makes and follows.
 
-    ``make`` and ``follow`` have to run.
+    ``make_commits`` and ``follow_store`` have to run.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Commits:
         if batch is not None and all(one.is_given_up for one in batch.proposals):
             batch.scope.cancel()
 
-    async def make(self) -> None:
+    async def make_commits(self) -> None:
         """Decide and commit what is asked for, for ever."""
         async with trio.open_nursery() as self._finishing:
             while True:
@@ -227,7 +227,7 @@ class Commits:
             if proposal.is_given_up:
                 continue
             size_bytes = size_of(changes)
-            proposal.count(size_bytes)
+            proposal.count_changes(size_bytes)
             if not changes and not batch.changes:
                 proposal.finish()
                 continue
@@ -235,7 +235,7 @@ class Commits:
                 self._waiting.put_back(proposal)
                 return
             if self._has_to_wait(proposal, changes):
-                self._waiting.hold(proposal, new_partitions(changes))
+                self._waiting.hold_back(proposal, new_partitions(changes))
                 continue
             is_own = bool(changes) and proposal.asker is NOBODY
             proposal.waits_for_logs = not is_own or any(isinstance(c, _OF_LOGS) for c in changes)
@@ -339,7 +339,7 @@ class Commits:
         self._conflicts = min(self._conflicts + 1, 10)
         await trio.sleep(self._random.random() * longest_s)
 
-    async def follow(self, publish: Publish) -> None:
+    async def follow_store(self, publish: Publish) -> None:
         """Apply every commit of the store to the image and publish it, for ever."""
         async with trio.open_nursery() as self._forgetting:
             while True:

@@ -107,7 +107,7 @@ class Proposal:
         """The place in the queue; the smallest comes first."""
         return self.rank, self.number
 
-    def count(self, size_bytes: int) -> None:
+    def count_changes(self, size_bytes: int) -> None:
         """Count the changes for their connection. A second call replaces the first."""
         if self.asker is not NOBODY:
             assert self.rank >= 0, self.rank  # only the broker's own come before all clients
@@ -200,7 +200,7 @@ class Queue:
         self._turns += 1
         self._floor = max(self._floor, proposal.rank)
 
-    def hold(self, proposal: Proposal, logs: int) -> None:
+    def hold_back(self, proposal: Proposal, logs: int) -> None:
         """Keep a decision outside of the queue until ``release``; it would create so many logs."""
         proposal.logs = logs
         self._held.append(proposal)

@@ -52,7 +52,7 @@ class Question:
         broker: Broker,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
-        asked: TopicPartition,
+        partition: TopicPartition,
         others: Iterable[TopicPartition] = (),
         *,
         adds: bool,
@@ -67,12 +67,12 @@ class Question:
         self._broker = broker
         self._transactional_id = transactional_id
         self._producer = producer
-        self._asked = asked
+        self._asked = partition
         self._adds = adds
         self._knows_abortable = knows_abortable
         if len(broker.verified) > MOST_PENDING:
             broker.verified.clear()
-        together = dict.fromkeys((asked, *islice(others, MOST_OTHERS)))
+        together = dict.fromkeys((partition, *islice(others, MOST_OTHERS)))
         self._pending = {
             (topic, index): self._pending_at(topic, index) for topic, index in together
         }
@@ -150,11 +150,11 @@ class LocalQuestion(Question):
         self,
         broker: Broker,
         producer: ProducerIdAndEpoch,
-        asked: TopicPartition,
+        partition: TopicPartition,
         committed: CommittedRecords,
     ) -> None:
         """Leave the pending verification for the coordinator's answer."""
-        super().__init__(broker, "", producer, asked, adds=False, knows_abortable=True)
+        super().__init__(broker, "", producer, partition, adds=False, knows_abortable=True)
         self._committed = committed
 
     async def _ask_coordinator(self) -> dict[TopicPartition, ErrorCode]:

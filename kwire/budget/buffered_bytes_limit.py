@@ -73,7 +73,7 @@ class BufferedBytesLimit:
         self.held_bytes = 0
         self._held: dict[Buffering, _Held] = {}  # the one that changed last is the last one
 
-    def count(
+    def count_bytes(
         self, connection: Buffering, size_bytes: int, now_s: float, *, is_half: bool = False
     ) -> None:
         """Count the bytes with which a connection rests now; end others if there are too many.

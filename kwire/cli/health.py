@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
                     raise
             else:
                 if is_last or _verdict(checks) is not False:
-                    return tell(options, checks)
+                    return print_checks(options, checks)
             await trio.sleep(pause_s)
 
     return run_on_cluster(options, work)
@@ -160,7 +160,7 @@ def _partitions(found: "MetadataResponse", *, sees_all: bool) -> list[Check]:
     ]
 
 
-def tell(options: argparse.Namespace, checks: list[Check]) -> int:
+def print_checks(options: argparse.Namespace, checks: list[Check]) -> int:
     """Print what was found; returns the exit code."""
     from kwire.cli.tables import show_json
 

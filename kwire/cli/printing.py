@@ -37,7 +37,7 @@ class Printer:
         """Whether the filters let a record through."""
         return self._filter.keeps(record)
 
-    async def put(self, partition: TopicPartition, found: Sequence[Record]) -> int | None:
+    async def put(self, partition: TopicPartition, records: Sequence[Record]) -> int | None:
         """Print records of a partition; the offset after the last one read, None if there is none.
 
         Writing happens in a thread, because the reader of a pipe may be slow, and a member of a
@@ -45,7 +45,7 @@ class Printer:
         """
         out = bytearray()
         next_offset = None
-        for record in found:
+        for record in records:
             if self.is_full:
                 break
             next_offset = record.offset + 1

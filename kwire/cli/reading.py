@@ -141,8 +141,8 @@ async def print_tail(
     kept: dict[TopicPartition, list[Record]] = {one: [] for one in positions}
     found_now: dict[TopicPartition, deque[Record]] = {}
 
-    async def take(partition: TopicPartition, found: list[Record]) -> int | None:
-        found_now[partition].extend(filter(reader.printer.keeps, found))
+    async def take(partition: TopicPartition, records: list[Record]) -> int | None:
+        found_now[partition].extend(filter(reader.printer.keeps, records))
         return None
 
     starts = await reader.starts(positions)

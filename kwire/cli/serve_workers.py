@@ -32,7 +32,7 @@ from kwire.workers.directory import (
 from kwire.workers.messages import Ends, Ways
 from kwire.workers.settings import worker_settings
 from kwire.workers.supervisor import Supervisor, TemplateEnded
-from kwire.workers.template import begin, end
+from kwire.workers.template import end_template, fork_template
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def serve_workers(
         stopped,
         process_tuning.end_process,
     )
-    ends = begin(configs, locks, ways)
+    ends = fork_template(configs, locks, ways)
     process_tuning.end_with_parent()
     return _supervise(config, count, ends, warn_if_open)
 
@@ -103,7 +103,7 @@ def _supervise(config: BrokerConfig, count: int, ends: Ends, warn_if_open: WarnI
 
     with process_tuning.late_signals_ignored() as early:
         why = _run(partial(supervise, early))
-        end(ends)
+        end_template(ends)
         if isinstance(why, TemplateEnded) and process_tuning.may_restart():
             log.warning("%s; all workers stop and start again", why)
             process_tuning.restart_process()

@@ -67,16 +67,16 @@ def policy(setting: str, text: object) -> Policy | None:
     return found
 
 
-def check(asked: Policy | None, request: NewTopicRequest | ConfigsRequest) -> None:
+def check(policy: Policy | None, request: NewTopicRequest | ConfigsRequest) -> None:
     """Raise KafkaError (POLICY_VIOLATION) for a request that the policy refuses."""
-    if asked is None:
+    if policy is None:
         return
     try:
-        reason = asked(deepcopy(request))
+        reason = policy(deepcopy(request))
         if not isinstance(reason, str | None):
             raise TypeError(f"a policy returns None or a text, not {type(reason).__name__}")
     except (Exception, SystemExit) as error:  # the operator's code may raise anything
-        log.exception("the policy %s failed for a %s", asked, type(request).__name__)
+        log.exception("the policy %s failed for a %s", policy, type(request).__name__)
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's policy failed.") from error
     if reason is not None:
         text = reason[:MOST_OF_REASON].encode(errors="replace").decode()  # any text, as UTF-8

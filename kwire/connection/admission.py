@@ -51,10 +51,10 @@ class ListenerLimits:
 
     def of(self, listener: str, kind: str) -> int | None:
         """The limit of a listener; None if it has none of its own."""
-        self.look()
+        self.refresh_limits()
         return self._limits.get((listener, kind))
 
-    def look(self) -> None:
+    def refresh_limits(self) -> None:
         """Read the settings, if they may have changed."""
         broker = self._broker
         if self._read_at is broker.settings:
@@ -119,7 +119,7 @@ class Admission:
         """Whether settings limit the rate of new connections."""
         if self._broker.integer(RATE) < UNLIMITED:
             return True
-        self._own.look()
+        self._own.refresh_limits()
         return RATE in self._own.kinds
 
     def _rates_of_today(self) -> "ConnectionRates":
@@ -134,7 +134,7 @@ class Admission:
         if self._limits is not None:
             return self._limits
         broker = self._broker
-        self._own.look()
+        self._own.refresh_limits()
         is_limited = (
             broker.integer(LIMIT) < UNLIMITED
             or broker.integer(f"{LIMIT}.per.ip") < UNLIMITED

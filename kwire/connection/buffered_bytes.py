@@ -40,7 +40,7 @@ class BufferedBytes:
         self._request_bytes = work.held_bytes
         size_bytes = outbox.held_bytes + self._request_bytes + more_bytes
         work.release()
-        self._poller.buffered.count(connection, size_bytes, self._poller.now_s)
+        self._poller.buffered.count_bytes(connection, size_bytes, self._poller.now_s)
 
     def stop_counting(self, connection: Pollable, work: Work) -> None:
         """Count nothing any more; harmless when nothing is counted."""

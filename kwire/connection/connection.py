@@ -28,7 +28,7 @@ from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
 from kwire.connection.watch import Watch
 from kwire.dispatch.failures import ConnectionClosed
-from kwire.dispatch.large_requests import free
+from kwire.dispatch.large_requests import free_messages
 from kwire.dispatch.serving import Serving
 from kwire.handlers.lib.context import ConnectionInfo
 from kwire.protocol.frame import MIN_REQUEST_BYTES
@@ -251,7 +251,9 @@ class Connection:
         if inbox.is_empty:
             arriving.forget(self)
         else:
-            arriving.count(self, inbox.size_bytes, self._poller.now_s, is_half=not inbox.has_frame)
+            arriving.count_bytes(
+                self, inbox.size_bytes, self._poller.now_s, is_half=not inbox.has_frame
+            )
         return self._sock.fileno() >= 0
 
     def _serve_frames(self) -> None:
@@ -364,7 +366,9 @@ class Connection:
                     keep_buffer(self._inbox, self._serving.waiting, self._poller)
                     return
                 if self._inbox.is_counted:
-                    self._poller.arriving.count(self, self._inbox.size_bytes, self._poller.now_s)
+                    self._poller.arriving.count_bytes(
+                        self, self._inbox.size_bytes, self._poller.now_s
+                    )
                 await self._serving.finish_in_task()
                 self._poller.arriving.forget(self)
                 if self._pipeline is not None:
@@ -423,7 +427,7 @@ class Connection:
         self._buffered.stop_counting(self, self._work)
         self._poller.arriving.forget(self)
         if self._work.is_large and self._work.doomed:
-            self._poller.start_task(partial(free, self._work.doomed))
+            self._poller.start_task(partial(free_messages, self._work.doomed))
         self._work.end_request()
         self._watch.end(self)
         self._outbox.clear()

@@ -45,7 +45,7 @@ class ClassicGroups:
         self._announced.record_lookup(group_id, connection_id, now_ms)
         group = self._registry.groups.get(group_id)
         if isinstance(group, ClassicGroup):
-            group.announced = self._announced.count(group_id, now_ms)
+            group.announced = self._announced.count_connections(group_id, now_ms)
             group.record_newcomer(now_ms)
 
     def join(
@@ -71,7 +71,7 @@ class ClassicGroups:
         protocols = tuple([(p.name, p.metadata) for p in request.protocols])
         attempt = JoinAttempt(request, client, new_id, waiter, protocols)
         turn = self._registry.turn(now_ms)
-        announced = self._announced.count(request.group_id, now_ms)
+        announced = self._announced.count_connections(request.group_id, now_ms)
         if known is None:
             known = self._join_first(attempt, turn, announced)
         else:

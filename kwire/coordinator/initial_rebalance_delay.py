@@ -143,7 +143,7 @@ class AnnouncedClients:
         self._asked[group_id] = asked
         assert max(len(asked), len(self._asked)) <= ANNOUNCED_AT_MOST, group_id
 
-    def count(self, group_id: str, now_ms: int) -> int:
+    def count_connections(self, group_id: str, now_ms: int) -> int:
         """How many connections have asked within the last ``ANNOUNCED_FOR_MS``."""
         asked = self._asked.get(group_id, {})
         return sum(now_ms - at_ms < ANNOUNCED_FOR_MS for at_ms in asked.values())

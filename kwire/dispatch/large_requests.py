@@ -146,18 +146,18 @@ async def encode_large(
     return parts
 
 
-async def free(things: Sequence[object]) -> None:
+async def free_messages(messages: Sequence[object]) -> None:
     """Take apart the objects of a large request whose connection has ended."""
-    for number, _ in enumerate(_taken_apart(things), start=1):
+    for number, _ in enumerate(_taken_apart(messages), start=1):
         if number % _PIECES_OF_NOBODY == 0:
             await trio.lowlevel.checkpoint()
 
 
-def _taken_apart(things: Sequence[object]) -> Generator[None, None, None]:
+def _taken_apart(messages: Sequence[object]) -> Generator[None, None, None]:
     """Take all things apart, and again in the other order: one may refer to another's parts."""
-    for thing in things:
+    for thing in messages:
         yield from take_apart(thing, keeps=True)
-    for thing in reversed(things):
+    for thing in reversed(messages):
         yield from take_apart(thing)
 
 

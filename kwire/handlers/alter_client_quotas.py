@@ -69,10 +69,10 @@ async def handle(
 
 
 async def _all_failed(
-    asked: Sequence[Alteration], error: KafkaError, work: Work
+    alterations: Sequence[Alteration], error: KafkaError, work: Work
 ) -> dict[QuotaEntity, KafkaError | None]:
     failed: dict[QuotaEntity, KafkaError | None] = {}
-    for piece in pieces(asked):
+    for piece in pieces(alterations):
         await work.give_way()
         failed.update((one.entity, error) for one in piece)
     return failed

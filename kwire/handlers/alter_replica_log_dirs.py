@@ -46,7 +46,7 @@ async def handle(
 
 async def _request_move(context: RequestContext, key: tuple[str, int], path: str) -> ErrorCode:
     try:
-        await context.broker.replica_moves.ask(key, path)
+        await context.broker.replica_moves.request_move(key, path)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE

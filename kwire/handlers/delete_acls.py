@@ -136,9 +136,9 @@ class _Deletion:
         return in_changes(AclsDeleted, deleted)
 
 
-async def _result(found: Sequence[AclBinding], work: Work) -> DeleteAclsFilterResult:
+async def _result(bindings: Sequence[AclBinding], work: Work) -> DeleteAclsFilterResult:
     matching: list[DeleteAclsMatchingAcl] = []
-    for piece in pieces(found):
+    for piece in pieces(bindings):
         await work.give_way()
         work.answer(sum(BYTES + len(acl.name) + len(acl.principal) for acl in piece))
         matching += [

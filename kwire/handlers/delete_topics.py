@@ -137,13 +137,13 @@ class _Deletion:
     async def _count_partitions(
         self,
         mutations: "Mutations",
-        found: Mapping[bytes, DeletableTopicResult],
+        results: Mapping[bytes, DeletableTopicResult],
         image: MetadataImage,
         work: GivesWay,
     ) -> None:
         """Count the partitions of each topic for the quota of the client."""
         mutations.start_decision()
-        for topic_id, result in found.items():
+        for topic_id, result in results.items():
             await work.give_way()
             if result.error_code:
                 continue

@@ -57,9 +57,9 @@ def _describe(transactional_id: str, context: RequestContext) -> TransactionStat
     )
 
 
-def _topics(known: Transaction) -> list[TopicData]:
+def _topics(transaction: Transaction) -> list[TopicData]:
     topics: dict[str, TopicData] = {}
-    for topic, index in sorted(known.partitions):
+    for topic, index in sorted(transaction.partitions):
         topics.setdefault(topic, TopicData(topic=topic)).partitions.append(index)
     return list(topics.values())
 

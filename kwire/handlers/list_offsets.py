@@ -107,11 +107,11 @@ async def _answer(
     return response
 
 
-def _may_lie(wanted: ListOffsetsPartition, found: ListOffsetsPartitionResponse) -> bool:
+def _may_lie(wanted: ListOffsetsPartition, response: ListOffsetsPartitionResponse) -> bool:
     """Whether an answer depends on the high watermark, and so may be too low."""
     if wanted.timestamp == LATEST:
         return True
-    return found.offset < 0 and (wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP)
+    return response.offset < 0 and (wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP)
 
 
 async def _find_offset(

@@ -94,11 +94,11 @@ def _filter(
     states = {state for title, state in _BY_TITLE.items() if title in names}
     started_before_ms = context.broker.now_ms() - request.duration_filter
 
-    def is_wanted(known: Transaction) -> bool:
+    def is_wanted(transaction: Transaction) -> bool:
         return (
-            (not request.state_filters or known.state in states)
-            and (not request.producer_id_filters or known.producer_id in producer_ids)
-            and (request.duration_filter < 0 or known.start_ms < started_before_ms)
+            (not request.state_filters or transaction.state in states)
+            and (not request.producer_id_filters or transaction.producer_id in producer_ids)
+            and (request.duration_filter < 0 or transaction.start_ms < started_before_ms)
         )
 
     return is_wanted

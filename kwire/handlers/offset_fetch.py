@@ -164,14 +164,14 @@ class _Reader:
 
 
 def _partition(
-    index: int, found: CommittedOffset | None, code: ErrorCode = ErrorCode.NONE
+    index: int, committed: CommittedOffset | None, code: ErrorCode = ErrorCode.NONE
 ) -> OffsetFetchResponsePartitions:
-    found = found or _NOTHING
+    committed = committed or _NOTHING
     return OffsetFetchResponsePartitions(
         partition_index=index,
-        committed_offset=found.offset,
-        committed_leader_epoch=found.leader_epoch,
-        metadata=found.metadata,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
         error_code=code,
     )
 

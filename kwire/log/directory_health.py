@@ -9,9 +9,9 @@ Rules:
 - A file that is missing while its directory exists was deleted, often by this broker a moment ago.
   That is not a broken disk either.
 - The broker reports a shortage once when it begins and once when it ends, not for each request. A
-  shortage has ended when no operation has failed between two calls of ``look`` and, if room was
-  lacking, the disk has room again. Room is checked too because small appends may fit while large
-  ones don't, and because no append fails while no producer writes.
+  shortage has ended when no operation has failed between two calls of ``check_shortage`` and, if
+  room was lacking, the disk has room again. Room is checked too because small appends may fit while
+  large ones don't, and because no append fails while no producer writes.
 
 Source: LogDirFailureChannel of Kafka, which takes the directory offline for a full disk too.
 """

@@ -155,14 +155,14 @@ def load_logs(
     return list(logs.values())
 
 
-def _moved(one: PartitionLog, other: PartitionLog, disk: Disk) -> PartitionLog | None:
+def _moved(opened: PartitionLog, other: PartitionLog, disk: Disk) -> PartitionLog | None:
     """The one of two logs to serve after an interrupted move; LogDirectoryError."""
     from kwire.log.moved import moved_one
 
     try:
-        return moved_one(one, other, os.urandom(16).hex(), disk)
+        return moved_one(opened, other, os.urandom(16).hex(), disk)
     except OSError as error:
-        raise LogDirectoryError(f"cannot end the move of {one.directory}: {error}") from error
+        raise LogDirectoryError(f"cannot end the move of {opened.directory}: {error}") from error
 
 
 def _load_directory(

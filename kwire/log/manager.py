@@ -236,14 +236,14 @@ class LogManager:
             if wanted is None or one.topic_id not in (wanted, NO_TOPIC_ID) or one in self.rivals:
                 self._put_stray_aside(one)
 
-    def _name_topic(self, found: PartitionLog, topic_id: bytes) -> None:
+    def _name_topic(self, opened: PartitionLog, topic_id: bytes) -> None:
         """Write the topic id into the log's directory, which has none yet."""
         try:
-            write_topic_id(found.directory, topic_id, self.disk)
-            self.disk.sync_directory(found.directory)
+            write_topic_id(opened.directory, topic_id, self.disk)
+            self.disk.sync_directory(opened.directory)
         except OSError as error:
-            raise found.health.refused(f"cannot open {found.name}", error) from error
-        found.topic_id = topic_id
+            raise opened.health.refused(f"cannot open {opened.name}", error) from error
+        opened.topic_id = topic_id
 
     def _create(
         self, key: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int, epoch: int

@@ -36,17 +36,17 @@ def future_of(name: str) -> TopicPartition | None:
 
 
 def moved_one(
-    one: PartitionLog, other: PartitionLog, token: str, disk: Disk
+    opened: PartitionLog, other: PartitionLog, token: str, disk: Disk
 ) -> PartitionLog | None:
     """Of two logs of one partition, return the one to serve after an interrupted move.
 
     The caller puts the other log aside. Returns None if none or both have the file ``kwire-moved``:
     then no move was interrupted. OSError.
     """
-    marked = [found for found in (one, other) if MARKER in disk.names(found.directory)]
+    marked = [found for found in (opened, other) if MARKER in disk.names(found.directory)]
     if len(marked) != 1:
         return None
-    former = other if marked[0] is one else one
+    former = other if marked[0] is opened else opened
     kept = marked[0] if marked[0].log_end_offset >= former.log_end_offset else former
     left = former if kept is marked[0] else marked[0]
     target = path_with_suffix(left.directory, token, STRAY_SUFFIX)

@@ -44,7 +44,7 @@ _ANY_EPOCH = (1 << 31) - 1
 
 
 class Move:
-    """The move of one log to the data directory ``target``. ``begin`` creates it.
+    """The move of one log to the data directory ``target``. ``begin_move`` creates it.
 
     Only one caller may use it at a time.
     """
@@ -238,7 +238,9 @@ class Move:
         _remove_copy(self.future.directory, self._disk)
 
 
-def begin(manager: LogManager, current: PartitionLog, target: DataDirectory, now_ms: int) -> Move:
+def begin_move(
+    manager: LogManager, current: PartitionLog, target: DataDirectory, now_ms: int
+) -> Move:
     """Create the copy of a log, which is still empty; KafkaError (KAFKA_STORAGE_ERROR). In a
     thread.
     """

@@ -36,7 +36,7 @@ class WriteAhead:
         self._position = self._truncations = self._done = 0
         self._piece_bytes = PIECE_BYTES
 
-    def step(self, now_ms: int) -> bool:
+    def write_piece(self, now_ms: int) -> bool:
         """Write the next piece; True when all are written. KafkaError after a disk error."""
         if not self._goes_on():
             self._begin_writing(now_ms)
@@ -106,9 +106,9 @@ class WriteAhead:
             log.unwritten_bytes = ALL_BYTES
             if log.log_end_offset == end_offset:  # it was refused, or is there already
                 log.needs_cut = log.needs_cut or self
-                self.drop()
+                self.cut_off()
 
-    def drop(self) -> None:
+    def cut_off(self) -> None:
         """Cut off what is written. If the disk refuses that, the next append cuts it off."""
         if self._log.needs_cut is self and not self._log.is_being_cut:
             with suppress(KafkaError):

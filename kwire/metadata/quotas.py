@@ -89,13 +89,13 @@ class Alterations:
         self._known = known
         self._room = MOST_VALUES - sum(map(len, known.values()))
 
-    def decide_next(self, asked: Alteration) -> None:
+    def decide_next(self, alteration: Alteration) -> None:
         """Decide about the next entity of the request.
 
         An entity that the request names twice gets an error. Its first alteration is made
         nevertheless, as in Kafka.
         """
-        entity, values = asked
+        entity, values = alteration
         if entity in self.results or len(dict(values)) < len(values):
             text = f"Ignoring duplicate entity {_shown(entity)}"
             self.results[entity] = KafkaError(ErrorCode.INVALID_REQUEST, text)

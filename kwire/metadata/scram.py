@@ -137,38 +137,38 @@ _TWICE = KafkaError(
 )
 
 
-def _changed(known: Credentials, asked: Deletion | Upsertion) -> ScramCredentialChanged:
+def _changed(known: Credentials, change: Deletion | Upsertion) -> ScramCredentialChanged:
     """The change that a client asks for; KafkaError."""
-    mechanism = MECHANISMS.get(asked.mechanism)
-    if not asked.user:
+    mechanism = MECHANISMS.get(change.mechanism)
+    if not change.user:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if mechanism is None:
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-    if isinstance(asked, Deletion):
-        if (mechanism, asked.user) not in known:
+    if isinstance(change, Deletion):
+        if (mechanism, change.user) not in known:
             raise KafkaError(
                 ErrorCode.RESOURCE_NOT_FOUND,
                 "Attempt to delete a user credential that does not exist",
             )
-        return ScramCredentialChanged(mechanism, asked.user, None)
-    problem = _problem(asked)
+        return ScramCredentialChanged(mechanism, change.user, None)
+    problem = _problem(change)
     if problem is not None:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)
-    parts = asked.salted_password, asked.salt, asked.iterations
-    return ScramCredentialChanged(mechanism, asked.user, credential_of(mechanism, *parts))
+    parts = change.salted_password, change.salt, change.iterations
+    return ScramCredentialChanged(mechanism, change.user, credential_of(mechanism, *parts))
 
 
-def _problem(asked: Upsertion) -> str | None:
+def _problem(upsertion: Upsertion) -> str | None:
     """The reason why a credential isn't acceptable; None if it is."""
-    if asked.iterations < MIN_ITERATIONS:
+    if upsertion.iterations < MIN_ITERATIONS:
         return "Too few iterations"
-    if asked.iterations > MAX_ITERATIONS:
+    if upsertion.iterations > MAX_ITERATIONS:
         return "Too many iterations"
-    if len(asked.user) > MOST_NAME_CHARACTERS:
+    if len(upsertion.user) > MOST_NAME_CHARACTERS:
         return "Username is too long"
-    if not 0 < len(asked.salt) <= MOST_SALT_BYTES:
+    if not 0 < len(upsertion.salt) <= MOST_SALT_BYTES:
         return "The salt is empty or too long"
-    if not 0 < len(asked.salted_password) <= MOST_SALTED_BYTES:
+    if not 0 < len(upsertion.salted_password) <= MOST_SALTED_BYTES:
         return "The salted password is empty or too long"
     return None
 

@@ -180,7 +180,7 @@ def check_room(tokens: Tokens, requester: Name) -> None:
         )
 
 
-def find(tokens: Tokens, secret: Secret) -> str:
+def find_token(tokens: Tokens, secret: Secret) -> str:
     """The id of the token with this secret; KafkaError (DELEGATION_TOKEN_NOT_FOUND)."""
     if len(secret.hmac) != HMAC_BYTES:  # a client may send a hundred megabytes
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)

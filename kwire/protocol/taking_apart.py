@@ -46,14 +46,14 @@ def collect_young() -> None:
         gc.collect(1)
 
 
-def take_apart(thing: Any, *, keeps: bool = False) -> Generator[None, None, None]:
+def take_apart(item: Any, *, keeps: bool = False) -> Generator[None, None, None]:
     """Empty the lists of a message, and those of its parts; or a dict, a set or a list.
 
     It yields after each piece, which takes some 30 microseconds: ``PIECE`` elements, or as many
     elements with lists of their own as take the same time.
     """
     cost, freed = 0, 0
-    for added, count in _emptied(thing, keeps):
+    for added, count in _emptied(item, keeps):
         cost += added
         freed += count
         if freed >= COLLECTED:
@@ -68,16 +68,16 @@ _Step: TypeAlias = tuple[int, int]
 """The cost of a step in simple elements, and how many elements it removed."""
 
 
-def _emptied(thing: Any, keeps: bool) -> Iterator[_Step]:
+def _emptied(item: Any, keeps: bool) -> Iterator[_Step]:
     """Empty a thing, an element with parts or at most ``PIECE`` simple elements in each step."""
-    if isinstance(type(thing), MessageType):
-        yield from _empty_message(thing, keeps)
-    elif type(thing) is list:
-        yield from _empty_list(thing, keeps)
-    elif isinstance(thing, dict | set):
-        pop = thing.popitem if isinstance(thing, dict) else thing.pop
-        while thing:
-            count = min(PIECE, len(thing))
+    if isinstance(type(item), MessageType):
+        yield from _empty_message(item, keeps)
+    elif type(item) is list:
+        yield from _empty_list(item, keeps)
+    elif isinstance(item, dict | set):
+        pop = item.popitem if isinstance(item, dict) else item.pop
+        while item:
+            count = min(PIECE, len(item))
             for _ in range(count):
                 pop()
             yield count, count

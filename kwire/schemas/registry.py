@@ -169,8 +169,8 @@ class Registry:
         """All schemas that a schema uses, also indirectly, by name; those used come first."""
         found: dict[str, RegisteredSchema] = {}
 
-        def visit(one: RegisteredSchema) -> None:
-            for reference in one.references:
+        def visit(schema: RegisteredSchema) -> None:
+            for reference in schema.references:
                 if reference.name in found:
                     continue
                 if len(found) >= _MAX_REFERENCES:

@@ -76,11 +76,11 @@ def _user(text: str) -> ScramCredentialChanged:
     return ScramCredentialChanged(mechanism, values["name"], credential)
 
 
-def _new(asked: Sequence[ScramCredentialChanged], image: MetadataImage) -> list[Change]:
+def _new(changes: Sequence[ScramCredentialChanged], image: MetadataImage) -> list[Change]:
     """The changes that create the users which were never created before, and list them."""
     made = image.config(ConfigResourceType.BROKER, "").get(MADE, "")
     before = made.split(",") if made else []
-    new = [change for change in asked if change.user not in before]
+    new = [change for change in changes if change.user not in before]
     if not new:
         return []
     names = ",".join(dict.fromkeys([*before, *(change.user for change in new)]))

@@ -89,8 +89,8 @@ async def _read(
     total = sum(end - first for first, end in spans.values())
     to_read = {one: end - first for one, (first, end) in spans.items()}
 
-    def moved(one: TopicPartition, _position: int, start: int) -> None:
-        found[one].start = start  # retention has deleted records meanwhile
+    def moved(partition: TopicPartition, _position: int, start: int) -> None:
+        found[partition].start = start  # retention has deleted records meanwhile
 
     positions = {one: first for one, (first, _) in spans.items()}
     fetcher = Fetcher(

@@ -126,8 +126,8 @@ class BrokerView:
         """The end offsets for readers: the high watermark, or the last stable offset."""
         return self._offsets(partitions, LATEST)
 
-    def _offsets(self, partitions: Iterable[tuple[str, int]], which: int) -> Offsets:
-        wanted = dict.fromkeys((TopicPartition(*one) for one in partitions), which)
+    def _offsets(self, partitions: Iterable[tuple[str, int]], timestamp: int) -> Offsets:
+        wanted = dict.fromkeys((TopicPartition(*one) for one in partitions), timestamp)
 
         async def ask() -> Offsets:
             found = await list_offsets(self._cluster, wanted, read_committed=self._read_committed)

@@ -54,10 +54,10 @@ class NameRule:
         is_taken = not is_nested and keys_of(name) & self.reserved
         return _encoded(found[0]) + found[1:] if is_taken else found
 
-    def stored_type(self, of: SparkType, *, is_nested: bool = True) -> SparkType:
+    def stored_type(self, spark_type: SparkType, *, is_nested: bool = True) -> SparkType:
         """A type with the names that its fields get."""
         within = partial(self.stored, is_nested=True)
-        return _renamed(of, partial(self.stored, is_nested=is_nested), within)
+        return _renamed(spark_type, partial(self.stored, is_nested=is_nested), within)
 
 
 INCARNATION = "_incarnation"
@@ -109,17 +109,20 @@ def original_type(stored: SparkType) -> SparkType:
     return _renamed(stored, original, original)
 
 
-def _renamed(of: SparkType, name: Callable[[str], str], within: Callable[[str], str]) -> SparkType:
+def _renamed(
+    spark_type: SparkType, name: Callable[[str], str], within: Callable[[str], str]
+) -> SparkType:
     """A type with other names: ``name`` gives those of its own fields, ``within`` all others."""
-    if isinstance(of, str):
-        return of
-    if kind_of(of) == "struct":
+    if isinstance(spark_type, str):
+        return spark_type
+    if kind_of(spark_type) == "struct":
         fields = (
-            (name(one["name"]), _renamed(one["type"], within, within), one) for one in of["fields"]
+            (name(one["name"]), _renamed(one["type"], within, within), one)
+            for one in spark_type["fields"]
         )
         return struct([field(new, kind, nullable=one["nullable"]) for new, kind, one in fields])
-    inner = [one for one in ("elementType", "keyType", "valueType") if one in of]
-    return of | {one: _renamed(of[one], within, within) for one in inner}
+    inner = [one for one in ("elementType", "keyType", "valueType") if one in spark_type]
+    return spark_type | {one: _renamed(spark_type[one], within, within) for one in inner}
 
 
 def _encoded(character: str) -> str:
@@ -143,19 +146,23 @@ def spelled_rows(rows: "DataFrame", table: "StructType") -> "DataFrame":
     return _with_names(rows, _spelled(rows.schema.jsonValue(), table.jsonValue()))
 
 
-def _spelled(of: SparkType, table: SparkType) -> SparkType:
-    if isinstance(of, str) or isinstance(table, str) or kind_of(of) != kind_of(table):
-        return of
-    if kind_of(of) == "struct":
+def _spelled(spark_type: SparkType, table: SparkType) -> SparkType:
+    if (
+        isinstance(spark_type, str)
+        or isinstance(table, str)
+        or kind_of(spark_type) != kind_of(table)
+    ):
+        return spark_type
+    if kind_of(spark_type) == "struct":
         known = ByName((one["name"], one) for one in table["fields"])
         fields = []
-        for one in of["fields"]:
+        for one in spark_type["fields"]:
             there = known.get(one["name"]) or one
             kind = _spelled(one["type"], there["type"])
             fields.append(field(there["name"], kind, nullable=one["nullable"]))
         return struct(fields)
-    inner = [one for one in ("elementType", "keyType", "valueType") if one in of]
-    return of | {one: _spelled(of[one], table[one]) for one in inner}
+    inner = [one for one in ("elementType", "keyType", "valueType") if one in spark_type]
+    return spark_type | {one: _spelled(spark_type[one], table[one]) for one in inner}
 
 
 def _with_names(rows: "DataFrame", wanted: Any) -> "DataFrame":
@@ -175,12 +182,12 @@ def _with_names(rows: "DataFrame", wanted: Any) -> "DataFrame":
     return rows.select(*found)
 
 
-def _names_in(of: SparkType) -> list[str]:
+def _names_in(spark_type: SparkType) -> list[str]:
     """The names of all fields of a type, in their order."""
-    if isinstance(of, str):
+    if isinstance(spark_type, str):
         return []
-    fields = of.get("fields", ())
+    fields = spark_type.get("fields", ())
     found = [name for one in fields for name in (one["name"], *_names_in(one["type"]))]
     for inner in ("elementType", "keyType", "valueType"):
-        found += _names_in(of[inner]) if inner in of else []
+        found += _names_in(spark_type[inner]) if inner in spark_type else []
     return found

@@ -62,19 +62,19 @@ def named_columns(options: Options) -> dict[str, Any] | None:
     return None
 
 
-def places_of(of: SparkType, path: str = "") -> Iterator[str]:
+def places_of(spark_type: SparkType, path: str = "") -> Iterator[str]:
     """The columns of a struct and the fields within, as ``a.b``, ``a[].b`` and ``a{}.b``."""
-    if isinstance(of, str):
+    if isinstance(spark_type, str):
         return
-    if kind_of(of) == "struct":
-        for one in of["fields"]:
+    if kind_of(spark_type) == "struct":
+        for one in spark_type["fields"]:
             place = f"{path}.{one['name']}" if path else str(one["name"])
             yield place
             yield from places_of(one["type"], place)
-    elif kind_of(of) == "array":
-        yield from places_of(of["elementType"], f"{path}[]")
+    elif kind_of(spark_type) == "array":
+        yield from places_of(spark_type["elementType"], f"{path}[]")
     else:
-        yield from places_of(of["valueType"], f"{path}{{}}")
+        yield from places_of(spark_type["valueType"], f"{path}{{}}")
 
 
 def empty_columns(storage: Storage) -> dict[str, int]:
@@ -204,7 +204,7 @@ def _counts(rows: "DataFrame", of: dict[str, Any], asked: list[str]) -> "list[Co
 
 
 def _tests(
-    of: SparkType, path: str, holds: "Callable[[_Test], Column]"
+    spark_type: SparkType, path: str, holds: "Callable[[_Test], Column]"
 ) -> "Iterator[tuple[str, Column]]":
     """For each of ``places_of``, whether it has a value.
 
@@ -212,10 +212,10 @@ def _tests(
     """
     from pyspark.sql import functions as f
 
-    if isinstance(of, str):
+    if isinstance(spark_type, str):
         return
-    if kind_of(of) == "struct":
-        for one in of["fields"]:
+    if kind_of(spark_type) == "struct":
+        for one in spark_type["fields"]:
             place = f"{path}.{one['name']}" if path else str(one["name"])
 
             def within(test: "_Test", name: str = one["name"]) -> "Column":
@@ -223,12 +223,12 @@ def _tests(
 
             yield place, within(lambda value: value.isNotNull())
             yield from _tests(one["type"], place, within)
-    elif kind_of(of) == "array":
+    elif kind_of(spark_type) == "array":
 
         def any_item(test: "_Test") -> "Column":
             return holds(lambda value: f.coalesce(f.exists(value, test), f.lit(False)))
 
-        yield from _tests(of["elementType"], f"{path}[]", any_item)
+        yield from _tests(spark_type["elementType"], f"{path}[]", any_item)
     else:
 
         def any_value(test: "_Test") -> "Column":
@@ -236,4 +236,4 @@ def _tests(
                 lambda value: f.coalesce(f.exists(f.map_values(value), test), f.lit(False))
             )
 
-        yield from _tests(of["valueType"], f"{path}{{}}", any_value)
+        yield from _tests(spark_type["valueType"], f"{path}{{}}", any_value)

@@ -152,15 +152,15 @@ class _Gathered:
         self._repeats = 0
         self.rows = 0
 
-    def add(self, one: Held) -> None:
+    def add(self, held: Held) -> None:
         """Take one part; ValueError if its offsets don't ascend."""
-        span = (one.range.first, one.range.end)
+        span = (held.range.first, held.range.end)
         self._spans.append(span)
-        if one.offsets is None:
-            self._counted[span] = self._counted.get(span, 0) + one.rows
-            self.rows += one.rows
+        if held.offsets is None:
+            self._counted[span] = self._counted.get(span, 0) + held.rows
+            self.rows += held.rows
         else:
-            found, doubled, repeats = count_repeats(one.offsets)
+            found, doubled, repeats = count_repeats(held.offsets)
             self._exact.append((found, doubled))
             self.rows += found.count + repeats
             self._repeats += repeats

@@ -31,17 +31,17 @@ def compare_committed(
     begins: Mapping[Partition, int],
     finished: Mapping[Partition, int],
     committed: Mapping[Partition, int],
-    there: Mapping[Partition, BrokerOffsets],
+    broker_offsets: Mapping[Partition, BrokerOffsets],
     dead: Mapping[Partition, OffsetRuns],
 ) -> list[Compared]:
-    """Compare each finished partition; all arguments but ``there`` and ``dead`` are offsets."""
+    """Compare each finished partition; ``broker_offsets`` and ``dead`` apart, all is offsets."""
     return [
         _compare(
             place,
             begins.get(place, 0),
             end,
             committed.get(place, 0),
-            there[place],
+            broker_offsets[place],
             dead.get(place, OffsetRuns()),
         )
         for place, end in sorted(finished.items())

@@ -45,7 +45,7 @@ class Keys:
 def bounds_of(
     firsts: Mapping[Partition, int],
     finished: Mapping[Partition, int],
-    there: Mapping[Partition, BrokerOffsets],
+    broker_offsets: Mapping[Partition, BrokerOffsets],
     incarnations: Mapping[str, int],
 ) -> dict[Partition, Bounds]:
     """The compared offsets of each partition that the broker was asked for."""
@@ -57,7 +57,7 @@ def bounds_of(
             one.is_compacted,
             incarnations.get(place[0], 0),
         )
-        for place, one in there.items()
+        for place, one in broker_offsets.items()
     }
 
 

@@ -196,22 +196,22 @@ def readable(batch: RecordBatch, reasons: dict[int, str]) -> list[Record]:
     return found
 
 
-def _record_batch(place: TopicPartition, found: list[Record], reasons: dict[int, str]) -> Any:
+def _record_batch(place: TopicPartition, records: list[Record], reasons: dict[int, str]) -> Any:
     """Arrow's RecordBatch of some records."""
     import pyarrow as pa
 
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
     return pa.RecordBatch.from_pydict(
         {
-            "key": pa.array([one.key for one in found], pa.binary()),
-            "value": pa.array([one.value for one in found], pa.binary()),
-            "topic": pa.array([place.topic] * len(found), pa.string()),
-            "partition": pa.array([place.partition] * len(found), pa.int32()),
-            "offset": pa.array([one.offset for one in found], pa.int64()),
-            "timestamp": pa.array(map(_micros, found), pa.timestamp("us", "UTC")),
-            "headers": pa.array(map(_headers, found), pa.list_(header)),
-            STAMP: pa.array([one.timestamp for one in found], pa.int64()),
-            REASON: pa.array([reasons.get(one.offset) for one in found], pa.string()),
+            "key": pa.array([one.key for one in records], pa.binary()),
+            "value": pa.array([one.value for one in records], pa.binary()),
+            "topic": pa.array([place.topic] * len(records), pa.string()),
+            "partition": pa.array([place.partition] * len(records), pa.int32()),
+            "offset": pa.array([one.offset for one in records], pa.int64()),
+            "timestamp": pa.array(map(_micros, records), pa.timestamp("us", "UTC")),
+            "headers": pa.array(map(_headers, records), pa.list_(header)),
+            STAMP: pa.array([one.timestamp for one in records], pa.int64()),
+            REASON: pa.array([reasons.get(one.offset) for one in records], pa.string()),
         }
     )
 

@@ -155,31 +155,31 @@ def _conditions(
 
 
 def _unfit(
-    name: str, column: "Column", of: "DataType", sink: SinkSettings
+    name: str, column: "Column", data_type: "DataType", sink: SinkSettings
 ) -> "Iterator[tuple[Column, str]]":
     """Conditions on a column's values that can't be kept, and what to tell of them."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import BinaryType, DateType, StringType, TimestampNTZType, TimestampType
 
     text = column
-    if isinstance(of, BinaryType):
+    if isinstance(data_type, BinaryType):
         if is_delta(sink):
             allowed = (
                 'no bytes, which Delta would make a text of; [decode] key = "text" makes it one'
             )
             raise WrongSetting("sink.partition_by", name, allowed)
         text = f.base64(column)
-    if isinstance(of, StringType) and is_delta(sink):
+    if isinstance(data_type, StringType) and is_delta(sink):
         same = "and a Delta table partitioned by it would have NULL instead"
         yield column == "", f"is an empty text, {same}"
         yield column == NO_VALUE, f"is {NO_VALUE}, {same}"
         yield column.contains("\0"), "has a zero byte, which no directory's name can have"
-    if isinstance(of, StringType | BinaryType):
+    if isinstance(data_type, StringType | BinaryType):
         rule = DELTA if is_delta(sink) else ICEBERG
         directory = f.url_encode(f.concat(f.lit(f"{rule.stored(name)}="), text))
         escaped = f.regexp_replace(directory, "[+*]", "%20")  # as long as %2A, deltalake's *
         is_long = f.octet_length(escaped) > MAX_NAME_BYTES
         yield is_long, "is too long for the name of a directory, and the table is partitioned by it"
-    if isinstance(of, DateType | TimestampType | TimestampNTZType) and is_delta(sink):
+    if isinstance(data_type, DateType | TimestampType | TimestampNTZType) and is_delta(sink):
         year = f.year(column)
         yield (year < 1) | (year > 9999), "isn't in the years 1 to 9999 of Delta's partitions"

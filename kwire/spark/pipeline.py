@@ -40,7 +40,7 @@ from kwire.spark.loss_detection import CreatedAgain, LossDetection
 from kwire.spark.lost_records import LostTable
 from kwire.spark.pipeline_file import pipeline_of, read_pipeline
 from kwire.spark.progress import ENDED, STOPPED, Progress, Status, fingerprint
-from kwire.spark.query import PipelineQuery, told
+from kwire.spark.query import PipelineQuery, error_line
 from kwire.spark.retries import Retries
 from kwire.spark.schema_history import SchemaHistory
 from kwire.spark.session import open_session
@@ -122,7 +122,7 @@ class Pipeline:
                 try:
                     run.to_the_end(self._is_stopped, on_status or (lambda status: None))
                 except BaseException as error:
-                    progress.set(state="failed", error=told(error))
+                    progress.set(state="failed", error=error_line(error))
                     raise
                 else:
                     state = STOPPED if self._is_stopped.is_set() else ENDED
@@ -131,7 +131,7 @@ class Pipeline:
                     run.finish()
         except BaseException as error:
             if not progress.status.error:
-                progress.set(state="failed", error=told(error))
+                progress.set(state="failed", error=error_line(error))
             raise
         finally:
             progress.close()
@@ -331,7 +331,7 @@ class _Run:
                 self._next_renewal_s = now_s + RENEW_S
                 self._renew_limit(partitions)
         except UNREACHABLE as error:
-            self._progress.set(error=told(error))
+            self._progress.set(error=error_line(error))
 
     def _renew_limit(self, partitions: Offsets) -> None:
         """Begin a new query with another limit if the average bytes for an offset changed much."""

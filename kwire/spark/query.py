@@ -180,7 +180,7 @@ def told_batch(batch_id: int, ranges: Sequence[OffsetRange]) -> str:
     return f"in batch {batch_id} ({places}), with which the next run begins again"
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """An error in one line: Spark's without the stack of its JVM, and without passwords."""
     inner: Any = error
     text = str(getattr(inner, "desc", None) or getattr(inner, "_desc", None) or inner).strip()

@@ -90,12 +90,12 @@ class Selection(NamedTuple):
     since_ms: int = 0
     until_ms: int = 1 << 62
 
-    def takes(self, one: DeadLetter) -> bool:
+    def takes(self, letter: DeadLetter) -> bool:
         """Whether a dead letter is selected."""
         return (
-            (not self.topics or one.topic in self.topics)
-            and self.error.lower() in one.error.lower()
-            and self.since_ms <= one.failed_ms < self.until_ms
+            (not self.topics or letter.topic in self.topics)
+            and self.error.lower() in letter.error.lower()
+            and self.since_ms <= letter.failed_ms < self.until_ms
         )
 
 
@@ -214,9 +214,9 @@ async def _replay(
     before = mover.sent.copy() if mover is not None else await marked(cluster, marks)
     letters: dict[str, DeadLetter] = {}
 
-    def take(one: DeadLetter) -> None:
-        if one.pipeline in ("", pipeline) and selection.takes(one):
-            letters.setdefault(one.name, one)
+    def take(letter: DeadLetter) -> None:
+        if letter.pipeline in ("", pipeline) and selection.takes(letter):
+            letters.setdefault(letter.name, letter)
 
     await _read(cluster, settings, take)
     new = [one for name, one in letters.items() if name not in before]
@@ -241,46 +241,46 @@ def marks_topic(pipeline: str) -> str:
     return f"{pipeline}-replayed"
 
 
-def _move_of(one: DeadLetter, to: str | None) -> "Move":
+def _move_of(letter: DeadLetter, to: str | None) -> "Move":
     from kwire.client.transactional_producer import NewRecord
     from kwire.spark.moving import Move
 
-    headers = [header for header in one.headers if not header[0].startswith(PREFIX)]
-    headers.append((SOURCE, one.place.encode()))
-    record = NewRecord(one.timestamp, one.key, one.value, tuple(headers))
-    return Move(one.name, to or one.topic, record)
+    headers = [header for header in letter.headers if not header[0].startswith(PREFIX)]
+    headers.append((SOURCE, letter.place.encode()))
+    record = NewRecord(letter.timestamp, letter.key, letter.value, tuple(headers))
+    return Move(letter.name, to or letter.topic, record)
 
 
-async def _with_value(cluster: "Cluster", one: DeadLetter) -> DeadLetter | None:
+async def _with_value(cluster: "Cluster", letter: DeadLetter) -> DeadLetter | None:
     """A dead letter with its value; None if the record can't be read, or its topic deleted it."""
     from kwire.client.leaders import TopicPartition
     from kwire.spark.moving import read_some
 
-    if one.error.startswith(RECORD):
+    if letter.error.startswith(RECORD):
         return None  # without key and value it would be a tombstone
-    if not one.left_bytes:
-        return one
-    if not await _is_topic(cluster, one):
+    if not letter.left_bytes:
+        return letter
+    if not await _is_topic(cluster, letter):
         return None
-    partition = TopicPartition(one.topic, one.partition)
-    found = (await read_some(cluster, {partition: one.offset})).get(partition)
+    partition = TopicPartition(letter.topic, letter.partition)
+    found = (await read_some(cluster, {partition: letter.offset})).get(partition)
     for record in found.records if found is not None else ():
-        if record.offset == one.offset and len(record.value or b"") == one.left_bytes:
-            return one._replace(value=record.value, key=record.key, headers=record.headers)
+        if record.offset == letter.offset and len(record.value or b"") == letter.left_bytes:
+            return letter._replace(value=record.value, key=record.key, headers=record.headers)
     return None
 
 
-async def _is_topic(cluster: "Cluster", one: DeadLetter) -> bool:
+async def _is_topic(cluster: "Cluster", letter: DeadLetter) -> bool:
     """Whether a dead letter's topic exists, and wasn't created again."""
     from kwire.errors import ErrorCode, KafkaError
 
     try:
-        found = (await cluster.topics([one.topic]))[one.topic]
+        found = (await cluster.topics([letter.topic]))[letter.topic]
     except KafkaError as error:
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return False
         raise
-    return one.topic_id in ("", found.topic_id.hex())
+    return letter.topic_id in ("", found.topic_id.hex())
 
 
 async def _read(

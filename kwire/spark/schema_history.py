@@ -102,17 +102,21 @@ class SchemaHistory:
             self._types[name].append(of)
 
 
-def _grown(known: SparkType, of: SparkType) -> SparkType:
+def _grown(known: SparkType, spark_type: SparkType) -> SparkType:
     """The newer type of a column, after the fields that its structs have had before."""
-    if isinstance(known, str) or isinstance(of, str) or kind_of(known) != kind_of(of):
-        return of
-    if kind_of(of) == "array":
-        return array(_grown(known["elementType"], of["elementType"]))
-    if kind_of(of) == "map":
-        return map_of(of["keyType"], _grown(known["valueType"], of["valueType"]))
-    if kind_of(of) != "struct":
-        return of
-    types = {one["name"]: one["type"] for one in of["fields"]}
+    if (
+        isinstance(known, str)
+        or isinstance(spark_type, str)
+        or kind_of(known) != kind_of(spark_type)
+    ):
+        return spark_type
+    if kind_of(spark_type) == "array":
+        return array(_grown(known["elementType"], spark_type["elementType"]))
+    if kind_of(spark_type) == "map":
+        return map_of(spark_type["keyType"], _grown(known["valueType"], spark_type["valueType"]))
+    if kind_of(spark_type) != "struct":
+        return spark_type
+    types = {one["name"]: one["type"] for one in spark_type["fields"]}
     before = {one["name"]: one["type"] for one in known["fields"]}
     kept = {name: _grown(one, types.get(name, one)) for name, one in before.items()}
     return struct([field(name, one) for name, one in ({**kept, **types} | kept).items()])

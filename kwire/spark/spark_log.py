@@ -48,7 +48,7 @@ class SparkLog:
         except OSError:
             return []
 
-    def told(self) -> list[str]:
+    def lines_of_failure(self) -> list[str]:
         """What a command that has failed prints: the last lines, after one that names the file."""
         lines = self.last_lines()
         return [f"kwire: the end of {self.path}:", *(f"  {one}" for one in lines)] if lines else []

@@ -32,19 +32,23 @@ def properties_text(properties: Mapping[str, object]) -> str:
     return ", ".join(f"{literal(key)} = {literal(str(value))}" for key, value in pairs)
 
 
-def columns_text(of: SparkType) -> str:
+def columns_text(spark_type: SparkType) -> str:
     """The columns of a struct, as they are between the brackets of CREATE TABLE."""
-    assert isinstance(of, dict)
-    return ", ".join(f"{quoted(one['name'])} {type_text(one['type'])}" for one in of["fields"])
+    assert isinstance(spark_type, dict)
+    return ", ".join(
+        f"{quoted(one['name'])} {type_text(one['type'])}" for one in spark_type["fields"]
+    )
 
 
-def type_text(of: SparkType) -> str:
+def type_text(spark_type: SparkType) -> str:
     """A type; the names of fields are quoted at every depth."""
-    if isinstance(of, str):
-        return _TYPES.get(of, of)
-    if kind_of(of) == "struct":
-        fields = (f"{quoted(one['name'])}: {type_text(one['type'])}" for one in of["fields"])
+    if isinstance(spark_type, str):
+        return _TYPES.get(spark_type, spark_type)
+    if kind_of(spark_type) == "struct":
+        fields = (
+            f"{quoted(one['name'])}: {type_text(one['type'])}" for one in spark_type["fields"]
+        )
         return f"struct<{', '.join(fields)}>"
-    if kind_of(of) == "array":
-        return f"array<{type_text(of['elementType'])}>"
-    return f"map<{type_text(of['keyType'])}, {type_text(of['valueType'])}>"
+    if kind_of(spark_type) == "array":
+        return f"array<{type_text(spark_type['elementType'])}>"
+    return f"map<{type_text(spark_type['keyType'])}, {type_text(spark_type['valueType'])}>"

@@ -104,5 +104,5 @@ class TombstoneWays:
         return True
 
 
-def _key(one: OffsetRange) -> _Key:
-    return one.topic, one.incarnation, one.partition
+def _key(offsets: OffsetRange) -> _Key:
+    return offsets.topic, offsets.incarnation, offsets.partition

@@ -123,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
     failed = wrong(found, allows_gaps=options.allow_gaps)
     if failed and not options.json:
         for one in failed:
-            print(told(one))
+            print(partition_line(one))
         is_by_key = isinstance(sink, KeepsNewest)  # which runs the transforms again
         if settings.transforms and not is_by_key and any(one.gaps for one in failed):
             print("the pipeline has transforms: if they leave rows out, add --allow-gaps")
@@ -310,11 +310,11 @@ def wrong(found: list[Compared], *, allows_gaps: bool = False) -> list[Compared]
     return [one for one in found if one.doubles or one.strangers or (one.gaps and not allows_gaps)]
 
 
-def told(one: Compared) -> str:
+def partition_line(compared: Compared) -> str:
     """A line about a partition that isn't exact, with a few of the offsets."""
     parts = []
     for name in ("gaps", "doubles", "strangers"):
-        if number := getattr(one, name):
-            where = ", ".join(f"{first}-{end - 1}" for first, end in one.examples[name])
+        if number := getattr(compared, name):
+            where = ", ".join(f"{first}-{end - 1}" for first, end in compared.examples[name])
             parts.append(f"{number} {name} (offsets {where})")
-    return f"{one.topic}-{one.partition}: {', '.join(parts)}"
+    return f"{compared.topic}-{compared.partition}: {', '.join(parts)}"

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 MOST_FILES = 16
 
 
-def begin(configs: Sequence[BrokerConfig], locks: Mapping[Path, int], ways: Ways) -> Ends:
+def fork_template(configs: Sequence[BrokerConfig], locks: Mapping[Path, int], ways: Ways) -> Ends:
     """Fork the template. This process must have one thread and no event loop."""
     _load(with_http=configs[0].http_address() is not None)
     control, own_control = socket.socketpair()
@@ -63,7 +63,7 @@ def begin(configs: Sequence[BrokerConfig], locks: Mapping[Path, int], ways: Ways
     return Ends(control, life, pid)
 
 
-def end(ends: Ends) -> None:
+def end_template(ends: Ends) -> None:
     """End the template, whose workers have ended, and wait for it."""
     ends.control.close()
     os.waitpid(ends.pid, 0)

@@ -91,8 +91,8 @@ class Queue:
         self.decided: list[int] = []
         self.published: list[int] = []
         self.nursery = nursery
-        nursery.start_soon(self.commits.follow, self._publish)
-        nursery.start_soon(self.commits.make)
+        nursery.start_soon(self.commits.follow_store, self._publish)
+        nursery.start_soon(self.commits.make_commits)
 
     async def _publish(self, image: MetadataImage, changes: Sequence[Change]) -> None:
         await trio.lowlevel.checkpoint()

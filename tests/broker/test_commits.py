@@ -298,7 +298,7 @@ async def test_a_broker_that_missed_too_much_takes_the_image() -> None:
 
     commits = Commits(ForgetfulStore(), MetadataImage(1, "abc", 10), ThreadPool(1))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(commits.follow, publish)
+        nursery.start_soon(commits.follow_store, publish)
         await trio.testing.wait_all_tasks_blocked()
         assert published == [(5, [ProducerIdsAllocated(77)])]
         assert commits.image.revision == 5

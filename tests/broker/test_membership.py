@@ -156,8 +156,8 @@ async def test_a_registration_that_the_store_did_not_take_is_repeated(autojump_c
             await store.read(), lambda *_: None, lambda before: False, prepare
         )
         broker = Serving(store, image)
-        nursery.start_soon(broker.commits.make)
-        nursery.start_soon(broker.commits.follow, broker.follow)
+        nursery.start_soon(broker.commits.make_commits)
+        nursery.start_soon(broker.commits.follow_store, broker.follow)
         nursery.start_soon(membership.run, broker)
         await pass_s(3)
         first, epoch = membership.session, broker.image.brokers[1].epoch
@@ -228,8 +228,8 @@ async def test_who_proves_a_death_and_who_only_suspects(autojump_clock, controll
         )
         broker = Serving(stores[1], image)
         broker.suspects = suspects = SuspectedBrokers()
-        nursery.start_soon(broker.commits.make)
-        nursery.start_soon(broker.commits.follow, broker.follow)
+        nursery.start_soon(broker.commits.make_commits)
+        nursery.start_soon(broker.commits.follow_store, broker.follow)
         nursery.start_soon(membership.run, broker)
         await pass_s(2 + STEADY_S)
         assert set(others.connections) == {2, 3}

@@ -28,8 +28,8 @@ def buffered():
 def test_within_the_limit_nobody_ends(buffered):
     """A slow client may take its time while there is room."""
     slow, other = Connection(buffered), Connection(buffered)
-    buffered.count(slow, 400, 0.0)
-    buffered.count(other, 600, 1e6)
+    buffered.count_bytes(slow, 400, 0.0)
+    buffered.count_bytes(other, 600, 1e6)
     assert not slow.has_ended
     assert not other.has_ended
 
@@ -37,8 +37,8 @@ def test_within_the_limit_nobody_ends(buffered):
 def test_the_bytes_that_have_rested_longest_go_first(buffered, caplog):
     """A client that reads its large response quickly isn't the one that ends."""
     stuck, quick = Connection(buffered), Connection(buffered)
-    buffered.count(stuck, 400, 0.0)
-    buffered.count(quick, 700, 60.0)
+    buffered.count_bytes(stuck, 400, 0.0)
+    buffered.count_bytes(quick, 700, 60.0)
     assert stuck.has_ended
     assert not quick.has_ended
     assert "kwire.resting.max.bytes=1000" in caplog.text
@@ -49,9 +49,9 @@ def test_many_small_waits_do_not_end_for_a_large_one(buffered):
     """Of bytes that have rested for about as long, the most go first."""
     small = [Connection(buffered) for _ in range(9)]
     for connection in small:
-        buffered.count(connection, 50, 0.0)
+        buffered.count_bytes(connection, 50, 0.0)
     large = Connection(buffered)
-    buffered.count(large, 900, 1.0)
+    buffered.count_bytes(large, 900, 1.0)
     assert large.has_ended
     assert not any(connection.has_ended for connection in small)
 
@@ -59,29 +59,29 @@ def test_many_small_waits_do_not_end_for_a_large_one(buffered):
 def test_one_connection_alone_may_hold_more(buffered):
     """The limit is for many connections; ``kwire.response.max.bytes`` bounds one."""
     alone = Connection(buffered)
-    buffered.count(alone, 5000, 0.0)
+    buffered.count_bytes(alone, 5000, 0.0)
     assert not alone.has_ended
 
 
 def test_bytes_that_were_sent_count_no_more(buffered):
     """After all is sent, the connection has a new start."""
     connection, other = Connection(buffered), Connection(buffered)
-    buffered.count(connection, 900, 0.0)
+    buffered.count_bytes(connection, 900, 0.0)
     buffered.forget(connection)
     buffered.forget(connection)
-    buffered.count(other, 900, 1.0)
-    buffered.count(other, 100, 2.0)
+    buffered.count_bytes(other, 900, 1.0)
+    buffered.count_bytes(other, 100, 2.0)
     assert buffered.held_bytes == 100
 
 
 def test_a_request_whose_rest_does_not_come_ends(buffered, caplog):
     """One of which bytes still come goes on, and so does one that is whole and waits."""
     silent, slow, whole, fresh = (Connection(buffered) for _ in range(4))
-    buffered.count(silent, 10, 0.0, is_half=True)
-    buffered.count(slow, 10, 0.0, is_half=True)
-    buffered.count(whole, 10, 0.0)
-    buffered.count(slow, 20, HALF_S - 1, is_half=True)
-    buffered.count(fresh, 10, HALF_S - 1, is_half=True)
+    buffered.count_bytes(silent, 10, 0.0, is_half=True)
+    buffered.count_bytes(slow, 10, 0.0, is_half=True)
+    buffered.count_bytes(whole, 10, 0.0)
+    buffered.count_bytes(slow, 20, HALF_S - 1, is_half=True)
+    buffered.count_bytes(fresh, 10, HALF_S - 1, is_half=True)
     buffered.end_overdue(HALF_S - 0.5)
     assert not silent.has_ended
     buffered.end_overdue(HALF_S)
@@ -94,9 +94,9 @@ def test_of_very_many_connections_so_many_end_that_there_is_room_again(buffered,
     buffered.max_bytes = lambda: 32_000
     many = [Connection(buffered) for _ in range(2000)]
     for place, connection in enumerate(many):
-        buffered.count(connection, 16, place / 1000)
+        buffered.count_bytes(connection, 16, place / 1000)
     assert not any(connection.has_ended for connection in many)
-    buffered.count(Connection(buffered), 16, 2.0)
+    buffered.count_bytes(Connection(buffered), 16, 2.0)
     assert sum(connection.has_ended for connection in many) == 126
     assert all(connection.has_ended for connection in many[:126])
     assert buffered.held_bytes == 30_000

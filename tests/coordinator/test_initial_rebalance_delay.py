@@ -177,6 +177,6 @@ def test_only_so_many_questions_are_remembered():
     for number in range(ANNOUNCED_AT_MOST + 10):
         announced.record_lookup("g", number, 0)
         announced.record_lookup(f"g{number}", 0, 0)
-    assert announced.count("g", 0) == ANNOUNCED_AT_MOST
-    assert announced.count("g0", 0) == 0
-    assert announced.count("g100", 0) == 1
+    assert announced.count_connections("g", 0) == ANNOUNCED_AT_MOST
+    assert announced.count_connections("g0", 0) == 0
+    assert announced.count_connections("g100", 0) == 1

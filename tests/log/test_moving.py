@@ -13,7 +13,7 @@ from kwire.log.data_directory import LogDirectoryError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.moved import MARKER
-from kwire.log.moving import begin
+from kwire.log.moving import begin_move
 from kwire.log.truncation import Cut, truncate_log, truncate_logs
 from tests.support.log_scan import check_log
 from tests.support.log_state import close_files, known_producers, log_files
@@ -56,7 +56,7 @@ class Moves:
             self.sequence += 1
 
     def begin(self):
-        return begin(self.manager, self.log, self.target, self.tools.now_ms)
+        return begin_move(self.manager, self.log, self.target, self.tools.now_ms)
 
     def step(self, move, bytes_each=300):
         """One step, as the broker makes it; whether the move has ended."""

@@ -29,7 +29,7 @@ class Writer:
 
     def steps(self, count: int) -> list[bool]:
         """Take so many steps."""
-        return [self.ahead.step(self.tools.now_ms) for _ in range(count)]
+        return [self.ahead.write_piece(self.tools.now_ms) for _ in range(count)]
 
     def append(self) -> int:
         """Append it; its first offset."""
@@ -208,7 +208,7 @@ def test_a_dropped_batch_is_cut_off_at_once(tools, log):
     size_bytes = log.size_bytes
     writer = Writer(tools, log)
     writer.steps(2)
-    writer.ahead.drop()
+    writer.ahead.cut_off()
     assert has_no_remains(log)
     assert (tools.directory / "00000000000000000000.log").stat().st_size == size_bytes
 
@@ -222,7 +222,7 @@ def test_a_dropped_batch_costs_no_look_at_the_segment(tools, log, monkeypatch):
     reads = []
     pread = tools.disk.pread
     monkeypatch.setattr(tools.disk, "pread", lambda *asked: reads.append(asked) or pread(*asked))
-    writer.ahead.drop()
+    writer.ahead.cut_off()
     tools.append(log, b"last")
     assert not reads
     assert contents(tools, log)[-1] == (51, b"l")

@@ -85,7 +85,7 @@ async def test_a_log_that_is_not_served_keeps_what_may_not_be_replicated(tmp_pat
     async with running_server(tmp_path, clock=clock) as running:
         logs, served = running.broker.log_manager.logs, running.broker.replica_manager
         for index in range(2):
-            served.end(("t", index))
+            served.end_role(("t", index))
         clock.pass_time(MINUTE_MS)
         await running.server.housekeeping.retain()
         assert [logs["t", index].log_start_offset for index in range(2)] == [0, 2]

@@ -33,10 +33,10 @@ class IsrNews:
         self._changes: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
         self._has_some = trio.Event()
 
-    def changed(self, partition: str, before: Sequence[int], now: Sequence[int]) -> None:
+    def changed(self, partition: str, before: Sequence[int], after: Sequence[int]) -> None:
         """Note that other replicas of a partition are in sync than ``before``."""
-        first, _ = self._changes.get(partition, (before, now))
-        self._changes[partition] = (first, now)
+        first, _ = self._changes.get(partition, (before, after))
+        self._changes[partition] = (first, after)
         self._has_some.set()
 
     async def run(self) -> None:

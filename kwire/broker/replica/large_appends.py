@@ -28,15 +28,15 @@ async def append_large(
         return
     ahead = WriteAhead(partition.log, first)
     try:
-        while not ahead.step(now_ms):
+        while not ahead.write_piece(now_ms):
             await trio.lowlevel.checkpoint()
             if is_over():
-                ahead.drop()
+                ahead.cut_off()
                 return
         with ahead.written(now_ms):
             append()
     except BaseException:
-        ahead.drop()
+        ahead.cut_off()
         raise
 
 

@@ -162,7 +162,7 @@ class LeaderPartition(Partition):
             self.advance()
             if self.is_under_min_isr:
                 self.acks.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-            self.ask()
+            self.ask_for_isr()
 
     def _apply_row(self, row: PartitionImage) -> None:
         for node in set(self.in_sync).difference(row.isr):
@@ -224,7 +224,7 @@ class LeaderPartition(Partition):
         others = [one for one in self.followers.values() if one.node_id not in self.in_sync]
         return (*isr, *(one.node_id for one in others if self._may_join(one)))
 
-    def ask(self) -> None:
+    def ask_for_isr(self) -> None:
         """Ask for a change of the ISR if one is needed."""
         if not self.is_deleted and (self.row.is_recovering or self.wished_isr() != self.in_sync):
             self._updates.wanted(self)
@@ -268,7 +268,7 @@ class LeaderPartition(Partition):
     def _look_at_followers(self) -> None:
         self._note_holding()
         self.advance()
-        self.ask()
+        self.ask_for_isr()
 
     # Followers
 
@@ -303,7 +303,7 @@ class LeaderPartition(Partition):
             follower.is_caught_up = True
         if not follower.is_in_maximal_isr:
             self._note_holding()
-            self.ask()
+            self.ask_for_isr()
         if has_moved:
             self.advance()
         if log_start_offset != follower.log_start_offset:

@@ -11,8 +11,8 @@ Rules:
   acknowledgements would wait for it until ``replica.lag.time.max.ms``. Its records are whole, so it
   stays eligible to lead. When the disk has room, the replica is fetched again, and its leader takes
   it back into the ISR.
-- ``look`` compares the image with the disks, at each failure and every second. So a commit that
-  failed is tried again.
+- ``give_up_replicas`` compares the image with the disks, at each failure and every second. So a
+  commit that failed is tried again.
 
 Source: ReplicaManager.handleLogDirFailure, AssignReplicasToDirs of Kafka, KIP-858. In Kafka a full
 disk is a failed one.

@@ -161,7 +161,7 @@ class PartitionRegistry:
     def host(self, replica: Hosted) -> None:
         """Give a partition a new role, and end its former role."""
         key = (replica.topic, replica.index)
-        self.end(key)
+        self.end_role(key)
         assert not replica.is_deleted, key  # a role that has ended never begins again
         if isinstance(replica, Partition):
             self._partitions[key] = replica
@@ -169,7 +169,7 @@ class PartitionRegistry:
             self._followers[key] = replica
         self._by_topic.setdefault(replica.topic_id, {})[replica.index] = replica
 
-    def end(self, key: TopicPartition) -> Hosted | None:
+    def end_role(self, key: TopicPartition) -> Hosted | None:
         """End the role of a partition. Requests that wait for it then look for its new role."""
         led, followed = self._partitions.pop(key, None), self._followers.pop(key, None)
         assert led is None or followed is None, key  # it has one role

@@ -68,17 +68,17 @@ class LogJob:
         return len(self.doomed) + len(self.missing)
 
 
-def _take_slice(things: list[_T]) -> list[_T]:
+def _take_slice(items: list[_T]) -> list[_T]:
     """Remove the items of one slice from the end of a list, and return them."""
-    some = things[-LOGS_PER_TURN:]
+    some = items[-LOGS_PER_TURN:]
     assert some  # a job without anything left would never be over
-    del things[-LOGS_PER_TURN:]
+    del items[-LOGS_PER_TURN:]
     some.reverse()
     return some
 
 
 class ReplicaManager(ReplicaRoles):
-    """The partitions of one broker, and their logs. ``work`` has to run."""
+    """The partitions of one broker, and their logs. ``run_jobs`` has to run."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class ReplicaManager(ReplicaRoles):
         self._asked.set()
         return job
 
-    async def work(self, after_each: Callable[[], object]) -> None:
+    async def run_jobs(self, after_each: Callable[[], object]) -> None:
         """Do the jobs of large commits, for ever; calls ``after_each`` after each slice."""
         slices = 0
         while True:
@@ -219,7 +219,7 @@ class ReplicaManager(ReplicaRoles):
         """Take replicas out of service."""
         for done, replica in enumerate(replicas, 1):
             await self._at_rest(replica.topic, replica.index)
-            self.end((replica.topic, replica.index))
+            self.end_role((replica.topic, replica.index))
             if done % PARTITIONS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
         return replicas

@@ -26,7 +26,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.log.checkpoints import TopicPartition
 from kwire.log.data_directory import DataDirectory
 from kwire.log.manager import LogManager
-from kwire.log.moving import LAST_BYTES, PIECE_BYTES, Move, begin
+from kwire.log.moving import LAST_BYTES, PIECE_BYTES, Move, begin_move
 from kwire.metadata.image import ConfigResourceType, MetadataImage
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class ReplicaMoves:
         """The unfinished moves."""
         return [move for move in self._moves.values() if not move.is_over]
 
-    async def ask(self, key: TopicPartition, path: str) -> None:
+    async def request_move(self, key: TopicPartition, path: str) -> None:
         """Move a replica to a directory, or create it there later if this broker doesn't have it
         yet.
 
@@ -85,7 +85,7 @@ class ReplicaMoves:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         target = self._directory(path)
         async with self._asking:
-            await self._request_move(key, target)
+            await self._create_move(key, target)
 
     def _directory(self, path: str) -> DataDirectory:
         for data in self._broker.log_manager.data_directories:
@@ -96,7 +96,7 @@ class ReplicaMoves:
                 return data
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
 
-    async def _request_move(self, key: TopicPartition, target: DataDirectory) -> None:
+    async def _create_move(self, key: TopicPartition, target: DataDirectory) -> None:
         broker, manager = self._broker, self._broker.log_manager
         if broker.is_offline(*key):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key[0]}-{key[1]} is offline")
@@ -116,14 +116,14 @@ class ReplicaMoves:
         if manager.failures:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "a data directory is offline")
         made = await broker.threads.logs.run(
-            begin, manager, replica.log, target, broker.clock.now_ms()
+            begin_move, manager, replica.log, target, broker.clock.now_ms()
         )
         assert key not in self._moves, key  # ``_asking`` lets one request after the other in
         self._moves[key] = made
         self._all.append(made)
         self._changed.set()
 
-    async def resume(self) -> None:
+    async def resume_moves(self) -> None:
         """Begin the moves again that an earlier process left unfinished, for partitions served by
         now.
         """
@@ -135,7 +135,7 @@ class ReplicaMoves:
 
     async def _resume_move(self, key: TopicPartition, path: Path) -> None:
         try:
-            await self.ask(key, str(path.parent))
+            await self.request_move(key, str(path.parent))
         except KafkaError as error:
             log.warning("%s stays an unfinished move: %s", path, error)
 

@@ -101,7 +101,7 @@ class ReplicaRoles(PartitionRegistry):
         assert row.leader_epoch >= replica.leader_epoch, (replica.log.name, row)
         role = role_of(row, self._node_id)
         if role is Role.NONE:
-            self.end((topic.name, index))
+            self.end_role((topic.name, index))
             self._given_away[topic.name, index] = replica
             return
         if self._stays(replica, role, row):
@@ -172,9 +172,9 @@ class ReplicaRoles(PartitionRegistry):
         if not isinstance(replica, Partition):
             self._moved[replica] = None
 
-    def end(self, key: tuple[str, int]) -> Hosted | None:
+    def end_role(self, key: tuple[str, int]) -> Hosted | None:
         """End the role of a partition, and note that it has moved."""
-        ended = super().end(key)
+        ended = super().end_role(key)
         if ended is not None and not isinstance(ended, Partition):
             self._moved[ended] = None
         return ended

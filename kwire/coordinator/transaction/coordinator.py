@@ -230,16 +230,18 @@ class TransactionCoordinator:
             return Effects()
         return self._abort(known, new_producer_id, now_ms)
 
-    def _abort(self, known: Transaction, new_producer_id: int | None, now_ms: int) -> Effects:
+    def _abort(self, transaction: Transaction, new_producer_id: int | None, now_ms: int) -> Effects:
         """Abort in place of the producer; the next epoch, of the end or of a bump, fences it."""
         if self.settings.transaction_version < EPOCH_BUMP_SINCE:
-            return self._write(prepare_end(fence(known), now_ms, committed=False, client_version=0))
+            return self._write(
+                prepare_end(fence(transaction), now_ms, committed=False, client_version=0)
+            )
         prepared = prepare_end(
-            known,
+            transaction,
             now_ms,
             committed=False,
             client_version=EPOCH_BUMP_SINCE,
-            next_producer_id=_next_producer_id(known, new_producer_id),
+            next_producer_id=_next_producer_id(transaction, new_producer_id),
         )
         return self._write(prepared)
 
@@ -343,7 +345,7 @@ class TransactionCoordinator:
 
 
 def _begun(
-    known: Transaction,
+    transaction: Transaction,
     timeout_ms: int,
     expected: ProducerIdAndEpoch | None,
     new_producer_id: int | None,
@@ -354,43 +356,46 @@ def _begun(
     Raises ProducerIdNeeded and KafkaError: PRODUCER_FENCED.
     """
     epoch = None if expected is None else expected.epoch
-    if not known.is_epoch_exhausted:
-        return increment_epoch(known, timeout_ms, epoch, now_ms)
-    if epoch not in (None, known.producer_epoch):
+    if not transaction.is_epoch_exhausted:
+        return increment_epoch(transaction, timeout_ms, epoch, now_ms)
+    if epoch not in (None, transaction.producer_epoch):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if new_producer_id is None:
         raise ProducerIdNeeded
     return rotate_producer_id(
-        known, new_producer_id, timeout_ms, now_ms, keeps_last_epoch=expected is not None
+        transaction, new_producer_id, timeout_ms, now_ms, keeps_last_epoch=expected is not None
     )
 
 
-def _is_known(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
+def _is_known(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
     """Whether a producer with these former values can be the one of this transactional id.
 
     It can if the id has no epoch yet, if the producer ids are equal, or if its producer id was the
     previous one and used up its epochs: then the answer with the new id may have been lost.
     """
     return (
-        known.producer_epoch == NO_PRODUCER_EPOCH
-        or expected.producer_id == known.producer_id
+        transaction.producer_epoch == NO_PRODUCER_EPOCH
+        or expected.producer_id == transaction.producer_id
         or (
-            expected.producer_id == known.previous_producer_id
+            expected.producer_id == transaction.previous_producer_id
             and is_epoch_exhausted(expected.epoch)
         )
     )
 
 
-def _has_timed_out(known: Transaction, age_ms: Callable[[int], int]) -> bool:
-    return known.state is TransactionState.ONGOING and age_ms(known.start_ms) > known.timeout_ms
+def _has_timed_out(transaction: Transaction, age_ms: Callable[[int], int]) -> bool:
+    return (
+        transaction.state is TransactionState.ONGOING
+        and age_ms(transaction.start_ms) > transaction.timeout_ms
+    )
 
 
-def _next_producer_id(known: Transaction, new_producer_id: int | None) -> int:
+def _next_producer_id(transaction: Transaction, new_producer_id: int | None) -> int:
     """The producer id that follows an end which uses up the epochs, otherwise -1.
 
     Raises ProducerIdNeeded.
     """
-    if not known.is_epoch_exhausted:
+    if not transaction.is_epoch_exhausted:
         return NO_PRODUCER_ID
     if new_producer_id is None:
         raise ProducerIdNeeded

@@ -37,47 +37,47 @@ class EndOfTransaction(NamedTuple):
     client_version: int
 
 
-def may_end(known: Transaction, end: EndOfTransaction) -> bool:
+def may_end(transaction: Transaction, end: EndOfTransaction) -> bool:
     """True to end the transaction, False if this end is done already.
 
     Raises KafkaError: CONCURRENT_TRANSACTIONS, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
     INVALID_TXN_STATE.
     """
-    if known.state in PREPARED:
+    if transaction.state in PREPARED:
         # The request may carry the id and epoch that follow, which can't be checked yet.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if end.client_version >= EPOCH_BUMP_SINCE:
-        return _may_end_with_bump(known, end)
-    if known.producer_id != end.producer_id:
+        return _may_end_with_bump(transaction, end)
+    if transaction.producer_id != end.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if known.producer_epoch != end.producer_epoch:
+    if transaction.producer_epoch != end.producer_epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    if known.state is TransactionState.ONGOING:
+    if transaction.state is TransactionState.ONGOING:
         return True
-    _check_same_end(known, end)
+    _check_same_end(transaction, end)
     return False
 
 
-def _may_end_with_bump(known: Transaction, end: EndOfTransaction) -> bool:
+def _may_end_with_bump(transaction: Transaction, end: EndOfTransaction) -> bool:
     after_overflow = (
-        known.previous_producer_id == end.producer_id
+        transaction.previous_producer_id == end.producer_id
         and end.producer_epoch == MAX_EPOCH - 1
-        and known.producer_epoch == 0
+        and transaction.producer_epoch == 0
     )
-    if known.producer_id != end.producer_id and not after_overflow:
+    if transaction.producer_id != end.producer_id and not after_overflow:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    is_ended = known.state not in (TransactionState.ONGOING, TransactionState.EMPTY)
-    if is_ended and (after_overflow or known.producer_epoch == end.producer_epoch + 1):
-        _check_same_end(known, end)
+    is_ended = transaction.state not in (TransactionState.ONGOING, TransactionState.EMPTY)
+    if is_ended and (after_overflow or transaction.producer_epoch == end.producer_epoch + 1):
+        _check_same_end(transaction, end)
         return False
-    if known.producer_epoch != end.producer_epoch:
+    if transaction.producer_epoch != end.producer_epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    if known.state is not TransactionState.ONGOING and end.committed:
+    if transaction.state is not TransactionState.ONGOING and end.committed:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
     return True
 
 
-def _check_same_end(known: Transaction, end: EndOfTransaction) -> None:
+def _check_same_end(transaction: Transaction, end: EndOfTransaction) -> None:
     """Raise KafkaError (INVALID_TXN_STATE) unless the transaction's end was of the same kind."""
-    if known.state is TransactionState.EMPTY or known.is_committing != end.committed:
+    if transaction.state is TransactionState.EMPTY or transaction.is_committing != end.committed:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)

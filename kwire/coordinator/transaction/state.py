@@ -107,77 +107,87 @@ def new_transaction(transactional_id: str, producer_id: int, timeout_ms: int) ->
 
 
 def increment_epoch(
-    known: Transaction, timeout_ms: int, expected_epoch: int | None, now_ms: int
+    transaction: Transaction, timeout_ms: int, expected_epoch: int | None, now_ms: int
 ) -> Transaction:
     """The state with the next epoch, for a producer that begins; this fences other producers.
 
     ``expected_epoch`` is the epoch that the producer had. If it is the one before the last bump,
     the request was answered before, and the epoch stays. Raises KafkaError: PRODUCER_FENCED.
     """
-    epoch, last_epoch = known.producer_epoch + 1, NO_PRODUCER_EPOCH
+    epoch, last_epoch = transaction.producer_epoch + 1, NO_PRODUCER_EPOCH
     if expected_epoch is not None:
-        if known.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch):
-            last_epoch = known.producer_epoch
-        elif expected_epoch == known.last_producer_epoch:
-            epoch, last_epoch = known.producer_epoch, known.last_producer_epoch
+        if transaction.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch):
+            last_epoch = transaction.producer_epoch
+        elif expected_epoch == transaction.last_producer_epoch:
+            epoch, last_epoch = transaction.producer_epoch, transaction.last_producer_epoch
         else:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    return _begin_anew(known, timeout_ms, now_ms)._replace(
+    return _begin_anew(transaction, timeout_ms, now_ms)._replace(
         producer_epoch=epoch, last_producer_epoch=last_epoch
     )
 
 
 def rotate_producer_id(
-    known: Transaction, producer_id: int, timeout_ms: int, now_ms: int, *, keeps_last_epoch: bool
+    transaction: Transaction,
+    producer_id: int,
+    timeout_ms: int,
+    now_ms: int,
+    *,
+    keeps_last_epoch: bool,
 ) -> Transaction:
     """The state with another producer id, for a producer whose epochs are used up."""
-    last_epoch = known.producer_epoch if keeps_last_epoch else NO_PRODUCER_EPOCH
-    return _begin_anew(known, timeout_ms, now_ms)._replace(
+    last_epoch = transaction.producer_epoch if keeps_last_epoch else NO_PRODUCER_EPOCH
+    return _begin_anew(transaction, timeout_ms, now_ms)._replace(
         producer_id=producer_id, producer_epoch=0, last_producer_epoch=last_epoch
     )
 
 
-def _begin_anew(known: Transaction, timeout_ms: int, now_ms: int) -> Transaction:
-    assert known.state in AT_REST, known
-    return known._replace(
+def _begin_anew(transaction: Transaction, timeout_ms: int, now_ms: int) -> Transaction:
+    assert transaction.state in AT_REST, transaction
+    return transaction._replace(
         state=TransactionState.EMPTY,
         timeout_ms=timeout_ms,
         partitions=frozenset(),
         start_ms=NO_TIMESTAMP,
         last_update_ms=now_ms,
-        previous_producer_id=known.producer_id,
+        previous_producer_id=transaction.producer_id,
     )
 
 
-def fence(known: Transaction) -> Transaction:
+def fence(transaction: Transaction) -> Transaction:
     """The open transaction at the epoch that fences its producer.
 
     This is a step on the way to PrepareAbort, and is never written by itself.
     """
-    assert known.state is TransactionState.ONGOING, known
-    return known._replace(
-        producer_epoch=min(known.producer_epoch + 1, MAX_EPOCH),
+    assert transaction.state is TransactionState.ONGOING, transaction
+    return transaction._replace(
+        producer_epoch=min(transaction.producer_epoch + 1, MAX_EPOCH),
         last_producer_epoch=NO_PRODUCER_EPOCH,
     )
 
 
 def add_partitions(
-    known: Transaction, partitions: frozenset[TopicPartition], client_version: int, now_ms: int
+    transaction: Transaction,
+    partitions: frozenset[TopicPartition],
+    client_version: int,
+    now_ms: int,
 ) -> Transaction:
     """The transaction with further partitions, opened if it wasn't open."""
-    assert known.state in AT_REST or known.state is TransactionState.ONGOING, known
-    return known._replace(
+    assert transaction.state in AT_REST or transaction.state is TransactionState.ONGOING, (
+        transaction
+    )
+    return transaction._replace(
         state=TransactionState.ONGOING,
-        partitions=known.partitions | partitions,
-        start_ms=now_ms if known.state in AT_REST else known.start_ms,
+        partitions=transaction.partitions | partitions,
+        start_ms=now_ms if transaction.state in AT_REST else transaction.start_ms,
         last_update_ms=now_ms,
-        previous_producer_id=known.producer_id,
+        previous_producer_id=transaction.producer_id,
         client_version=client_version,
     )
 
 
 def prepare_end(
-    known: Transaction,
+    transaction: Transaction,
     now_ms: int,
     *,
     committed: bool,
@@ -185,18 +195,18 @@ def prepare_end(
     next_producer_id: int = NO_PRODUCER_ID,
 ) -> Transaction:
     """The state in which the end is decided; in the newer protocol, with the epoch bumped."""
-    epoch, last_epoch = known.producer_epoch, known.last_producer_epoch
+    epoch, last_epoch = transaction.producer_epoch, transaction.last_producer_epoch
     if client_version >= EPOCH_BUMP_SINCE:
         epoch, last_epoch = min(epoch + 1, MAX_EPOCH), epoch
-    is_open = known.state is TransactionState.ONGOING
-    assert is_open or (known.state in AT_REST and not committed), known
-    return known._replace(
+    is_open = transaction.state is TransactionState.ONGOING
+    assert is_open or (transaction.state in AT_REST and not committed), transaction
+    return transaction._replace(
         state=TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,
         producer_epoch=epoch,
         last_producer_epoch=last_epoch,
-        start_ms=known.start_ms if is_open else now_ms,
+        start_ms=transaction.start_ms if is_open else now_ms,
         last_update_ms=now_ms,
-        previous_producer_id=known.producer_id,
+        previous_producer_id=transaction.producer_id,
         next_producer_id=next_producer_id,
         client_version=client_version,
     )

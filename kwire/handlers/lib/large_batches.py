@@ -49,7 +49,7 @@ async def append_in_turn(
         with ahead.written(now_ms):
             return partition.append_checked(checked, now_ms=now_ms, required_acks=acks)
     finally:
-        ahead.drop()
+        ahead.cut_off()
 
 
 async def _wait_for_turn(turn: trio.Event, work: Work) -> None:
@@ -79,11 +79,11 @@ async def write_ahead(
     partition.writing = trio.Event()
     try:
         partition.check_in_sync(acks)
-        while not ahead.step(context.broker.now_ms()):
+        while not ahead.write_piece(context.broker.now_ms()):
             await give_way(context.work)
             partition.check_in_sync(acks)
     except BaseException:
-        ahead.drop()
+        ahead.cut_off()
         raise
     finally:
         partition.writing.set()

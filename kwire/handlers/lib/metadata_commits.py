@@ -70,12 +70,12 @@ async def commit_in_slices(
 
     last: tuple[MetadataImage, Sequence[Change]] | None = (image, decided)
 
-    async def as_decided(now: MetadataImage) -> Sequence[Change]:
+    async def as_decided(image: MetadataImage) -> Sequence[Change]:
         # The newest image counts, not ``image``: the outcomes of ``decide`` belong to the newest.
         nonlocal last
-        if last is None or last[0] is not now:
+        if last is None or last[0] is not image:
             last = None
-            last = now, _checked(await decide(now, Slices()), context)
+            last = image, _checked(await decide(image, Slices()), context)
         return last[1]
 
     await context.commit(as_decided)

@@ -9,7 +9,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage
-from kwire.metadata.tokens import DelegationToken, Lifetimes, Secret, TokenChanged, find
+from kwire.metadata.tokens import DelegationToken, Lifetimes, Secret, TokenChanged, find_token
 from kwire.security.principal import ANONYMOUS
 
 _KEY = "delegation.token.secret.key"
@@ -59,7 +59,7 @@ async def change(
     secret_key(context)
     tokens = context.broker.image.tokens
     await context.work.give_way()
-    token_id = find(tokens, Secret(hmac))
+    token_id = find_token(tokens, Secret(hmac))
     expires_ms: int | None = None
 
     async def decide(image: MetadataImage) -> list[Change]:

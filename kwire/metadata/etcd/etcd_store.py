@@ -186,7 +186,7 @@ class EtcdStore:
         """Watch, and keep the session alive, forever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._following.run)
-            nursery.start_soon(self._leases.keep)
+            nursery.start_soon(self._leases.keep_session)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -65,7 +65,7 @@ class Following:
         assert self._values or not self._bytes, self._bytes
         self._wake_followers()
 
-    def read(self, revision: int) -> None:
+    def record_revision(self, revision: int) -> None:
         """Note that a commit was found in the keys."""
         self.newest = max(self.newest, revision)
 

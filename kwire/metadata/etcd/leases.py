@@ -151,7 +151,7 @@ class Leases:
         incarnation, locks = json.loads(found.value)
         return Member(self._keys.node_id(found.key), incarnation, tuple(locks))
 
-    async def keep(self) -> None:
+    async def keep_session(self) -> None:
         """Keep the own session alive, forever."""
         while True:
             await self._begun.wait()

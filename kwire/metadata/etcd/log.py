@@ -183,7 +183,7 @@ class Log:
                 raise RevisionGone
             commits.append(await self.decoded(number, value))
             revision = number
-            self._following.read(number)
+            self._following.record_revision(number)
         return commits
 
     async def decoded(self, revision: int, value: bytes) -> Commit:

@@ -26,7 +26,7 @@ def add_file(parser: argparse.ArgumentParser) -> None:
 def fail_with(log: "SparkLog", message: str) -> int:
     """Print what is wrong, and the end of Spark's log without secrets; returns the exit code 1."""
     fail(message)
-    for line in log.told():
+    for line in log.lines_of_failure():
         print(one_line(str(masked("", line))), file=sys.stderr)
     return 1
 

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
     from kwire.spark.driver_lock import SecondDriver, check_no_other_driver
     from kwire.spark.nothing_new import is_nothing_new
-    from kwire.spark.query import told
+    from kwire.spark.query import error_line
     from kwire.spark.settings import WrongSetting
 
     settings = read_or_tell(options.file)
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         if not is_nothing_new(settings):
             return _run(settings, options)
     except SecondDriver as error:
-        return fail(f"pipeline {settings.name} has failed: {told(error)}")
+        return fail(f"pipeline {settings.name} has failed: {error_line(error)}")
     except WrongSetting as error:
         return wrong(f"{options.file}: {error}")
     if not options.quiet:
@@ -100,7 +100,7 @@ def _run(settings: PipelineSettings, options: argparse.Namespace) -> int:
 def _outcome(pipeline: "Pipeline", log: "SparkLog", *, quiet: bool) -> int:
     """Run a pipeline, with a line about its failure and what Spark printed; the exit code."""
     from kwire.spark.lost_records import DataLost
-    from kwire.spark.query import told
+    from kwire.spark.query import error_line
 
     name = pipeline.settings.name
     try:
@@ -109,7 +109,7 @@ def _outcome(pipeline: "Pipeline", log: "SparkLog", *, quiet: bool) -> int:
         fail(f"pipeline {name}: {error}")
         return DATA_LOST
     except Exception as error:
-        return fail_with(log, f"pipeline {name} has failed: {told(error)}")
+        return fail_with(log, f"pipeline {name} has failed: {error_line(error)}")
     return 0
 
 

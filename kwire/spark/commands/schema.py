@@ -40,15 +40,15 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         return fail(str(error))
     if options.json:
-        show_json(list(map(told, entries)))
+        show_json(list(map(printable_entry, entries)))
         return 0
     columns = ["at", "batch", "column", "before", "type", "schema", "offsets"]
-    rows = [row for entry in entries for row in _rows(told(entry))]
+    rows = [row for entry in entries for row in _rows(printable_entry(entry))]
     show(rows, {one: one.upper() for one in columns}, as_json=False, nothing="no batch yet")
     return 0
 
 
-def told(entry: dict[str, Any]) -> dict[str, Any]:
+def printable_entry(entry: dict[str, Any]) -> dict[str, Any]:
     """An entry with its types as SQL writes them, and the time for people."""
     from kwire.spark.decode.spark_types import text_of
 

@@ -21,17 +21,19 @@ def arrow_type_of_text(text: str) -> "pa.DataType":
     return arrow_type(json.loads(text))
 
 
-def arrow_type(of: SparkType) -> "pa.DataType":
+def arrow_type(spark_type: SparkType) -> "pa.DataType":
     """The Arrow type that Spark takes for a type."""
     import pyarrow as pa
 
-    if isinstance(of, dict):
-        if kind_of(of) == "struct":
-            return pa.struct([(one["name"], arrow_type(one["type"])) for one in of["fields"]])
-        if kind_of(of) == "array":
-            return pa.list_(arrow_type(of["elementType"]))
-        return pa.map_(arrow_type(of["keyType"]), arrow_type(of["valueType"]))
-    found = _DECIMAL.fullmatch(of)
+    if isinstance(spark_type, dict):
+        if kind_of(spark_type) == "struct":
+            return pa.struct(
+                [(one["name"], arrow_type(one["type"])) for one in spark_type["fields"]]
+            )
+        if kind_of(spark_type) == "array":
+            return pa.list_(arrow_type(spark_type["elementType"]))
+        return pa.map_(arrow_type(spark_type["keyType"]), arrow_type(spark_type["valueType"]))
+    found = _DECIMAL.fullmatch(spark_type)
     if found:
         return pa.decimal128(int(found[1]), int(found[2]))
     simple: dict[str, pa.DataType] = {
@@ -48,7 +50,7 @@ def arrow_type(of: SparkType) -> "pa.DataType":
         "timestamp": pa.timestamp("us", tz="UTC"),
         "timestamp_ntz": pa.timestamp("us"),
     }
-    return simple[of]
+    return simple[spark_type]
 
 
 def to_arrow(

@@ -52,16 +52,16 @@ def has_choices(schema: Schema) -> bool:
     names = Names(schema)
     seen: set[str] = set()
 
-    def search(one: Schema) -> bool:
-        one = names(one)
-        if isinstance(one, list):
-            return len(branches_of(one, names)) > 1 or any(map(search, one))
-        if not isinstance(one, dict) or one.get("name") in seen:
+    def search(schema: Schema) -> bool:
+        schema = names(schema)
+        if isinstance(schema, list):
+            return len(branches_of(schema, names)) > 1 or any(map(search, schema))
+        if not isinstance(schema, dict) or schema.get("name") in seen:
             return False
-        if "name" in one:
-            seen.add(one["name"])
-        parts = [part["type"] for part in one.get("fields", ())]
-        return any(map(search, [*parts, one.get("items"), one.get("values")]))
+        if "name" in schema:
+            seen.add(schema["name"])
+        parts = [part["type"] for part in schema.get("fields", ())]
+        return any(map(search, [*parts, schema.get("items"), schema.get("values")]))
 
     return search(schema)
 

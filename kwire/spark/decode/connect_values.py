@@ -142,20 +142,20 @@ def _no_number(name: str) -> Any:
     raise Undecodable(f"it is no JSON: {name}")
 
 
-def converted(value: Any, of: SparkType, schema: Schema | None, how: Meanings) -> Any:
+def converted(value: Any, spark_type: SparkType, schema: Schema | None, how: Meanings) -> Any:
     """The value as pyarrow takes it for a column of the type; Undecodable if it doesn't fit."""
     if value is None:
         return None
-    if isinstance(of, dict):
-        return _NESTED[kind_of(of)](value, of, schema, how)
+    if isinstance(spark_type, dict):
+        return _NESTED[kind_of(spark_type)](value, spark_type, schema, how)
     is_bare = schema is None or not (schema.get("type", "?") or schema.get("name"))
-    found = _bare(value, of, how) if is_bare else _meant(value, schema or {})
-    take: _Takes = _TO.get(of, _to_decimal)
-    return take(found, value, of)
+    found = _bare(value, spark_type, how) if is_bare else _meant(value, schema or {})
+    take: _Takes = _TO.get(spark_type, _to_decimal)
+    return take(found, value, spark_type)
 
 
-def _unfit(value: Any, of: SparkType) -> Undecodable:
-    return Undecodable(f"{_shown(value)} is no {text_of(of)}")
+def _unfit(value: Any, spark_type: SparkType) -> Undecodable:
+    return Undecodable(f"{_shown(value)} is no {text_of(spark_type)}")
 
 
 def _shown(value: Any) -> str:

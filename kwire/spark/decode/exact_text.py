@@ -32,17 +32,17 @@ _DOUBLE = r"^-?[0-9]+\.[0-9][0-9E-]*$"
 _MARKED = f'"{_MARK}([^"]*)"'
 
 
-def texts_of(of: SparkType) -> SparkType | None:
+def texts_of(spark_type: SparkType) -> SparkType | None:
     """The parts of a type that have a STRING, with STRING for all values; None without any."""
-    if isinstance(of, str):
-        return of if of == "string" else None
-    if kind_of(of) == "array":
-        item = texts_of(of["elementType"])
+    if isinstance(spark_type, str):
+        return spark_type if spark_type == "string" else None
+    if kind_of(spark_type) == "array":
+        item = texts_of(spark_type["elementType"])
         return None if item is None else array(item)
-    if kind_of(of) == "map":
-        value = texts_of(of["valueType"])
+    if kind_of(spark_type) == "map":
+        value = texts_of(spark_type["valueType"])
         return None if value is None else map_of("string", value)
-    inner = [(one, texts_of(one["type"])) for one in of["fields"]]
+    inner = [(one, texts_of(one["type"])) for one in spark_type["fields"]]
     kept = [(one, texts) for one, texts in inner if texts is not None]
     found = [
         field(one["name"], texts) | {name: one[name] for name in (SPELLINGS,) if name in one}
@@ -58,39 +58,39 @@ def marked_numbers(text: "Column") -> "Column":
     return f.regexp_replace(text, _TO_A_NUMBER, f'$1"{_MARK}$2"')
 
 
-def may_differ(value: "Column", of: SparkType) -> "Column":
+def may_differ(value: "Column", spark_type: SparkType) -> "Column":
     """Whether a text in a parsed value may have other digits than the JSON; null is no."""
     from pyspark.sql import functions as f
 
-    if isinstance(of, str):
+    if isinstance(spark_type, str):
         is_nested = value.startswith("{") | value.startswith("[")
         is_zero = value == f.lit("0")  # which may have been -0
         return value.rlike(_DOUBLE) | is_nested | is_zero | value.contains("Infinity")
-    if kind_of(of) == "array":
-        return f.exists(value, lambda one: may_differ(one, of["elementType"]))
-    if kind_of(of) == "map":
-        return f.exists(f.map_values(value), lambda one: may_differ(one, of["valueType"]))
+    if kind_of(spark_type) == "array":
+        return f.exists(value, lambda one: may_differ(one, spark_type["elementType"]))
+    if kind_of(spark_type) == "map":
+        return f.exists(f.map_values(value), lambda one: may_differ(one, spark_type["valueType"]))
     whole = f.lit(False)
-    for one in of["fields"]:
+    for one in spark_type["fields"]:
         whole = whole | f.coalesce(may_differ(value[one["name"]], one["type"]), f.lit(False))
     return whole
 
 
-def with_exact_texts(value: "Column", exact: "Column", of: SparkType) -> "Column":
+def with_exact_texts(value: "Column", exact: "Column", spark_type: SparkType) -> "Column":
     """A parsed value with the texts of ``exact``, which was parsed with the mark before numbers."""
     from pyspark.sql import functions as f
 
-    texts = texts_of(of)
+    texts = texts_of(spark_type)
     if texts is None:
         return value
-    if isinstance(of, str):
+    if isinstance(spark_type, str):
         digits = f.regexp_replace(exact, f"^{_MARK}", "")
         return f.regexp_replace(digits, _MARKED, "$1")
-    if kind_of(of) == "array":
-        inner = of["elementType"]
+    if kind_of(spark_type) == "array":
+        inner = spark_type["elementType"]
         return f.zip_with(value, exact, lambda one, other: with_exact_texts(one, other, inner))
-    if kind_of(of) == "map":
-        inner = of["valueType"]
+    if kind_of(spark_type) == "map":
+        inner = spark_type["valueType"]
         return f.map_zip_with(
             value, exact, lambda _, one, other: with_exact_texts(one, other, inner)
         )
@@ -98,7 +98,7 @@ def with_exact_texts(value: "Column", exact: "Column", of: SparkType) -> "Column
         with_exact_texts(value[name], exact[name], one["type"]).alias(name)
         if texts_of(one["type"]) is not None
         else value[name].alias(name)
-        for one in of["fields"]
+        for one in spark_type["fields"]
         for name in (one["name"],)
     ]
     return f.when(value.isNotNull(), f.struct(*columns))

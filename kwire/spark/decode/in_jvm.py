@@ -283,19 +283,19 @@ def _also_missing(error: "Column", row: "Column", of: dict[str, Any]) -> "Column
     return error
 
 
-def _missing(of_row: "Column", of: SparkType, path: str) -> "list[tuple[str, Column]]":
+def _missing(of_row: "Column", spark_type: SparkType, path: str) -> "list[tuple[str, Column]]":
     """Paths of NOT NULL columns, and whether they lack a value, in the order of the schema."""
     from pyspark.sql import functions as f
 
-    if not isinstance(of, dict):
+    if not isinstance(spark_type, dict):
         return []
     found: list[tuple[str, Column]] = []
-    if kind_of(of) == "array":
-        item = of["elementType"]
+    if kind_of(spark_type) == "array":
+        item = spark_type["elementType"]
         if _requires(item):
             found.append((f"{path}[]", f.exists(of_row, lambda one: _any_missing(one, item, path))))
-    elif kind_of(of) == "struct":
-        for one in of["fields"]:
+    elif kind_of(spark_type) == "struct":
+        for one in spark_type["fields"]:
             column, place = of_row[one["name"]], f"{path}.{one['name']}".lstrip(".")
             if not one["nullable"]:
                 found.append((place, of_row.isNotNull() & column.isNull()))
@@ -303,20 +303,20 @@ def _missing(of_row: "Column", of: SparkType, path: str) -> "list[tuple[str, Col
     return found
 
 
-def _requires(of: SparkType) -> bool:
+def _requires(spark_type: SparkType) -> bool:
     """Whether a type has a NOT NULL column."""
-    if not isinstance(of, dict):
+    if not isinstance(spark_type, dict):
         return False
-    if kind_of(of) == "struct":
-        return any(not one["nullable"] or _requires(one["type"]) for one in of["fields"])
-    return kind_of(of) == "array" and _requires(of["elementType"])
+    if kind_of(spark_type) == "struct":
+        return any(not one["nullable"] or _requires(one["type"]) for one in spark_type["fields"])
+    return kind_of(spark_type) == "array" and _requires(spark_type["elementType"])
 
 
-def _any_missing(row: "Column", of: SparkType, path: str) -> "Column":
+def _any_missing(row: "Column", spark_type: SparkType, path: str) -> "Column":
     from pyspark.sql import functions as f
 
     whole = f.lit(False)
-    for _, is_missing in _missing(row, of, path):
+    for _, is_missing in _missing(row, spark_type, path):
         whole = whole | f.coalesce(is_missing, f.lit(False))
     return whole
 

@@ -54,24 +54,24 @@ def grown(known: SparkType, found: SparkType) -> SparkType:
     return struct([*fields, *named_once(new, taken)])
 
 
-def settled(of: SparkType) -> SparkType | None:
+def settled(spark_type: SparkType) -> SparkType | None:
     """The type that a column gets from a sampled type; None if the sample doesn't show a type.
 
     Decimals become double, because their scale in a sample depends on the values that happened to
     come. A value of several types is kept as JSON text.
     """
-    if isinstance(of, str):
-        if of == "void":
+    if isinstance(spark_type, str):
+        if spark_type == "void":
             return None
-        if re.match("decimal", of):
+        if re.match("decimal", spark_type):
             return "double"
-        return "string" if of == "variant" else of
-    if kind_of(of) == "array":
-        item = settled(of["elementType"])
+        return "string" if spark_type == "variant" else spark_type
+    if kind_of(spark_type) == "array":
+        item = settled(spark_type["elementType"])
         return None if item is None else array(item)
-    if kind_of(of) != "struct":
-        return of
-    fields = [(one["name"], settled(one["type"])) for one in of["fields"]]
+    if kind_of(spark_type) != "struct":
+        return spark_type
+    fields = [(one["name"], settled(one["type"])) for one in spark_type["fields"]]
     kept = named_once([field(name, one) for name, one in fields if one is not None])
     return struct(kept) if kept else None
 

@@ -35,15 +35,15 @@ def named_once(fields: Iterable[dict[str, Any]], taken: Iterable[str] = ()) -> l
     return found
 
 
-def names_apart(of: SparkType, taken: Iterable[str] = ()) -> SparkType:
+def names_apart(spark_type: SparkType, taken: Iterable[str] = ()) -> SparkType:
     """A type with ``named_once`` at every depth; ``taken`` counts for its own fields alone."""
-    if isinstance(of, str):
-        return of
-    if kind_of(of) == "struct":
-        kept = named_once(of["fields"], taken)
-        return of | {"fields": [one | {"type": names_apart(one["type"])} for one in kept]}
-    inner = [one for one in ("elementType", "keyType", "valueType") if one in of]
-    return of | {one: names_apart(of[one]) for one in inner}
+    if isinstance(spark_type, str):
+        return spark_type
+    if kind_of(spark_type) == "struct":
+        kept = named_once(spark_type["fields"], taken)
+        return spark_type | {"fields": [one | {"type": names_apart(one["type"])} for one in kept]}
+    inner = [one for one in ("elementType", "keyType", "valueType") if one in spark_type]
+    return spark_type | {one: names_apart(spark_type[one]) for one in inner}
 
 
 class ByName(Generic[T]):

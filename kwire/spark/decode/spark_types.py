@@ -19,9 +19,9 @@ Place = tuple[str, ...]
 ITEMS, KEYS, VALUES = "[]", "{key}", "{}"
 
 
-def field(name: str, of: SparkType, *, nullable: bool = True) -> dict[str, Any]:
+def field(name: str, spark_type: SparkType, *, nullable: bool = True) -> dict[str, Any]:
     """A column of a struct."""
-    return {"name": name, "type": of, "nullable": nullable, "metadata": {}}
+    return {"name": name, "type": spark_type, "nullable": nullable, "metadata": {}}
 
 
 def struct(fields: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -29,9 +29,9 @@ def struct(fields: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "struct", "fields": list(fields)}
 
 
-def array(of: SparkType, *, nullable: bool = True) -> dict[str, Any]:
+def array(spark_type: SparkType, *, nullable: bool = True) -> dict[str, Any]:
     """An array; ``nullable`` says whether an item may be null."""
-    return {"type": "array", "elementType": of, "containsNull": nullable}
+    return {"type": "array", "elementType": spark_type, "containsNull": nullable}
 
 
 def map_of(key: SparkType, value: SparkType, *, nullable: bool = True) -> dict[str, Any]:
@@ -46,46 +46,48 @@ def decimal(precision: int, scale: int) -> str:
     return f"decimal({precision},{scale})"
 
 
-def is_struct(of: SparkType) -> bool:
+def is_struct(spark_type: SparkType) -> bool:
     """Whether a type is a struct."""
-    return kind_of(of) == "struct"
+    return kind_of(spark_type) == "struct"
 
 
-def kind_of(of: SparkType) -> str:
+def kind_of(spark_type: SparkType) -> str:
     """ "struct", "array" or "map"; the text itself for other types."""
-    return of if isinstance(of, str) else str(of["type"])
+    return spark_type if isinstance(spark_type, str) else str(spark_type["type"])
 
 
 UNION = "kwire.union"
 """In the metadata of the fields of a struct that stands for a union."""
 
 
-def marked(of: SparkType) -> SparkType:
+def marked(spark_type: SparkType) -> SparkType:
     """As ``loosened``, with the mark of unions, which a DataFrame's schema keeps."""
-    if isinstance(of, str):
-        return of
-    if kind_of(of) == "struct":
-        mark = {"metadata": {UNION: True}} if "union" in of else {}
-        return struct([field(one["name"], marked(one["type"])) | mark for one in of["fields"]])
-    if kind_of(of) == "array":
-        return array(marked(of["elementType"]))
-    return map_of(marked(of["keyType"]), marked(of["valueType"]))
+    if isinstance(spark_type, str):
+        return spark_type
+    if kind_of(spark_type) == "struct":
+        mark = {"metadata": {UNION: True}} if "union" in spark_type else {}
+        return struct(
+            [field(one["name"], marked(one["type"])) | mark for one in spark_type["fields"]]
+        )
+    if kind_of(spark_type) == "array":
+        return array(marked(spark_type["elementType"]))
+    return map_of(marked(spark_type["keyType"]), marked(spark_type["valueType"]))
 
 
-def loosened(of: SparkType) -> SparkType:
+def loosened(spark_type: SparkType) -> SparkType:
     """The same type with every column, item and value nullable, as Spark's parsers return it.
 
     A user-defined type stays as it is.
     """
-    if isinstance(of, str):
-        return of
-    if kind_of(of) == "struct":
-        return struct([field(one["name"], loosened(one["type"])) for one in of["fields"]])
-    if kind_of(of) == "array":
-        return array(loosened(of["elementType"]))
-    if kind_of(of) == "map":
-        return map_of(loosened(of["keyType"]), loosened(of["valueType"]))
-    return of
+    if isinstance(spark_type, str):
+        return spark_type
+    if kind_of(spark_type) == "struct":
+        return struct([field(one["name"], loosened(one["type"])) for one in spark_type["fields"]])
+    if kind_of(spark_type) == "array":
+        return array(loosened(spark_type["elementType"]))
+    if kind_of(spark_type) == "map":
+        return map_of(loosened(spark_type["keyType"]), loosened(spark_type["valueType"]))
+    return spark_type
 
 
 def has_value(value: Any, path: Place) -> bool:
@@ -100,13 +102,13 @@ def has_value(value: Any, path: Place) -> bool:
     return has_value(value.get(step), rest)
 
 
-def text_of(of: SparkType) -> str:
+def text_of(spark_type: SparkType) -> str:
     """A type for people, as SQL writes it."""
-    if isinstance(of, str):
-        return {"long": "bigint", "integer": "int"}.get(of, of)
-    if kind_of(of) == "struct":
-        inner = ", ".join(f"{one['name']}: {text_of(one['type'])}" for one in of["fields"])
+    if isinstance(spark_type, str):
+        return {"long": "bigint", "integer": "int"}.get(spark_type, spark_type)
+    if kind_of(spark_type) == "struct":
+        inner = ", ".join(f"{one['name']}: {text_of(one['type'])}" for one in spark_type["fields"])
         return f"struct<{inner}>"
-    if kind_of(of) == "array":
-        return f"array<{text_of(of['elementType'])}>"
-    return f"map<{text_of(of['keyType'])}, {text_of(of['valueType'])}>"
+    if kind_of(spark_type) == "array":
+        return f"array<{text_of(spark_type['elementType'])}>"
+    return f"map<{text_of(spark_type['keyType'])}, {text_of(spark_type['valueType'])}>"

@@ -115,8 +115,8 @@ def how_to_fill(new: SparkType, old: SparkType, columns: SparkType) -> How | Non
     return None if how is None else {name: how}
 
 
-def _is_union(of: SparkType) -> bool:
-    return not isinstance(of, str) and "union" in of
+def _is_union(spark_type: SparkType) -> bool:
+    return not isinstance(spark_type, str) and "union" in spark_type
 
 
 def _how_of_union(new: SparkType, old: SparkType, columns: SparkType) -> How:

@@ -63,9 +63,9 @@ class Claims:
             for first, end in spans
         ]
 
-    def has(self, one: OffsetRange) -> bool:
+    def has(self, offsets: OffsetRange) -> bool:
         """Whether the whole of a range is covered."""
-        return not list(without(_span(one), self._ranges.get(_key(one), [])))
+        return not list(without(_span(offsets), self._ranges.get(_key(offsets), [])))
 
     def has_batch(self, batch: Batch) -> bool:
         """Whether a batch was noted: one of a known query, whose ranges are all covered."""
@@ -133,13 +133,13 @@ def without(span: tuple[int, int], spans: Iterable[tuple[int, int]]) -> Iterable
         yield at, end
 
 
-def _key(one: OffsetRange) -> _Key:
-    return one.topic, one.incarnation, one.partition
+def _key(offsets: OffsetRange) -> _Key:
+    return offsets.topic, offsets.incarnation, offsets.partition
 
 
-def _span(one: OffsetRange) -> tuple[int, int]:
-    return one.first, one.end
+def _span(offsets: OffsetRange) -> tuple[int, int]:
+    return offsets.first, offsets.end
 
 
-def _row(one: OffsetRange) -> list[object]:
-    return [one.topic, one.partition, one.first, one.end, one.incarnation]
+def _row(offsets: OffsetRange) -> list[object]:
+    return [offsets.topic, offsets.partition, offsets.first, offsets.end, offsets.incarnation]

@@ -130,10 +130,10 @@ def _reason(misfit: Misfit) -> str:
     return found[:MAX_CHARS]
 
 
-def decimal_of(of: "DataType") -> tuple[int, int] | None:
+def decimal_of(data_type: "DataType") -> tuple[int, int] | None:
     """Precision and scale of a decimal; None for another type."""
-    inner: Any = of
-    return (inner.precision, inner.scale) if of.typeName() == "decimal" else None
+    inner: Any = data_type
+    return (inner.precision, inner.scale) if data_type.typeName() == "decimal" else None
 
 
 def is_same(one: "DataType", other: "DataType") -> bool:
@@ -184,11 +184,13 @@ def _converted(column: "Column", has: "DataType", wanted: "DataType") -> "Column
     return f.lit(None).cast(wanted)
 
 
-def _is_union(of: "DataType") -> bool:
+def _is_union(data_type: "DataType") -> bool:
     """Whether a struct of the rows stands for an Avro union: its names don't tell."""
     from pyspark.sql.types import StructType
 
-    return isinstance(of, StructType) and all(UNION in one.metadata for one in of.fields)
+    return isinstance(data_type, StructType) and all(
+        UNION in one.metadata for one in data_type.fields
+    )
 
 
 def _member_for(has: "DataType", union: "DataType") -> Any:
@@ -208,8 +210,12 @@ def _member_for(has: "DataType", union: "DataType") -> Any:
     return None
 
 
-def _member_name(of: "DataType") -> str:
-    kind = of.typeName() if of.typeName() in ("decimal", "array", "map") else of.simpleString()
+def _member_name(data_type: "DataType") -> str:
+    kind = (
+        data_type.typeName()
+        if data_type.typeName() in ("decimal", "array", "map")
+        else data_type.simpleString()
+    )
     return f"member_{_MEMBERS.get(kind)}"
 
 
@@ -311,8 +317,8 @@ def _is_convertible(has: "DataType", wanted: "DataType") -> bool:
     return isinstance(has, NumericType) and isinstance(wanted, NumericType)
 
 
-def _is_simple(of: "DataType") -> bool:
-    return of.typeName() not in ("array", "map", "struct", "binary", "variant")
+def _is_simple(data_type: "DataType") -> bool:
+    return data_type.typeName() not in ("array", "map", "struct", "binary", "variant")
 
 
 def _always_fits(has: "DataType", wanted: "DataType") -> bool:

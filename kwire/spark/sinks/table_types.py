@@ -162,16 +162,16 @@ def _types_in(of: "StructType") -> "ByName[DataType]":
     return ByName((one.name, one.dataType) for one in of.fields)
 
 
-def _with_rows_names(of: "DataType") -> "DataType":
+def _with_rows_names(data_type: "DataType") -> "DataType":
     from pyspark.sql.types import StructField
 
-    given = StructField("one", of).jsonValue()
+    given = StructField("one", data_type).jsonValue()
     return StructField.fromJson(given | {"type": original_type(given["type"])}).dataType
 
 
-def _object(of: SparkType) -> dict[str, Any]:
-    assert isinstance(of, dict)
-    return of
+def _object(spark_type: SparkType) -> dict[str, Any]:
+    assert isinstance(spark_type, dict)
+    return spark_type
 
 
 def _target(

@@ -9,7 +9,7 @@ from kwire.cli.tables import show
 from kwire.spark.commands.reading import add_file, fail_with, read_or_tell
 from kwire.spark.commands.work_bar import WorkBar
 from kwire.spark.java_runtime import NoJava
-from kwire.spark.query import told
+from kwire.spark.query import error_line
 from kwire.spark.session import NoSpark, open_session
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sink import Sink
@@ -66,7 +66,7 @@ def is_bug(error: Exception) -> bool:
 def one_line(error: Exception) -> str:
     """An error as a user reads it."""
     is_ours = not type(error).__module__.startswith(_OTHERS)
-    return str(error) if is_ours else told(error)
+    return str(error) if is_ours else error_line(error)
 
 
 def report(

@@ -43,18 +43,18 @@ def of_cutoff(cutoff: Cutoff, settings: SinkSettings, columns: Columns) -> str:
     return f"{TIMESTAMP} < '{at:%Y-%m-%dT%H:%M:%S.%f}+00:00'"
 
 
-def of_range(one: OffsetRange, columns: Columns) -> str:
+def of_range(offsets: OffsetRange, columns: Columns) -> str:
     """The rows of a range."""
-    topic = one.topic.replace("'", "''")
+    topic = offsets.topic.replace("'", "''")
     table = columns.table
     if columns.has_incarnation:
-        is_same = f"= {one.incarnation}" if one.incarnation else "IS NULL"
+        is_same = f"= {offsets.incarnation}" if offsets.incarnation else "IS NULL"
         same = f" AND {table}{INCARNATION} {is_same}"
     else:
-        same = " AND false" if one.incarnation else ""
+        same = " AND false" if offsets.incarnation else ""
     return (
-        f"({table}{TOPIC} = '{topic}' AND {table}{columns.partition} = {one.partition} "
-        f"AND {table}{OFFSET} >= {one.first} AND {table}{OFFSET} < {one.end}{same})"
+        f"({table}{TOPIC} = '{topic}' AND {table}{columns.partition} = {offsets.partition} "
+        f"AND {table}{OFFSET} >= {offsets.first} AND {table}{OFFSET} < {offsets.end}{same})"
     )
 
 
@@ -79,9 +79,9 @@ def within(wanted: OffsetRange, held: Sequence[OffsetRange]) -> list[OffsetRange
     ]
 
 
-def is_same_log(one: OffsetRange, other: OffsetRange) -> bool:
+def is_same_log(offsets: OffsetRange, other: OffsetRange) -> bool:
     """Whether two ranges are of one partition of one topic, not of one created again."""
-    return (one.topic, one.partition, one.incarnation) == (
+    return (offsets.topic, offsets.partition, offsets.incarnation) == (
         other.topic,
         other.partition,
         other.incarnation,

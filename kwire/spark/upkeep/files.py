@@ -191,14 +191,14 @@ class Upkeep:
     def _names(self) -> Iterator[FileName]:
         return (one.name for one in self._files())
 
-    def _write_range(self, rows: "DataFrame", one: OffsetRange, aside: Path) -> Path | None:
+    def _write_range(self, rows: "DataFrame", offsets: OffsetRange, aside: Path) -> Path | None:
         """Write the rows of a range into one file; None if there are none."""
         from pyspark.sql import functions as f
 
         mine = rows.where(
-            (f.col(TOPIC) == one.topic)
-            & (f.col(PARTITION) == one.partition)
-            & f.col(OFFSET).between(one.first, one.end - 1)
+            (f.col(TOPIC) == offsets.topic)
+            & (f.col(PARTITION) == offsets.partition)
+            & f.col(OFFSET).between(offsets.first, offsets.end - 1)
         )
         asked = {f"_{name}" for name in self._settings.metadata}
         columns = [name for name in rows.columns if name not in METADATA or name in asked]

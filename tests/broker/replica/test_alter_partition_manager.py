@@ -204,7 +204,7 @@ async def test_an_unclean_leader_recovers(
     """It tells so with its ISR, as soon as it leads."""
     cluster = Cluster(tmp_path, [ROW._replace(isr=(1,), is_recovering=True)])
     nursery.start_soon(cluster.updates.run)
-    cluster.led[0].ask()
+    cluster.led[0].ask_for_isr()
     await pass_s(0.01)
     assert not cluster.image.topics_by_id[TOPIC_ID].partitions[0].is_recovering
     assert not cluster.led[0].row.is_recovering

@@ -183,8 +183,8 @@ class Jobs:
         self.answered: list[str] = []
         self.decided: list[str] = []
         self.nursery = nursery
-        nursery.start_soon(self.commits.follow, self._publish)
-        nursery.start_soon(self.commits.make)
+        nursery.start_soon(self.commits.follow_store, self._publish)
+        nursery.start_soon(self.commits.make_commits)
 
     async def _publish(self, image: MetadataImage, changes: Sequence[Change]) -> LogJob | None:
         [created] = [one.topic for one in changes if isinstance(one, TopicCreated)]

@@ -44,7 +44,7 @@ def test_a_thread_looks_high_watermarks_up_while_roles_come_and_go() -> None:
     try:
         for turn in range(20_000):
             one = replicas[turn % MANY]
-            hosted.end(("t", one.index))
+            hosted.end_role(("t", one.index))
             hosted.host(one)
     finally:
         is_over.set()
