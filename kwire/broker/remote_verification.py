@@ -76,7 +76,7 @@ class Question:
         self._pending = {
             (topic, index): self._pending_at(topic, index) for topic, index in together
         }
-        assert asked in self._pending, asked  # its answer decides about the write
+        assert partition in self._pending, partition  # its answer decides about the write
 
     def _pending_at(self, topic: str, index: int) -> PendingVerification:
         """This epoch's pending verification at a partition; questions at the same time share it.

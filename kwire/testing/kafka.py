@@ -24,7 +24,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from weakref import WeakSet
 
@@ -38,7 +37,7 @@ from kwire.testing.broker_log import COLLECTOR, BrokerLog
 from kwire.testing.broker_thread import BrokerThread, Serving
 from kwire.testing.clock import BrokerClock
 from kwire.testing.directories import TestDirectory
-from kwire.testing.ended import REPORTS
+from kwire.testing.ended import EndsWithBlock
 from kwire.testing.faults.planning import Faults
 from kwire.testing.forks import let_go_of
 from kwire.testing.helpers import Helpers, Record, setting
@@ -58,7 +57,7 @@ TEST_SETTINGS = {
 """Settings of test brokers that differ from kwire's: fewer files make the first group quicker."""
 
 
-class Kafka(Helpers):
+class Kafka(Helpers, EndsWithBlock):
     """A broker in a thread. ``settings`` are Kafka's, by name.
 
     ``data_dir`` is a new directory, which is removed at the end, unless one is given. ``disk`` may
@@ -236,24 +235,6 @@ class Kafka(Helpers):
             COLLECTOR.end(self._log)
             if directory is not None:
                 directory.remove()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self.stop()
-            return
-        REPORTS.append(self.report())
-        try:
-            self.stop()
-        except Exception as own:
-            error.add_note(f"the broker failed too: {own!r}")
 
 
 _STARTED: WeakSet[Kafka] = WeakSet()

@@ -24,7 +24,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random
-from types import TracebackType
+from typing import Self
 
 from kwire.client.peer import OpenStream
 from kwire.clock import Clock, steady_clock_ms
@@ -42,7 +42,7 @@ from kwire.testing.broker_log import COLLECTOR, BrokerLog
 from kwire.testing.broker_thread import BrokerThread, Serving
 from kwire.testing.cut_network import CutNetwork
 from kwire.testing.directories import TestDirectory
-from kwire.testing.ended import REPORTS
+from kwire.testing.ended import EndsWithBlock
 from kwire.testing.faults.planning import Faults
 from kwire.testing.helpers import Helpers, NewRecord, setting
 from kwire.testing.kafka import (
@@ -94,7 +94,7 @@ class ClusterMember(ClusterServer):
         )
 
 
-class KafkaCluster(Helpers):
+class KafkaCluster(Helpers, EndsWithBlock):
     """Three brokers with the ids 1, 2 and 3. ``settings`` are Kafka's, by name."""
 
     def __init__(
@@ -123,7 +123,7 @@ class KafkaCluster(Helpers):
         """The addresses of all brokers, for a client."""
         return ",".join(self.addresses.values())
 
-    def start(self) -> "KafkaCluster":
+    def start(self) -> Self:
         """Start the brokers and wait until they are ready; BrokerFailed says why one isn't."""
         COLLECTOR.begin(self._log)
         try:
@@ -336,24 +336,6 @@ class KafkaCluster(Helpers):
         [found] = self._asker.ask(address, request, 4, FindCoordinatorResponse).coordinators
         is_there = not found.error_code and found.node_id in self._reachable()
         return found.node_id if is_there else 0
-
-    def __enter__(self) -> "KafkaCluster":
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self.stop()
-            return
-        REPORTS.append(self.report())
-        try:
-            self.stop()
-        except Exception as own:
-            error.add_note(f"a broker failed too: {own!r}")
 
 
 def _check_broker(node_id: int) -> None:

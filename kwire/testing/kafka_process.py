@@ -6,17 +6,17 @@ thread.
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 from kwire.testing.directories import TestDirectory
-from kwire.testing.ended import REPORTS
+from kwire.testing.ended import EndsWithBlock
 from kwire.testing.faults.elsewhere import FaultsElsewhere
 from kwire.testing.helpers import Helpers, setting
 from kwire.testing.kafka import START_TIMEOUT_S, TEST_SETTINGS, checked
 from kwire.testing.process import BrokerProcess
 
 
-class KafkaProcess(Helpers):
+class KafkaProcess(Helpers, EndsWithBlock):
     """``kwire serve`` on a free port of 127.0.0.1; ``settings`` are Kafka's, by name.
 
     The process ends with the ``with`` block, and with the process of the test however that ends.
@@ -55,7 +55,7 @@ class KafkaProcess(Helpers):
         """The process id of the running broker."""
         return self._process.pid
 
-    def start(self) -> "KafkaProcess":
+    def start(self) -> Self:
         """Start the broker and wait until it is ready; BrokerFailed says why it isn't."""
         try:
             self._process.start()
@@ -99,16 +99,3 @@ class KafkaProcess(Helpers):
         if self._ended_log is None:
             self._ended_log = self.log()
         self._directory.remove()
-
-    def __enter__(self) -> "KafkaProcess":
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            REPORTS.append(self.report())
-        self.stop()

@@ -6,20 +6,32 @@ registers or is unregistered. The answers are those that Kafka has for a voter t
 isn't (decision 69).
 """
 
+from collections.abc import Callable
+
 from kwire.broker.broker import Broker
 from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from kwire.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kwire.protocol.types import ZERO_UUID
 
 
-def check_voter(broker: Broker, cluster_id: str | None, voter_id: int, directory: bytes) -> None:
-    """Raise KafkaError for another cluster's id, or a voter that can't be one."""
+def refusal(
+    request: AddRaftVoterRequest | RemoveRaftVoterRequest,
+    broker: Broker,
+    *,
+    of_voter: Callable[[int], KafkaError],
+    of_other: Callable[[int], KafkaError],
+) -> KafkaError:
+    """The error for a request about one voter: its own errors, then that of its node id."""
+    cluster_id, voter_id = request.cluster_id, request.voter_id
     if cluster_id is not None and cluster_id != broker.cluster_id:
-        raise KafkaError(
+        return KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f'The given id "{cluster_id}" doesn\'t match the cluster id "{broker.cluster_id}"',
         )
-    if voter_id < 0 or directory == ZERO_UUID:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "The request didn't include a valid voter.")
+    if voter_id < 0 or request.voter_directory_id == ZERO_UUID:
+        return KafkaError(ErrorCode.INVALID_REQUEST, "The request didn't include a valid voter.")
+    return of_voter(voter_id) if voter_id in broker.image.brokers else of_other(voter_id)
 
 
 def stays(voter_id: int) -> KafkaError:
