@@ -22,7 +22,7 @@ from kwire.spark.sinks.files import FilesSink
 from kwire.spark.sinks.iceberg import IcebergSink
 from kwire.spark.sinks.table_rows import session_settings
 from kwire.spark.upkeep import Cutoff, Upkeep, upkeep_of
-from kwire.spark.verify import told, verify, wrong
+from kwire.spark.verify import partition_line, verify, wrong
 from spark_tests.far_times import as_earlier
 from spark_tests.readers import read
 from spark_tests.rows import produce
@@ -253,5 +253,5 @@ def test_verify(
     spark.sql(f"{own} UNION ALL {other}").write.parquet(str(tmp_path / "dead"))
     [found] = verify(spark, pipeline, sink)
     assert (found.gaps, found.doubles, found.dead_letters) == (1, 3, 1)
-    assert told(found) == f"{topic}-0: 1 gaps (offsets 40-40), 3 doubles (offsets 50-52)"
+    assert partition_line(found) == f"{topic}-0: 1 gaps (offsets 40-40), 3 doubles (offsets 50-52)"
     assert wrong([found], allows_gaps=True) == [found]

@@ -20,7 +20,7 @@ from kwire.metadata.tokens import (
     TokenChanged,
     check_room,
     expiring,
-    find,
+    find_token,
     new_token,
     renewed,
     salt_of,
@@ -147,11 +147,11 @@ def test_tokens_are_bounded(monkeypatch):
 def test_a_token_is_found_by_its_hmac():
     """Another HMAC finds none."""
     known = {"id": _whole("id"), "other": _whole("other")}
-    assert find(known, secret_of("key", "other")) == "other"
+    assert find_token(known, secret_of("key", "other")) == "other"
     with _code(ErrorCode.DELEGATION_TOKEN_NOT_FOUND):
-        find(known, Secret(b"x" * 64))
+        find_token(known, Secret(b"x" * 64))
     with _code(ErrorCode.DELEGATION_TOKEN_NOT_FOUND):
-        find(known, Secret(b"too short"))
+        find_token(known, Secret(b"too short"))
 
 
 def test_expired_tokens_are_removed():

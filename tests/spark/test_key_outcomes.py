@@ -3,7 +3,7 @@
 from kwire.spark.comparison import BrokerOffsets, Compared
 from kwire.spark.key_outcomes import Bounds, Keys, bounds_of, compared
 from kwire.spark.offset_runs import OffsetRuns
-from kwire.spark.verify import told, wrong
+from kwire.spark.verify import partition_line, wrong
 
 ONE, TWO = ("t", 1), ("t", 2)
 BOUNDS = {ONE: Bounds(10, 100, 120), TWO: Bounds(0, 50, 50)}
@@ -50,14 +50,14 @@ def test_records_that_cannot_be_decoded_are_gaps() -> None:
         lost={ONE: OffsetRuns([(20, 22)])}, dead={ONE: OffsetRuns([(5, 15), (99, 110)])}
     )
     assert (first.gaps, first.dead_letters) == (2, 6)
-    assert told(first) == "t-1: 2 gaps (offsets 20-21)"
+    assert partition_line(first) == "t-1: 2 gaps (offsets 20-21)"
 
 
 def test_the_examples_are_offsets() -> None:
     """They are shown as for other sinks."""
     examples = {ONE: {"gaps": [12, 11], "doubles": [40]}}
     first, _ = compared(BOUNDS, [Keys("gap", ONE, ONE, 2, 1)], {}, {}, examples)
-    assert told(first) == "t-1: 2 gaps (offsets 11-11, 12-12), 1 doubles (offsets 40-40)"
+    assert partition_line(first) == "t-1: 2 gaps (offsets 11-11, 12-12), 1 doubles (offsets 40-40)"
 
 
 def test_what_is_compared_of_a_partition() -> None:

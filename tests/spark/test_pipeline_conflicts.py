@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kwire.spark.pipeline_file import WrongPipeline, pipeline_of
-from kwire.spark.query import told
+from kwire.spark.query import error_line
 from kwire.spark.settings import WrongSetting
 
 
@@ -233,5 +233,6 @@ def test_exceptions_have_no_secrets() -> None:
 
 def test_failures_that_spark_tells_have_no_secrets() -> None:
     """They end in status files and in logs, also with a line of JAAS in them."""
-    line = told(RuntimeError('no login: Module required username="u" password="geheim";\nat x.y'))
+    error = RuntimeError('no login: Module required username="u" password="geheim";\nat x.y')
+    line = error_line(error)
     assert line == 'RuntimeError: no login: Module required username="u" password=***;'

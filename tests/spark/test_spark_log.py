@@ -6,7 +6,7 @@ import pytest
 
 from kwire.spark.batch import OffsetRange
 from kwire.spark.commands.reading import fail_with
-from kwire.spark.query import told, told_batch
+from kwire.spark.query import error_line, told_batch
 from kwire.spark.settings import PipelineSettings, SinkSettings, Source
 from kwire.spark.spark_log import LAST_LINES, log_of
 
@@ -66,6 +66,6 @@ def test_an_error_of_a_batch_says_which_offsets_it_was_reading() -> None:
     error = ValueError("no\nmore")
     error.add_note(told_batch(3, ranges))
     places = ", ".join(f"orders-{number} offsets 5 to 9" for number in range(5))
-    assert told(error) == (
+    assert error_line(error) == (
         f"ValueError: no; in batch 3 ({places} and 2 more), with which the next run begins again"
     )
