@@ -80,7 +80,7 @@ class KafkaImport(NamedTuple):
 def check_unchanged(
     image: MetadataImage, directories: Sequence[Path], disk: Disk | None = None
 ) -> None:
-    """Raise TakeoverError if Kafka has changed its metadata since kwire took it over."""
+    """Raise KafkaImportError if Kafka has changed its metadata since kwire took it over."""
     disk = disk or ReadOnlyDisk()
     found = find_metadata(directories, disk)
     if found is None:
@@ -102,7 +102,7 @@ def plan_import(
 ) -> KafkaImport | None:
     """The content to take over from these directories, None if they hold nothing of Kafka.
 
-    Raises TakeoverError. This changes nothing in the directories.
+    Raises KafkaImportError. This changes nothing in the directories.
     """
     disk = disk or ReadOnlyDisk()
     metas = [_meta_properties(directory, disk) for directory in directories]
@@ -165,7 +165,7 @@ def _check_directories(
     directories: Sequence[Path],
     disk: Disk,
 ) -> None:
-    """Raise TakeoverError for the first partition that isn't in its directory."""
+    """Raise KafkaImportError for the first partition that isn't in its directory."""
     given = _UNASSIGNED | {_directory_id(directory, disk) for directory in directories}
     for topic in cluster.topics.values():
         for index, partition in topic.partitions.items():

@@ -83,6 +83,11 @@ class RemoteMarkers:
             await one.done.wait()
             sent.codes.update(one.codes)
             sent = sent._replace(failure=sent.failure or one.failure)
+        left_out = sorted(leaders.keys() - sent.codes.keys())
+        if left_out and sent.failure is None:
+            topic, index = left_out[0]
+            text = f"the leader of {topic}-{index} has not said what became of the marker"
+            sent = sent._replace(failure=KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
         return sent
 
 

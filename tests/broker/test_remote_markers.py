@@ -23,6 +23,8 @@ class OtherBrokers:
         self.gate = trio.Event()
         self.asked: list[tuple[int, list[int]]] = []
         self.away = -1
+        self.unheard = -1
+        """The partition that answers leave out."""
 
     async def ask(self, node_id, request, response):
         self.asked.append((node_id, [marker.producer_id for marker in request.markers]))
@@ -39,6 +41,7 @@ class OtherBrokers:
                             partitions=[
                                 WritableTxnMarkerPartitionResult(partition_index=index)
                                 for index in topic.partition_indexes
+                                if index != self.unheard
                             ],
                         )
                         for topic in marker.topics
@@ -113,6 +116,15 @@ async def test_the_broker_with_id_0_is_one():
     sent = await _sent([(_marker(1), {("a", 0): 0})], brokers)
     assert sent.of_0.codes == {("a", 0): ErrorCode.NONE}
     assert brokers.asked == [(0, [1])]
+
+
+async def test_a_partition_that_an_answer_leaves_out_is_tried_again():
+    """Else the transaction would count as complete, and stay open in that partition."""
+    brokers = OtherBrokers()
+    brokers.unheard = 1
+    sent = await _sent([(_marker(7), {("orders", 0): 2, ("orders", 1): 2})], brokers)
+    assert sent.of_0.codes == {("orders", 0): ErrorCode.NONE}
+    assert "orders-1" in str(sent.of_0.failure)
 
 
 async def test_requests_are_bounded_and_name_a_producer_once():

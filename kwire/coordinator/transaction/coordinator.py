@@ -270,7 +270,10 @@ class TransactionCoordinator:
 
     def complete(self, transactional_id: str, now_ms: int) -> Effects:
         """Complete an unfinished transaction, whose markers are all written."""
-        return self._write(complete(self.transactions[transactional_id], now_ms))
+        prepared = self.transactions[transactional_id]
+        # A partition without its marker would hide all its later records from read_committed.
+        assert not prepared.partitions, prepared
+        return self._write(complete(prepared, now_ms))
 
     # Records
 
