@@ -1,6 +1,6 @@
 """Whose change of the metadata is next: nobody waits behind all changes of a busy client.
 
-Decision 56. A store in memory takes the commits.
+Decision 17. A store in memory takes the commits.
 """
 
 import trio

@@ -6,7 +6,7 @@ A meter is an instrument of trio: it looks on while any task but the client's ru
 - ``system call: …``: each by its name. Every call from Python that ends in the kernel is one of a
   built-in function of a handful of modules, which the interpreter's profiler sees; nothing has to
   be wrapped, so nothing new is missed. ``strace -c`` of a broker shows the same and its sleeps,
-  which are trio's here, for its client is a task of the same loop (decision 16); ``modify`` is
+  which are trio's here, for its client is a task of the same loop (decision 5); ``modify`` is
   epoll_ctl, ``poll`` is epoll_wait.
 - ``wake-ups``: how often trio goes on with a task.
 - ``bytes allocated``: by how much memory grows with each instruction of Python's, even if it is
