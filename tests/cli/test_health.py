@@ -10,7 +10,7 @@ import trio
 from kwire.broker.controller_lease import ControllerLease
 from kwire.cli import main
 from kwire.cli.broker_checks import fenced_brokers, look_at
-from kwire.cli.health import NOT_KNOWN, checks_of, tell
+from kwire.cli.health import NOT_KNOWN, checks_of, print_checks
 from kwire.cli.internal_topics import too_few_brokers
 from kwire.client.cluster import open_cluster
 from kwire.client.settings import ClientSettings
@@ -186,8 +186,8 @@ async def test_missing_internal_topics_count_where_somebody_is_not_served(
         *_, groups, transactions = await checks_of(cluster)
         few.refused.clear()
         few.errors["__consumer_offsets"] = ErrorCode.NONE
-        assert tell(options, [groups, transactions]) == 1
-        assert tell(options, await checks_of(cluster)) == 0
+        assert print_checks(options, [groups, transactions]) == 1
+        assert print_checks(options, await checks_of(cluster)) == 0
     assert few.named(DescribeConfigsRequest) == [2, 1]  # the first is silent at first
     first, second, *_, noted, verdict = capsys.readouterr().out.splitlines()
     cause = "can't be created: offsets.topic.replication.factor is 3, and the cluster has 2"
