@@ -45,13 +45,13 @@ async def test_a_large_request_that_was_woken_in_vain_still_counts(
 ) -> None:
     """A large long poll holds its memory after an append that doesn't suffice, too."""
     buffered = running.server.poller.buffered
-    counted, count = [], buffered.count
+    counted, count = [], buffered.count_bytes
 
     def noted(connection: Buffering, size_bytes: int, now_s: float) -> None:
         counted.append(size_bytes)
         count(connection, size_bytes, now_s)
 
-    monkeypatch.setattr(buffered, "count", noted)
+    monkeypatch.setattr(buffered, "count_bytes", noted)
     client = await running.connect()
     request = fetch(min_bytes=1_000_000)
     request.topics[0].partitions *= INLINE_ELEMENTS + 1
