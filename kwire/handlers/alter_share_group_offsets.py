@@ -32,9 +32,15 @@ async def handle(
     groups = context.broker.groups
     starts: dict[bytes, dict[int, int]] = {}
     topics = groups.surroundings.topics()
+    try:  # before there are answers, which a refusal would free all at once
+        check_share_protocol(context.broker)
+        groups.coordinator(request.group_id).groups.share.group_or_new(request.group_id)
+    except KafkaError as error:
+        return AlterShareGroupOffsetsResponse(
+            error_code=error.code, error_message=error.message or None
+        )
     responses = [await _answer(topic, topics, starts, context) for topic in request.topics]
     try:
-        check_share_protocol(context.broker)
         home = groups.coordinator(request.group_id)
         share = home.groups.share
         group = share.group_or_new(request.group_id)
