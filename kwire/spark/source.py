@@ -60,10 +60,9 @@ def bound_consumers(spark: "SparkSession", partitions: Iterable[int]) -> None:
     It looks when the first task of the process reads.
     """
     if spark.sparkContext.master.startswith("local"):
-        jvm: Any = spark.sparkContext._jvm
-        jvm.org.apache.spark.SparkEnv.get().conf().setIfMissing(
-            CACHED, str(idle_consumers(partitions))
-        )
+        # The same object as SparkEnv's, which Python can't reach in Spark 4.1.
+        context: Any = spark.sparkContext._jsc
+        context.sc().conf().setIfMissing(CACHED, str(idle_consumers(partitions)))
 
 
 def read_stream(spark: "SparkSession", source: Source, options: Mapping[str, str]) -> "DataFrame":
