@@ -237,7 +237,6 @@ class _Balance:
         )
         self.given[giver].remove(partition)
         self.load[giver] -= 1
-        assert self.load[giver] > self.load[taker] - 1, (giver, taker)
         indexes = self.held[giver][topic_id]
         indexes.remove(partition[1])
         if not indexes:

@@ -76,3 +76,18 @@ def test_of_equal_partitions_those_of_the_first_topics_are_given_up():
     }
     shares = assign_uniformly(AssignmentSpec(members, topics))
     assert set(shares["b"]) == set(list(topics)[:8])
+
+
+def test_partitions_are_passed_on_through_members_that_have_one_more_or_less():
+    """On the way a member may have fewer than the next one: what it gives comes back at once."""
+    t, u, v = (bytes([number]) * 16 for number in range(3))
+    members = {
+        "a": Subscriber(frozenset({t}), {t: frozenset(range(3))}),
+        "b": Subscriber(frozenset({t, u}), {u: frozenset(range(2))}),
+        "c": Subscriber(frozenset({u, v}), {v: frozenset(range(3))}),
+        "d": Subscriber(frozenset({v}), {}),
+    }
+    topics = {t: AssignedTopic(3), u: AssignedTopic(2), v: AssignedTopic(3)}
+    shares = assign_uniformly(AssignmentSpec(members, topics))
+    loads = [sum(map(len, shares[name].values())) for name in "abcd"]
+    assert loads == [2, 2, 2, 2]
