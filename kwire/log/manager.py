@@ -69,8 +69,8 @@ class LogManager:
         self.rivals: list[PartitionLog] = []
         self.deleted_segments = 0
         self.doomed: list[tuple[int, Path]] = []
-        # Threads create and delete logs, the event loop retries what failed: one at a time.
-        self._changing = threading.Lock()
+        # Threads create and delete logs, the event loop ends moves: one at a time.
+        self.changing = threading.Lock()
 
     @property
     def cluster_id(self) -> str:
@@ -174,7 +174,7 @@ class LogManager:
         aside. Raises KafkaError (KAFKA_STORAGE_ERROR), also for a partition that isn't new and may
         be in a directory that is offline.
         """
-        with self._changing:
+        with self.changing:
             found = self._get_or_create((topic, partition), topic_id, config, now_ms, is_new, epoch)
         found.update_config(config)
         return found
@@ -222,7 +222,6 @@ class LogManager:
             del self.logs[key]
         self.rivals = [rival for rival in self.rivals if rival is not stray]
         self.counts[stray.directory.parent] -= 1
-        assert self.counts[stray.directory.parent] >= 0, stray.directory
         stray.abandon()
         try:
             self._put_aside(stray.directory, STRAY_SUFFIX)
@@ -312,14 +311,13 @@ class LogManager:
 
         A directory that can't be renamed is put aside when its name is needed.
         """
-        with self._changing:
+        with self.changing:
             self._delete((topic, partition), steady_ms)
 
     def _delete(self, key: TopicPartition, steady_ms: int) -> None:
         doomed = self.logs.pop(key)
         doomed.abandon()
         self.counts[doomed.directory.parent] -= 1
-        assert self.counts[doomed.directory.parent] >= 0, doomed.directory
         if doomed.is_offline:
             log.warning("%s keeps its name because its data directory is offline", doomed.directory)
             return

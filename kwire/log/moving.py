@@ -139,10 +139,18 @@ class Move:
 
     def finish(self, now_ms: int, steady_ms: int) -> bool:
         """Copy the rest, and use the copy. Returns False if more has to be copied or prepared
-        before.
+        before, or if a thread makes or deletes logs now.
 
         Raises KafkaError (KAFKA_STORAGE_ERROR). Call it in the event loop, after ``prepare``.
         """
+        if not self._manager.changing.acquire(blocking=False):
+            return False
+        try:
+            return self._finish(now_ms, steady_ms)
+        finally:
+            self._manager.changing.release()
+
+    def _finish(self, now_ms: int, steady_ms: int) -> bool:
         if self.is_over or self.is_waiting or not self._is_complete(now_ms):
             return False
         final = self.target.path / self.current.name
@@ -208,7 +216,6 @@ class Move:
         assert former.parent != final.parent, final
         self._manager.counts[former.parent] -= 1
         self._manager.counts[final.parent] += 1
-        assert self._manager.counts[former.parent] >= 0, former
         removed = path_with_suffix(former, os.urandom(16).hex(), DELETE_SUFFIX)
         try:
             disk.rename(former, removed)

@@ -25,6 +25,7 @@ Source: ProducerStateManager, ProducerAppendInfo of Kafka.
 
 from collections import deque
 from collections.abc import Callable
+from operator import itemgetter
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.producer_entry import NO_TRANSACTION, BatchInfo, ProducerEntry
@@ -210,8 +211,10 @@ class ProducerStates:
             # The first entry counts as the oldest: one that is there already would keep its place.
             assert batch.producer_id not in self.open_transactions, batch
             newest = next(reversed(self.open_transactions.values()), -1)
-            assert newest < batch.base_offset, (newest, batch)
             self.open_transactions[batch.producer_id] = batch.base_offset
+            if newest > batch.base_offset:  # the offsets of a damaged file
+                ordered = sorted(self.open_transactions.items(), key=itemgetter(1))
+                self.open_transactions = dict(ordered)
             self._awaited.pop(batch.producer_id, None)
         return None
 

@@ -239,6 +239,17 @@ def test_deleting_renames_at_once_and_removes_later(tools, open_manager):
     manager.close(tools.now_ms)
 
 
+def test_a_wrong_count_of_logs_keeps_none_from_being_deleted(tools, open_manager):
+    """It only says where the next log is made."""
+    manager = open_manager()
+    create(manager, tools)
+    manager.counts = dict.fromkeys(manager.counts, 0)
+    manager.delete("t", 0, tools.now_ms)
+    [doomed] = [path for path in (tools.root / "data").iterdir() if path.is_dir()]
+    assert doomed.name.endswith("-delete")
+    manager.close(tools.now_ms)
+
+
 def test_a_recreated_topic_gets_an_empty_log_and_the_old_one_is_dead(tools, open_manager):
     """Whoever holds the old log can't write into the new one, nor read from it."""
     manager = open_manager()

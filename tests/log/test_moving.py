@@ -360,3 +360,17 @@ def test_killed_at_any_call_of_the_disk(tools, monkeypatch):
             break
         calls += 1
     assert calls > 50
+
+
+def test_a_move_does_not_end_while_a_thread_deletes_logs(moves):
+    """The log may be among them: its directory would be renamed by both."""
+    move = moves.begin()
+    while move.next_piece(300) is not None:
+        moves.step(move)
+    move.prepare(0, lambda: {KEY: moves.log.log_end_offset})
+    with moves.manager.changing:
+        assert not move.finish(moves.tools.now_ms, 0)
+    assert moves.log.directory.parent != moves.target.path
+    assert move.finish(moves.tools.now_ms, 0)
+    assert moves.log.directory.parent == moves.target.path
+    move.clean_up()

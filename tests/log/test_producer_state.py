@@ -7,7 +7,7 @@ import pytest
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.producer_snapshot import from_snapshot, snapshot_offsets, to_snapshot
 from kwire.log.producer_state import ProducerStates
-from kwire.record.batch import RecordBatch, complete_batches
+from kwire.record.batch import RecordBatch, assign_offsets, complete_batches
 from kwire.record.control import ControlType, end_transaction_marker
 from kwire.record.records import BatchBuilder, ProducerState
 from tests.support.log_state import base_offsets, known_producers
@@ -400,3 +400,14 @@ def test_transactions_whose_markers_are_replicated_hold_nothing_back(tools):
     assert log.producers.stable_offset(4) == 1
     log.producers.forget_ended(markers[1] + 1)
     assert log.producers.stable_offset(4) == 4
+
+
+def test_the_oldest_open_transaction_is_first_even_in_a_damaged_file(tools):
+    """Nothing checks the offsets of a file that was closed cleanly, and no checksum covers them."""
+    states = ProducerStates()
+    for producer_id, offset in ((1, 7), (2, 3), (3, 9)):
+        batch = RecordBatch(tools.batch(b"a", producer=(producer_id, 0, 0), transactional=True))
+        assign_offsets(batch, offset, 0)
+        states.update(batch)
+    assert states.first_unstable_offset == 3
+    assert list(states.open_transactions) == [2, 1, 3]
