@@ -82,6 +82,7 @@ def lost_or_found(
                 rules = election_rules(configs, topic.name, partition, active)
                 after = _one_of_several(partition, broker.node_id, replica, directories, rules)
             if after is not None:
+                assert after.partition_epoch > partition.partition_epoch, (topic.name, index)
                 rows.append((index, after))
         if rows:
             changes.append(PartitionsChanged(topic.topic_id, tuple(rows)))

@@ -281,6 +281,8 @@ def changes_of_partitions(
                 rules = several
             after = change_of(before, rules)
             if after is not None:
+                # A decision that was made before must stay recognizable as old.
+                assert after.partition_epoch > before.partition_epoch, (topic.name, index)
                 rows.append((index, after))
         if rows:
             changes.append(PartitionsChanged(topic.topic_id, tuple(rows)))

@@ -11,6 +11,7 @@ from kwire.metadata.acls import AclBinding, AclsCreated, AclsDeleted
 from kwire.metadata.changes import (
     BrokerRegistered,
     ClusterNamed,
+    ControllerElected,
     PartitionsAdded,
     PartitionsChanged,
     apply,
@@ -178,3 +179,20 @@ def test_the_size_of_acls_grows_with_each_of_their_texts():
     ):
         for kind in (AclsCreated, AclsDeleted):
             assert size_of([kind((longer,))]) == size_of([kind((short,))]) + 1000
+
+
+def test_what_is_stored_is_applied_whatever_it_says():
+    """Each start applies all commits: one that an older kwire decided wrongly can't prevent it."""
+    topic = topic_created(PartitionImage(1, 5, (1,), (1,), 7))
+    older = PartitionImage(1, 4, (1,), (1,), 6)
+    changes = [
+        topic,
+        PartitionsChanged(topic.topic.topic_id, ((0, older),)),
+        ControllerElected(1, 3),
+        ControllerElected(1, 2),
+    ]
+    image = apply(MetadataImage(), changes, 1)
+    assert image.partition("t", 0) == older
+    assert image.controller_epoch == 2
+    again = topic_created(PartitionImage(1, 0, (1,), (1,)), topic_id=bytes([9]) * 16)
+    assert apply(image, [again], 2).topics_by_name["t"] == again.topic

@@ -291,6 +291,25 @@ async def test_old_commits_and_what_they_left_are_deleted(monkeypatch, autojump_
         nursery.cancel_scope.cancel()
 
 
+async def test_a_controller_that_is_behind_writes_no_older_snapshot(monkeypatch, autojump_clock):
+    """It was elected, and can't follow the store: commits after its snapshot would be deleted."""
+    monkeypatch.setattr(images, "COMMITS_BEFORE_SNAPSHOT", 5)
+    monkeypatch.setattr(images, "BYTES_BEFORE_SNAPSHOT", 0)
+    async with trio.open_nursery() as nursery:
+        cluster = Cluster(1, nursery)
+        store = cluster.stores[0]
+        guard = await store.hold_controller(await cluster.begin(1))
+        behind = await store.read()
+        for revision in range(6):
+            await store.commit(revision, _ids(revision))
+        await store.upkeep(await store.read(), guard)
+        await store.upkeep(behind, guard)
+        snapshots = [key for key in cluster.etcd.keys if "/snapshots/" in key]
+        assert snapshots == [f"kwire/snapshots/{6:016x}/1:a/000000"]
+        assert (await cluster.stores[2].read()).revision == 6
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_log_that_lost_commits_is_not_followed(autojump_clock):
     """etcd was restored from a backup: the error says so."""
     async with trio.open_nursery() as nursery:

@@ -104,7 +104,9 @@ class Images:
         """
         newest = await self._newest_snapshot()
         since = image.revision - (newest.revision if newest else 0)
-        if since >= COMMITS_BEFORE_SNAPSHOT or (since and self._log.bytes >= BYTES_BEFORE_SNAPSHOT):
+        # A controller that can't follow the store may know less than the newest snapshot has.
+        is_long = self._log.bytes >= BYTES_BEFORE_SNAPSHOT
+        if since >= COMMITS_BEFORE_SNAPSHOT or (since > 0 and is_long):
             await self._write(image, newest.revision if newest else 0, guard)
         if steady_ms - self._compacted_ms >= COMPACTION_MS:
             await self._compact()
