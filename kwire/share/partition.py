@@ -371,6 +371,8 @@ class SharePartition:
                 self._merge(transition.runs[0].first, transition.runs[-1].last)
             transition.end()
         self._advance()
+        # The next write must not move the start offset that is kept back again.
+        assert self._written_start <= self.start_offset, (self.key, self.start_offset)
         return self._available > before
 
     def roll_back(self, transitions: Iterable[Transition], error: KafkaError) -> None:
@@ -556,7 +558,6 @@ class SharePartition:
             done += 1
         del self._runs[:done]
         self.start_offset = self._runs[0].first if self._runs else self.next_new
-        assert self._written_start <= self.start_offset, (self.key, self.start_offset)
 
 
 def _batch(run: Run, state: RecordState) -> StateBatch:

@@ -5,6 +5,7 @@ again, also not by a later leader; nobody gets a record more often than the limi
 say of each offset what the model says.
 """
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -49,6 +50,7 @@ class Model(RuleBasedStateMachine):
         self.known: dict[int, Known] = {}
         self.persisted, self.persisted_start = [], 0
         self.settled: set[int] = set()
+        self.writing = None
 
     @rule(size=st.integers(1, 6), gap=st.sampled_from([0, 0, 0, 1, 3]), marks=st.booleans())
     def append(self, size, gap, marks):
@@ -128,12 +130,17 @@ class Model(RuleBasedStateMachine):
             if one.state is ACQUIRED and one.pending is None and offset >= start
         ]
 
+    @precondition(lambda self: self.writing is None and self.partition.has_unwritten)
+    @rule()
+    def begin_write(self):
+        before = [one for one in self.known.items() if one[1].pending is not None]
+        self.writing = (*self.partition.next_write(), before)
+
+    @precondition(lambda self: self.writing is not None)
     @rule(is_written=st.booleans())
-    def write(self, is_written):
-        if not self.partition.has_unwritten:
-            return
-        before = [o for o, one in self.known.items() if one.pending is not None]
-        wanted, transitions = self.partition.next_write()
+    def end_write(self, is_written):
+        """Anything but another write may have happened since it began."""
+        (wanted, transitions, before), self.writing = self.writing, None
         if not is_written:
             error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self.partition.roll_back(transitions, error)
@@ -142,8 +149,7 @@ class Model(RuleBasedStateMachine):
             self.persisted_start = wanted.start_offset
             merge_batches(self.persisted, wanted.batches, wanted.start_offset)
             self.partition.commit(transitions)
-        for offset in before:
-            known = self.known[offset]
+        for offset, known in before:
             new, known.pending = known.pending, None
             if is_written:
                 known.state, known.owner = new, ""
@@ -180,6 +186,7 @@ class Model(RuleBasedStateMachine):
     @rule()
     def another_leader(self):
         """It knows what was written; what was acquired is available, as far as it was counted."""
+        self.writing = None
         self.partition = SharePartition(KEY, 0, LIMITS)
         self.partition.load(0, self.persisted_start, self.persisted)
         self.partition.begin_at(self.log_start)
@@ -216,3 +223,23 @@ class Model(RuleBasedStateMachine):
 
 Model.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 test_a_share_partition_is_its_model = Model.TestCase
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_members_acquire_and_locks_expire_while_an_acknowledgement_is_written(is_written):
+    """The coordinator may be another broker, or wait for its followers."""
+    partition = SharePartition(KEY, 0, LIMITS)
+    partition.load(0, 0, [])
+    partition.acquire("a", 0, [FetchedBatch(0, 4)], 9, 0)
+    partition.acknowledge("a", [AckBatch(0, 4, [Acknowledge.ACCEPT])], 0)
+    wanted, transitions = partition.next_write()
+    assert (wanted.start_offset, partition.start_offset) == (5, 0)
+    assert partition.acquire("b", 5, [FetchedBatch(5, 9)], 9, 1)
+    partition.expire(1 + LIMITS.lock_ms)
+    assert [(run.first, run.state) for run in partition.runs] == [(0, ACQUIRED), (5, AVAILABLE)]
+    if is_written:
+        partition.commit(transitions)
+    else:
+        partition.roll_back(transitions, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    assert partition.start_offset == (5 if is_written else 0)
+    assert partition.has_unwritten
