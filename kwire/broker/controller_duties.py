@@ -53,16 +53,19 @@ class ControllerDuties:
         self._held = None
 
     async def start_term(self, broker: Broker, session: Session) -> bool:
-        """Become the controller; False if another broker is."""
+        """Become the controller; False if another broker is.
+
+        Raises KafkaError if the other brokers can't be told of it: then it has to be tried again.
+        """
         guard = await self._store.hold_controller(session)
         if guard is None:
             return False
-        log.info("this broker is the controller")
         now_ms = self._clock.steady_ms()
+        await broker.commit(lambda image: elect_controller(image, broker.node_id), guard=guard)
+        log.info("this broker is the controller")
         self._held = guard, Liveness(now_ms, self._session_ms)
         self._balance_ms = now_ms + _balance_every_ms(broker)
         self._elect_ms = now_ms + _elect_every_ms(broker)
-        await broker.commit(lambda image: elect_controller(image, broker.node_id), guard=guard)
         return True
 
     async def perform(

@@ -217,12 +217,19 @@ class Membership:
         if registered is None or registered.is_fenced or is_behind:
             await self._register_again(broker)
         await self._give_up_failed(broker)
-        if sessions.controller is None and await self._duties.start_term(broker, self.session):
+        if self._may_control(sessions) and await self._duties.start_term(broker, self.session):
             return 0
         self._watch_others(broker, sessions)
         wait_ms = await self._duties.perform(broker, sessions, self._failure_detector.dead)
         look_every_s = SOON_S if _are_registering(broker.image, sessions) else self._look_every_s
         return max(min(wait_ms / 1000, look_every_s), 0)
+
+    def _may_control(self, sessions: Sessions) -> bool:
+        """Whether no broker is the controller, or this one and no broker has been told so."""
+        holder = sessions.controller
+        if holder is None:
+            return True
+        return holder[0] == self._member.node_id and not self._duties.is_held(sessions)
 
     async def _give_up_failed(self, broker: Broker) -> None:
         """Hand over replicas whose logs can't be used any more."""

@@ -172,6 +172,36 @@ async def test_a_registration_that_the_store_did_not_take_is_repeated(autojump_c
         nursery.cancel_scope.cancel()
 
 
+async def test_a_controller_that_could_not_say_so_says_it_again(autojump_clock):
+    """It holds the key: nobody else becomes the controller, and clients look for the last one."""
+    etcd = SimulatedEtcd(Random(1))
+    store = simulated_store(etcd.gateway(), "1:a", Random(1))
+    endpoint = ("PLAINTEXT", "127.0.0.1", 9092)
+    registration = BrokerImage(1, None, (endpoint,), "a", features=own_features())
+    clock = SimpleNamespace(steady_ms=lambda: int(trio.current_time() * 1000))
+    membership = Membership(store, Member(1, "a"), registration, clock, 6000, 1000)
+
+    async def prepare(image: MetadataImage) -> None:
+        pass
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(etcd.run)
+        nursery.start_soon(store.run)
+        await store.commit(0, [ClusterNamed("c"), *initial_features()])
+        image = await membership.join(
+            await store.read(), lambda *_: None, lambda before: False, prepare
+        )
+        broker = Serving(store, image)
+        broker.refusals = 1
+        nursery.start_soon(broker.commits.make_commits)
+        nursery.start_soon(broker.commits.follow_store, broker.follow)
+        nursery.start_soon(membership.run, broker)
+        await pass_s(5)
+        assert not broker.refusals
+        assert (broker.image.controller_id, broker.image.controller_epoch) == (1, 1)
+        nursery.cancel_scope.cancel()
+
+
 class Others:
     """The processes of brokers 2 and 3, whose ports are their node ids, until one dies."""
 
