@@ -71,7 +71,9 @@ def record_times(
         except IndexError:
             is_whole = False
         if is_whole:
-            if position >= end or length > stream.max_record_bytes:
+            if position >= end:
+                raise invalid(f"a record of {length} bytes does not fit")
+            if length > stream.max_record_bytes:
                 raise unfit(length, stream.max_record_bytes)
             stream.position = end
         else:

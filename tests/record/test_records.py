@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.record.batch import LOG_APPEND_TIME, RecordBatch, TooLarge, build_header
+from kwire.record.batch import (
+    LOG_APPEND_TIME,
+    InvalidRecords,
+    RecordBatch,
+    TooLarge,
+    build_header,
+)
 from kwire.record.compression import STRETCH_BYTES, Compression
 from kwire.record.record_index import RecordIndex
 from kwire.record.record_validator import record_times, validate_records
@@ -23,7 +29,12 @@ from kwire.record.records import (
     records,
     renumbered,
 )
-from kwire.record.streaming_decompressor import NO_LIMITS, Limits, StreamingDecompressor
+from kwire.record.streaming_decompressor import (
+    NO_LIMITS,
+    Limits,
+    RecordTooLarge,
+    StreamingDecompressor,
+)
 from kwire.record.varint import append_varint
 
 INT64_MAX = 2**63 - 1
@@ -223,6 +234,14 @@ def test_opening_a_batch_is_bounded() -> None:
         with pytest.raises(TooLarge, match="more than 8 records"):
             consume(read(many, Limits(max_records=8)))
         consume(read(many, Limits(max_records=9)))
+
+
+def test_a_record_that_is_too_short_is_no_large_one() -> None:
+    """A lookup by time counts such a batch by its header, and fails for a record that is large."""
+    batch = raw_batch(raw_record(b"\x00\x00\x00\x01\x01\x00") + bytes([2 * 2, 0, 0, 0]), 2)
+    with pytest.raises(InvalidRecords, match="a record of 2 bytes does not fit") as raised:
+        consume(record_times(batch))
+    assert not isinstance(raised.value, RecordTooLarge)
 
 
 @pytest.mark.parametrize("compression", list(Compression))
