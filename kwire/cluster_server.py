@@ -30,6 +30,7 @@ from kwire.broker.replica.replica_inventory import (
     log_lost_partitions,
     make_new_logs,
     may_lack_records,
+    open_entries,
     replicas_of,
 )
 from kwire.client.peer import OpenStream, open_tcp
@@ -199,6 +200,7 @@ class ClusterServer(Server):
             features=own_features(),
             directories=known_directories(manager, before),
             is_cordoned=config.are_all_cordoned(),
+            log_dirs=open_entries(manager, config.strings("log.dirs")),
         )
         self._membership = Membership(
             store,

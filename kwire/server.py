@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kwire.broker.broker import Broker
-from kwire.broker.replica.replica_inventory import known_directories
+from kwire.broker.replica.replica_inventory import known_directories, open_entries
 from kwire.budget.buffered_bytes_limit import ARRIVING
 from kwire.budget.buffered_bytes_limit import SETTING as RESTING
 from kwire.budget.large import SETTING as LARGE
@@ -280,6 +280,7 @@ class Server:
             endpoints,
             directories=known_directories(manager, None),
             is_cordoned=self.config.are_all_cordoned(),
+            log_dirs=open_entries(manager, self.config.strings("log.dirs")),
         )
         try:
             check_features(image, broker._replace(features=own_features()))

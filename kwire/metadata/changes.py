@@ -330,6 +330,7 @@ def _broker(node_id: int, rack: str | None, endpoints: list[Any], *others: Any) 
     return broker._replace(
         features=tuple((n, low, high) for n, low, high in broker.features),
         directories=tuple(broker.directories),
+        log_dirs=tuple(broker.log_dirs),
     )
 
 

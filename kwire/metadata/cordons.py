@@ -15,9 +15,9 @@ def is_cordoned(image: MetadataImage, broker: BrokerImage) -> bool:
     text = image.config(ConfigResourceType.BROKER, str(broker.node_id)).get(NAME)
     if text is None:
         return broker.is_cordoned
-    # The broker itself has checked that the entries are its own directories, each once.
+    # Some may be of directories that the broker no longer has.
     entries = [entry for one in text.split(",") if (entry := one.strip())]
-    return entries == [ALL] or 0 < len(broker.directories) <= len(entries)
+    return entries == [ALL] or bool(broker.log_dirs) and set(broker.log_dirs) <= set(entries)
 
 
 def brokers_with_room(image: MetadataImage) -> Iterator[BrokerImage]:

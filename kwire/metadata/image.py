@@ -92,7 +92,8 @@ class BrokerImage(NamedTuple):
     Both are unset for a single broker. A fenced broker leads nothing, and no client sees it.
     ``features`` are its supported features: (name, lowest, highest level). ``directories`` are the
     ids of its data directories. ``is_cordoned`` says that its own file cordons all of them; see
-    ``cordons`` for what counts more.
+    ``cordons`` for what counts more. ``log_dirs`` are the entries of its ``log.dirs``, without
+    those that were offline when it registered.
     """
 
     node_id: int
@@ -105,6 +106,7 @@ class BrokerImage(NamedTuple):
     features: tuple[tuple[str, int, int], ...] = ()
     directories: tuple[str, ...] = ()
     is_cordoned: bool = False
+    log_dirs: tuple[str, ...] = ()
 
     @property
     def told_endpoints(self) -> tuple[tuple[str, str, int], ...]:

@@ -4,11 +4,14 @@ Rules:
 
 - Worker 1 has the given settings. So it is the same broker as the single broker before.
 - Worker i has the next node ids and ports, and its logs are in ``worker.i`` below the first data
-  directory. Its name is no partition's name: ``worker-2`` would be partition 2 of a topic.
+  directory. Its name is no partition's name: ``worker-2`` would be partition 2 of a topic. They
+  are cordoned if that directory is.
 - A port of 0 is a free port for every worker.
 """
 
 from kwire.config.broker import BrokerConfig, Listener
+from kwire.config.cordoned import ALL, cordoned_entries
+from kwire.config.cordoned import NAME as CORDONED
 from kwire.config.settings import ConfigError
 
 LAST_PORT = 65535
@@ -26,11 +29,14 @@ def _differences(config: BrokerConfig, number: int) -> dict[str, str]:
     shift = number - 1
     node_id = str(config.integer("node.id") + shift)
     directory = str(config.data_directories()[0] / f"worker.{number}")
+    first = config.strings("log.dirs")[:1]
+    is_cordoned = bool(cordoned_entries(config.strings(CORDONED), first))
     found = {
         "node.id": node_id,
         "broker.id": node_id,
         "log.dir": directory,
         "log.dirs": directory,
+        CORDONED: ALL if is_cordoned else "",
         "listeners": _shifted(config.listeners(), shift),
     }
     advertised = config.advertised_listeners()

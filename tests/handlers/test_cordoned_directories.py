@@ -160,3 +160,16 @@ async def test_the_file_counts_until_somebody_sets_another_value(tmp_path: Path)
         await two.cordon(two.paths["b"])
         assert await two.create("x", 3) == (ErrorCode.NONE, None)
         assert await two.partitions() == {"a": (False, 3), "b": (True, 0)}
+
+
+async def test_a_directory_that_is_gone_cordons_nothing(tmp_path: Path) -> None:
+    """It was emptied and taken out of log.dirs; what an administrator has set names it still."""
+    settings = {"node.id": "1", "metadata.log.dir": str(tmp_path / "metadata")}
+    both = {"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
+    async with running_server(tmp_path, settings | both) as server:
+        two = TwoDirectories(tmp_path, server)
+        assert await two.cordon(two.paths["a"]) is ErrorCode.NONE
+    async with running_server(tmp_path, settings | {"log.dirs": str(tmp_path / "b")}) as server:
+        two = TwoDirectories(tmp_path, server)
+        assert await two.create("x", 3) == (ErrorCode.NONE, None)
+        assert await two.partitions() == {"b": (False, 3)}

@@ -3,6 +3,7 @@
 import pytest
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.cordons import is_cordoned
 from kwire.metadata.image import BrokerImage, ConfigResourceType, MetadataImage, PartitionImage
 from kwire.metadata.leader_election import ElectionRules
 from kwire.metadata.reassignment import cancelled, is_reassigning, reassigned
@@ -29,7 +30,7 @@ def test_a_move_begins_with_the_replicas_of_both():
 def test_nothing_new_comes_to_a_broker_without_a_directory():
     """What it has may stay there, while other replicas come and go."""
     brokers = {**IMAGE.brokers, 3: BrokerImage(3, None, (), is_cordoned=True)}
-    brokers[4] = BrokerImage(4, None, (), directories=("x", "y"))
+    brokers[4] = BrokerImage(4, None, (), log_dirs=("/x", "/y"))
     configs = {(ConfigResourceType.BROKER, "4"): {"cordoned.log.dirs": "/x, /y"}}
     image = IMAGE._replace(brokers=brokers, configs=configs)
     for wanted in ((3, 1, 2), (1, 3, 5)):
@@ -39,6 +40,25 @@ def test_nothing_new_comes_to_a_broker_without_a_directory():
         with pytest.raises(KafkaError, match=rf"broker {cordoned}, but all") as refused:
             reassigned(image, before, wanted, ElectionRules(ALL))
         assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+@pytest.mark.parametrize(
+    ("directories", "cordoned", "expected"),
+    [
+        (("/x", "/y"), "/y", False),
+        (("/x",), "/y", False),
+        (("/x",), "/x,/y", True),
+        (("/x", "/y"), "*", True),
+        (("/x",), "", False),
+        ((), "/x", False),
+    ],
+)
+def test_which_directories_are_cordoned_counts(directories, cordoned, expected):
+    """Not how many: one that is offline, or no longer the broker's, may be among them."""
+    broker = BrokerImage(1, None, (), directories=("i",), log_dirs=directories)
+    configs = {(ConfigResourceType.BROKER, "1"): {"cordoned.log.dirs": cordoned}}
+    image = IMAGE._replace(brokers={1: broker}, configs=configs)
+    assert is_cordoned(image, broker) is expected
 
 
 def test_another_order_is_complete_at_once():

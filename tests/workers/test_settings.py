@@ -44,6 +44,15 @@ def test_others_take_what_follows():
     assert (third["node.id"], third["broker.id"], third["kwire.workers"]) == (9, 9, 3)
 
 
+@pytest.mark.parametrize(
+    ("cordoned", "expected"), [("/a", ["*"]), ("/b", []), ("*", ["*"]), ("", [])]
+)
+def test_others_are_cordoned_with_the_directory_that_has_theirs(cordoned, expected):
+    first, second = _of(2, log_dirs="/a,/b", cordoned_log_dirs=cordoned)
+    assert first.given.get("cordoned.log.dirs") == cordoned
+    assert second["cordoned.log.dirs"] == expected
+
+
 def test_a_free_port_is_one_for_each():
     assert _of(2, listeners="PLAINTEXT://:0", kwire_http_listen="127.0.0.1:0")[1]["listeners"] == [
         "PLAINTEXT://:0"

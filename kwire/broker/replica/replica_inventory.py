@@ -13,7 +13,9 @@ Rules:
 """
 
 import logging
+from collections.abc import Iterable
 
+from kwire.config.broker import absolute
 from kwire.errors import KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
@@ -47,6 +49,11 @@ def known_directories(manager: LogManager, before: BrokerImage | None) -> tuple[
     if manager.failures and before is not None:
         ids += before.directories
     return tuple(dict.fromkeys(ids))
+
+
+def open_entries(manager: LogManager, entries: Iterable[str]) -> tuple[str, ...]:
+    """Those entries of ``log.dirs`` whose directories aren't offline."""
+    return tuple(entry for entry in entries if absolute(entry) not in manager.failures)
 
 
 def replicas_of(manager: LogManager) -> Held:

@@ -1,5 +1,6 @@
 """What a broker tells of the replicas that its data directories don't have."""
 
+import errno
 import logging
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from kwire.broker.replica.replica_inventory import (
     SHOWN,
     log_copied_partitions,
     log_lost_partitions,
+    open_entries,
     replicas_of,
 )
 from kwire.log.checkpoints import HIGH_WATERMARKS, write_offsets
@@ -35,6 +37,20 @@ def test_a_log_that_had_a_high_watermark_is_lost_and_another_was_never_made(tmp_
         [data] = manager.data_directories
         assert data.meta is not None
         assert held("t", 2, TOPIC_ID) == Replica(data.meta.directory_id, -1)
+    finally:
+        manager.close(0)
+
+
+def test_a_directory_that_is_offline_is_no_open_entry(tmp_path: Path) -> None:
+    """Nothing new can come to it, so a broker whose other directories are cordoned has no room."""
+    entries = [str(tmp_path / name) for name in "ab"]
+    for one in entries:
+        Path(one).mkdir()
+    manager = LogManager.open([Path(one) for one in entries], node_id=1, now_ms=0)
+    try:
+        assert open_entries(manager, entries) == tuple(entries)
+        manager.data_directories[1].health.fail("it is away", OSError(errno.EIO, "I/O error"))
+        assert open_entries(manager, entries) == (entries[0],)
     finally:
         manager.close(0)
 
