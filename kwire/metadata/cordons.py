@@ -17,7 +17,7 @@ def is_cordoned(image: MetadataImage, broker: BrokerImage) -> bool:
         return broker.is_cordoned
     # Some may be of directories that the broker no longer has.
     entries = [entry for one in text.split(",") if (entry := one.strip())]
-    return entries == [ALL] or bool(broker.log_dirs) and set(broker.log_dirs) <= set(entries)
+    return entries == [ALL] or (bool(broker.log_dirs) and set(broker.log_dirs) <= set(entries))
 
 
 def brokers_with_room(image: MetadataImage) -> Iterator[BrokerImage]:

@@ -65,9 +65,9 @@ class SchemaCache:
     def _ask(self, number: int) -> tuple[RegisteredSchema, dict[str, RegisteredSchema]]:
         self._forget()
         if self._away is not None:
-            raise self._away[1]
+            raise self._away[1].with_traceback(None)  # or it would get longer each time
         if number in self._missing:
-            raise self._missing[number][1]
+            raise self._missing[number][1].with_traceback(None)
         if len(self._missing) >= MAX_MISSES:
             raise NoSuchSchema(
                 f"schema id {number} wasn't asked for: {MAX_MISSES} other ids of the last "

@@ -3,18 +3,19 @@
 Rules:
 
 - ``learn`` asks the registry, and may wait: it belongs into a thread. ``decoded`` never waits.
-- A schema that was found stays. A question that failed is asked again by a later ``learn``; how
-  soon, ``SchemaCache`` says.
+- A schema that was found stays. A question that failed is asked again by a later ``learn``, after
+  the new ones; how soon, ``SchemaCache`` says. A schema that can't be used isn't asked for again.
 - Whatever is wrong is Undecodable with one line: the registry, the schema, the value, or a package
   that isn't installed. Such a line contains no password.
 - Limits: ``MAX_SCHEMA_BYTES`` of a schema, ``MAX_VALUE_BYTES`` of a value, ``MAX_CHARS`` of its
-  text, and those of ``avro_readable``.
+  text, ``MAX_KIND`` of its type's name, and those of ``avro_readable``. ``MAX_READERS`` schemas and
+  failures are kept, and of schemas ``MAX_KEPT_CHARS``.
 """
 
 import json
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kwire.config.extras import needs
 from kwire.schemas import avro_readable, protobuf_readable
@@ -36,8 +37,12 @@ EXTRA = "schemas"
 MAX_VALUE_BYTES = 32 * 1024
 MAX_SCHEMA_BYTES = 256 * 1024
 MAX_CHARS = 64 * 1024
+MAX_KIND = 200
 MAX_READERS = 1000
+MAX_KEPT_CHARS = 4 * 1024 * 1024
 _INDENTED = json.JSONEncoder(indent=2, ensure_ascii=False)
+
+T = TypeVar("T")
 
 Read = Callable[[bytes], tuple[str, Any]]
 """From a value with its header to the name of its type, and the value as what JSON has."""
@@ -56,30 +61,43 @@ class ReadableValues:
     def __init__(
         self, settings: RegistrySettings, now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        self._cache = SchemaCache(Registry(settings), now_s)
+        self._registry = Registry(settings)
         self._now_s = now_s
+        self._cache = SchemaCache(self._registry, now_s)
         self._readers: dict[int, Read] = {}
+        self._kept_chars = 0
         self._failed: dict[int, Undecodable] = {}
 
+    def _forget(self) -> None:
+        """Forget the schemas, also those that the registry's client keeps."""
+        self._registry.close()
+        self._cache = SchemaCache(self._registry, self._now_s)
+        self._readers = {}
+        self._kept_chars = 0
+
     def unknown(self, values: Iterable[bytes]) -> list[int]:
-        """The ids of those schemas that the registry hasn't been asked for, or hasn't told."""
+        """The ids of those schemas that may be asked for: the new ones, then those that failed."""
         numbers = {schema_id(value) for value in values if is_framed(value)}
-        return sorted(numbers - self._readers.keys())
+        failed = {number: self._failed[number] for number in numbers & self._failed.keys()}
+        again = [number for number, error in failed.items() if isinstance(error, NotYet)]
+        new = numbers - self._readers.keys() - failed.keys()
+        return [*sorted(new), *sorted(again)]
 
     def learn(self, numbers: Iterable[int], until_s: float) -> None:
         """Ask for schemas until this time; what fails is the error of their values."""
+        if self._kept_chars > MAX_KEPT_CHARS:
+            self._forget()
         for number in numbers:
             if self._now_s() > until_s:
                 return
             try:
                 read = self._reader(number)
             except Undecodable as error:
-                self._failed[number] = error
+                # Without the frames that the error refers to, and with them a schema and a value.
+                _put(self._failed, number, type(error)(str(error)))
             else:
+                _put(self._readers, number, read)
                 self._failed.pop(number, None)
-                if len(self._readers) >= MAX_READERS:
-                    self._readers.pop(next(iter(self._readers)))
-                self._readers[number] = read
 
     def decoded(self, value: bytes) -> Decoded:
         """A value with its header; Undecodable."""
@@ -88,10 +106,12 @@ class ReadableValues:
         number = schema_id(value)
         read = self._readers.get(number)
         if read is None:
-            raise self._failed.get(number) or NotYet("it hasn't answered yet; ask again")
+            failed = self._failed.get(number) or NotYet("it hasn't answered yet; ask again")
+            raise failed.with_traceback(None)  # or it would get longer each time
         try:
             kind, found = read(value)
-            return Decoded(kind, _text(found))
+            kind = kind if len(kind) <= MAX_KIND else f"{kind[:MAX_KIND]}…"
+            return Decoded(_sendable(kind), _text(found))
         except WrongSchema as error:
             raise Undecodable(f"its schema, id {number}: {error}") from error
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
@@ -100,6 +120,10 @@ class ReadableValues:
     def _reader(self, number: int) -> Read:
         try:
             schema, used = self._cache.schema(number)
+            size_chars = len(schema.text) + sum(len(one.text) for one in used.values())
+            self._kept_chars += size_chars
+            if size_chars > MAX_SCHEMA_BYTES:
+                raise WrongSchema(f"it has more than {MAX_SCHEMA_BYTES:,} characters")
             return _reader_of(schema, used)
         except RegistryError as error:
             raise NotYet(str(error)) from error
@@ -108,6 +132,19 @@ class ReadableValues:
             raise NotYet(what) from error
         except WrongSchema as error:
             raise Undecodable(f"its schema, id {number}: {error}") from error
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise NotYet(f"schema id {number} can't be read at the moment: {reason}") from error
+        except Exception as error:  # whatever a schema, or the answer, makes a library raise
+            reason = type(error).__name__
+            raise Undecodable(f"its schema, id {number}, can't be read: {reason}") from error
+
+
+def _put(kept: dict[int, T], number: int, value: T) -> None:
+    """Keep a value, and forget the oldest one if there are too many."""
+    if number not in kept and len(kept) >= MAX_READERS:
+        kept.pop(next(iter(kept)))
+    kept[number] = value
 
 
 def is_framed(value: bytes) -> bool:
@@ -116,9 +153,6 @@ def is_framed(value: bytes) -> bool:
 
 
 def _reader_of(schema: RegisteredSchema, used: dict[str, RegisteredSchema]) -> Read:
-    size = len(schema.text) + sum(len(one.text) for one in used.values())
-    if size > MAX_SCHEMA_BYTES:
-        raise WrongSchema(f"it has more than {MAX_SCHEMA_BYTES:,} characters")
     if schema.type == AVRO:
         return _avro(schema, used)
     if schema.type == JSON:
@@ -183,5 +217,9 @@ def _text(found: Any) -> str:
         if left < 0:
             pieces.append("…")
             break
-    # JSON may have half a character, which no page can be sent with.
-    return "".join(pieces).encode("utf-8", "backslashreplace").decode()
+    return _sendable("".join(pieces))
+
+
+def _sendable(text: str) -> str:
+    """A text without half characters, which JSON may have, and no page can be sent with."""
+    return text.encode("utf-8", "backslashreplace").decode()

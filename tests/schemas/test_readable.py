@@ -3,15 +3,20 @@
 import json
 import struct
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 import pytest
 
+from kwire.schemas import readable
 from kwire.schemas.avro_readable import MAX_DEPTH, MAX_PARTS
 from kwire.schemas.readable import (
     MAX_CHARS,
+    MAX_KIND,
     MAX_SCHEMA_BYTES,
     MAX_VALUE_BYTES,
     Decoded,
@@ -273,3 +278,70 @@ def test_a_registry_that_is_away_or_knows_no_schema() -> None:
         later.learn([2], until_s=0.0)  # the time is over: nobody is asked
         with pytest.raises(NotYet, match="it hasn't answered yet"):
             later.decoded(header(2))
+
+
+def frames_of(error: BaseException) -> int:
+    """How many frames an error refers to."""
+    return len(list(walk_tb(error.__traceback__)))
+
+
+def test_what_failed_is_kept_within_limits(
+    server: SchemaRegistry, values: ReadableValues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records may name any id. The newest failures are kept, and no longer the more they are told;
+    new ids are asked for before those that failed.
+    """
+    monkeypatch.setattr(readable, "MAX_READERS", 3)
+    values.learn(range(1, 6), time.monotonic() + ASK_S)
+    with pytest.raises(NotYet, match="it hasn't answered yet"):
+        values.decoded(header(1))
+    frames = set()
+    for _ in range(5):
+        with pytest.raises(NotYet, match="answers 404") as raised:
+            values.decoded(header(5))
+        frames.add(frames_of(raised.value))
+    assert len(frames) == 1
+    assert raised.value.__cause__ is None
+    assert values.unknown([header(5), header(4), header(9), header(7)]) == [7, 9, 4, 5]
+
+
+def test_whatever_a_schema_makes_a_library_raise(
+    server: SchemaRegistry,
+    values: ReadableValues,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is the error of the schema's values. What may pass is tried again, nothing else is."""
+    server.register("used", "message U {}", PROTOBUF)
+    uses = [{"name": "u\0.proto", "subject": "used", "version": 1}]
+    hostile = header(server.register("p", "message M {}", PROTOBUF, references=uses), (0,))
+    with pytest.raises(Undecodable, match="its schema, id 2, can't be read: ValueError"):
+        decode(values, hostile)
+    assert values.unknown([hostile]) == []
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    start = header(server.register("q", "message N {}", PROTOBUF), (0,))
+    with pytest.raises(NotYet, match="schema id 3 can't be read at the moment: No such file"):
+        decode(values, start)
+    assert values.unknown([start]) == [3]
+
+
+def test_all_schemas_are_forgotten_when_they_are_many(
+    server: SchemaRegistry, values: ReadableValues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are asked for again when a value needs them; the registry's client has none either."""
+    monkeypatch.setattr(readable, "MAX_KEPT_CHARS", 10)
+    numbers = [server.register("a", f'"{name}"') for name in ("long", "string", "int")]
+    for number_of in numbers:
+        values.learn([number_of], time.monotonic() + ASK_S)
+    assert values.unknown(map(header, numbers)) == numbers[:2]
+    asked = len(server.requests)
+    assert decode(values, header(numbers[0]) + number(7)).text == "7"
+    assert len(server.requests) > asked
+
+
+def test_names_of_types_are_cut(server: SchemaRegistry, values: ReadableValues) -> None:
+    """A page has them for each value; half a character of a name can't be sent."""
+    long = server.register("a", record("N" * 1000, f="null"))
+    assert decode(values, header(long)).kind == f"Avro {'N' * (MAX_KIND - 5)}…"
+    half = server.register("b", '{"title": "\\ud800"}', JSON)
+    assert decode(values, header(half) + b"1").kind == "JSON Schema \\ud800"

@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from traceback import walk_tb
 
 import pytest
 
@@ -17,6 +18,7 @@ from kwire.schemas.registry import (
     RegisteredSchema,
     Registry,
     RegistryAway,
+    RegistryError,
     RegistryRefuses,
     RegistrySettings,
 )
@@ -372,6 +374,22 @@ def test_a_registry_that_is_away_is_asked_once_in_a_while() -> None:
     assert registry.asked == [1]
     registry.away, now_s = False, RECHECK_S
     assert cache.schema(1)[0].id == 1
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_failure_that_is_told_again_stays_as_large_as_it_is(is_away: bool) -> None:
+    """An error keeps the frames that it passes, and with them a value: each of a million records
+    would add some.
+    """
+    registry = Scripted()
+    registry.away = is_away
+    cache = SchemaCache(registry, lambda: 0.0)
+    frames = []
+    for _ in range(5):
+        with pytest.raises(RegistryError) as raised:
+            cache.schema(2)
+        frames.append(len(list(walk_tb(raised.value.__traceback__))))
+    assert len(set(frames[1:])) == 1
 
 
 def test_a_subject_has_its_older_versions() -> None:

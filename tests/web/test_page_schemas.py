@@ -170,3 +170,14 @@ async def test_without_a_registry_the_page_asks_nobody(tmp_path: Path) -> None:
     text = await page(tmp_path, {}, [(None, header(1) + b'{"a": 1}', ())])
     assert "schema 1, json" in text
     assert "Not read by its schema" not in text
+
+
+async def test_a_page_has_room_for_so_much_at_most(
+    tmp_path: Path, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few bytes may stand for long texts; names of types may hide what follows them."""
+    monkeypatch.setattr(schemas, "MAX_PAGE_CHARS", 0)
+    start = header(registry.register("orders-value", '{"title": "\\u202eBill"}', JSON))
+    text = await page(tmp_path, {SETTING: registry.url}, [(None, start + b"[1]", ())] * 2)
+    assert text.count("value: the room of the page is over") == 1
+    assert text.count("JSON Schema \ufffdBill, schema 1") == 2  # the preview, and the details

@@ -5,8 +5,8 @@ Rules:
 - The registry is asked in a thread, for at most ``MAX_ASKED`` schemas and ``WAIT_S`` for one page.
   A registry that doesn't answer costs no more than that; the page then says so beside the bytes.
 - One thread asks at a time. A thread that hangs is given up, and the next one waits for it.
-- The values of one page are decoded for at most ``DECODE_S`` of processor time; then the rest
-  stands as bytes.
+- The values of one page are decoded for at most ``DECODE_S`` of processor time, and to at most
+  ``MAX_PAGE_CHARS``; then the rest stands as bytes.
 """
 
 import time
@@ -24,6 +24,7 @@ WAIT_S = 2.5
 ASK_S = 2.0
 MAX_ASKED = 50
 DECODE_S = 1.0
+MAX_PAGE_CHARS = 8 * 1024 * 1024
 
 
 class Schemas:
@@ -50,18 +51,26 @@ class PageOfValues:
     def __init__(self, values: ReadableValues) -> None:
         self.problems: dict[str, None] = {}
         self._values = values
-        self._end_s = time.thread_time() + DECODE_S
+        self._left_s = DECODE_S
+        self._left_chars = MAX_PAGE_CHARS
 
     def decoded(self, content: bytes) -> Decoded | str:
         """A whole value with its header as text, or why it isn't decoded."""
+        begin_s = time.thread_time()
         try:
-            if time.thread_time() > self._end_s:
+            if self._left_s < 0:
                 raise Undecodable("the time of the page is over")
-            return self._values.decoded(content)
+            if self._left_chars < 0:
+                raise Undecodable("the room of the page is over")
+            found = self._values.decoded(content)
+            self._left_chars -= len(found.text)
+            return found
         except Undecodable as error:
             if isinstance(error, NotYet):
                 self.problems[error.text] = None
             return error.text
+        finally:
+            self._left_s -= time.thread_time() - begin_s  # other pages have the thread meanwhile
 
 
 def schemas_of(config: BrokerConfig) -> Schemas | None:
