@@ -47,7 +47,7 @@ CLIENT_OPTIONS = (
 )
 """The options of confluent-kafka's client that a pipeline may give, beside ``config.providers``."""
 
-_LOGIN = "see decode.registry_user, registry_password and registry_client"
+_LOGIN = "decode.registry_user, registry_password and registry_client"
 _LATER = frozenset({408, 429, 500, 502, 503, 504})
 _MAX_REFERENCES = 500
 
@@ -81,6 +81,10 @@ class RegistrySettings:
     """The longest pause before the second try; it doubles before each further one."""
     client: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """More options of confluent-kafka's client: TLS and logins."""
+    login_names: str = _LOGIN
+    """The user's settings for the login, as errors tell them."""
+    client_name: str = "decode.registry_client"
+    """The user's setting for ``client``."""
 
     @property
     def address(self) -> str:
@@ -198,12 +202,12 @@ class Registry:
                 self._client = _open(self.settings)
             return work(self._client)
         except SchemaRegistryError as error:
-            raise _of_status(f"{where}, asked for {what},", error) from error
+            raise self._of_status(f"{where}, asked for {what},", error) from error
         except OAuthTokenError as error:
             text = f"{where}: no token for {what}: {' '.join(error.message.split())}"
             if isinstance(error.__context__, _no_answer()):
                 raise RegistryAway(text) from error
-            raise RegistryRefuses(f"{text}; {_LOGIN}") from error
+            raise RegistryRefuses(f"{text}; {self._hint}") from error
         except _no_answer() as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise RegistryAway(f"no answer from {where}, asked for {what}: {reason}") from error
@@ -213,6 +217,21 @@ class Registry:
             ) from error
         except (KeyError, TypeError, AttributeError) as error:
             raise RegistryRefuses(_no_schema(where, what)) from error
+
+    def _of_status(self, start: str, error: "SchemaRegistryError") -> RegistryError:
+        """The error of an answer, and what to do about it."""
+        status = error.http_status_code
+        reason = " ".join(str(error.error_message).split())[:200]
+        text = f"{start} answers {status}: {reason}"
+        if status == 404:
+            return NoSuchSchema(text)
+        if status in _LATER:
+            return RegistryAway(text)
+        return RegistryRefuses(f"{text}; {self._hint}" if status in (401, 403) else text)
+
+    @property
+    def _hint(self) -> str:
+        return f"see {self.settings.login_names}"
 
     def _schema(
         self, what: str, found: "Schema", number: int | None, version: int | None = None
@@ -255,7 +274,7 @@ def _open(settings: RegistrySettings) -> "SchemaRegistryClient":
         reason = f"{error.name} = {error.value!r}: {error.allowed}"
     except (ValueError, TypeError, OSError) as error:
         reason = str(error)
-    raise RegistryRefuses(f"decode.registry_client: {reason}")
+    raise RegistryRefuses(f"{settings.client_name}: {reason}")
 
 
 def _no_answer() -> type[Exception]:
@@ -263,18 +282,6 @@ def _no_answer() -> type[Exception]:
     module = import_module("httpx2" if find_spec("httpx2") else "httpx")
     found: type[Exception] = module.HTTPError
     return found
-
-
-def _of_status(start: str, error: "SchemaRegistryError") -> RegistryError:
-    """The error of an answer, and what to do about it."""
-    status = error.http_status_code
-    reason = " ".join(str(error.error_message).split())[:200]
-    text = f"{start} answers {status}: {reason}"
-    if status == 404:
-        return NoSuchSchema(text)
-    if status in _LATER:
-        return RegistryAway(text)
-    return RegistryRefuses(f"{text}; {_LOGIN}" if status in (401, 403) else text)
 
 
 def _no_schema(where: str, what: str) -> str:

@@ -181,3 +181,21 @@ async def test_a_page_has_room_for_so_much_at_most(
     text = await page(tmp_path, {SETTING: registry.url}, [(None, start + b"[1]", ())] * 2)
     assert text.count("value: the room of the page is over") == 1
     assert text.count("JSON Schema \ufffdBill, schema 1") == 2  # the preview, and the details
+
+
+async def test_errors_name_the_settings_of_the_page(tmp_path: Path) -> None:
+    """And not those of a pipeline, which the same client serves."""
+    with SchemaRegistry(user="page", password="geheim") as registry:
+        settings = {
+            SETTING: registry.url,
+            "kwire.http.schema.registry.basic.auth.user.info": "page:falsch",
+        }
+        text = await page(tmp_path / "a", settings, [(None, header(1) + PORTO, ())])
+        assert "answers 401" in text
+        assert "; see kwire.http.schema.registry.basic.auth.user.info" in text
+    settings = {
+        SETTING: "https://127.0.0.1:1",
+        "kwire.http.schema.registry.ssl.ca.location": str(tmp_path / "none.pem"),
+    }
+    text = await page(tmp_path / "b", settings, [(None, header(1) + PORTO, ())])
+    assert "registry: kwire.http.schema.registry.ssl.ca.location: " in text

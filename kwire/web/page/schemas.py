@@ -82,4 +82,15 @@ def schemas_of(config: BrokerConfig) -> Schemas | None:
     user, _, password = login.partition(":")
     authorities = config["kwire.http.schema.registry.ssl.ca.location"]
     client = (("ssl.ca.location", str(authorities)),) if authorities else ()
-    return Schemas(RegistrySettings(str(url), user, password, ASK_S, attempts=1, client=client))
+    return Schemas(
+        RegistrySettings(
+            str(url),
+            user,
+            password,
+            ASK_S,
+            attempts=1,
+            client=client,
+            login_names="kwire.http.schema.registry.basic.auth.user.info",
+            client_name="kwire.http.schema.registry.ssl.ca.location",
+        )
+    )
