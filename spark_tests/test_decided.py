@@ -250,6 +250,7 @@ def test_a_batch_that_was_taken_for_one_without_dead_letters(
         decode = Decode("avro", registry=registry.url)
         tried.run(sink, decode, with_registry=True)
         assert kept_dead_letters(tmp_path) == [["orders", 0, 1, 2]]
+        assert not list((tmp_path / ".kwire-table" / "staging").glob("*"))
         tried.values[1] = good
         tried.run(sink, decode, one=batch(2, 100, 200, partitions=1), with_registry=True)
         assert kept_dead_letters(tmp_path) == []

@@ -71,7 +71,7 @@ from kwire.spark.sinks.constraints import WHY
 from kwire.spark.sinks.misfits import Misfit, reasons, with_types
 from kwire.spark.sinks.own_columns import of_values, own_schema
 from kwire.spark.sinks.remembered import Remembered
-from kwire.spark.split import Splits, is_by_dead_letter, runs_by_reason
+from kwire.spark.split import Expected, Splits, is_by_dead_letter, runs_by_reason
 from kwire.spark.tombstone_ways import TombstoneWays
 from kwire.spark.tombstones import SKIP, treated, way_of
 from kwire.spark.truncates import Truncates
@@ -82,8 +82,6 @@ if TYPE_CHECKING:
     from kwire.spark.decode.decoding import Decoding
 
 VIEW = "rows"
-AFTER_DEAD_LETTERS = 20
-"""After how many batches without dead letters the next one is expected to have none."""
 
 
 class DeadLetterSink(Protocol):
@@ -126,7 +124,7 @@ class BatchWork:
         if self._in_steps is not None:
             used = {names.TOMBSTONE, *self._in_steps.used}
             self._unused = frozenset((*names.METADATA, names.VALUE)) - used
-        self._may_have_dead_until = 0
+        self._expected = Expected()
 
     def check_table(self, spark: "SparkSession") -> None:
         """WrongSetting if a table that is there can't get kwire's own columns.
@@ -182,7 +180,7 @@ class BatchWork:
         decode = _of_exact(found)
         known = versions_known(options_of(self._settings.decode), topics)
         is_once = self._in_steps is not None and not self._has_changes
-        if is_once and is_new and batch.batch_id >= self._may_have_dead_until:
+        if is_once and is_new and self._expected.has_none:
             good = splits.without_dead_letters(decode, batch, known)
             try:
                 return self._run(records, "value", good, batch, None, before)
@@ -196,8 +194,7 @@ class BatchWork:
             counts = self._run(source, names.VALUE, lambda rows, _: rows, batch, None, before)
         finally:
             kept.unpersist()
-        if counts.dead_letters:
-            self._may_have_dead_until = batch.batch_id + AFTER_DEAD_LETTERS
+        self._expected.note(counts.dead_letters)
         return counts
 
     def _has_none(self, spark: "SparkSession", batch: Batch) -> bool:

@@ -44,6 +44,26 @@ _PASSED = f"{REGISTRY}it wasn't known when the batch was first read"
 _AGAIN = "; its batch was read before, so it has to be read again"
 
 
+AFTER_DEAD_LETTERS = 20
+"""After how many batches without dead letters the next one is expected to have none."""
+
+
+class Expected:
+    """Whether the next batch of a pipeline is expected to have no dead letters, by those before."""
+
+    def __init__(self) -> None:
+        self._left = 0
+
+    @property
+    def has_none(self) -> bool:
+        """Whether it is."""
+        return not self._left
+
+    def note(self, dead_letters: int) -> None:
+        """Note how many a batch had that may have had some."""
+        self._left = AFTER_DEAD_LETTERS if dead_letters else max(0, self._left - 1)
+
+
 def may_change(settings: PipelineSettings) -> bool:
     """Whether a record of the pipeline may fail at one time and be decoded at another."""
     return bool(settings.decode.registry) and settings.decode.format in (

@@ -31,6 +31,7 @@ Promises:
 import re
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -185,7 +186,13 @@ class FilesSink:
             rows.sparkSession.conf.set("spark.sql.maxConcurrentOutputFileWriters", _MOST_OPEN_FILES)
             by = (BY_TOPIC, _BY_PARTITION, _BY_NUMBER)
             writer = writer.partitionBy(*(one for one in by if one in rows.columns))
-        writer.save(self._aside.url(aside))
+        try:
+            writer.save(self._aside.url(aside))
+        except Exception:
+            # Spark leaves the directory. The batch may be written anew in this run.
+            with suppress(Exception):
+                self._aside.delete(aside)
+            raise
 
     def _written(self, aside: str) -> list[str]:
         """The files of a batch; RuntimeError if another driver has begun to remove them.
