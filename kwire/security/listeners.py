@@ -144,7 +144,7 @@ def _verify(settings: ListenerSettings, steady_ms: Callable[[], int]) -> "Verify
     """Return the function that verifies OAuth tokens; ConfigError."""
     from kwire.security.oauth import signed, unsecured
 
-    if settings["sasl.server.callback.handler.class"] == UNSECURED_VALIDATOR:
+    if _takes_unsigned(settings):
         log.warning("the listener %s accepts tokens that nobody signed", settings.name)
         return unsecured
     name = "sasl.oauthbearer.jwks.endpoint.url"
@@ -162,6 +162,11 @@ def _verify(settings: ListenerSettings, steady_ms: Callable[[], int]) -> "Verify
         return signed(Jwks(url, refresh_s, steady_ms=steady_ms).key)
     except KeysUnreadable as error:
         raise settings.error(name, url, str(error)) from None
+
+
+def _takes_unsigned(settings: ListenerSettings) -> bool:
+    """Whether a listener takes tokens that nobody signed, whatever keys other listeners have."""
+    return settings["sasl.server.callback.handler.class"] == UNSECURED_VALIDATOR
 
 
 def _token_rules(settings: ListenerSettings) -> "TokenRules":
@@ -188,7 +193,7 @@ def _is_expected(settings: ListenerSettings, name: str, unverified: str) -> bool
     """
     if settings[unverified]:
         return False
-    if not settings[name] and settings.text("sasl.oauthbearer.jwks.endpoint.url"):
+    if not settings[name] and not _takes_unsigned(settings):
         problem = f"must be set, or {unverified}=true"
         raise settings.error(name, None, problem)
     return True

@@ -324,4 +324,6 @@ def test_a_listener_needs_keys_or_says_that_it_takes_any_token(keys, caplog):
         "OAuthBearerUnsecuredValidatorCallbackHandler"
     )
     assert listener({name: unsafe}).login() is not None
+    with_keys_of_others = {"sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(), name: unsafe}
+    assert listener(with_keys_of_others).login() is not None
     assert "accepts tokens that nobody signed" in caplog.text
