@@ -78,10 +78,9 @@ class ReadableValues:
     def unknown(self, values: Iterable[bytes]) -> list[int]:
         """The ids of those schemas that may be asked for: the new ones, then those that failed."""
         numbers = {schema_id(value) for value in values if is_framed(value)}
-        failed = {number: self._failed[number] for number in numbers & self._failed.keys()}
-        again = [number for number, error in failed.items() if isinstance(error, NotYet)]
-        new = numbers - self._readers.keys() - failed.keys()
-        return [*sorted(new), *sorted(again)]
+        found = {number: self._failed.get(number) for number in numbers - self._readers.keys()}
+        new = sorted(number for number, error in found.items() if error is None)
+        return new + sorted(number for number, error in found.items() if isinstance(error, NotYet))
 
     def learn(self, numbers: Iterable[int], until_s: float) -> None:
         """Ask for schemas until this time; what fails is the error of their values."""
