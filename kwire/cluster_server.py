@@ -192,6 +192,7 @@ class ClusterServer(Server):
         await self._starting.run(self._check_takeover, image)
         before = image.brokers.get(node_id)
         rack = config["broker.rack"]
+        log_dirs = open_entries(manager, config.strings("log.dirs"))
         broker = BrokerImage(
             node_id,
             None if rack is None else str(rack),
@@ -199,8 +200,8 @@ class ClusterServer(Server):
             self._incarnation,
             features=own_features(),
             directories=known_directories(manager, before),
-            is_cordoned=config.are_all_cordoned(),
-            log_dirs=open_entries(manager, config.strings("log.dirs")),
+            is_cordoned=config.are_all_cordoned(log_dirs),
+            log_dirs=log_dirs,
         )
         self._membership = Membership(
             store,

@@ -274,13 +274,14 @@ class Server:
             (listener.name, host, port)
             for (listener, _), (host, port) in zip(self._sockets, self.addresses, strict=True)
         )
+        log_dirs = open_entries(manager, self.config.strings("log.dirs"))
         broker = BrokerImage(
             node_id,
             None if rack is None else str(rack),
             endpoints,
             directories=known_directories(manager, None),
-            is_cordoned=self.config.are_all_cordoned(),
-            log_dirs=open_entries(manager, self.config.strings("log.dirs")),
+            is_cordoned=self.config.are_all_cordoned(log_dirs),
+            log_dirs=log_dirs,
         )
         try:
             check_features(image, broker._replace(features=own_features()))

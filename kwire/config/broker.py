@@ -16,7 +16,7 @@ Rules:
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -165,10 +165,9 @@ class BrokerConfig(Mapping[str, Value]):
         """The data directories, in the order of ``log.dirs``."""
         return [absolute(name) for name in self.strings("log.dirs")]
 
-    def are_all_cordoned(self) -> bool:
-        """Whether all data directories are cordoned."""
-        directories = self.strings("log.dirs")
-        return cordoned_entries(self.strings(CORDONED), directories) == directories
+    def are_all_cordoned(self, entries: Sequence[str]) -> bool:
+        """Whether all these entries of ``log.dirs`` are cordoned."""
+        return cordoned_entries(self.strings(CORDONED), entries) == list(entries)
 
     def metadata_directory(self) -> Path:
         """The directory where a broker without another store keeps the metadata."""

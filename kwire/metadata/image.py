@@ -91,9 +91,9 @@ class BrokerImage(NamedTuple):
     ``incarnation`` names its process forever, and ``epoch`` is the revision that registered it.
     Both are unset for a single broker. A fenced broker leads nothing, and no client sees it.
     ``features`` are its supported features: (name, lowest, highest level). ``directories`` are the
-    ids of its data directories. ``is_cordoned`` says that its own file cordons all of them; see
-    ``cordons`` for what counts more. ``log_dirs`` are the entries of its ``log.dirs``, without
-    those that were offline when it registered.
+    ids of its data directories. ``log_dirs`` are the entries of its ``log.dirs``, without those
+    that were offline when it registered. ``is_cordoned`` says that its own file cordons all of
+    these; see ``cordons`` for what counts more.
     """
 
     node_id: int
