@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from kwire.spark.sinks.table_conflicts import ATTEMPTS, altered
+from kwire.spark.sinks.table_conflicts import ATTEMPTS, altered, retried
 
 
 class AnalysisException(Exception):
@@ -54,6 +54,20 @@ def test_a_conflict_is_tried_again() -> None:
     session = Session(*[ConcurrentModificationException("later")] * (ATTEMPTS - 1), None)
     assert altered(cast(Any, session), "ALTER …") == ""
     assert not session.left
+
+
+def test_a_row_that_fails_is_no_conflict() -> None:
+    """Whatever is called as conflicts are: it would fail each time."""
+    texts = "[USER_RAISED_EXCEPTION] value: it is a message ConcurrentOrder, not Order"
+    tries: list[int] = []
+
+    def write() -> None:
+        tries.append(1)
+        raise RuntimeError(f"Job aborted: Task 0 failed: {texts}")
+
+    with pytest.raises(RuntimeError):
+        retried(write)
+    assert len(tries) == 1
 
 
 def test_a_refusal_is_an_answer() -> None:

@@ -25,6 +25,9 @@ _CONFLICTS = (
 )
 """Parts of errors of Delta and Iceberg, names or texts, after which another attempt may succeed."""
 
+_BY_ROW = "USER_RAISED_EXCEPTION"
+"""In Spark's errors of ``raise_error``, whose text may have the names of types and columns."""
+
 _REFUSALS = (
     "AnalysisException",
     "ParseException",
@@ -64,7 +67,8 @@ def retried(work: Callable[[], Any]) -> Any:
         try:
             return work()
         except Exception as error:
-            is_conflict = any(name in f"{type(error).__name__} {error}" for name in _CONFLICTS)
+            told = f"{type(error).__name__} {error}"
+            is_conflict = _BY_ROW not in told and any(name in told for name in _CONFLICTS)
             if not is_conflict or attempt == ATTEMPTS:
                 raise
     raise AssertionError("the last attempt returns or raises")
