@@ -13,7 +13,7 @@ from kwire.schemas.readable import MAX_VALUE_BYTES
 from kwire.schemas.registry import JSON, PROTOBUF
 from kwire.schemas.wire_format import header
 from kwire.testing.registry import SchemaRegistry
-from kwire.web.page import reading, schemas
+from kwire.web.page import reading, records, schemas
 from tests.web.conftest import http_server
 from tests.web.page_data import Item, produce
 
@@ -199,3 +199,20 @@ async def test_errors_name_the_settings_of_the_page(tmp_path: Path) -> None:
     }
     text = await page(tmp_path / "b", settings, [(None, header(1) + PORTO, ())])
     assert "registry: kwire.http.schema.registry.ssl.ca.location: " in text
+
+
+async def test_what_has_no_schema_is_cut_as_without_a_registry(
+    tmp_path: Path, registry: SchemaRegistry
+) -> None:
+    """Any bytes may begin as values with a schema do, and hex takes five times their length."""
+    items: list[Item] = [(bytes(9000), bytes(30_000), ())] * 20
+    async with http_server(tmp_path, {SETTING: registry.url}) as (running, http):
+        await running.topic("orders")
+        await produce(await running.connect(), "orders", items)
+        text = await text_of(http, "count=100")
+        assert text.count("The beginning of ") == 20
+        assert len(text) < 20 * 5 * (2 * records.PAGE_BYTES // 100) + 50_000
+        whole = await text_of(http, "count=1")
+        assert "The beginning of" not in whole
+        assert "00752f" not in whole  # after the header, 29,995 bytes are left
+        assert "007520" in whole

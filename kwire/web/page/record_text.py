@@ -42,9 +42,16 @@ BySchema = Callable[[bytes], Decoded | str]
 
 
 def shown(
-    start: bytes | None, form: str, size_bytes: int, by_schema: BySchema | None = None
+    start: bytes | None,
+    form: str,
+    size_bytes: int,
+    by_schema: BySchema | None = None,
+    most_bytes: int | None = None,
 ) -> Shown:
-    """A key or value in this format, one of ``FORMATS``; ``start`` may be only its beginning."""
+    """A key or value in this format, one of ``FORMATS``; ``start`` may be only its beginning.
+
+    What isn't read by its schema is cut after ``most_bytes``.
+    """
     if start is None:
         return Shown("null", "", "", 0, False)
     is_cut = size_bytes > len(start)
@@ -57,6 +64,8 @@ def shown(
             preview = preview[:PREVIEW] + ("…" if len(preview) > PREVIEW else "")
             return Shown(kind, decoded.text, preview, size_bytes, is_cut)
         note = decoded
+    start = start[:most_bytes]
+    is_cut = size_bytes > len(start)
     payload = start if frame is None else start[FRAME_BYTES:]
     kind, text = _payload(payload, form)
     preview, is_whole = payload[:PREVIEW_BYTES].hex(" "), len(payload) <= PREVIEW_BYTES

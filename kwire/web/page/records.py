@@ -89,7 +89,7 @@ def routes(site: Site) -> list[Route]:
             )
             wanted, problem = await _wanted(site, question, places)
             found = await reading.read(site.broker_calls, wanted, places)
-            rows, schema_problems = await _all_shown(site, found.rows, question.form)
+            rows, schema_problems = await _all_shown(site, found.rows, wanted, question.form)
             return site.render(
                 request,
                 "records.html",
@@ -190,15 +190,17 @@ def time_ms(text: str) -> int:
     return max(0, int(at.timestamp() * 1000))
 
 
-async def _all_shown(site: Site, rows: list[Row], form: str) -> tuple[list[RecordRow], list[str]]:
+async def _all_shown(
+    site: Site, rows: list[Row], wanted: Wanted, form: str
+) -> tuple[list[RecordRow], list[str]]:
     """The rows as texts, and why the registry's schemas are missing, if they are."""
-    if site.schemas is None or form not in WITH_SCHEMAS:
+    if site.schemas is None or not wanted.keeps_framed:
         return [_shown(row, form) for row in rows], []
     parts = [part for row in rows for part in (row.key, row.value) if part is not None]
     values = await site.schemas.learn(_framed(parts, form))
     found = []
     for row in rows:
-        found.append(_shown(row, form, values.decoded))
+        found.append(_shown(row, form, values.decoded, wanted.most_bytes))
         await trio.lowlevel.checkpoint()  # lets the governor count, and other tasks run
     return found, list(values.problems)[:MAX_PROBLEMS]
 
@@ -209,16 +211,21 @@ def _framed(parts: list[Part], form: str) -> list[bytes]:
     return [content for content in contents if frame_of(content, form) is not None]
 
 
-def _shown(row: Row, form: str, by_schema: BySchema | None = None) -> RecordRow:
+def _shown(
+    row: Row, form: str, by_schema: BySchema | None = None, most_bytes: int = PAGE_BYTES
+) -> RecordRow:
     headers = [(name, _part(value, "auto")) for name, value in row.headers]
-    key, value = _part(row.key, form, by_schema), _part(row.value, form, by_schema)
+    key = _part(row.key, form, by_schema, min(most_bytes, reading.MAX_KEY_BYTES))
+    value = _part(row.value, form, by_schema, most_bytes)
     return RecordRow(row, key, value, headers)
 
 
-def _part(part: Part | None, form: str, by_schema: BySchema | None = None) -> Shown:
+def _part(
+    part: Part | None, form: str, by_schema: BySchema | None = None, most_bytes: int = PAGE_BYTES
+) -> Shown:
     if part is None:
         return shown(None, form, 0)
-    return shown(part.content, form, part.size_bytes, by_schema)
+    return shown(part.content, form, part.size_bytes, by_schema, most_bytes)
 
 
 def _links(request: Request, question: Question, found: Found) -> dict[str, str]:
