@@ -235,7 +235,7 @@ def kept_dead_letters(directory: Path) -> Any:
 
 
 @pytest.mark.both_lanes
-@pytest.mark.parametrize("kind", ["parquet", "delta-rs"])
+@pytest.mark.parametrize("kind", ["parquet", *DELTAS])
 def test_a_batch_that_was_taken_for_one_without_dead_letters(
     kind: str, spark: SparkSession, tmp_path: Path
 ) -> None:
