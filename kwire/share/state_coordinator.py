@@ -10,8 +10,8 @@ Rules:
 - A leader reads the state with its leader epoch. From then on, an earlier leader may neither read
   nor write.
 - Each write is an update, until ``updates_per_snapshot`` updates follow a snapshot. Then the next
-  one is a snapshot. A state that isn't written any more gets one more snapshot later, so that the
-  records before it can be pruned (``oldest_needed``).
+  one is a snapshot. A state that isn't written any more gets further snapshots while others are
+  written, so that the records before it can be pruned (``oldest_needed``).
 - A state ends with a tombstone: when it is deleted, or after its topic is gone.
 
 Source: ShareCoordinatorShard, ShareCoordinatorOffsetsManager of Kafka.
@@ -207,13 +207,12 @@ class ShareStateCoordinator:
     def snapshot_cold(self, age_ms: int, date_ms: int) -> Iterator[Effects]:
         """Write each state that has had no snapshot for ``age_ms`` once more, piece by piece.
 
-        Its creation date stays: so a state that nobody writes to is written again only once.
+        Its creation date stays, which tells such a snapshot from that of a state in use. If there
+        are no others, nobody writes, and there is nothing to prune.
         """
-        cold = [
-            key
-            for key, state in self.states.items()
-            if date_ms - state.write_ms >= age_ms and state.create_ms == state.write_ms
-        ]
+        if all(state.create_ms != state.write_ms for state in self.states.values()):
+            return
+        cold = [key for key, state in self.states.items() if date_ms - state.write_ms >= age_ms]
         nothing = StateWrite(UNKNOWN, UNKNOWN, UNKNOWN)
         for first in range(0, len(cold), MOST_RECORDS):
             effects = Effects(is_atomic=False)

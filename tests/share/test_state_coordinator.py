@@ -139,6 +139,20 @@ def test_a_cold_state_is_written_once_more_but_not_again(driven):
     assert contents(driven.reload(since=2)) == contents(coordinator)
 
 
+def test_a_cold_state_keeps_no_records_of_others_from_being_pruned():
+    driven = Driven(updates_per_snapshot=2)
+    for key in (KEY, OTHER):
+        driven.do(driven.coordinator.initialize(key, 0, 10, 1))
+    for round_ms in (200, 400, 600):
+        for _ in range(6):
+            driven.write(StateBatch(10, 19, ACKNOWLEDGED, 1), now=round_ms, key=OTHER)
+        end_offset = len(driven.log)
+        for effects in driven.coordinator.snapshot_cold(100, round_ms):
+            driven.do(effects)
+        assert driven.coordinator.oldest_needed(end_offset) >= end_offset - 6
+        assert contents(driven.reload(since=end_offset)) == contents(driven.coordinator)
+
+
 def test_states_end_with_their_topics(driven):
     for effects in driven.coordinator.forget_topics(lambda topic_id: topic_id == KEY.topic_id):
         driven.do(effects)
