@@ -29,12 +29,18 @@ from typing import NamedTuple, Protocol
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.share.key import SharePartitionKey
-from kwire.share.state_batches import RecordState, StateBatch
+from kwire.share.state_batches import RecordState, StateBatch, merge_batches
 from kwire.share.state_coordinator import StateWrite
 
 AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
 ACKNOWLEDGED, ARCHIVED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
 NEVER_MS = 1 << 62
+RUNS_PER_LOCK = 4
+"""A share partition gets no new records while it has more runs than locks, by this factor.
+
+Records that are final remain while one before them isn't, and a member may renew its lock forever.
+"""
+
 NOWHERE = -1
 """Stands for a start offset that is not persistent."""
 
@@ -107,7 +113,7 @@ class Run:
         """Whether the two may be one run."""
         return (
             self.state is other.state
-            and (self.count == other.count or self.state >= ACKNOWLEDGED)
+            and self.count == other.count
             and self.member == other.member
             and self.deadline_ms == other.deadline_ms
             and self.pending is None is other.pending
@@ -161,6 +167,7 @@ class SharePartition:
         self._open = 0
         self._available = 0
         self._unwritten: list[StateBatch] = []
+        self._in_write: list[StateBatch] = []
         self._waiting: list[Transition] = []
         self._written_start = 0
 
@@ -208,7 +215,13 @@ class SharePartition:
     @property
     def can_acquire(self) -> bool:
         """Whether another record may be acquired, as far as the lock limit goes."""
-        return self.has_available or self._open < self.limits.max_locks
+        return self.has_available or self._has_room
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether a record may be acquired that has never been in flight."""
+        most = self.limits.max_locks
+        return self._open < most and len(self._runs) < RUNS_PER_LOCK * most
 
     @property
     def next_fetch_offset(self) -> int:
@@ -236,8 +249,8 @@ class SharePartition:
 
         ``batches`` are the batches of the log that were read from ``fetched_from`` on; records that
         aren't for members are archived. About ``max_records`` are acquired: the last batch is
-        acquired whole, but not if ``is_strict``. Each result has at most ``batch_size`` records,
-        unless it is one batch of the log.
+        acquired whole, but not if ``is_strict``, nor if it has more records than the lock limit.
+        Each result has at most ``batch_size`` records, unless it is one batch of the log.
         """
         acquired: list[Acquired] = []
         deadline_ms = now_ms + self.limits.lock_ms
@@ -251,7 +264,7 @@ class SharePartition:
                 self._archive_missing(first, last)
                 self.next_new = max(self.next_new, at)
                 continue
-            most = left if is_strict else last - first + 1
+            most = left if is_strict else max(left, self.limits.max_locks)
             for found in self._acquirable(max(first, self.start_offset), last, most):
                 self._take(found, member, deadline_ms)
                 left -= found.size
@@ -285,7 +298,7 @@ class SharePartition:
                     most -= run.size
                     yield run
             at = run.last + 1
-        if most > 0 and last >= self.next_new and self._open < self.limits.max_locks:
+        if most > 0 and last >= self.next_new and self._has_room:
             begin = max(first, self.next_new)
             new = Run(begin, min(last, begin + most - 1), AVAILABLE, 0)
             self._append(new)
@@ -305,9 +318,13 @@ class SharePartition:
         The changes count after ``commit``. Raises KafkaError: INVALID_RECORD_STATE for records
         that the member doesn't own, INVALID_REQUEST for records that were never in flight.
         """
-        parts = [part for batch in batches for part in self._parts(batch)]
-        for first, last, _ in parts:
-            self._check_owned(member, first, last)
+        parts: list[tuple[int, int, Acknowledge]] = []
+        for batch in batches:
+            first = max(batch.first_offset, self.start_offset)  # what lies before is past
+            if first <= batch.last_offset:
+                # First, so that the parts are no more than the records that the member owns.
+                self._check_owned(member, first, batch.last_offset)
+                parts += self._parts(batch, first)
         transition = Transition()
         for first, last, kind in parts:
             self._split(first)
@@ -324,19 +341,19 @@ class SharePartition:
             transition.end()
         return transition
 
-    def _parts(self, batch: AckBatch) -> Iterator[tuple[int, int, Acknowledge]]:
-        """The parts of a batch with one type each; what lies before the start offset is past."""
-        first, types = batch.first_offset, batch.types
+    def _parts(self, batch: AckBatch, first: int) -> Iterator[tuple[int, int, Acknowledge]]:
+        """The parts of a batch with one type each, from an offset on; gaps have none."""
+        types, last = batch.types, batch.last_offset
         if len(types) == 1:
-            if batch.last_offset >= self.start_offset:
-                kind = Acknowledge(types[0])
-                yield max(first, self.start_offset), batch.last_offset, kind
+            yield first, last, Acknowledge(types[0])
             return
-        for told, same in groupby(types):
-            after = first + sum(1 for _ in same)
-            if after > self.start_offset:
-                yield max(first, self.start_offset), after - 1, Acknowledge(told)
-            first = after
+        for run in self._between(first, last):
+            at = max(first, run.first)
+            begin, end = at - batch.first_offset, min(last, run.last) + 1 - batch.first_offset
+            for told, same in groupby(types[begin:end]):
+                after = at + sum(1 for _ in same)
+                yield at, after - 1, Acknowledge(told)
+                at = after
 
     def _check_owned(self, member: str, first: int, last: int) -> None:
         if last >= self.next_new:
@@ -370,19 +387,31 @@ class SharePartition:
             if transition.runs:
                 self._merge(transition.runs[0].first, transition.runs[-1].last)
             transition.end()
+        self._in_write = []
         self._advance()
         # The next write must not move the start offset that is kept back again.
         assert self._written_start <= self.start_offset, (self.key, self.start_offset)
         return self._available > before
 
     def roll_back(self, transitions: Iterable[Transition], error: KafkaError) -> None:
-        """The changes could not be written: the members still own the records."""
+        """The changes could not be written: the members still own the records.
+
+        What no member has to be told of, such as the end of a lock, is in the next write.
+        """
         self._written_start = NOWHERE
+        unwritten: list[StateBatch] = []
+        merge_batches(unwritten, [*self._in_write, *self._unwritten], self.start_offset)
+        self._in_write, self._unwritten = [], unwritten
         for transition in transitions:
             for run in transition.runs:
                 run.pending = None
                 self.wake_ms = min(self.wake_ms, run.deadline_ms)
             transition.end(error)
+
+    def take_waiting(self) -> list[Transition]:
+        """The acknowledgements that no write has yet; they are the caller's to roll back."""
+        transitions, self._waiting = self._waiting, []
+        return transitions
 
     def release(self, member: str) -> bool:
         """Make available what a member holds, as not delivered; whether it held anything."""
@@ -437,7 +466,8 @@ class SharePartition:
     def next_write(self) -> tuple[StateWrite, list[Transition]]:
         """The write of all changes since the last one, and the transitions that it settles."""
         transitions, self._waiting = self._waiting, []
-        batches, self._unwritten = self._unwritten, []
+        self._in_write, self._unwritten = self._unwritten, []
+        batches = list(self._in_write)
         for transition in transitions:
             batches += [
                 _batch(run, run.pending) for run in transition.runs if run.pending is not None

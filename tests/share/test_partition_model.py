@@ -17,8 +17,10 @@ from kwire.share.partition import (
     ACQUIRED,
     ARCHIVED,
     AVAILABLE,
+    RUNS_PER_LOCK,
     AckBatch,
     Acknowledge,
+    Acquired,
     FetchedBatch,
     ShareLimits,
     SharePartition,
@@ -183,9 +185,16 @@ class Model(RuleBasedStateMachine):
             if self.known[offset].pending is None:
                 del self.known[offset]
 
-    @rule()
-    def another_leader(self):
-        """It knows what was written; what was acquired is available, as far as it was counted."""
+    @rule(is_written=st.booleans())
+    def another_leader(self, is_written):
+        """It knows what was written; what was acquired is available, as far as it was counted.
+
+        A write on its way, of which no member was told yet, may have arrived.
+        """
+        if self.writing is not None and is_written:
+            wanted = self.writing[0]
+            self.persisted_start = wanted.start_offset
+            merge_batches(self.persisted, wanted.batches, wanted.start_offset)
         self.writing = None
         self.partition = SharePartition(KEY, 0, LIMITS)
         self.partition.load(0, self.persisted_start, self.persisted)
@@ -243,3 +252,72 @@ def test_members_acquire_and_locks_expire_while_an_acknowledgement_is_written(is
         partition.roll_back(transitions, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     assert partition.start_offset == (5 if is_written else 0)
     assert partition.has_unwritten
+
+
+def test_what_is_final_takes_no_more_runs_than_the_limit():
+    """A member that keeps the first record accepts and rejects the others in turn."""
+    partition = SharePartition(KEY, 0, LIMITS)
+    partition.load(0, 0, [])
+    most, at = RUNS_PER_LOCK * LIMITS.max_locks, 0
+    partition.acquire("a", 0, [FetchedBatch(0, 0)], 1, 0)
+    while partition.can_acquire:
+        at += 1
+        [one] = partition.acquire("a", at, [FetchedBatch(at, at)], 1, 0)
+        kind = Acknowledge.ACCEPT if at % 2 else Acknowledge.REJECT
+        partition.acknowledge("a", [AckBatch(at, at, [kind])], 0)
+        partition.commit(partition.next_write()[1])
+        assert one.first_offset == at < 2 * most
+    assert len(partition.runs) == most
+    partition.acknowledge("a", [AckBatch(0, 0, [Acknowledge.ACCEPT])], 0)
+    partition.commit(partition.next_write()[1])
+    assert not partition.runs
+    assert partition.can_acquire
+
+
+def test_a_giant_batch_is_acquired_up_to_the_lock_limit():
+    partition = SharePartition(KEY, 0, LIMITS)
+    partition.load(0, 0, [])
+    giant = [FetchedBatch(0, 1_000_000)]
+    assert partition.acquire("a", 0, giant, 5, 0) == [Acquired(0, LIMITS.max_locks - 1, 1)]
+    assert not partition.can_acquire
+    partition.acknowledge("a", [AckBatch(0, 9, [Acknowledge.ACCEPT])], 0)
+    partition.commit(partition.next_write()[1])
+    assert partition.next_fetch_offset == LIMITS.max_locks
+    assert partition.acquire("a", LIMITS.max_locks, giant, 5, 0)
+
+
+def test_an_acknowledgement_is_checked_before_its_types_are():
+    """Types for records that the member doesn't own cost nothing; those of a gap are ignored."""
+    partition = SharePartition(KEY, 0, LIMITS)
+    partition.load(0, 0, [])
+    partition.acquire("a", 0, [FetchedBatch(0, 1), FetchedBatch(5, 6)], 9, 0)
+
+    class Unread(list):
+        def __getitem__(self, key):
+            raise AssertionError("it was read")
+
+    for member, last, code in (
+        ("a", 1 << 40, ErrorCode.INVALID_REQUEST),
+        ("b", 6, ErrorCode.INVALID_RECORD_STATE),
+    ):
+        with pytest.raises(KafkaError) as refused:
+            partition.acknowledge(member, [AckBatch(0, last, Unread([1, 1]))], 0)
+        assert refused.value.code == code
+    partition.acknowledge("a", [AckBatch(0, 6, [1, 2, 0, 1, 2, 2, 1])], 0)
+    partition.commit(partition.next_write()[1])
+    assert [(one.first, one.last, one.state) for one in partition.runs] == [
+        (1, 1, AVAILABLE),
+        (5, 5, AVAILABLE),
+        (6, 6, ACKNOWLEDGED),
+    ]
+
+
+def test_what_a_failed_write_had_is_in_the_next_one():
+    partition = SharePartition(KEY, 0, LIMITS)
+    partition.load(0, 0, [])
+    partition.acquire("a", 0, [FetchedBatch(0, 1)], 9, 0)
+    partition.expire(LIMITS.lock_ms)
+    first, transitions = partition.next_write()
+    assert first.batches
+    partition.roll_back(transitions, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    assert list(partition.next_write()[0].batches) == list(first.batches)
