@@ -1,7 +1,8 @@
 """Begins, ends and reads the share states of a group's partitions, with the persister.
 
 Rule: the partitions of one request take their turns ``AT_ONCE``, so that a topic with thousands of
-them keeps no other group's waiting for long.
+them keeps no other group's waiting for long. If their coordinator is on this broker, nothing has to
+be waited for, so they are done in slices of the event loop.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
+from kwire.budget.slices import Slices
 from kwire.coordinator.effects import Failures, StateWork
 from kwire.errors import KafkaError
 from kwire.share.key import SharePartitionKey
@@ -58,12 +60,13 @@ async def read_summaries(
 
 
 async def _in_turns(do: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:
-    left = iter(items)
+    left, slices = iter(items), Slices()
     async with trio.open_nursery() as nursery:
         for _ in range(AT_ONCE):
-            nursery.start_soon(_do_all, do, left)
+            nursery.start_soon(_do_all, do, left, slices)
 
 
-async def _do_all(do: Callable[[T], Awaitable[None]], left: Iterator[T]) -> None:
+async def _do_all(do: Callable[[T], Awaitable[None]], left: Iterator[T], slices: Slices) -> None:
     for item in left:
         await do(item)
+        await slices.give_way()

@@ -1,7 +1,11 @@
 """The APIs of share groups over the wire; what they answer is what Apache Kafka 4.4.0 answers."""
 
 import pytest
+import trio
 
+from kwire.broker.group_state_work import AT_ONCE, do_state_work
+from kwire.budget import slices
+from kwire.coordinator.effects import Effects, StateWork
 from kwire.errors import ErrorCode
 from kwire.protocol.messages import (
     alter_share_group_offsets,
@@ -296,3 +300,24 @@ async def test_a_group_has_settings_of_its_own(asking, server):
     assert await alter("50000") is ErrorCode.NONE
     settings = server.broker.groups.surroundings.share_settings_of(GROUP)
     assert (settings.session_timeout_ms, settings.max_size) == (50_000, 200)
+
+
+async def test_others_have_their_turn_while_many_states_begin(asking, server, monkeypatch):
+    monkeypatch.setattr(slices, "SLICE_S", 0)
+    await asking.join()
+    topic_id = server.broker.image.topics_by_name[TOPIC].topic_id
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    starts = dict.fromkeys([(topic_id, 0)], 0) | {(topic_id, n): None for n in range(1, 200)}
+    work = StateWork("others", 1, starts, lambda failures, now_ms: Effects())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        assert not await do_state_work(server.broker.persister, work)
+        assert turns > len(starts) / AT_ONCE / 2
+        nursery.cancel_scope.cancel()
