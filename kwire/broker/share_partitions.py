@@ -4,17 +4,22 @@ Rules:
 
 - A share partition is loaded when a member first fetches from it: the persistent state is read,
   which fences earlier leaders. It is dropped when this broker no longer leads the partition in the
-  same epoch, or when a write says that another leader or a newer state has replaced it.
+  same epoch, or when a write says that another leader or a newer state has replaced it. It is
+  dropped, too, when the last session of its group ends: then the group's offsets may be altered or
+  deleted, which nobody tells its partitions' leaders.
 - Changes of a share partition are written by one task at a time, while more changes collect. If the
   state's coordinator is on this broker and nothing else has to be waited for, they are written on
   the spot, without a task.
-- One task ends the locks whose time is up, and the sessions of closed connections.
+- One task ends the locks whose time is up, and the sessions of closed connections, partition by
+  partition: others have their turn meanwhile.
 - Locks are timed by trio's clock, so that a changed date ends none.
 
 Source: SharePartitionManager of Kafka.
 """
 
 import logging
+from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -23,6 +28,7 @@ from kwire.broker.delayed import Delayed
 from kwire.broker.partition import Partition
 from kwire.broker.share_settings import EARLIEST, LATEST, ShareSettings, share_settings
 from kwire.broker.view import BrokerView
+from kwire.budget.slices import Slices
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.time_search import TimeSearch
 from kwire.log.validation import INLINE_LIMITS
@@ -41,6 +47,9 @@ log = logging.getLogger(__name__)
 TICK_S = 0.5
 SHORTEST_TICK_S = 0.05
 """The longest and the shortest interval between two looks at locks and sessions, in seconds."""
+
+AT_ONCE = 20
+"""So many partitions of a session that ends are released on the spot."""
 
 _TOLD = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.LEADER_NOT_AVAILABLE,
@@ -102,6 +111,7 @@ class SharePartitions:
         self._broker = broker
         self.sessions = ShareSessions()
         self._served: dict[SharePartitionKey, ServedShare] = {}
+        self._of_group: dict[str, dict[SharePartitionKey, ServedShare]] = {}
         self._loading: dict[SharePartitionKey, trio.Event] = {}
 
     def now_ms(self) -> int:
@@ -171,6 +181,7 @@ class SharePartitions:
         served = ServedShare(share, partition)
         if self._broker.partition_by_id(key.topic_id, key.partition) is partition:
             self._served[key] = served
+            self._of_group.setdefault(key.group_id, {})[key] = served
             self.write(served)
 
     async def _reset_offset(self, partition: Partition, settings: ShareSettings) -> int:
@@ -195,9 +206,20 @@ class SharePartitions:
         return search.found.offset
 
     def _drop(self, served: ServedShare) -> None:
-        if self._served.get(served.share.key) is served:
-            del self._served[served.share.key]
+        key = served.share.key
+        if self._served.get(key) is served:
+            del self._served[key]
+            of_group = self._of_group[key.group_id]
+            del of_group[key]
+            if not of_group:
+                del self._of_group[key.group_id]
         served.wake()
+
+    def _drop_unused(self, served: ServedShare) -> None:
+        """Drop a share partition without members in its group, unless it is being written."""
+        is_used = self.sessions.has_group(served.share.key.group_id)
+        if not (is_used or served.is_writing or served.waiters):
+            self._drop(served)
 
     # Changes
 
@@ -245,26 +267,40 @@ class SharePartitions:
                     served.wake()
         finally:
             served.is_writing = False
+        self._drop_unused(served)
 
     def _failed(
         self, served: ServedShare, transitions: list[Transition], error: KafkaError
     ) -> None:
-        """Give the acknowledgements of a write that failed their error."""
+        """Give the acknowledgements of a write that failed, and of the next one, their error."""
         told = KafkaError(_TOLD.get(error.code, error.code), error.message)
-        served.share.roll_back(transitions, told)
+        served.share.roll_back([*transitions, *served.share.take_waiting()], told)
         key = served.share.key
         log.warning("cannot write the state of share partition %s: %s", key.coordinator_key, error)
         if error.code in _REPLACED:
             self._drop(served)
 
-    def release(self, session: ShareSession) -> None:
-        """Release what a member holds, because its session has ended."""
-        for topic_id, index in session.partitions:
-            served = self._served.get(SharePartitionKey(session.group_id, topic_id, index))
+    def end(self, session: ShareSession) -> None:
+        """Release what a member holds, because its session has ended: some now, the rest soon."""
+        left = self._release(session)
+        if sum(1 for _ in islice(left, AT_ONCE)) == AT_ONCE:
+            self._broker.background.start_soon(_in_slices, left)
+
+    def _release(self, session: ShareSession) -> Iterator[None]:
+        """Release what a member holds, in pieces."""
+        group_id = session.group_id
+        for topic_id, index in list(session.partitions):
+            yield
+            if self.sessions.has_member(group_id, session.member_id):
+                break  # what it holds may be of its new session
+            served = self._served.get(SharePartitionKey(group_id, topic_id, index))
             if served is not None:
                 if served.share.release(session.member_id):
                     served.wake()
                 self.write(served)
+        for served in list(self._of_group.get(group_id, {}).values()):
+            yield
+            self._drop_unused(served)
 
     # Work that no request causes
 
@@ -274,17 +310,26 @@ class SharePartitions:
             next_ms = min((one.share.wake_ms for one in self._served.values()), default=1 << 62)
             wait_s = min(TICK_S, next_ms / 1000 - trio.current_time())
             await trio.sleep(max(SHORTEST_TICK_S, wait_s))
-            self.tick()
+            await _in_slices(self.tick())
 
-    def tick(self) -> None:
-        """End the locks and sessions whose time is up, and drop what this broker doesn't lead."""
+    def tick(self) -> Iterator[None]:
+        """End the locks and sessions whose time is up, and drop what is not used, in pieces."""
         for session in self.sessions.remove_gone():
-            self.release(session)
+            yield from self._release(session)
         now_ms = self.now_ms()
         for served in list(self._served.values()):
             if served.partition.is_deleted:
                 self._drop(served)
             elif served.share.wake_ms <= now_ms:
+                yield
                 if served.share.expire(now_ms):
                     served.wake()
                 self.write(served)
+            self._drop_unused(served)
+
+
+async def _in_slices(pieces: Iterator[None]) -> None:
+    """Do work that no request pays for, so that others have their turn meanwhile."""
+    slices = Slices()
+    for _ in pieces:
+        await slices.give_way()

@@ -53,7 +53,7 @@ async def handle(
             await done.begin(key, member_id, batches, context, renews=renews)
     if epoch == FINAL_EPOCH:
         manager.sessions.remove(group_id, member_id)
-        manager.release(session)
+        manager.end(session)
     await done.end()
     response = ShareAcknowledgeResponse(acquisition_lock_timeout_ms=settings.limits.lock_ms)
     for topic in request.topics:

@@ -64,7 +64,25 @@ STRICT = 1
 MAX_READ_BYTES = 1024 * 1024
 """One partition gives at most so many bytes at a time, or one batch."""
 
+BYTES = 50
+"""The approximate bytes of a partition's error in the response."""
+
 _SCAN_BYTES = 16 * 1024
+
+_EXPECTED = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.CORRUPT_MESSAGE,
+}
+"""The errors of a partition that every client handles (ShareFetchCollector of Kafka)."""
 
 
 async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
@@ -77,7 +95,7 @@ async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFe
     fetch = _ShareFetch(request, session, context)
     await fetch.acknowledge()
     if request.share_session_epoch == FINAL_EPOCH:
-        context.broker.share_partitions.release(session)
+        context.broker.share_partitions.end(session)
     elif request.max_bytes > 0 and request.max_records > 0 and not request.is_renew_ack:
         await fetch.acquire_or_wait()
     await fetch.acknowledgements.end()
@@ -203,9 +221,10 @@ class _ShareFetch:
             try:
                 row = await self._acquire_from(place)
             except KafkaError as error:
-                row = PartitionData(partition_index=place[1], error_code=error.code)
+                row = PartitionData(partition_index=place[1], error_code=_told(error.code))
                 row.error_message = error.message or None
                 self._has_error = True
+                self._context.work.answer(BYTES)
             if row is not None:
                 self._rows[place] = row
 
@@ -241,6 +260,8 @@ class _ShareFetch:
     def _look(self, served: ServedShare, *, hurry: bool) -> tuple[FileSlice, list[Acquired]] | None:
         """Read and acquire; None if there is nothing to acquire. KafkaError, ColdPages."""
         share, partition = served.share, served.partition
+        if self._manager.served(share.key) is not served:  # replaced while the request waited
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
         share.limits = self._settings.limits
         share.begin_at(partition.log.log_start_offset)
         if not share.can_acquire:
@@ -311,6 +332,13 @@ class _ShareFetch:
 
     def _key(self, place: TopicPartition) -> SharePartitionKey:
         return SharePartitionKey(self._session.group_id, *place)
+
+
+def _told(code: ErrorCode) -> ErrorCode:
+    """A partition's error as clients expect it in a fetch: Java's consumer throws at others."""
+    if code is ErrorCode.LEADER_NOT_AVAILABLE:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # clients try again, with new metadata
+    return code if code in _EXPECTED else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _headers(read: FileSlice, most: int) -> Iterator[BatchHeader]:

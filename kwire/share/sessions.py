@@ -52,10 +52,19 @@ class ShareSessions:
 
     def __init__(self) -> None:
         self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._of_group: dict[str, int] = {}
         self._partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def has_member(self, group_id: str, member_id: str) -> bool:
+        """Whether a member has a session."""
+        return (group_id, member_id) in self._sessions
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether any member of a group has a session."""
+        return group_id in self._of_group
 
     def begin(
         self,
@@ -70,6 +79,7 @@ class ShareSessions:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = ShareSession(group_id, member_id, connection_is_gone)
         self._sessions[group_id, member_id] = session
+        self._of_group[group_id] = self._of_group.get(group_id, 0) + 1
         return session
 
     def next(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
@@ -89,7 +99,11 @@ class ShareSessions:
     def add(
         self, session: ShareSession, partitions: Iterable[TopicPartition], limits: SessionLimits
     ) -> None:
-        """Add partitions; KafkaError (SHARE_SESSION_LIMIT_REACHED), and then the session ends."""
+        """Add partitions; KafkaError (SHARE_SESSION_LIMIT_REACHED), and then the session ends.
+
+        KafkaError (SHARE_SESSION_NOT_FOUND) if another request has ended it meanwhile.
+        """
+        self._check_open(session)
         for one in partitions:
             if one not in session.partitions:
                 if self._partitions >= limits.partitions:
@@ -99,17 +113,25 @@ class ShareSessions:
                 self._partitions += 1
 
     def forget(self, session: ShareSession, partitions: Iterable[TopicPartition]) -> None:
-        """Remove partitions."""
+        """Remove partitions; KafkaError (SHARE_SESSION_NOT_FOUND) as for ``add``."""
+        self._check_open(session)
         for one in partitions:
             if one in session.partitions:
                 del session.partitions[one]
                 self._partitions -= 1
+
+    def _check_open(self, session: ShareSession) -> None:
+        if self._sessions.get((session.group_id, session.member_id)) is not session:
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
 
     def remove(self, group_id: str, member_id: str) -> ShareSession | None:
         """End a session, if there is one."""
         session = self._sessions.pop((group_id, member_id), None)
         if session is not None:
             self._partitions -= len(session.partitions)
+            self._of_group[group_id] -= 1
+            if not self._of_group[group_id]:
+                del self._of_group[group_id]
         return session
 
     def remove_gone(self) -> list[ShareSession]:

@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from kwire.broker.share_partitions import AT_ONCE
 from kwire.errors import ErrorCode
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.delete_records import (
@@ -23,6 +24,8 @@ from kwire.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from kwire.share import persister
+from kwire.share.key import SharePartitionKey
 from kwire.testing.waiting import until
 from tests.support.in_process import running_server
 from tests.support.raw_producer import RawProducer
@@ -382,6 +385,51 @@ async def test_a_state_that_began_anew_replaces_what_is_in_flight(server, new_me
     row = only_row(await member.acknowledge({0: [(0, 3, [ACCEPT])]}))
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert acquired(await member.fetch()) == [(0, 3, 1)]
+
+
+async def test_offsets_that_are_altered_while_a_group_is_empty_count(server, new_member):
+    first = await new_member()
+    await write(server, 3)
+    await first.fetch(partitions=(0, 1))
+    await first.acknowledge({0: [(0, 2, [ACCEPT])]})
+    first.epoch = -1
+    await first.acknowledge({})
+    assert not server.broker.share_partitions.loaded()
+    for index in (0, 1):
+        key = SharePartitionKey(GROUP, first.topic_id, index)
+        await server.broker.persister.initialize(key, 1, 1)
+    second = await new_member("second")
+    assert acquired(await second.fetch(partitions=(0,))) == [(1, 2, 1)]
+    await second.client.aclose()
+    await until(lambda: not server.broker.share_partitions.loaded())
+
+
+async def test_share_partitions_stay_while_a_member_of_the_group_is_left(server, new_member):
+    first, second = await new_member(), await new_member("second")
+    await first.fetch(partitions=(0,))
+    await second.fetch(partitions=(1,))
+    first.epoch = -1
+    await first.fetch()
+    assert len(server.broker.share_partitions.loaded()) == 2
+
+
+async def test_many_partitions_of_a_session_are_released(server, new_member):
+    await server.topic("many", partitions=AT_ONCE + 5)
+    topic_id = await begin_group(server, GROUP, "many")
+    first = ShareMember(await server.connect(), GROUP, "first", topic_id)
+    await first.fetch(partitions=tuple(range(AT_ONCE + 5)))
+    assert len(server.broker.share_partitions.loaded()) == AT_ONCE + 5
+    first.epoch = -1
+    await first.fetch()
+    await until(lambda: not server.broker.share_partitions.loaded())
+
+
+async def test_clients_try_again_where_a_coordinator_is_missing(server, new_member, monkeypatch):
+    member = await new_member()
+    monkeypatch.setattr(persister, "TRIES", 1)
+    server.broker.share_states.close()
+    row = only_row(await member.fetch(partitions=(0,)))
+    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_the_lock_limit_holds(server, new_member):
