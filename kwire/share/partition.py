@@ -36,10 +36,7 @@ AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
 ACKNOWLEDGED, ARCHIVED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
 NEVER_MS = 1 << 62
 RUNS_PER_LOCK = 4
-"""A share partition gets no new records while it has more runs than locks, by this factor.
-
-Records that are final remain while one before them isn't, and a member may renew its lock forever.
-"""
+"""So many runs a share partition may have for each lock: final ones stay while one before isn't."""
 
 NOWHERE = -1
 """Stands for a start offset that is not persistent."""
@@ -220,8 +217,7 @@ class SharePartition:
     @property
     def _has_room(self) -> bool:
         """Whether a record may be acquired that has never been in flight."""
-        most = self.limits.max_locks
-        return self._open < most and len(self._runs) < RUNS_PER_LOCK * most
+        return max(self._open, len(self._runs) // RUNS_PER_LOCK) < self.limits.max_locks
 
     @property
     def next_fetch_offset(self) -> int:
@@ -322,7 +318,6 @@ class SharePartition:
         for batch in batches:
             first = max(batch.first_offset, self.start_offset)  # what lies before is past
             if first <= batch.last_offset:
-                # First, so that the parts are no more than the records that the member owns.
                 self._check_owned(member, first, batch.last_offset)
                 parts += self._parts(batch, first)
         transition = Transition()
@@ -394,10 +389,7 @@ class SharePartition:
         return self._available > before
 
     def roll_back(self, transitions: Iterable[Transition], error: KafkaError) -> None:
-        """The changes could not be written: the members still own the records.
-
-        What no member has to be told of, such as the end of a lock, is in the next write.
-        """
+        """The changes could not be written: the members still own the records."""
         self._written_start = NOWHERE
         unwritten: list[StateBatch] = []
         merge_batches(unwritten, [*self._in_write, *self._unwritten], self.start_offset)
