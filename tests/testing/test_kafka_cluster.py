@@ -1,9 +1,10 @@
 """``kafka_cluster``: three brokers in this process, of which a test kills one or cuts one off."""
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, ShareConsumer
 
 from kwire.testing import KafkaCluster
+from kwire.testing.waiting import wait_until
 
 
 def send(kafka: KafkaCluster, *values: str) -> None:
@@ -65,6 +66,37 @@ def test_a_group_goes_on_at_another_coordinator() -> None:
         [message] = consumer.consume(1, timeout=30)
         assert message.value() == b"d"
         consumer.close()
+
+
+def test_workers_of_a_share_group_go_on_at_another_leader() -> None:
+    """Each record comes to one of them, also those written while their leader is gone."""
+    with KafkaCluster() as kafka:
+        kafka.topic("orders")
+        config = {"bootstrap.servers": kafka.bootstrap, "group.id": "workers"}
+        workers = [ShareConsumer(config) for _ in range(2)]
+        seen: set[bytes | None] = set()
+
+        def poll() -> set[bytes | None]:
+            for worker in workers:
+                seen.update(m.value() for m in worker.poll(0.1) or () if not m.error())
+            return seen
+
+        def poll_with_more() -> bool:
+            send(kafka, "begin")  # the group begins with the latest record
+            return bool(poll())
+
+        for worker in workers:
+            worker.subscribe(["orders"])
+        wait_until(poll_with_more, timeout_s=30)
+        first, second = ([f"{half}-{n}" for n in range(100)] for half in ("first", "second"))
+        send(kafka, *first)
+        wait_until(lambda: len(poll()) > 50, timeout_s=30)
+        kafka.kill(kafka.leader("orders"))
+        send(kafka, *second)
+        wanted = {value.encode() for value in (*first, *second)}
+        wait_until(lambda: wanted <= poll(), timeout_s=60)
+        for worker in workers:
+            worker.close()
 
 
 def test_requests_of_brokers_meet_no_fault() -> None:
