@@ -153,7 +153,7 @@ class _ShareFetch:
         self._rows: dict[TopicPartition, PartitionData] = {}
         self._left_records = request.max_records
         self._left_bytes = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
-        self._has_error = False
+        self._has_error = self._lacks_coordinator = False
         self.acknowledgements = Acknowledgements()
 
     async def acknowledge(self) -> None:
@@ -224,6 +224,7 @@ class _ShareFetch:
                 row = PartitionData(partition_index=place[1], error_code=_told(error.code))
                 row.error_message = error.message or None
                 self._has_error = True
+                self._lacks_coordinator |= error.code is ErrorCode.LEADER_NOT_AVAILABLE
                 self._context.work.answer(BYTES)
             if row is not None:
                 self._rows[place] = row
@@ -234,6 +235,8 @@ class _ShareFetch:
         key = self._key(place)
         served = self._manager.served(key)
         if served is None:
+            if self._lacks_coordinator:
+                return None  # the next request tries, which begins with another partition
             await later(partial(self._manager.load, key))
             served = self._manager.served(key)
             if served is None:

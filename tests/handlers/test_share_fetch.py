@@ -428,8 +428,11 @@ async def test_clients_try_again_where_a_coordinator_is_missing(server, new_memb
     member = await new_member()
     monkeypatch.setattr(persister, "TRIES", 1)
     server.broker.share_states.close()
-    row = only_row(await member.fetch(partitions=(0,)))
+    row = only_row(await member.fetch(partitions=(0, 1)))  # one has been tried long enough
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    other = only_row(await member.fetch())
+    assert other.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert {row.partition_index, other.partition_index} == {0, 1}
 
 
 async def test_the_lock_limit_holds(server, new_member):
