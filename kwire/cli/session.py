@@ -163,7 +163,13 @@ async def _not_found(
             return await no_topic(cluster, name)
     elif code is ErrorCode.GROUP_ID_NOT_FOUND:
         for name in words.intersection(groups_of(options)):
-            guess = did_you_mean(name, await ids_of_groups(cluster))
+            known = await ids_of_groups(cluster)
+            if name in known:
+                return CommandError(
+                    f"group {name} is of a type that this command doesn't take: kwire groups list "
+                    "shows the type; for share groups there is Kafka's kafka-share-groups.sh"
+                )
+            guess = did_you_mean(name, known)
             return CommandError(f"there is no group {name}{guess}") if guess else None
     return None
 

@@ -19,6 +19,10 @@ from kwire.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
+from kwire.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from tests.support.in_process import running_server
 from tests.support.ports import free_port
 from tests.web.page_data import join
@@ -155,3 +159,25 @@ async def test_a_mistyped_group_is_told_the_right_one(tmp_path: Path, capsys) ->
             capsys.readouterr()
             assert await run(["groups", "describe", name, *bootstrap]) == 1
             assert capsys.readouterr().err.endswith(said)
+
+
+async def test_a_share_group_is_there_but_not_described(tmp_path: Path, capsys) -> None:
+    """It is not said that there is none, since the list shows it."""
+    async with running_server(tmp_path) as server:
+        bootstrap = ["-b", f"{server.host}:{server.port}"]
+        run = partial(trio.to_thread.run_sync, main)
+        assert await run(["topics", "create", "jobs", *bootstrap]) == 0
+        client = await server.connect()
+        await client.request(FindCoordinatorRequest(key="queue"), 3, FindCoordinatorResponse)
+        joining = ShareGroupHeartbeatRequest(
+            group_id="queue",
+            member_id="AAAAAAAAAAAAAAAAAAAAAQ",
+            member_epoch=0,
+            subscribed_topic_names=["jobs"],
+        )
+        joined = await client.request(joining, 1, ShareGroupHeartbeatResponse)
+        assert not joined.error_code
+        capsys.readouterr()
+        assert await run(["groups", "describe", "queue", *bootstrap]) == 1
+        assert "group queue is of a type that this command doesn't take" in capsys.readouterr().err
+        await client.aclose()
