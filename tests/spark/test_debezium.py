@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kwire.spark.decode import check
@@ -400,6 +400,8 @@ def test_times_are_exact(time: datetime.datetime, kind: str) -> None:
     assert datetime.datetime.fromisoformat(text).replace(tzinfo=UTC) == time
 
 
+@example(datetime.date(1, 1, 1), b"", -5.960464477539063e-08, "")  # half-way between two texts
+@example(datetime.date(1, 1, 1), b"", 2.0**895, "")  # nearer to a text that is another number
 @given(st.dates(), st.binary(max_size=40), st.floats(allow_nan=False), st.text())
 def test_other_values_are_exact(
     day: datetime.date, content: bytes, number: float, text: str

@@ -35,7 +35,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as NoBase64
 from collections.abc import Callable, Container
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -80,6 +80,10 @@ _ISO = re.compile(
 )
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _MOST_FLOAT_DIGITS = 9
+_MOST_SCALE = 1_100
+"""No double has digits so far from its point."""
+_EXACT_DIGITS = 3_000
+"""More than a double and a text near it have between their first and their last digit."""
 _MOST_DIGITS = 4000
 _EPOCH, _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
 _SECOND_NS, _DAY_NS = 10**9, 86_400 * 10**9
@@ -412,11 +416,24 @@ def _to_float(found: Any, value: Any, of: str) -> float:
             [number] = struct.unpack("<f", struct.pack("<f", number))
         except OverflowError as error:
             raise _unfit(value, of) from error
-    # All digits that were written are the number's: 0.1 is, though no double is a tenth.
-    more = len(str(abs(exact.unscaled))) - 1
-    if not isfinite(number) or Decimal(f"{number:.{more}e}") != Decimal(written):
+    if not isfinite(number) or not _is_rounded(number, Decimal(written), exact.scale):
         raise _unfit(value, of)
     return number
+
+
+def _is_rounded(number: float, written: Decimal, scale: int) -> bool:
+    """Whether all digits that were written are the number's: 0.1 is, though no double is a tenth.
+
+    A number half-way between two texts may be written as either. The shortest text of a power of
+    two may be further away, for the numbers below it lie closer together.
+    """
+    if not written or written == Decimal(repr(number)):
+        return True
+    if abs(scale) > _MOST_SCALE:
+        return False
+    with localcontext() as context:
+        context.prec = _EXACT_DIGITS
+        return 2 * abs(Decimal(number) - written) <= Decimal(1).scaleb(-scale)
 
 
 def _to_boolean(found: Any, value: Any, of: str) -> bool:
