@@ -13,7 +13,6 @@ import logging
 import os
 import tracemalloc
 from collections import Counter
-from functools import cache
 
 import pytest
 import re2
@@ -28,16 +27,15 @@ from kwire.log import producer_state
 from kwire.log.partition_log import PartitionLog
 from kwire.log.producer_entry import ProducerEntry
 from kwire.metadata import embedded
-from kwire.protocol.messages import message_classes
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kwire.security import authorizer
 from tests.performance.answers import error_codes
 from tests.soak import things, things_of_access
-from tests.support import in_process
 from tests.support.in_process import RawClient, running_server
 
 CYCLES = int(os.environ.get("KWIRE_SOAK_CYCLES", "3"))
 WARM_UP = 2
+ROUNDS = 2
 BYTES_ALLOWED = 1500
 """For each cycle; the smallest thing that is made leaves more if it is kept with its name."""
 
@@ -163,8 +161,6 @@ async def soak(tmp_path, mock_clock, monkeypatch):
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
     for module, name, value in BOUNDS:
         monkeypatch.setattr(module, name, value)
-    # The client's, not the broker's: each look-up leaves a name in the interpreter's caches.
-    monkeypatch.setattr(in_process, "message_classes", cache(message_classes))
 
     def now_ms():
         return NOW_MS + int(mock_clock.current_time() * 1000)
@@ -182,17 +178,21 @@ async def test_what_clients_make_and_remove_leaves_nothing(soak, mock_clock):
     try:
         for _ in range(WARM_UP):
             await soak.cycle()
-        before, first = await soak.heap(), tracemalloc.take_snapshot()
-        for _ in range(CYCLES):
-            await soak.cycle()
-        grown = (await soak.heap() - before) / CYCLES
-        largest = tracemalloc.take_snapshot().compare_to(first, "lineno")[:15]
+        # What is made once, such as a thread that waits for more work, isn't made again; what stays
+        # of each cycle stays in both rounds.
+        for _ in range(ROUNDS):
+            before, first = await soak.heap(), tracemalloc.take_snapshot()
+            for _ in range(CYCLES):
+                await soak.cycle()
+            grown = (await soak.heap() - before) / CYCLES
+            largest = tracemalloc.take_snapshot().compare_to(first, "lineno")[:15]
+            if grown <= BYTES_ALLOWED + ONCE_ALLOWED / CYCLES:
+                break
+        else:
+            where = "\n".join(str(line) for line in largest)
+            pytest.fail(f"{grown:.0f} bytes stay of each cycle:\n{where}")
     finally:
         tracemalloc.stop()
-    where = "\n".join(str(line) for line in largest)
-    assert grown <= BYTES_ALLOWED + ONCE_ALLOWED / CYCLES, (
-        f"{grown:.0f} bytes stay of each cycle:\n{where}"
-    )
     found = soak.count()
     served = len(soak.broker.partitions())
     assert found[Partition] == found[PartitionLog] == served

@@ -5,6 +5,7 @@ structs of the request and the response the same name, the name of the message p
 docstring of a module lists the changes that each version of the API made.
 """
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -113,6 +114,8 @@ OWN_MODULES = {
 """API key → name of the module, for kwire's own APIs, which only kwire's tools use."""
 
 
+# Without the cache, each look-up would leave a name in the interpreter's own caches.
+@cache
 def message_classes(api_key: int) -> "tuple[type[Request], type[Response]]":
     """The request class and the response class of an API; KeyError for an unknown API key."""
     module = MODULES.get(api_key) or OWN_MODULES[api_key]
