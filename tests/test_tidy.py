@@ -57,6 +57,7 @@ ALLOWED["connection"] = ALLOWED["dispatch"] | {"dispatch"}
 ALLOWED["housekeeping"] = ALLOWED["connection"] | {"connection"}
 ALLOWED["metrics"] = ALLOWED["housekeeping"]
 ALLOWED["schemas"] = {"errors", "config"}
+ALLOWED["registry"] = {"errors", "config", "schemas"}
 ALLOWED["web"] = ALLOWED["housekeeping"] | {"metrics", "schemas"}
 ALLOWED["server"] = ALLOWED["housekeeping"] | {"housekeeping", "metrics", "web"}
 ALLOWED["cluster_server"] = ALLOWED["server"] | {"server"}

@@ -1,0 +1,1 @@
+"""A schema registry in the broker: Confluent's REST API over the topic ``_schemas``."""
