@@ -12,12 +12,12 @@ from typing import TypeVar
 from kwire.broker.view import BrokerView
 from kwire.config.groups import assignors
 from kwire.config.settings import GROUP, Value, settings
-from kwire.coordinator.consumer.changes import Surroundings
 from kwire.coordinator.consumer.heartbeat_interval import BrokerHeartbeats
 from kwire.coordinator.consumer.regexes import RegexMatches
 from kwire.coordinator.consumer.settings import ConsumerSettings, MigrationPolicy
 from kwire.coordinator.consumer.topics import Topic, Topics
 from kwire.coordinator.share.settings import ShareSettings
+from kwire.coordinator.surroundings import Surroundings
 from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
 
 

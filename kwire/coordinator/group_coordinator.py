@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kwire.coordinator.classic_groups import ClassicGroups
-from kwire.coordinator.consumer.changes import Surroundings
 from kwire.coordinator.consumer.classic_members import ClassicMembers
 from kwire.coordinator.consumer.coordinator import ConsumerGroups
 from kwire.coordinator.consumer.records import CONSUMER_GROUP_TYPES
@@ -41,6 +40,7 @@ from kwire.coordinator.records import (
     record_type,
 )
 from kwire.coordinator.settings import GroupSettings
+from kwire.coordinator.surroundings import Surroundings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import Record
 

@@ -4,7 +4,7 @@ A question holds only data that doesn't change, so that a thread can answer it. 
 ``is_quick`` takes less time than handing it to a thread would.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -53,6 +53,11 @@ class AssignmentQuestion(NamedTuple):
         partitions = sum(topic.partitions for topic in topics.values())
         racks = {member.about.rack_id for member in self.members.values()}
         return cost + partitions * len(racks) <= QUICK_COST
+
+    @property
+    def member_ids(self) -> Iterable[str]:
+        """The members that are assigned to."""
+        return self.members
 
     def answer(self) -> Shares:
         """The partitions that each member is to have."""

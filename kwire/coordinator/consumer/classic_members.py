@@ -79,11 +79,11 @@ class ClassicMembers:
             update.describe(member)
             if is_new or not before.is_classic:
                 update.note(f"{member.member_id} joins with the classic protocol")
-        self._groups.changes.go_on(update, group, is_certain=resubscribed)
+        self._groups.changes.go_on(update, is_certain=resubscribed)
         owned = to_partitions(subscription.owned_partitions, update.topics)
         member = update.reconcile(member, owned, resubscribed=resubscribed)
         self._has_joined(update, member)
-        placed = self._groups.changes.finish(update, group)
+        placed = self._groups.changes.finish(update)
         if isinstance(placed, ClassicGroup):
             # The last member of the consumer protocol was replaced, so all members rebalance.
             placed.members[member.member_id].joining = waiter
@@ -107,11 +107,9 @@ class ClassicMembers:
         return self._groups.replace_static(update, in_place, member_id)
 
     def _has_joined(self, update: GroupUpdate, member: ConsumerMember) -> None:
-        assert member.about.classic is not None
         timers, now_ms = update.group.timers, update.turn.now_ms
         timers.cancel(member.member_id, Timer.JOIN, Timer.REBALANCE)
-        session_ms = now_ms + member.about.classic.session_timeout_ms
-        timers.set(member.member_id, Timer.SESSION, session_ms)
+        self._groups.renew_session(update, member)
         sync_ms = now_ms + max(0, member.about.rebalance_timeout_ms)
         timers.set(member.member_id, Timer.SYNC, sync_ms)
 
@@ -137,7 +135,7 @@ class ClassicMembers:
             self._must_join(update, member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         group.timers.cancel(member.member_id, Timer.SYNC)
-        self._renew(update, member)
+        self._groups.renew_session(update, member)
         turn.effects.reply(
             waiter,
             SyncGroupResponse(
@@ -157,7 +155,7 @@ class ClassicMembers:
         member = _member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
         update = self._groups.changes.start_update(group, turn)
-        self._renew(update, member)
+        self._groups.renew_session(update, member)
         waits = member.state is MemberState.UNRELEASED_PARTITIONS
         if (
             member.epoch < group.target_epoch
@@ -190,19 +188,14 @@ class ClassicMembers:
             except KafkaError as error:
                 answer.error_code = error.code
         if gone:
-            self._groups.fence(update, group, gone)
+            self._groups.fence(update, gone)
         turn.effects.reply(waiter, LeaveGroupResponse(members=answers))
         return turn.effects
 
     def _must_join(self, update: GroupUpdate, member: ConsumerMember) -> None:
         deadline_ms = update.turn.now_ms + max(0, member.about.rebalance_timeout_ms)
         update.group.timers.set_if_absent(member.member_id, Timer.JOIN, deadline_ms)
-        self._groups.changes.finish(update, update.group)
-
-    def _renew(self, update: GroupUpdate, member: ConsumerMember) -> None:
-        assert member.about.classic is not None
-        deadline_ms = update.turn.now_ms + member.about.classic.session_timeout_ms
-        update.group.timers.set(member.member_id, Timer.SESSION, deadline_ms)
+        self._groups.changes.finish(update)
 
 
 def _check_join(update: GroupUpdate, request: JoinGroupRequest) -> ConsumerProtocolSubscription:

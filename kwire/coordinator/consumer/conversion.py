@@ -140,7 +140,7 @@ def may_downgrade(group: ConsumerGroup, settings: ConsumerSettings) -> bool:
     )
 
 
-def downgrade(update: GroupUpdate, original: ConsumerGroup) -> ClassicGroup:
+def downgrade(update: GroupUpdate) -> ClassicGroup:
     """The classic group that a consumer group becomes, and the records of the conversion."""
     group = update.group
     classic = ClassicGroup(group.group_id, update.turn)
@@ -152,7 +152,7 @@ def downgrade(update: GroupUpdate, original: ConsumerGroup) -> ClassicGroup:
     for classic_member in classic.members.values():
         classic_member.renew_session(update.turn.now_ms)
     records = update.turn.effects.records
-    records += group.tombstones_with(sorted({*group.members, *original.members}))
+    records += group.tombstones_with(sorted({*group.members, *update.original.members}))
     records.append(group_metadata(group.group_id, classic.state_record()))
     update.note("is a classic group from now on")
     return classic

@@ -1,27 +1,17 @@
-"""The requests of members of consumer groups, and the overdue work of these groups.
-
-Rules:
-
-- Every operation takes a request and ``now_ms``, and puts records and replies into ``Effects``. A
-  KafkaError is the answer to the request, and then nothing has changed.
-- Groups change by ``replay`` alone. Only a new or converted group is put in its place at once, and
-  is removed again if its records can't be written.
-- Every request of a member that isn't refused renews the member's session.
+"""The heartbeats of members of consumer groups, in the frame of ``ModernGroups``.
 
 Source: GroupMetadataManager of Kafka 4.3 (the consumerGroup… methods).
 """
 
-from collections.abc import Iterable
-
 from kwire.coordinator.classic_group import ClassicGroup
-from kwire.coordinator.consumer.changes import RETRY_MS, Changes, Surroundings
+from kwire.coordinator.consumer.changes import Changes
 from kwire.coordinator.consumer.conversion import (
     check_upgrade,
     may_downgrade,
     to_consumer_group,
     write_upgrade,
 )
-from kwire.coordinator.consumer.group import STABLE_STATE, ConsumerGroup
+from kwire.coordinator.consumer.group import ConsumerGroup
 from kwire.coordinator.consumer.group_update import GroupUpdate
 from kwire.coordinator.consumer.heartbeat import (
     assignment_of,
@@ -35,70 +25,55 @@ from kwire.coordinator.consumer.heartbeat import (
     reported_partitions,
 )
 from kwire.coordinator.consumer.member import (
-    JOINING_EPOCH,
-    LEAVING_EPOCH,
     NOTHING_OWNED,
     STATIC_LEAVING_EPOCH,
     ConsumerMember,
     MemberState,
 )
 from kwire.coordinator.consumer.regexes import check_regex
-from kwire.coordinator.consumer.replaying import replay_into, take_target_into
+from kwire.coordinator.consumer.replaying import CONSUMER_GROUPS, take_target_into
 from kwire.coordinator.consumer.timers import Timer
-from kwire.coordinator.effects import Effects, Turn, Waiter
+from kwire.coordinator.effects import Turn
 from kwire.coordinator.group import GroupRegistry
 from kwire.coordinator.joining import Client
+from kwire.coordinator.modern_groups import JOINING_EPOCH, ModernGroups
 from kwire.coordinator.records import WrittenTarget
+from kwire.coordinator.surroundings import Surroundings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from kwire.record.records import Record
 
 
-class ConsumerGroups:
+class ConsumerGroups(
+    ModernGroups[
+        ConsumerGroup, GroupUpdate, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+    ]
+):
     """The consumer groups of one coordinator."""
 
+    replaying = CONSUMER_GROUPS
+
     def __init__(self, registry: GroupRegistry, surroundings: Surroundings) -> None:
-        self._registry = registry
-        self._around = surroundings
         self.changes = Changes(registry, surroundings)
+        super().__init__(registry, surroundings, self.changes)
 
-    def heartbeat(
-        self,
-        request: ConsumerGroupHeartbeatRequest,
-        client: Client,
-        waiter: Waiter,
-        now_ms: int,
-    ) -> Effects:
-        """Let a member join, stay, or leave; it is answered at once.
-
-        Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION,
-        GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
-        UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED.
-        """
+    def _check(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> None:
         settings = self._around.settings_of(request.group_id)
         check_request(request, client.api_version, settings.assignors)
-        turn = self._registry.turn(now_ms)
-        if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
-            response = self._remove_member(request, turn)
-        else:
-            response = self._beat(request, client, turn)
-        turn.effects.reply(waiter, response)
-        return turn.effects
 
     # A member joins or stays
 
     def _beat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client, turn: Turn
     ) -> ConsumerGroupHeartbeatResponse:
-        update, original = self._open_group(
-            request.group_id, turn, joins=request.member_epoch == JOINING_EPOCH
-        )
+        joins = request.member_epoch == JOINING_EPOCH
+        update = self._open_group(request.group_id, turn, joins=joins)
+        original = update.original
         check_room(original, request.member_id, request.instance_id, update.settings.max_size)
         reported = reported_partitions(request)
-        if request.member_epoch == JOINING_EPOCH:
+        if joins:
             before = self._joining_member(update, request)
         else:
             before = original.validate_member(request.member_id, request.instance_id)
@@ -115,13 +90,12 @@ class ConsumerGroups:
         if client.visible is not None and about.regex:
             update.set_view(member, client.visible)
         is_certain = resubscribed and _sees_other_topics(original, before, member)
-        self.changes.go_on(update, original, is_certain=is_certain)
+        self.changes.go_on(update, is_certain=is_certain)
         member = update.reconcile(member, reported, resubscribed=resubscribed)
         if member != before:
             _time_revocation(update, member)
-        session_ms = turn.now_ms + update.settings.session_timeout_ms
-        update.group.timers.set(member.member_id, Timer.SESSION, session_ms)
-        self.changes.finish(update, original)
+        self.renew_session(update, member)
+        self.changes.finish(update)
         shows_all = is_full(request) or has_other_partitions(before, member)
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
@@ -160,65 +134,40 @@ class ConsumerGroups:
         elif before.about.regex != member.about.regex:
             update.note(f"{member.member_id} subscribes to /{member.about.regex}/")
 
-    def _interval_ms(self, update: GroupUpdate) -> int:
-        if update.group.has_nothing_to_share:
-            return update.settings.heartbeat_interval_ms
-        return update.group.heartbeat_interval.next_ms(
-            len(update.group.members),
-            update.settings.heartbeat_interval_ms,
-            self._around.heartbeats,
-            update.turn.now_ms,
-        )
-
     # A member leaves
 
-    def _remove_member(
+    def _leave(
         self, request: ConsumerGroupHeartbeatRequest, turn: Turn
     ) -> ConsumerGroupHeartbeatResponse:
-        update, original = self._open_group(request.group_id, turn, joins=False)
-        member = original.validate_member(request.member_id, request.instance_id)
+        update = self._open_group(request.group_id, turn, joins=False)
+        member = update.original.validate_member(request.member_id, request.instance_id)
         if request.member_epoch == STATIC_LEAVING_EPOCH:
             away = {t: dict.fromkeys(p, 0) for t, p in member.assigned.items()}
             update.settle(
                 member._replace(epoch=STATIC_LEAVING_EPOCH, assigned=away, revoking=NOTHING_OWNED)
             )
             update.note(f"static member {request.instance_id} is away")
-            self.changes.finish(update, original)
+            self.changes.finish(update)
         else:
-            self.fence(update, original, {member.member_id: "it left"})
+            self.fence(update, {member.member_id: "it left"})
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id, member_epoch=request.member_epoch
         )
 
-    def fence(self, update: GroupUpdate, original: ConsumerGroup, gone: dict[str, str]) -> None:
-        """Remove members, and share their partitions out. ``gone`` holds the reasons."""
-        for member_id, why in gone.items():
-            update.note(f"{member_id} is out: {why}")
-            update.group.timers.cancel(member_id)
-        update.remove(gone)
-        update.turn.effects.undo.append(lambda turn: self._watch_again(original, gone, turn))
+    def _goes_on(self, update: GroupUpdate) -> bool:
         # A group that becomes classic again keeps its epoch, which its members know.
-        if not may_downgrade(update.group, update.settings):
-            self.changes.go_on(update, original, is_certain=True)
-        self.changes.finish(update, original)
-
-    def _watch_again(self, group: ConsumerGroup, member_ids: Iterable[str], turn: Turn) -> None:
-        """Set timers again for members whose removal couldn't be written."""
-        for member_id in member_ids:
-            group.timers.set(member_id, Timer.SESSION, turn.now_ms + RETRY_MS)
+        return not may_downgrade(update.group, update.settings)
 
     # Steps of all operations
 
-    def _open_group(
-        self, group_id: str, turn: Turn, *, joins: bool
-    ) -> tuple[GroupUpdate, ConsumerGroup]:
+    def _open_group(self, group_id: str, turn: Turn, *, joins: bool) -> GroupUpdate:
         """The group to work on; if a member ``joins``, it may be created or converted.
 
         Raises KafkaError: GROUP_ID_NOT_FOUND.
         """
         known = self._registry.groups.get(group_id)
         if isinstance(known, ConsumerGroup):
-            return self.changes.start_update(known, turn), known
+            return self.changes.start_update(known, turn)
         if joins and known is None:
             self._registry.check_room()
             group = ConsumerGroup(group_id)
@@ -227,57 +176,30 @@ class ConsumerGroups:
         else:
             what = "not found" if known is None else "is not a consumer group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-        return self.changes.start_update(group, turn), group
+        return self.changes.start_update(group, turn)
 
-    def _upgrade(self, known: ClassicGroup, turn: Turn) -> tuple[GroupUpdate, ConsumerGroup]:
+    def _upgrade(self, known: ClassicGroup, turn: Turn) -> GroupUpdate:
         if not known.members:
             turn.effects.records += known.tombstones()
             group = ConsumerGroup(known.group_id)
-            return self.changes.start_update(group, turn), group
+            return self.changes.start_update(group, turn)
         check_upgrade(known, self._around.settings_of(known.group_id))
         group = to_consumer_group(known, self._around.topics())
         update = self.changes.start_update(group, turn)
         write_upgrade(update)
-        for member in known.members.values():
-            deadline_ms = turn.now_ms + member.session_timeout_ms
-            group.timers.set(member.member_id, Timer.SESSION, deadline_ms)
-        return update, group
+        for member in group.members.values():
+            self.renew_session(update, member)
+        return update
 
-    # What the coordinator asks of every kind of group
+    # In the frame of all kinds
 
-    def expire(self, group: ConsumerGroup, turn: Turn) -> None:
-        """Do the overdue work of a group: remove late members, or compute an assignment."""
-        late: dict[str, str] = {}
-        while (due := group.timers.take_due(turn.now_ms)) is not None:
-            member = group.members.get(due.member_id)
-            if member is not None and due.epoch in (-1, member.epoch):
-                late[due.member_id] = due.timer.value
-        update = self.changes.start_update(group, turn)
-        if late:
-            self.fence(update, group, late)
-        elif group.timers.assignment_ms is not None and group.timers.assignment_ms <= turn.now_ms:
-            self.changes.assign(update)
-            self.changes.finish(update, group)
+    def _session_timeout_ms(self, update: GroupUpdate, member: ConsumerMember) -> int:
+        classic = member.about.classic
+        return classic.session_timeout_ms if classic else update.settings.session_timeout_ms
 
-    def begin(self, group: ConsumerGroup, turn: Turn) -> None:
-        """Begin after loading: each member has a whole session to send its first request."""
-        settings = self._around.settings_of(group.group_id)
-        for member_id, member in group.members.items():
-            classic = member.about.classic
-            timeout_ms = classic.session_timeout_ms if classic else settings.session_timeout_ms
-            group.timers.set(member_id, Timer.SESSION, turn.now_ms + timeout_ms)
-            _time_revocation(self.changes.start_update(group, turn), member)
-        if group.epoch > group.target_epoch and group.members:
-            group.timers.assignment_ms = turn.now_ms
-        if group.state_name != STABLE_STATE:
-            group.heartbeat_interval.start_anew(turn.now_ms)
-
-    def end(self, group: ConsumerGroup, code: ErrorCode, effects: Effects) -> None:
-        """Do nothing, because no member waits for an answer in a consumer group."""
-
-    def replay(self, kind: int, record: Record, now_ms: int, *, loading: bool) -> None:
-        """Apply a record of a consumer group; MalformedRequest if it is damaged."""
-        replay_into(self._registry.groups, kind, record, loading=loading)
+    def _begin_member(self, update: GroupUpdate, member: ConsumerMember) -> None:
+        self.renew_session(update, member)
+        _time_revocation(update, member)
 
     def take_in(self, written: WrittenTarget) -> None:
         """Apply a target that was just written, as ``replay`` of its record would."""

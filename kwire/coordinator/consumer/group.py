@@ -16,14 +16,14 @@ Source: ConsumerGroup and ModernGroup of Kafka 4.3.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
-from kwire.coordinator.consumer.heartbeat_interval import HeartbeatInterval
 from kwire.coordinator.consumer.layered_dict import LayeredDict
 from kwire.coordinator.consumer.member import (
     ConsumerMember,
     Owned,
     Partitions,
+    target_from_record,
 )
 from kwire.coordinator.consumer.records import (
     member_tombstones,
@@ -32,10 +32,10 @@ from kwire.coordinator.consumer.records import (
     regular_expression,
     target_assignment_metadata,
 )
-from kwire.coordinator.consumer.timers import GroupTimers
 from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE
 from kwire.coordinator.group import EMPTY_STATE, Committer, GroupType
 from kwire.coordinator.joining import Visible
+from kwire.coordinator.modern_group import ModernGroup
 from kwire.coordinator.records import CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
 
@@ -67,98 +67,70 @@ class View(NamedTuple):
     visible: Visible
 
 
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     """One group.
 
-    ``owners`` names the member that has a partition, or is still giving it back. ``subscriptions``
-    counts the members with the same subscription: a group has few, however many members it has.
-    ``classic_count`` is how many members use the classic protocol.
+    ``owners`` names the member that has a partition, or is still giving it back. ``classic_count``
+    is how many members use the classic protocol.
     """
 
     kind = GroupType.CONSUMER
+    UNASSIGNED_EPOCH = 0
+
+    new_member = ConsumerMember
+    target_from_record = staticmethod(target_from_record)
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 1
-        self.metadata_hash = 0
-        self.target_epoch = 0
-        self.target_timestamp_ms = 0
-        self.members: LayeredDict[str, ConsumerMember] = LayeredDict()
-        self.subscriptions: dict[Subscription, int] = {}
+        super().__init__(group_id)
         self.static_members: dict[str, str] = {}
-        self.targets: LayeredDict[str, Partitions] = LayeredDict()
         self.owners: LayeredDict[tuple[bytes, int], str] = LayeredDict()
         self.classic_count = 0
         self.regexes: dict[str, ResolvedRegex] = {}
         self.views: dict[str, View] = {}
         self.has_partition_metadata = False
-        self.timers = GroupTimers()
-        self.heartbeat_interval = HeartbeatInterval()
         self.seen_revision = -1
-        self.scheduled_ms: int | None = None
 
-    def copy(self) -> "ConsumerGroup":
+    def copy(self) -> Self:
         """A copy for an update; it shares the original's timers, heartbeat interval and views."""
-        group = ConsumerGroup(self.group_id)
-        group.epoch, group.metadata_hash = self.epoch, self.metadata_hash
-        group.target_epoch = self.target_epoch
-        group.target_timestamp_ms = self.target_timestamp_ms
-        group.members, group.classic_count = self.members.copy(), self.classic_count
-        group.subscriptions = dict(self.subscriptions)
+        group = super().copy()
+        group.classic_count = self.classic_count
         group.static_members = dict(self.static_members)
-        group.targets = self.targets.copy()
         group.owners = self.owners.copy()
         group.regexes = dict(self.regexes)
         group.has_partition_metadata = self.has_partition_metadata
-        group.timers, group.heartbeat_interval, group.views = (
-            self.timers,
-            self.heartbeat_interval,
-            self.views,
-        )
-        group.seen_revision = self.seen_revision
+        group.views, group.seen_revision = self.views, self.seen_revision
         return group
+
+    @staticmethod
+    def subscription_of(member: ConsumerMember) -> Subscription:
+        """The names and the expression by which a member subscribes."""
+        return member.about.topics, member.about.regex
 
     # Changes by records
 
-    def put_member(self, member: ConsumerMember) -> None:
-        """Add a member, or replace it by its next state."""
-        old = self.members.get(member.member_id)
-        if old is not None:
-            self._disown(old)
-            self._uncount(old)
-        self.members[member.member_id] = member
-        subscription = _subscription_of(member)
-        self.subscriptions[subscription] = self.subscriptions.get(subscription, 0) + 1
+    def remove_member(self, member_id: str) -> None:
+        """Remove a member, if it is there."""
+        member = self.members.get(member_id)
+        super().remove_member(member_id)
+        instance_id = None if member is None else member.about.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member_id:
+            del self.static_members[instance_id]
+
+    def _count(self, member: ConsumerMember) -> None:
+        super()._count(member)
         self.classic_count += member.is_classic
         if member.about.instance_id is not None:
             self.static_members[member.about.instance_id] = member.member_id
         for partition in _owned_by(member):
             self.owners[partition] = member.member_id
 
-    def remove_member(self, member_id: str) -> None:
-        """Remove a member, if it is there."""
-        member = self.members.pop(member_id, None)
-        if member is None:
-            return
-        self._disown(member)
-        self._uncount(member)
-        instance_id = member.about.instance_id
-        if instance_id is not None and self.static_members.get(instance_id) == member_id:
-            del self.static_members[instance_id]
-
-    def _disown(self, member: ConsumerMember) -> None:
+    def _uncount(self, member: ConsumerMember) -> None:
+        super()._uncount(member)
+        self.classic_count -= member.is_classic
+        assert self.classic_count >= 0, self.group_id
         for partition in _owned_by(member):
             if self.owners.get(partition) == member.member_id:
                 del self.owners[partition]
-
-    def _uncount(self, member: ConsumerMember) -> None:
-        subscription = _subscription_of(member)
-        self.classic_count -= member.is_classic
-        assert self.classic_count >= 0, self.group_id
-        assert self.subscriptions[subscription] > 0, (self.group_id, subscription)
-        self.subscriptions[subscription] -= 1
-        if not self.subscriptions[subscription]:
-            del self.subscriptions[subscription]
 
     # Questions about the group
 
@@ -189,6 +161,11 @@ class ConsumerGroup:
         is_assigned = self.epoch == self.target_epoch
         return is_assigned and not self.owners and not any(self.targets.values())
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether every member has the partitions of the target, and the target is the last."""
+        return self.state_name == STABLE_STATE
+
     def is_owned(self, topic_id: bytes, partition: int) -> bool:
         """Whether a member has this partition."""
         return (topic_id, partition) in self.owners
@@ -203,7 +180,7 @@ class ConsumerGroup:
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The names of the topics to which a member subscribes, by name or by its expression."""
-        return topics_of(_subscription_of(member), self.regexes)
+        return topics_of(self.subscription_of(member), self.regexes)
 
     def subscribed_topics(self) -> frozenset[str]:
         """The names of the topics to which any member subscribes."""
@@ -223,23 +200,16 @@ class ConsumerGroup:
 
     def validate_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
         """The member with these ids; KafkaError (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
-        member = self.members.get(member_id)
-        if instance_id is not None:
-            member = self.static_member(instance_id)
-            if member is None:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
-                )
-            if member.member_id != member_id:
-                raise KafkaError(
-                    ErrorCode.FENCED_INSTANCE_ID,
-                    f"Static member {member_id} with instance id {instance_id} was fenced by "
-                    f"member {member.member_id}.",
-                )
+        if instance_id is None:
+            return self.member(member_id)
+        member = self.static_member(instance_id)
         if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if member.member_id != member_id:
             raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {self.group_id}.",
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by "
+                f"member {member.member_id}.",
             )
         return member
 
@@ -302,17 +272,8 @@ class ConsumerGroup:
         if member_epoch != member.epoch:
             raise _stale(member)
 
-    def check_delete(self) -> None:
-        """KafkaError (NON_EMPTY_GROUP) while the group has members."""
-        if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-
     def check_offset_delete(self) -> None:
         """Allow it: offsets of topics without a subscriber may be deleted."""
-
-    def offset_age_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """The time of the commit, from which the offset's age counts."""
-        return commit_timestamp_ms
 
     def tombstones(self) -> list[CoordinatorRecord]:
         """The records that delete the group with its members."""
@@ -328,10 +289,6 @@ class ConsumerGroup:
         records.append(metadata(self.group_id, None))
         return records
 
-    def next_deadline_ms(self) -> int | None:
-        """The earliest deadline of the group."""
-        return self.timers.next_deadline_ms()
-
 
 def topics_of(subscription: Subscription, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
     """The names of the topics of a subscription, with ``regexes`` for expressions."""
@@ -339,10 +296,6 @@ def topics_of(subscription: Subscription, regexes: Mapping[str, ResolvedRegex]) 
     resolved = regexes.get(regex) if regex else None
     names = frozenset(topics)
     return names | resolved.topics if resolved is not None else names
-
-
-def _subscription_of(member: ConsumerMember) -> Subscription:
-    return member.about.topics, member.about.regex
 
 
 def _stale(member: ConsumerMember) -> KafkaError:

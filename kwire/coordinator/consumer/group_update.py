@@ -39,19 +39,17 @@ from kwire.coordinator.joining import Visible
 from kwire.coordinator.records import CoordinatorRecord
 
 
-class GroupUpdate(PlannedChange[ConsumerGroup]):
+class GroupUpdate(PlannedChange[ConsumerGroup, ConsumerSettings, AssignmentQuestion]):
     """One operation on one group.
 
-    ``to_assign`` and ``to_match`` hold work that takes too long to be done here. ``has_new_view``
-    says that another member's rights now decide which topics an expression may match.
+    ``to_match`` holds matches that take too long to be done here. ``has_new_view`` says that
+    another member's rights now decide which topics an expression may match.
     """
 
     def __init__(
         self, group: ConsumerGroup, turn: Turn, topics: Topics, settings: ConsumerSettings
     ) -> None:
-        super().__init__(group, turn, topics)
-        self.settings = settings
-        self.to_assign: AssignmentQuestion | None = None
+        super().__init__(group, turn, topics, settings)
         self.to_match: Sequence[Question] = ()
         self.has_new_view = False
 
@@ -199,7 +197,7 @@ class GroupUpdate(PlannedChange[ConsumerGroup]):
 
         Long work is left in ``to_assign``; while it is computed, no other assignment begins.
         """
-        if not self.is_time_to_assign(self.settings.assignment_interval_ms):
+        if not self.is_time_to_assign():
             return
         question = self._question()
         if question.is_quick:

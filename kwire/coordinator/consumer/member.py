@@ -181,7 +181,11 @@ class ConsumerMember(NamedTuple):
             partitions_pending_revocation=_owned_to_record(self.revoking),
         )
 
-    def with_record(self, value: CurrentMemberAssignmentValue) -> "ConsumerMember":
+    def with_description(self, value: MemberMetadataValue) -> "ConsumerMember":
+        """The member as a record describes it."""
+        return self._replace(about=Description.from_record(value))
+
+    def with_assignment(self, value: CurrentMemberAssignmentValue) -> "ConsumerMember":
         """The member with the partitions of a record."""
         return self._replace(
             epoch=value.member_epoch,

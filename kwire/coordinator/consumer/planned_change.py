@@ -1,4 +1,4 @@
-"""A planned change of a consumer group or a share group, which have this in common.
+"""A planned change of a group whose partitions the coordinator assigns.
 
 Rules:
 
@@ -8,53 +8,72 @@ Rules:
   other share one assignment (KIP-1263).
 """
 
-from collections.abc import Sized
-from typing import Generic, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Generic, Protocol, TypeVar
 
-from kwire.coordinator.consumer.timers import GroupTimers
 from kwire.coordinator.consumer.topics import Topics, hash_topics
 from kwire.coordinator.effects import Turn
+from kwire.coordinator.modern_group import ModernGroup
 from kwire.coordinator.records import CoordinatorRecord
 
 
-class AssignedGroup(Protocol):
-    """A group whose partitions this broker assigns."""
-
-    group_id: str
-    epoch: int
-    metadata_hash: int
-    target_epoch: int
-    target_timestamp_ms: int
-    timers: GroupTimers
+class ModernSettings(Protocol):
+    """The settings that a group has, whatever its kind; times in ms."""
 
     @property
-    def members(self) -> Sized:
-        """The members."""
+    def session_timeout_ms(self) -> int:
+        """The time without a heartbeat after which a member is removed."""
         ...
 
-    def subscribed_topics(self) -> frozenset[str]:
-        """The names of the topics to which any member subscribes."""
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        """The time between two heartbeats of a member while its group is settled."""
         ...
 
-    def copy(self: "G") -> "G":
-        """A copy, which changes by itself."""
+    @property
+    def assignment_interval_ms(self) -> int:
+        """The least time between two assignments."""
         ...
 
 
-G = TypeVar("G", bound=AssignedGroup)
+class Question(Protocol):
+    """A group's question to an assignor; it holds only data that doesn't change."""
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the answer takes no longer than one or two ms."""
+        ...
+
+    @property
+    def member_ids(self) -> Iterable[str]:
+        """The members that are assigned to."""
+        ...
+
+    def answer_with_records(self, group_id: str) -> Any:
+        """The assignment, with what a thread can do ahead for its records."""
+        ...
 
 
-class PlannedChange(Generic[G]):
-    """One operation on one group; ``group`` is the group as it will be.
+G = TypeVar("G", bound=ModernGroup[Any, Any])
+S = TypeVar("S", bound=ModernSettings)
+Q = TypeVar("Q", bound=Question)
 
-    ``is_changed`` says that ``group`` is a changed copy of the original.
+
+class PlannedChange(ABC, Generic[G, S, Q]):
+    """One operation on one group; ``group`` is the group as it will be, ``original`` as it is.
+
+    ``is_changed`` says that ``group`` is a changed copy of the original. ``to_assign`` is an
+    assignment that takes too long to be done here.
     """
 
-    def __init__(self, group: G, turn: Turn, topics: Topics) -> None:
-        self.group = group
+    def __init__(self, group: G, turn: Turn, topics: Topics, settings: S) -> None:
+        self.original = self.group = group
         self.turn = turn
         self.topics = topics
+        self.settings = settings
         self.is_changed = False
+        self.to_assign: Q | None = None
 
     def _write(self, *records: CoordinatorRecord) -> G:
         """Add records; return the copy of the group to change along with them."""
@@ -68,6 +87,10 @@ class PlannedChange(Generic[G]):
         """Note what happens to the group."""
         self.turn.note(self.group.group_id, text, for_debug=len(self.group.members) <= 1)
 
+    @abstractmethod
+    def remove(self, member_ids: Iterable[str]) -> None:
+        """Remove members."""
+
     def next_epoch(self, *, is_certain: bool) -> None:
         """Go to the next epoch if that is certain or if the topics have changed."""
         group = self.group
@@ -77,18 +100,29 @@ class PlannedChange(Generic[G]):
                 self.note("its topics have changed")
             self.set_epoch(group.epoch + 1, topics_hash)
 
+    @abstractmethod
     def set_epoch(self, epoch: int, topics_hash: int) -> None:
         """Set the epoch of the group."""
-        raise NotImplementedError
 
-    def is_time_to_assign(self, interval_ms: int) -> bool:
+    @abstractmethod
+    def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        """Set the epoch of the target; the time is 0 for one that isn't computed here, or empty."""
+
+    @abstractmethod
+    def assign_in_time(self) -> None:
+        """Compute the target of the group's epoch, now or at the end of the assignment interval.
+
+        Long work is left in ``to_assign``; while it is computed, no other assignment begins.
+        """
+
+    def is_time_to_assign(self) -> bool:
         """Whether the group needs an assignment now; if it does later, its timer is set."""
         group = self.group
         group.timers.assignment_ms = None
         if group.epoch <= group.target_epoch or not group.members or group.timers.assigning:
             return False
         passed_ms = self.turn.date_ms - group.target_timestamp_ms
-        left_ms = interval_ms - passed_ms
+        left_ms = self.settings.assignment_interval_ms - passed_ms
         if left_ms > 0 and passed_ms >= 0:  # below 0, the clock was set back
             group.timers.assignment_ms = self.turn.now_ms + left_ms
             return False

@@ -1,17 +1,15 @@
 """Changes of a share group: the next epoch, assignments, states of partitions, and their results.
 
-Rules:
+Rules (besides those of ``ModernChanges``):
 
-- An operation fills an update, goes to the next epoch if it has to, and finishes the update.
 - A partition is given to members once it has a state. A heartbeat that meets a partition without a
   state asks for it (``StateWork``); the group goes to its next epoch when the state is there. If
   there is no answer, or an error, it is asked for again.
 - A topic's states begin where ``share.auto.offset.reset`` says, as its partitions' leaders know.
   Partitions that are added to a topic later begin at their first record, so that none is missed.
   That a topic has states says that these are added later, so all states of a topic begin or none.
-- An assignment that takes long is a ``Job``; a group has at most one. Its result is taken even if
-  the group has changed meanwhile, because a partition that several members have does no harm. Then
-  the next assignment follows.
+- An assignment is taken even if the group has changed while it was computed, because a partition
+  that several members have does no harm. Then the next assignment follows.
 - A group without news isn't looked at: such a heartbeat costs the same, whatever the group's size.
 
 Source: GroupMetadataManager of Kafka 4.4 (maybeCreateInitializeShareGroupStateRequest,
@@ -22,13 +20,12 @@ from collections.abc import Mapping
 from functools import partial
 
 from kwire.coordinator.assignors.spec import Shares
-from kwire.coordinator.consumer.changes import RETRY_MS, Surroundings
 from kwire.coordinator.consumer.timers import Assigning
-from kwire.coordinator.effects import Effects, Failures, Job, StateWork, Turn
-from kwire.coordinator.group import GroupRegistry
+from kwire.coordinator.effects import Effects, Failures, StateWork, Turn
+from kwire.coordinator.modern_changes import RETRY_MS, ModernChanges, assign_later
 from kwire.coordinator.share.group import ShareGroup
 from kwire.coordinator.share.state_topics import StatesByTopic, StateTopic, StateTopics
-from kwire.coordinator.share.update import ShareUpdate
+from kwire.coordinator.share.update import ShareQuestion, ShareUpdate
 
 LEFT_TO_LEADER = -1
 """The start offset of a state whose partition's leader decides where it begins."""
@@ -36,12 +33,8 @@ LEFT_TO_LEADER = -1
 FIRST_OFFSET = 0
 
 
-class ShareChanges:
+class ShareChanges(ModernChanges[ShareGroup, ShareUpdate]):
     """Makes the changes of one coordinator's share groups."""
-
-    def __init__(self, registry: GroupRegistry, surroundings: Surroundings) -> None:
-        self._registry = registry
-        self._around = surroundings
 
     def start_update(self, group: ShareGroup, turn: Turn) -> ShareUpdate:
         """Begin a change of a group."""
@@ -65,48 +58,17 @@ class ShareChanges:
         now_ms = update.turn.now_ms
         return looks or any(looked.asked_again_ms.get(t, 0) <= now_ms for t in states.initializing)
 
-    # Assignments
-
-    def assign(self, update: ShareUpdate) -> None:
-        """Compute the target of the group's epoch, now or as soon as the settings allow it."""
-        timers = update.group.timers
-        before_ms = timers.assignment_ms
-        update.assign_in_time()
-        if before_ms is not None or update.to_assign is not None:
-            update.turn.effects.undo.append(lambda turn: _assign_later(update.group, turn))
-        question = update.to_assign
-        if question is None:
-            return
-        group = update.group
-        timers.assigning = assigning = Assigning(group.epoch, frozenset(question.spec.reads), 0)
-        take = partial(self._take_assignment, group.group_id, assigning)
-        name = f"the assignment of group {group.group_id} at epoch {group.epoch}"
-        update.turn.effects.start_job(Job(name, question.answer, take))
-
-    def _take_assignment(
-        self, group_id: str, assigning: Assigning, shares: Shares | Exception, now_ms: int
-    ) -> Effects:
-        """Take an assignment that was computed; if that failed, try again after a while."""
-        turn = self._registry.turn(now_ms)
-        group = self._registry.groups.get(group_id)
-        if not isinstance(group, ShareGroup) or group.timers.assigning is not assigning:
-            return turn.effects
-        group.timers.assigning = None
-        if isinstance(shares, Exception):
-            turn.note(group_id, f"could not be assigned partitions: {shares!r}")
-            _assign_later(group, turn)
-            self._registry.reschedule(group)
-            return turn.effects
+    def _take(
+        self, update: ShareUpdate, assigning: Assigning, question: ShareQuestion, assignment: Shares
+    ) -> None:
+        group = update.original
         if assigning.epoch <= group.target_epoch:
-            return turn.effects  # all members have left meanwhile
-        turn.effects.undo.append(lambda undone: _assign_later(group, undone))
-        update = self.start_update(group, turn)
-        update.take_assignment(assigning.epoch, shares)
+            return  # all members have left meanwhile
+        update.turn.effects.undo.append(lambda undone: assign_later(group, undone))
+        update.take_assignment(assigning.epoch, assignment)
         if update.has_unassigned():
             update.next_epoch(is_certain=True)
         self.assign(update)
-        self.finish(update, group)
-        return turn.effects
 
     # The partitions' states
 
@@ -161,25 +123,8 @@ class ShareChanges:
         done = {topic_id: topic for topic_id, topic in asked.items() if topic_id not in again}
         update.set_states(states_after(update, done))
         self.go_on(update, is_certain=False)
-        self.finish(update, group)
+        self.finish(update)
         return turn.effects
-
-    # The end of a change
-
-    def finish(self, update: ShareUpdate, original: ShareGroup) -> None:
-        """End an operation: put a new group in its place, and plan the next look at the group."""
-        known = self._registry.groups.get(original.group_id, original)
-        assert known is original, original.group_id
-        if update.is_changed:
-            update.group.heartbeat_interval.start_anew(update.turn.now_ms)
-            if original.group_id not in self._registry.groups:
-                self._registry.groups[original.group_id] = original
-                update.turn.effects.undo.append(lambda _: self._remove(original))
-        self._registry.reschedule(original)
-
-    def _remove(self, group: ShareGroup) -> None:
-        if self._registry.groups.get(group.group_id) is group:
-            del self._registry.groups[group.group_id]
 
 
 def states_after(update: ShareUpdate, done: StatesByTopic) -> StateTopics:
@@ -195,11 +140,6 @@ def states_after(update: ShareUpdate, done: StatesByTopic) -> StateTopics:
 
 def _look_again(group: ShareGroup) -> None:
     group.looked.revision = -1
-
-
-def _assign_later(group: ShareGroup, turn: Turn) -> None:
-    group.timers.assigning = None
-    group.timers.assignment_ms = turn.now_ms + RETRY_MS
 
 
 def _ask_again(group: ShareGroup, topics: Mapping[bytes, StateTopic]) -> None:

@@ -9,13 +9,13 @@ except the timers, the heartbeat interval, and what ``Looked`` holds.
 Source: ShareGroup and ModernGroup of Kafka 4.4.
 """
 
-from kwire.coordinator.consumer.heartbeat_interval import HeartbeatInterval
-from kwire.coordinator.consumer.layered_dict import LayeredDict
+from typing import Self
+
 from kwire.coordinator.consumer.member import Partitions
-from kwire.coordinator.consumer.timers import GroupTimers
 from kwire.coordinator.group import EMPTY_STATE, Committer, GroupType
+from kwire.coordinator.modern_group import FIRST_EPOCH, ModernGroup
 from kwire.coordinator.records import CoordinatorRecord
-from kwire.coordinator.share.member import NO_PARTITIONS, ShareMember
+from kwire.coordinator.share.member import NO_PARTITIONS, ShareMember, target_from_record
 from kwire.coordinator.share.records import (
     current_member_assignment,
     member_metadata,
@@ -30,9 +30,6 @@ from kwire.errors import ErrorCode, KafkaError
 STABLE_STATE = "Stable"
 
 SHARE_PROTOCOL_TYPE = "share"
-
-FIRST_EPOCH = 1
-"""The epoch of a group, and of its target, before the first member joins."""
 
 
 class Looked:
@@ -50,59 +47,30 @@ class Looked:
         self.asked_again_ms: dict[bytes, int] = {}
 
 
-class ShareGroup:
-    """One group; ``subscriptions`` counts the members with the same subscription."""
+class ShareGroup(ModernGroup[ShareMember, Partitions]):
+    """One group."""
 
     kind = GroupType.SHARE
+    UNASSIGNED_EPOCH = FIRST_EPOCH
+
+    new_member = ShareMember
+    target_from_record = staticmethod(target_from_record)
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.target_epoch = FIRST_EPOCH
-        self.target_timestamp_ms = 0
-        self.members: LayeredDict[str, ShareMember] = LayeredDict()
-        self.subscriptions: dict[tuple[str, ...], int] = {}
-        self.targets: LayeredDict[str, Partitions] = LayeredDict()
+        super().__init__(group_id)
         self.states = StateTopics()
-        self.timers = GroupTimers()
-        self.heartbeat_interval = HeartbeatInterval()
         self.looked = Looked()
-        self.scheduled_ms: int | None = None
 
-    def copy(self) -> "ShareGroup":
+    def copy(self) -> Self:
         """A copy for an update; it shares what doesn't come from records with the original."""
-        group = ShareGroup(self.group_id)
-        group.epoch, group.metadata_hash = self.epoch, self.metadata_hash
-        group.target_epoch = self.target_epoch
-        group.target_timestamp_ms = self.target_timestamp_ms
-        group.members, group.targets = self.members.copy(), self.targets.copy()
-        group.subscriptions = dict(self.subscriptions)
-        group.states = self.states
-        group.timers, group.heartbeat_interval = self.timers, self.heartbeat_interval
-        group.looked = self.looked
+        group = super().copy()
+        group.states, group.looked = self.states, self.looked
         return group
 
-    # Changes by records
-
-    def put_member(self, member: ShareMember) -> None:
-        """Add a member, or replace it by its next state."""
-        old = self.members.get(member.member_id)
-        if old is not None:
-            self._uncount(old)
-        self.members[member.member_id] = member
-        self.subscriptions[member.topics] = self.subscriptions.get(member.topics, 0) + 1
-
-    def remove_member(self, member_id: str) -> None:
-        """Remove a member, if it is there."""
-        member = self.members.pop(member_id, None)
-        if member is not None:
-            self._uncount(member)
-
-    def _uncount(self, member: ShareMember) -> None:
-        self.subscriptions[member.topics] -= 1
-        if not self.subscriptions[member.topics]:
-            del self.subscriptions[member.topics]
+    @staticmethod
+    def subscription_of(member: ShareMember) -> tuple[str, ...]:
+        """The names of the topics to which a member subscribes."""
+        return member.topics
 
     # Questions about the group
 
@@ -135,16 +103,6 @@ class ShareGroup:
         """The names of the topics to which any member subscribes."""
         return frozenset().union(*self.subscriptions)
 
-    def member(self, member_id: str) -> ShareMember:
-        """The member with this id; KafkaError (UNKNOWN_MEMBER_ID)."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {self.group_id}.",
-            )
-        return member
-
     # Offsets, which a share group doesn't commit
 
     def check_commit(self, committer: Committer, now_ms: int) -> None:
@@ -166,17 +124,6 @@ class ShareGroup:
         text = f"Group {self.group_id} is not a consumer group."
         return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
-    def offset_age_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """The time of the commit, which was another group's of the same id."""
-        return commit_timestamp_ms
-
-    # The end
-
-    def check_delete(self) -> None:
-        """KafkaError (NON_EMPTY_GROUP) while the group has members."""
-        if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
-
     def tombstones(self) -> list[CoordinatorRecord]:
         """The records that delete the group with its members."""
         group_id, ids = self.group_id, list(self.members)
@@ -188,7 +135,3 @@ class ShareGroup:
             state_partition_metadata(group_id, None),
             metadata(group_id, None),
         ]
-
-    def next_deadline_ms(self) -> int | None:
-        """The earliest deadline of the group."""
-        return self.timers.next_deadline_ms()

@@ -55,7 +55,7 @@ class ShareOffsets:
             if (topic := update.topics.by_id(topic_id)) is not None
         }
         self._changes.wait_for_states(update, asked)
-        self._changes.finish(update, group)
+        self._changes.finish(update)
         flat = {(t, i): start for t in asked for i, start in starts[t].items()}
         take = partial(self._take_altered, group.group_id, asked)
         return Begun(turn.effects, StateWork(group.group_id, group.epoch, flat, take))
@@ -75,7 +75,7 @@ class ShareOffsets:
                 if some < topic.partitions:
                     done[topic_id] = StateTopic(topic.name, topic.partitions - some)
             update.set_states(states_after(update, done).fail(failed))
-            self._changes.finish(update, group)
+            self._changes.finish(update)
         return turn.effects
 
     def delete(self, group: ShareGroup, topics: Iterable[Topic], now_ms: int) -> Begun:
@@ -95,7 +95,7 @@ class ShareOffsets:
                 found[topic.topic_id] = _whole(topic)
         names = {topic_id: topic.name for topic_id, topic in found.items()}
         update.set_states(states.delete_initialized(names))
-        self._changes.finish(update, group)
+        self._changes.finish(update)
         return Begun(turn.effects, self._deletion(group, found))
 
     def delete_all(self, group: ShareGroup, now_ms: int) -> Begun:
@@ -106,7 +106,7 @@ class ShareOffsets:
         found = {**_known(group.states.deleting, update.topics), **group.states.all_states}
         names = {topic_id: topic.name for topic_id, topic in found.items()}
         update.set_states(group.states.delete(names))
-        self._changes.finish(update, group)
+        self._changes.finish(update)
         return Begun(turn.effects, self._deletion(group, found))
 
     def _deletion(self, group: ShareGroup, topics: StatesByTopic) -> StateWork | None:
@@ -125,7 +125,7 @@ class ShareOffsets:
             update = self._changes.start_update(group, turn)
             failed = {topic_id for topic_id, _ in failures}
             update.set_states(group.states.deleted(topic_ids - failed))
-            self._changes.finish(update, group)
+            self._changes.finish(update)
         return turn.effects
 
     def forget_topics(self, group: ShareGroup, topics: Topics, now_ms: int) -> Effects:
@@ -135,7 +135,7 @@ class ShareOffsets:
         if gone:
             update = self._changes.start_update(group, turn)
             update.set_states(group.states.forget(gone))
-            self._changes.finish(update, group)
+            self._changes.finish(update)
         return turn.effects
 
 

@@ -16,8 +16,7 @@ from kwire.coordinator.assignors.simple import ShareSpec, assign_simply
 from kwire.coordinator.assignors.spec import Shares
 from kwire.coordinator.consumer.member import Partitions
 from kwire.coordinator.consumer.planned_change import PlannedChange
-from kwire.coordinator.consumer.topics import Topic, Topics
-from kwire.coordinator.effects import Turn
+from kwire.coordinator.consumer.topics import Topic
 from kwire.coordinator.share.group import ShareGroup
 from kwire.coordinator.share.member import NO_PARTITIONS, ShareMember, target_record
 from kwire.coordinator.share.records import (
@@ -51,20 +50,22 @@ class ShareQuestion(NamedTuple):
         pools = sum(map(len, reads.values())) if len(set(reads.values())) > 1 else 0
         return pools + len(reads) + sum(map(len, topics.values())) <= QUICK_COST
 
+    @property
+    def member_ids(self) -> Iterable[str]:
+        """The members that are assigned to."""
+        return self.spec.reads
+
+    def answer_with_records(self, group_id: str) -> Shares:
+        """The assignment; its records are made later, because they hold few partitions."""
+        return self.answer()
+
     def answer(self) -> Shares:
         """The partitions that each member is to have."""
         return assign_simply(self.spec)
 
 
-class ShareUpdate(PlannedChange[ShareGroup]):
-    """One operation on one group; ``to_assign`` is an assignment that takes too long for here."""
-
-    def __init__(
-        self, group: ShareGroup, turn: Turn, topics: Topics, settings: ShareSettings
-    ) -> None:
-        super().__init__(group, turn, topics)
-        self.settings = settings
-        self.to_assign: ShareQuestion | None = None
+class ShareUpdate(PlannedChange[ShareGroup, ShareSettings, ShareQuestion]):
+    """One operation on one group."""
 
     # Members
 
@@ -152,7 +153,7 @@ class ShareUpdate(PlannedChange[ShareGroup]):
         group = self.group
         if not group.members and group.epoch > group.target_epoch:
             self.set_target_epoch(group.epoch, timestamp_ms=0)
-        if not self.is_time_to_assign(self.settings.assignment_interval_ms):
+        if not self.is_time_to_assign():
             return
         question = self._question()
         if question.is_quick:

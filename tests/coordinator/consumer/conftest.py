@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 
-from kwire.coordinator.consumer.changes import Surroundings
 from kwire.coordinator.consumer.group import ConsumerGroup
 from kwire.coordinator.consumer.heartbeat_interval import BrokerHeartbeats
 from kwire.coordinator.consumer.regexes import RegexMatches
@@ -30,6 +29,7 @@ from kwire.coordinator.group import Committer
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.joining import Client
 from kwire.coordinator.settings import GroupSettings
+from kwire.coordinator.surroundings import Surroundings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

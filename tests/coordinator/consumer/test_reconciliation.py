@@ -13,7 +13,7 @@ from kwire.coordinator.consumer.records import (
     metadata,
     partition_metadata_tombstone,
 )
-from kwire.coordinator.consumer.replaying import replay_into
+from kwire.coordinator.consumer.replaying import CONSUMER_GROUPS
 from kwire.coordinator.group import Group
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import Record
@@ -81,19 +81,21 @@ def test_records_of_before_kip_1251_say_no_epochs():
     value = CurrentMemberAssignmentValue(
         member_epoch=3, assigned_partitions=[OwnedPartitions(topic_id=T, partitions=[0, 1])]
     )
-    assert ConsumerMember("a").with_record(value).assigned == {T: {0: 0, 1: 0}}
+    assert ConsumerMember("a").with_assignment(value).assigned == {T: {0: 0, 1: 0}}
 
 
 def test_a_description_of_topics_that_kafka_4_0_wrote_is_done_away_with():
     """The hash in the group's record has taken its place."""
     groups: dict[str, Group] = {}
     key, value, _ = metadata("g", MetadataValue(epoch=3))
-    replay_into(groups, 3, Record(0, 0, key, value), loading=True)
+    CONSUMER_GROUPS.replay_into(groups, 3, Record(0, 0, key, value), loading=True)
     tombstone = partition_metadata_tombstone("g")
     old = Record(1, 0, tombstone.key, b"\0\0\1\0")
-    replay_into(groups, PARTITION_METADATA_TYPE, old, loading=True)
+    CONSUMER_GROUPS.replay_into(groups, PARTITION_METADATA_TYPE, old, loading=True)
     group = groups["g"]
     assert isinstance(group, ConsumerGroup)
     assert tombstone in group.tombstones()
-    replay_into(groups, PARTITION_METADATA_TYPE, Record(2, 0, tombstone.key, None), loading=True)
+    CONSUMER_GROUPS.replay_into(
+        groups, PARTITION_METADATA_TYPE, Record(2, 0, tombstone.key, None), loading=True
+    )
     assert tombstone not in group.tombstones()

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from kwire.coordinator.consumer.changes import Surroundings
 from kwire.coordinator.consumer.heartbeat_interval import BrokerHeartbeats
 from kwire.coordinator.consumer.regexes import RegexMatches
 from kwire.coordinator.consumer.settings import ConsumerSettings
@@ -24,6 +23,7 @@ from kwire.coordinator.records import record_type
 from kwire.coordinator.settings import GroupSettings
 from kwire.coordinator.share.group import ShareGroup
 from kwire.coordinator.share.settings import ShareSettings
+from kwire.coordinator.surroundings import Surroundings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
