@@ -21,6 +21,11 @@ from kwire.coordinator.consumer.timers import GroupTimers
 from kwire.coordinator.group import GroupType
 from kwire.errors import ErrorCode, KafkaError
 
+JOINING_EPOCH = 0
+"""The member epoch of a heartbeat that joins the group; with an epoch below, a member leaves."""
+
+LEAVING_EPOCH = -1
+
 FIRST_EPOCH = 1
 """The epoch of a group before the first member joins."""
 

@@ -23,14 +23,11 @@ from kwire.coordinator.effects import Effects, Turn, Waiter
 from kwire.coordinator.group import GroupRegistry
 from kwire.coordinator.joining import Client
 from kwire.coordinator.modern_changes import RETRY_MS, ModernChanges
-from kwire.coordinator.modern_group import ModernGroup
+from kwire.coordinator.modern_group import JOINING_EPOCH, ModernGroup
 from kwire.coordinator.replaying import Replaying
 from kwire.coordinator.surroundings import Surroundings
 from kwire.errors import ErrorCode
 from kwire.record.records import Record
-
-JOINING_EPOCH = 0
-"""The member epoch of a heartbeat that joins the group; with an epoch below, a member leaves."""
 
 
 class HeartbeatRequest(Protocol):

@@ -6,7 +6,6 @@ the member has given it back. Deleted topics are left out.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
 
 from kwire.broker.broker import Broker
 from kwire.coordinator.consumer.group import ConsumerGroup
@@ -18,9 +17,9 @@ from kwire.coordinator.consumer.member import (
 from kwire.coordinator.consumer.topics import Topics
 from kwire.coordinator.group import GroupType
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers.lib.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
-from kwire.handlers.lib.rights import DESCRIBE, FAILED, GROUP, TOPIC, Serve, each, operations, right
-from kwire.handlers.lib.slices import give_way
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.modern_groups import describe_groups, described_topics
+from kwire.handlers.lib.rights import DESCRIBE, GROUP, each, operations
 from kwire.metadata.features import GROUP_VERSION
 from kwire.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -31,60 +30,26 @@ from kwire.protocol.messages.consumer_group_describe import (
     TopicPartitions,
 )
 
-if TYPE_CHECKING:
-    from kwire.handlers.lib.authorization import Authorization
-
-BYTES = 50
-
 
 async def handle(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
     """Describe every group that the request names."""
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    work = context.work
-    described: dict[str, tuple[DescribedGroup, int]] = {}
-    groups = []
-    for group_id in request.group_ids:
-        await give_way(work)
-        if group_id not in described:
-            group = _description_or_error(group_id, operations, context)
-            size_bytes = BYTES + sum(_size_bytes(member) for member in group.members)
-            described[group_id] = group, size_bytes
-        group, size_bytes = described[group_id]
-        work.answer(size_bytes)
-        groups.append(group)
+    groups = await describe_groups(request, context, DescribedGroup, _describe, _assignments_of)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _size_bytes(member: Member) -> int:
-    """The approximate size of a member in the response."""
-    size_bytes = BYTES + sum(len(name) for name in member.subscribed_topic_names)
-    for assignment in (member.assignment, member.target_assignment):
-        size_bytes += sum(BYTES + 4 * len(t.partitions) for t in assignment.topic_partitions)
-    return size_bytes
+def _assignments_of(member: Member) -> tuple[Assignment, ...]:
+    return member.assignment, member.target_assignment
 
 
-def _description_or_error(
-    group_id: str, operations: int, context: RequestContext
-) -> DescribedGroup:
-    try:
-        group = _describe(group_id, context)
-        group.authorized_operations = operations
-    except KafkaError as error:
-        group = DescribedGroup(
-            group_id=group_id, error_code=error.code, error_message=error.message or None
-        )
-    return group
-
-
-def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
-    check_consumer_protocol(context.broker)
-    group = context.broker.groups.coordinator(group_id).groups.groups.get(group_id)
+def _describe(group_id: str, broker: Broker) -> DescribedGroup:
+    check_consumer_protocol(broker)
+    group = broker.groups.coordinator(group_id).groups.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         what = "not found" if group is None else "is not a consumer group"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-    surroundings = context.broker.groups.surroundings
+    surroundings = broker.groups.surroundings
     default = surroundings.settings_of(group_id).assignors[0]
     topics = surroundings.topics()
     return DescribedGroup(
@@ -137,36 +102,8 @@ def check_consumer_protocol(broker: Broker) -> None:
         )
 
 
-@right("on every topic that its members have or subscribe to")
-async def _describe_topics(
-    request: ConsumerGroupDescribeRequest, rights: "Authorization", serve: Serve
-) -> Any:
-    response: ConsumerGroupDescribeResponse = await serve(request)
-    with_members, _ = await rights.split(lambda group: bool(group.members), response.groups)
-    for group in with_members:
-        names = await _topics_of(group, rights)
-        if names - await rights.allowed_names(DESCRIBE, TOPIC, names, tells_denied=False):
-            group.error_code = FAILED[TOPIC]
-            group.error_message = (
-                "The group has described topic(s) that the client is not authorized to describe."
-            )
-            group.members = []
-    return response
-
-
-async def _topics_of(group: DescribedGroup, rights: "Authorization") -> set[str]:
-    """The names of all topics in the description of a group."""
-    names: set[str] = set()
-    for member in group.members:
-        await give_way(rights.context.work)
-        names.update(member.subscribed_topic_names)
-        for assignment in (member.assignment, member.target_assignment):
-            names.update(topic.topic_name for topic in assignment.topic_partitions)
-    return names
-
-
 RIGHTS = (
     each("group_ids", DESCRIBE, GROUP, is_first=True),
-    _describe_topics,
+    described_topics(_assignments_of),
     operations("groups", GROUP, named="group_id", told="authorized_operations"),
 )

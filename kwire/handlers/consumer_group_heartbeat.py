@@ -5,26 +5,22 @@ while the group is unsettled. Version 1 brought regular expressions and member i
 make. Behind an authorizer a regular expression matches only topics that the member may DESCRIBE.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from kwire.coordinator.joining import Client, Visible
-from kwire.errors import KafkaError
+from kwire.coordinator.joining import Visible
 from kwire.handlers.consumer_group_describe import check_consumer_protocol
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.member_size import check_member_size
+from kwire.handlers.lib.modern_groups import heartbeat, subscribed_topics
 from kwire.handlers.lib.regexes import compile_ahead
-from kwire.handlers.lib.replies import answer
-from kwire.handlers.lib.rights import DESCRIBE, FAILED, GROUP, READ, TOPIC, Serve, once, right
+from kwire.handlers.lib.rights import GROUP, READ, once
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from kwire.runtime import Reply
 from kwire.security.principal import Principal
 
 if TYPE_CHECKING:
-    from kwire.handlers.lib.authorization import Authorization
     from kwire.security.authorizer import Authorizer
 
 
@@ -48,35 +44,20 @@ async def handle(
     if authorizer is not None:
         sight = _Sight(authorizer, context.principal, context.connection.peer_host)
         visible = cast(Visible, sight)  # mypy doesn't see that a named tuple can be called
-    client = Client(context.client_id or "", context.client_host, context.api_version, visible)
-    reply = Reply()
-    try:
+
+    async def check_ahead() -> None:
         check_consumer_protocol(context.broker)
-        regex = request.subscribed_topic_regex
-        if regex:
-            await compile_ahead(regex, context)
-        if names := request.subscribed_topic_names:
-            await check_member_size(names, len, context)
-        home = context.broker.groups.coordinator_or_empty(request.group_id)
-        now_ms = context.broker.groups.now_ms()
-        home.carry_out(home.groups.consumer.heartbeat(request, client, reply, now_ms))
-    except KafkaError as error:
-        return ConsumerGroupHeartbeatResponse(
-            error_code=error.code, error_message=error.message or None
-        )
-    response = await answer(reply, context)
-    assert isinstance(response, ConsumerGroupHeartbeatResponse)
-    return response
+        if request.subscribed_topic_regex:
+            await compile_ahead(request.subscribed_topic_regex, context)
+
+    return await heartbeat(
+        request,
+        context,
+        ConsumerGroupHeartbeatResponse,
+        lambda groups: groups.consumer,
+        check_ahead,
+        visible,
+    )
 
 
-@right("DESCRIBE on every topic that the member subscribes to by name")
-async def _describe_topics(
-    request: ConsumerGroupHeartbeatRequest, rights: "Authorization", serve: Serve
-) -> Any:
-    names = set(request.subscribed_topic_names or ())
-    if names - await rights.allowed_names(DESCRIBE, TOPIC, names):
-        return ConsumerGroupHeartbeatResponse(error_code=FAILED[TOPIC])
-    return await serve(request)
-
-
-RIGHTS = (once(READ, of=GROUP), _describe_topics)
+RIGHTS = (once(READ, of=GROUP), subscribed_topics(ConsumerGroupHeartbeatResponse))

@@ -5,17 +5,15 @@ left out. The groups' offsets are in DescribeShareGroupOffsets.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
 
+from kwire.broker.broker import Broker
 from kwire.coordinator.consumer.topics import Topics
-from kwire.coordinator.share.group import ShareGroup
 from kwire.coordinator.share.member import ShareMember
 from kwire.coordinator.share.update import ASSIGNOR
-from kwire.errors import KafkaError
-from kwire.handlers.lib.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
-from kwire.handlers.lib.rights import DESCRIBE, FAILED, GROUP, TOPIC, Serve, each, operations, right
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.modern_groups import describe_groups, described_topics
+from kwire.handlers.lib.rights import DESCRIBE, GROUP, each, operations
 from kwire.handlers.lib.share_groups import check_share_protocol
-from kwire.handlers.lib.slices import give_way
 from kwire.protocol.messages.share_group_describe import (
     Assignment,
     DescribedGroup,
@@ -25,60 +23,25 @@ from kwire.protocol.messages.share_group_describe import (
     TopicPartitions,
 )
 
-if TYPE_CHECKING:
-    from kwire.handlers.lib.authorization import Authorization
-
-BYTES = 50
-"""The bytes that each part of a response has without its names and numbers."""
-
 
 async def handle(
     request: ShareGroupDescribeRequest, context: RequestContext
 ) -> ShareGroupDescribeResponse:
     """Describe every group that the request names."""
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    work = context.work
-    described: dict[str, tuple[DescribedGroup, int]] = {}
-    groups = []
-    for group_id in request.group_ids:
-        await give_way(work)
-        if group_id not in described:
-            group = _description_or_error(group_id, operations, context)
-            size_bytes = BYTES + sum(map(_size_bytes, group.members))
-            described[group_id] = group, size_bytes
-        group, size_bytes = described[group_id]
-        work.answer(size_bytes)
-        groups.append(group)
+    groups = await describe_groups(request, context, DescribedGroup, _describe, _assignments_of)
     return ShareGroupDescribeResponse(groups=groups)
 
 
-def _size_bytes(member: Member) -> int:
-    """The approximate size of a member in the response."""
-    names_bytes = sum(map(len, member.subscribed_topic_names))
-    partitions = sum(BYTES + 4 * len(t.partitions) for t in member.assignment.topic_partitions)
-    return BYTES + names_bytes + partitions
+def _assignments_of(member: Member) -> tuple[Assignment, ...]:
+    return (member.assignment,)
 
 
-def _description_or_error(
-    group_id: str, operations: int, context: RequestContext
-) -> DescribedGroup:
-    try:
-        check_share_protocol(context.broker)
-        home = context.broker.groups.coordinator(group_id)
-        group = _describe(
-            home.groups.share.group(group_id), context.broker.groups.surroundings.topics()
-        )
-        group.authorized_operations = operations
-    except KafkaError as error:
-        group = DescribedGroup(
-            group_id=group_id, error_code=error.code, error_message=error.message or None
-        )
-    return group
-
-
-def _describe(group: ShareGroup, topics: Topics) -> DescribedGroup:
+def _describe(group_id: str, broker: Broker) -> DescribedGroup:
+    check_share_protocol(broker)
+    group = broker.groups.coordinator(group_id).groups.share.group(group_id)
+    topics = broker.groups.surroundings.topics()
     return DescribedGroup(
-        group_id=group.group_id,
+        group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
@@ -109,35 +72,8 @@ def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: Topics) -> As
     )
 
 
-@right("on every topic that its members have or subscribe to")
-async def _describe_topics(
-    request: ShareGroupDescribeRequest, rights: "Authorization", serve: Serve
-) -> Any:
-    response: ShareGroupDescribeResponse = await serve(request)
-    with_members, _ = await rights.split(lambda group: bool(group.members), response.groups)
-    for group in with_members:
-        names = await _topics_of(group, rights)
-        if names - await rights.allowed_names(DESCRIBE, TOPIC, names, tells_denied=False):
-            group.error_code = FAILED[TOPIC]
-            group.error_message = (
-                "The group has described topic(s) that the client is not authorized to describe."
-            )
-            group.members = []
-    return response
-
-
-async def _topics_of(group: DescribedGroup, rights: "Authorization") -> set[str]:
-    """The names of all topics in the description of a group."""
-    names: set[str] = set()
-    for member in group.members:
-        await give_way(rights.context.work)
-        names.update(member.subscribed_topic_names)
-        names.update(topic.topic_name for topic in member.assignment.topic_partitions)
-    return names
-
-
 RIGHTS = (
     each("group_ids", DESCRIBE, GROUP, is_first=True),
-    _describe_topics,
+    described_topics(_assignments_of),
     operations("groups", GROUP, named="group_id", told="authorized_operations"),
 )

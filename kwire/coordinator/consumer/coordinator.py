@@ -36,7 +36,8 @@ from kwire.coordinator.consumer.timers import Timer
 from kwire.coordinator.effects import Turn
 from kwire.coordinator.group import GroupRegistry
 from kwire.coordinator.joining import Client
-from kwire.coordinator.modern_groups import JOINING_EPOCH, ModernGroups
+from kwire.coordinator.modern_group import JOINING_EPOCH
+from kwire.coordinator.modern_groups import ModernGroups
 from kwire.coordinator.records import WrittenTarget
 from kwire.coordinator.surroundings import Surroundings
 from kwire.errors import ErrorCode, KafkaError

@@ -6,8 +6,6 @@ GroupMetadataManager.consumerGroupHeartbeat of Kafka 4.3; KIP-848, KIP-1082.
 
 from kwire.coordinator.consumer.group import ConsumerGroup
 from kwire.coordinator.consumer.member import (
-    JOINING_EPOCH,
-    LEAVING_EPOCH,
     STATIC_LEAVING_EPOCH,
     ConsumerMember,
     Description,
@@ -15,6 +13,7 @@ from kwire.coordinator.consumer.member import (
     Partitions,
 )
 from kwire.coordinator.joining import Client
+from kwire.coordinator.modern_group import JOINING_EPOCH, LEAVING_EPOCH
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.consumer_group_heartbeat import (
     Assignment,

@@ -35,8 +35,6 @@ Owned: TypeAlias = Mapping[bytes, Mapping[int, int]]
 
 NOTHING_OWNED: Owned = MappingProxyType({})
 
-JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
 STATIC_LEAVING_EPOCH = -2
 
 CONSUMER_MEMBER_TYPE = 1

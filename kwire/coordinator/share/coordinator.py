@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from kwire.coordinator.effects import Effects, Turn
 from kwire.coordinator.group import GroupRegistry
 from kwire.coordinator.joining import Client
-from kwire.coordinator.modern_groups import JOINING_EPOCH, ModernGroups
+from kwire.coordinator.modern_group import JOINING_EPOCH
+from kwire.coordinator.modern_groups import ModernGroups
 from kwire.coordinator.share.changes import ShareChanges
 from kwire.coordinator.share.group import ShareGroup
 from kwire.coordinator.share.heartbeat import (

@@ -5,17 +5,16 @@ GroupMetadataManager.shareGroupHeartbeat of Kafka 4.4, and what a broker of Kafk
 """
 
 from kwire.coordinator.joining import Client
+from kwire.coordinator.modern_group import JOINING_EPOCH, LEAVING_EPOCH
 from kwire.coordinator.share.group import ShareGroup
-from kwire.coordinator.share.member import JOINING_EPOCH, LEAVING_EPOCH, ShareMember
+from kwire.coordinator.share.member import ShareMember
+from kwire.coordinator.share.settings import LONGEST_MEMBER_ID
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,
     TopicPartitions,
 )
-
-LONGEST_MEMBER_ID = 36
-"""In characters. Clients make their own ids, which are UUIDs."""
 
 
 def check_request(request: ShareGroupHeartbeatRequest) -> None:

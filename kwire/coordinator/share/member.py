@@ -25,9 +25,6 @@ from kwire.coordinator.share.records import (
     target_assignment_member,
 )
 
-JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
-
 NO_PARTITIONS: Partitions = MappingProxyType({})
 
 _STABLE = 0

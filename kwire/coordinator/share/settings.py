@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+LONGEST_MEMBER_ID = 36
+"""In characters. Clients make their own ids, which are UUIDs."""
+
 
 class ShareSettings(NamedTuple):
     """Kafka's defaults; times in ms. The names are those of ``group.share.*``."""

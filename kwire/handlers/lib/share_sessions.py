@@ -1,9 +1,7 @@
 """The member of a request and its share session, for ShareFetch and ShareAcknowledge."""
 
+from kwire.coordinator.share.settings import LONGEST_MEMBER_ID
 from kwire.errors import ErrorCode, KafkaError
-
-LONGEST_MEMBER_ID = 36
-"""Member ids are uuids, which clients make."""
 
 
 def named_member(group_id: str | None, member_id: str | None) -> tuple[str, str]:

@@ -1,0 +1,140 @@
+"""The frame of the APIs of modern groups (``kwire.coordinator.modern_group``), for all kinds.
+
+A kind's heartbeat is ``heartbeat`` with the groups that take it, and ``subscribed_topics`` in its
+``RIGHTS``. Its description is ``describe_groups``, and ``described_topics`` in its ``RIGHTS``.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kwire.broker.broker import Broker
+from kwire.coordinator.group_coordinator import GroupCoordinator
+from kwire.coordinator.joining import Client, Visible
+from kwire.coordinator.modern_groups import ModernGroups
+from kwire.errors import KafkaError
+from kwire.handlers.lib.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
+from kwire.handlers.lib.member_size import check_member_size
+from kwire.handlers.lib.replies import answer
+from kwire.handlers.lib.rights import DESCRIBE, FAILED, TOPIC, Right, Serve, right
+from kwire.handlers.lib.slices import give_way
+from kwire.runtime import Reply
+
+if TYPE_CHECKING:
+    from kwire.handlers.lib.authorization import Authorization
+
+BYTES = 50
+"""The bytes that each part of a description has without its names and numbers."""
+
+_R = TypeVar("_R")
+_D = TypeVar("_D")
+
+
+async def heartbeat(
+    request: Any,
+    context: RequestContext,
+    response: Callable[..., _R],
+    groups_of: Callable[[GroupCoordinator], ModernGroups[Any, Any, Any, _R]],
+    check_ahead: Callable[[], Awaitable[None]],
+    visible: Visible | None = None,
+) -> _R:
+    """Take a member one step further; a KafkaError becomes a ``response`` with its code and text.
+
+    ``check_ahead`` raises KafkaError for what no coordinator is asked about. ``visible`` says which
+    topics the member may know, if it subscribes to more than names.
+    """
+    client = Client(context.client_id or "", context.client_host, context.api_version, visible)
+    reply = Reply()
+    groups = context.broker.groups
+    try:
+        await check_ahead()
+        if names := request.subscribed_topic_names:
+            await check_member_size(names, len, context)
+        home = groups.coordinator_or_empty(request.group_id)
+        now_ms = groups.now_ms()
+        home.carry_out(groups_of(home.groups).heartbeat(request, client, reply, now_ms))
+    except KafkaError as error:
+        return response(error_code=error.code, error_message=error.message or None)
+    made: _R = await answer(reply, context)
+    return made
+
+
+def subscribed_topics(response: Callable[..., Any]) -> Right:
+    """DESCRIBE on every topic that a heartbeat subscribes to by name; ``response`` refuses."""
+
+    @right("DESCRIBE on every topic that the member subscribes to by name")
+    async def check(request: Any, rights: "Authorization", serve: Serve) -> Any:
+        names = set(request.subscribed_topic_names or ())
+        if names - await rights.allowed_names(DESCRIBE, TOPIC, names):
+            return response(error_code=FAILED[TOPIC])
+        return await serve(request)
+
+    return check
+
+
+async def describe_groups(
+    request: Any,
+    context: RequestContext,
+    described: Callable[..., _D],
+    describe: Callable[[str, Broker], _D],
+    assignments_of: Callable[[Any], Iterable[Any]],
+) -> list[_D]:
+    """Every group that a request names; one that it names twice is described once.
+
+    ``describe(group_id, broker)`` describes a group; its KafkaError goes into a group made by
+    ``described``. ``assignments_of`` gives the assignments in the description of a member.
+    """
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    work = context.work
+    known: dict[str, tuple[Any, int]] = {}
+    groups: list[_D] = []
+    for group_id in request.group_ids:
+        await give_way(work)
+        if group_id not in known:
+            group: Any
+            try:
+                group = describe(group_id, context.broker)
+                group.authorized_operations = operations
+            except KafkaError as error:
+                group = described(
+                    group_id=group_id, error_code=error.code, error_message=error.message or None
+                )
+            size_bytes = BYTES + sum(_size_bytes(one, assignments_of) for one in group.members)
+            known[group_id] = group, size_bytes
+        group, size_bytes = known[group_id]
+        work.answer(size_bytes)
+        groups.append(group)
+    return groups
+
+
+def _size_bytes(member: Any, assignments_of: Callable[[Any], Iterable[Any]]) -> int:
+    """The approximate size of a member in the response."""
+    size_bytes = BYTES + sum(map(len, member.subscribed_topic_names))
+    for assignment in assignments_of(member):
+        size_bytes += sum(BYTES + 4 * len(t.partitions) for t in assignment.topic_partitions)
+    return size_bytes
+
+
+def described_topics(assignments_of: Callable[[Any], Iterable[Any]]) -> Right:
+    """DESCRIBE on every topic in the description of a group; otherwise its members aren't told."""
+
+    @right("on every topic that its members have or subscribe to")
+    async def check(request: Any, rights: "Authorization", serve: Serve) -> Any:
+        response = await serve(request)
+        with_members, _ = await rights.split(lambda group: bool(group.members), response.groups)
+        for group in with_members:
+            names: set[str] = set()
+            for member in group.members:
+                await give_way(rights.context.work)
+                names.update(member.subscribed_topic_names)
+                for assignment in assignments_of(member):
+                    names.update(topic.topic_name for topic in assignment.topic_partitions)
+            if names - await rights.allowed_names(DESCRIBE, TOPIC, names, tells_denied=False):
+                group.error_code = FAILED[TOPIC]
+                group.error_message = (
+                    "The group has described topic(s) that the client is not authorized to "
+                    "describe."
+                )
+                group.members = []
+        return response
+
+    return check
