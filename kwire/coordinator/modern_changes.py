@@ -104,6 +104,7 @@ class ModernChanges(ABC, Generic[_G, _U]):
         """End an operation: put the group in its place, converted if it has to be."""
         group: Group = update.original
         if update.is_changed:
+            assert update.group is not update.original, group.group_id  # replay changes that one
             update.group.heartbeat_interval.start_anew(update.turn.now_ms)
             group = self._place(update)
         self._registry.reschedule(group)
@@ -112,6 +113,8 @@ class ModernChanges(ABC, Generic[_G, _U]):
     def _place(self, update: _U) -> Group:
         """Put the group in its place if it is new."""
         group: Group = update.original
+        known = self._registry.groups.get(group.group_id, group)
+        assert known is group, group.group_id  # only a classic group becomes one of another kind
         self._put_in_place(group, update.turn)
         return group
 

@@ -110,6 +110,7 @@ class ModernGroups(ABC, Generic[_G, _U, _Request, _Response]):
 
     def fence(self, update: _U, gone: dict[str, str]) -> None:
         """Remove members, and share their partitions out. ``gone`` holds the reasons."""
+        assert gone, update.group.group_id  # otherwise the group would assign for nothing
         for member_id, why in gone.items():
             update.note(f"{member_id} is out: {why}")
             update.group.timers.cancel(member_id)

@@ -59,6 +59,7 @@ class Replaying(Generic[_G]):
         value: Any = record.value
         if value is not None and replay.value is not None:
             value = parse_value(replay.value, value)
+        assert group.group_id == group_id, (group.group_id, group_id)
         replay.apply(group, parse_key(replay.key, record.key), value)
         if replay.apply is replay_metadata and value is None:
             del groups[group_id]
