@@ -114,6 +114,34 @@ def test_numbers_in_texts_are_as_they_came(spark: SparkSession) -> None:
     assert set(empty.values()) == {None}
 
 
+@pytest.mark.parametrize("text", [one for one in NUMBERS if one != "5"])
+def test_a_number_in_one_text_alone_is_as_it_came(spark: SparkSession, text: str) -> None:
+    """Whatever the place: nothing else in its record leads to a second look."""
+    schema = (
+        "t STRING, l ARRAY<STRING>, m MAP<STRING, STRING>, n ARRAY<ARRAY<STRING>>, "
+        "deep ARRAY<STRUCT<t: STRING, inner: STRUCT<l: ARRAY<STRING>, t: STRING>>>"
+    )
+    values = [
+        f'{{"t":{text}}}',
+        f'{{"l":["a\\n",null,{text}]}}',
+        f'{{"l":[{text},"b"]}}',
+        f'{{"m":{{"a":"b","k":{text}}}}}',
+        f'{{"n":[null,["a",{text}]]}}',
+        f'{{"deep":[null,{{"t":{text}}}]}}',
+        f'{{"deep":[{{"inner":{{"t":{text}}}}}]}}',
+        f'{{"deep":[{{"inner":{{"l":["a",{text}]}}}},{{"t":"c"}}]}}',
+    ]
+    given = [one.encode() for one in values]
+    found = [outcome(one) for one in decoded(spark, given, Decode(options={"schema": schema}))]
+    assert found[0]["t"] == text
+    assert [one["l"] for one in found[1:3]] == [["a\n", None, text], [text, "b"]]
+    assert found[3]["m"] == {"a": "b", "k": text}
+    assert found[4]["n"] == [None, ["a", text]]
+    [_, beside], [alone], [within, _] = (one["deep"] for one in found[5:])
+    assert (beside["t"], alone["inner"]["t"]) == (text, text)
+    assert within["inner"]["l"] == ["a", text]
+
+
 def test_a_long_value_with_many_escapes_is_read_again(spark: SparkSession) -> None:
     """The search for numbers takes no stack, however long a text is."""
     long = '\\"1.5' * 100_000
