@@ -1,16 +1,8 @@
-"""The broker's groups: the coordinator of each group, and the loading of coordinators.
+"""The broker's groups: the coordinator of each group, over ``__consumer_offsets``.
 
-Rules:
+Rules (besides those of ``PartitionCoordinators``):
 
-- A group's records are in a partition of ``__consumer_offsets`` (``lookup``). The group's
-  coordinator is loaded when this broker begins to lead that partition. It is dropped when this
-  broker stops leading the partition: members that wait then get NOT_COORDINATOR. Until it is
-  loaded, the answer is COORDINATOR_LOAD_IN_PROGRESS.
-- A coordinator answers only from replicated records (``committed``), even if a request only reads.
-  A new leader loads its coordinator up to the end of the log, and so with records that aren't
-  replicated yet.
-- A damaged or offline partition has no coordinator. Requests of its groups get NOT_COORDINATOR or
-  COORDINATOR_NOT_AVAILABLE; groups of other partitions are served as usual.
+- Members that wait when this broker stops leading their group's partition get NOT_COORDINATOR.
 - One task waits for the next deadline of all groups. A group's overdue work is done before a
   request for this group is answered, as in Kafka, whose timers overtake the queue of requests.
 - Sessions and rebalances are timed by trio's clock, so that a changed date, or a sleep of the
@@ -24,11 +16,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kwire.broker.coordinator_log import CoordinatorLog
-from kwire.broker.coordinator_lookup import CoordinatorLookup
 from kwire.broker.group_surroundings import group_surroundings
 from kwire.broker.jobs import Jobs
 from kwire.broker.partition import Partition
+from kwire.broker.partition_coordinators import Loaded, PartitionCoordinators, Periodic
 from kwire.broker.view import BrokerView
 from kwire.coordinator.effects import Effects, Failures, Job, StateWork
 from kwire.coordinator.group_coordinator import GroupCoordinator
@@ -46,13 +37,10 @@ log = logging.getLogger(__name__)
 _MINUTE_MS = 60_000
 
 
-class LoadedCoordinator:
-    """A coordinator that is ready, the runtime that drives it, and its partition.
+class LoadedCoordinator(Loaded[GroupCoordinator]):
+    """A coordinator of groups that is ready; ``groups`` is the coordinator."""
 
-    ``committed`` has the records on which its answers rest; it is None at replication factor 1.
-    """
-
-    __slots__ = ("committed", "groups", "partition", "runtime")
+    __slots__ = ("groups",)
 
     def __init__(
         self,
@@ -61,34 +49,23 @@ class LoadedCoordinator:
         partition: Partition,
         committed: "CommittedRecords | None",
     ) -> None:
+        super().__init__(groups, runtime, partition, committed)
         self.groups = groups
-        self.runtime = runtime
-        self.partition = partition
-        self.committed = committed
-
-    def carry_out(self, effects: Effects) -> None:
-        """Write the records and send the replies; KafkaError if the records can't be written."""
-        self.runtime.carry_out(effects)
 
 
-class Groups:
+class Groups(PartitionCoordinators[LoadedCoordinator]):
     """All groups of the broker."""
 
     topic_name = OFFSETS_TOPIC
+    unusable = "its groups, and the transactions with offsets of these groups,"
 
     def __init__(self, broker: BrokerView) -> None:
-        self._broker = broker
-        self.lookup = CoordinatorLookup(broker, OFFSETS_TOPIC)
-        self.partition_index = self.lookup.partition_of  # every request needs it: this saves a call
-        self._loaded: dict[int, LoadedCoordinator] = {}
-        self._look_again = trio.Event()
-        self._look_again.set()
+        expire = Periodic("offsets.retention.check.interval.ms", self._expire_offsets)
+        super().__init__(broker, expire)
+        self.partition_index = self.lookup.partition_of
         self._deleting: set[str] = set()
-        self._changed = trio.Event()
         self._wakes_at_ms = 0
         self._epoch_ms = broker.now_ms() - trio.current_time() * 1000
-        self._next_expiry_ms = broker.clock.steady_ms() + self._expiry_interval_ms()
-        self._is_closed = False
         self._history = RebalanceHistory()
         self._jobs = Jobs(broker.background, broker.threads, broker.bugs)
         self.surroundings = group_surroundings(broker)
@@ -96,15 +73,6 @@ class Groups:
     def now_ms(self) -> int:
         """Milliseconds for deadlines: trio's clock, counted from the date at the broker's start."""
         return int(self._epoch_ms + trio.current_time() * 1000)
-
-    @property
-    def has_topic(self) -> bool:
-        """Whether ``__consumer_offsets`` exists."""
-        return self.lookup.topic_exists
-
-    async def ensure_topic(self) -> None:
-        """Create ``__consumer_offsets`` if missing; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
-        await self.lookup.ensure_topic()
 
     def announce(self, group_id: str, connection_id: int) -> None:
         """Note that a client asks for its group's coordinator: it may join the group next.
@@ -126,13 +94,9 @@ class Groups:
 
     def coordinator_or_empty(self, group_id: str) -> LoadedCoordinator:
         """Like ``coordinator``, for requests in which Kafka allows an empty group id."""
-        if self._is_closed:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        if group_id in self._deleting:
+        if group_id in self._deleting and not self._is_closed:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        loaded = self._get(self.partition_index(group_id))
-        if loaded.committed is not None:
-            self._broker.flusher.rest_on(loaded.committed)
+        loaded = self.of(group_id)
         now_ms = self.now_ms()
         if now_ms >= self._wakes_at_ms:
             _do_due(loaded, group_id, now_ms)
@@ -147,24 +111,14 @@ class Groups:
         finally:
             self._deleting.discard(group_id)
 
-    def _get(self, index: int) -> LoadedCoordinator:
-        loaded = self._loaded.get(index)
-        if loaded is not None:
-            if loaded.committed is None:
-                if not loaded.partition.is_offline:
-                    return loaded
-            elif self.lookup.is_here(loaded.partition):
-                return loaded
-            self._resign(index)
-        self._loaded[index] = loaded = self._new(self.lookup.empty_partition(index))
-        return loaded
+    def _is_here(self, loaded: LoadedCoordinator) -> bool:
+        # Every request asks this, and a partition without followers has no other leader.
+        if loaded.committed is None:
+            return not loaded.partition.is_offline
+        return self.lookup.is_here(loaded.partition)
 
-    def _resign(self, index: int) -> None:
-        """Drop a coordinator whose partition has another leader; waiting members get an error."""
-        loaded = self._loaded.pop(index, None)
-        if loaded is not None:
-            assert loaded.partition.index == index, (loaded.partition.index, index)
-            loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
+    def _end(self, loaded: LoadedCoordinator) -> None:
+        loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
 
     def end_transaction(
         self, index: int, marker: bytearray, producer_id: int, *, committed: bool
@@ -175,21 +129,6 @@ class Groups:
         """
         self._get(index).runtime.end_transaction(marker, producer_id, committed=committed)
 
-    def loaded(self) -> list[LoadedCoordinator]:
-        """The coordinators that are ready now."""
-        return list(self._loaded.values())
-
-    def all_coordinators(self) -> list[LoadedCoordinator]:
-        """Every coordinator whose partition can be used.
-
-        Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready yet.
-        """
-        found = [self._get(index) for index in self.lookup.partitions_here()]
-        for loaded in found:
-            if loaded.committed is not None:
-                self._broker.flusher.rest_on(loaded.committed)
-        return found
-
     async def forget_deleted_topics(self) -> None:
         """Delete the offsets that are committed for deleted topics, and forget their share states.
 
@@ -197,9 +136,9 @@ class Groups:
         """
         self._resign_lost()
         with trio.CancelScope(shield=True):
-            for loaded in list(self._loaded.values()):
+            for loaded in self.loaded():
                 for effects in self._forgetting(loaded.groups):
-                    self._carry_out(loaded, effects)
+                    self._try_effects(loaded, effects)
                     await trio.lowlevel.checkpoint()
 
     def _forgetting(self, groups: GroupCoordinator) -> Iterator[Effects]:
@@ -210,66 +149,9 @@ class Groups:
     def _is_gone(self, topic: str) -> bool:
         return topic not in self._broker.image.topics_by_name
 
-    def close(self) -> None:
-        """Refer all members that wait to another coordinator, because the broker stops."""
-        self._is_closed = True
-        for loaded in self._loaded.values():
-            loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
-
-    def look_again(self) -> None:
-        """Load and drop coordinators, because this broker may lead other partitions now."""
-        self._look_again.set()
-
-    async def run(self) -> None:
-        """Coordinate the groups in the partitions that this broker leads, forever."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._follow_partitions)
-            await self._keep_time()
-
-    async def _follow_partitions(self) -> None:
-        """Compare the coordinators with the partitions led here, whenever these change."""
-        while True:
-            await self._look_again.wait()
-            self._look_again = trio.Event()
-            self._resign_lost()
-            for partition in self.lookup.partitions_to_load():
-                if partition.index not in self._loaded:
-                    await self._load(partition)
-            if len(self._broker.image.brokers) > 1:  # another broker may have deleted topics
-                await self.forget_deleted_topics()
-
-    def _resign_lost(self) -> None:
-        """Drop the coordinators whose partitions this broker no longer leads."""
-        for index, loaded in list(self._loaded.items()):
-            if not self.lookup.is_here(loaded.partition):
-                self._resign(index)
-
-    async def _keep_time(self) -> None:
-        """Do each group's overdue work, forever."""
-        while True:
-            self._changed = trio.Event()
-            self._wakes_at_ms = self._next_deadline_ms()
-            wait_s = max(0, self._wakes_at_ms - self.now_ms()) / 1000
-            with trio.move_on_after(wait_s):
-                await self._changed.wait()
-            await self._tick()
-            await self._expire_offsets()
-
-    async def _load(self, partition: Partition) -> None:
-        batches = CoordinatorLog(partition, self.lookup.is_here)
-        loaded = self._new(partition)
-        try:
-            await loaded.runtime.load(batches)
-        except (KafkaError, OSError) as error:
-            if not self.lookup.is_here(partition):
-                return  # its next leader may have truncated it meanwhile
-            batches.say_why_not_loaded(
-                error, "its groups, and the transactions with offsets of these groups,"
-            )
-            self.lookup.mark_damaged(partition)
-            return
-        if self.lookup.is_here(partition):
-            self._loaded[partition.index] = loaded
+    async def _after_loading(self) -> None:
+        if len(self._broker.image.brokers) > 1:  # another broker may have deleted topics
+            await self.forget_deleted_topics()
 
     def _new(self, partition: Partition) -> LoadedCoordinator:
         groups = GroupCoordinator(
@@ -279,20 +161,17 @@ class Groups:
             self._history,
             self._date_ms,
         )
-        compression = self._broker.integer("offsets.topic.compression.codec")
-        runtime = CoordinatorRuntime(
+        runtime = self._runtime(
             groups,
-            partition.append_own,
-            self.now_ms,
+            partition,
             self._wake_by,
-            compression,
-            lambda: partition.flush,
-            lambda function: self._broker.do_afterwards(function),
-            lambda job: self._start_job(loaded, job),
-            self._date_ms,
-            lambda work: self._start_state_work(loaded, work),
+            compression=self._broker.integer("offsets.topic.compression.codec"),
+            begin=lambda job: self._start_job(loaded, job),
+            date_ms=self._date_ms,
+            persist=lambda work: self._start_state_work(loaded, work),
         )
-        loaded = LoadedCoordinator(groups, runtime, partition, self.lookup.committed_of(partition))
+        committed = self.lookup.committed_of(partition)
+        loaded: LoadedCoordinator = LoadedCoordinator(groups, runtime, partition, committed)
         return loaded
 
     def _start_job(self, loaded: LoadedCoordinator, job: Job) -> None:
@@ -302,7 +181,7 @@ class Groups:
             return not self._is_closed and loaded in self._loaded.values()
 
         def hand_in(done: Job, result: object) -> None:
-            self._carry_out(loaded, done.hand_in(result, self.now_ms()))
+            self._try_effects(loaded, done.hand_in(result, self.now_ms()))
 
         self._jobs.start_job(job, is_wanted, hand_in)
 
@@ -332,11 +211,6 @@ class Groups:
     def _date_ms(self) -> int:
         return self._broker.now_ms()
 
-    def wake_if_due(self) -> None:
-        """Wake the task when offsets have to be checked for expiry, also after a sleep."""
-        if self._broker.clock.steady_ms() >= self._next_expiry_ms:
-            self._changed.set()
-
     def _wake_by(self, deadline_ms: int) -> None:
         if deadline_ms < self._wakes_at_ms:
             self._wakes_at_ms = deadline_ms
@@ -358,18 +232,17 @@ class Groups:
             max_count=integer("kwire.group.max.count"),
         )
 
-    def _expiry_interval_ms(self) -> int:
-        return self._broker.integer("offsets.retention.check.interval.ms")
-
-    def _next_deadline_ms(self) -> int:
+    def _wait_ms(self) -> float:
+        now_ms = self.now_ms()
         deadlines = [loaded.groups.next_deadline_ms() for loaded in self._loaded.values()]
-        left_ms = self._next_expiry_ms - self._broker.clock.steady_ms()
-        return min([self.now_ms() + left_ms, *(d for d in deadlines if d is not None)])
+        next_ms = now_ms + int(super()._wait_ms())
+        self._wakes_at_ms = min([next_ms, *(one for one in deadlines if one is not None)])
+        return self._wakes_at_ms - now_ms
 
-    async def _tick(self) -> None:
+    async def _do_overdue(self) -> None:
         """Do the overdue work, group by group; other tasks have their turn in between."""
         now_ms = self.now_ms()
-        for loaded in list(self._loaded.values()):
+        for loaded in self.loaded():
             try:
                 while loaded.runtime.tick(now_ms):
                     await trio.lowlevel.checkpoint()
@@ -378,22 +251,11 @@ class Groups:
                 log.error("cannot write to %s: %s", OFFSETS_TOPIC, error)
 
     async def _expire_offsets(self) -> None:
-        steady_ms = self._broker.clock.steady_ms()
-        if steady_ms < self._next_expiry_ms:
-            return
-        self._next_expiry_ms = steady_ms + self._expiry_interval_ms()
         age_ms = self._broker.clock.ages()
-        for loaded in list(self._loaded.values()):
+        for loaded in self.loaded():
             for effects in loaded.groups.expire_offsets(age_ms):
-                self._carry_out(loaded, effects)
+                self._try_effects(loaded, effects)
                 await trio.lowlevel.checkpoint()
-
-    def _carry_out(self, loaded: LoadedCoordinator, effects: Effects) -> None:
-        """Carry out effects that no request caused; log a failure, and try again later."""
-        try:
-            loaded.carry_out(effects)
-        except KafkaError as error:
-            log.error("cannot write to %s: %s", OFFSETS_TOPIC, error)
 
 
 def _do_due(loaded: LoadedCoordinator, group_id: str, now_ms: int) -> None:

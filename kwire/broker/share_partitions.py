@@ -237,7 +237,7 @@ class SharePartitions:
         try:
             if states.lookup.leader_for(key.coordinator_key) != self._broker.node_id:
                 return False
-            coordinator = states.of(key)
+            coordinator = states.home_of(key)
         except KafkaError:
             return False
         if coordinator.committed is not None or coordinator.partition.log.flush_is_due:

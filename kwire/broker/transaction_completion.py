@@ -23,14 +23,14 @@ import trio
 from kwire.broker.flusher import Flush
 from kwire.broker.markers import EndMarker, MarkedBroker, write_marker
 from kwire.broker.partition import Partition
+from kwire.broker.partition_coordinators import Loaded
 from kwire.coordinator.transaction.coordinator import TransactionCoordinator
 from kwire.coordinator.transaction.state import TopicPartition, Transaction
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import NO_LIMIT
-from kwire.runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:
-    from kwire.broker.delayed_response import CommittedRecords, Replication
+    from kwire.broker.delayed_response import Replication
     from kwire.broker.remote_markers import RemoteMarkers
 
 log = logging.getLogger(__name__)
@@ -53,25 +53,7 @@ class _Written(NamedTuple):
     delayed: KafkaError | None
 
 
-class LoadedTransactions:
-    """A coordinator that is ready, the runtime that drives it, and its partition.
-
-    ``committed`` are the records on which its answers rest, None at replication factor 1.
-    """
-
-    __slots__ = ("committed", "coordinator", "partition", "runtime")
-
-    def __init__(
-        self,
-        coordinator: TransactionCoordinator,
-        runtime: CoordinatorRuntime,
-        partition: Partition,
-        committed: "CommittedRecords | None",
-    ) -> None:
-        self.coordinator = coordinator
-        self.runtime = runtime
-        self.partition = partition
-        self.committed = committed
+LoadedTransactions: TypeAlias = Loaded[TransactionCoordinator]
 
 
 class TransactionCompletion:

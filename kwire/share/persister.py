@@ -92,7 +92,7 @@ class States(Protocol):
     def lookup(self) -> Lookup:
         """Finds the coordinators."""
 
-    def of(self, key: SharePartitionKey) -> Here:
+    def home_of(self, key: SharePartitionKey) -> Here:
         """The coordinator of a share partition; KafkaError."""
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
@@ -248,7 +248,7 @@ class Persister:
                 node_id = states.lookup.leader_for(key.coordinator_key)
                 if node_id != self._broker.node_id:
                     return await elsewhere(node_id)
-                coordinator = states.of(key)
+                coordinator = states.home_of(key)
                 result = here(states)
                 await coordinator.settled()
                 return result

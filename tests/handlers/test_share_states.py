@@ -151,7 +151,7 @@ async def test_records_before_the_snapshots_are_pruned(server, key, monkeypatch)
     for offset in range(6):
         write = StateWrite(0, 0, -1, -1, [StateBatch(offset, offset, 2, 1)])
         await persister.write(key, write)
-    partition = states.of(key).partition
+    partition = states.home_of(key).partition
     await states.prune()
     assert partition.log.log_start_offset == 6
     assert partition.log.log_end_offset == 7
