@@ -42,6 +42,7 @@ NO_LIMITS_OF_CLIENTS = {
     "connection/poller MAX_PATIENCE": "when the poller sleeps",
     "dispatch/serving MOST_BEHIND_BYTES": "what is begun while an earlier request waits",
     "coordinator/consumer/changes OVERTAKEN_AT_MOST": "when groups are settled",
+    "coordinator/streams/changes OVERTAKEN_AT_MOST": "when groups are settled",
     "coordinator/transaction/coordinator MAX_TOMBSTONES": "what shares a batch",
     "coordinator/transaction/state MAX_EPOCH": "where epochs wrap",
     "handlers/lib/opening MAX_BYTES": "the name of a setting",

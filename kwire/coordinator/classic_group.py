@@ -142,7 +142,9 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         member.renew_session(now_ms)
 
-    def check_commit_of(self, committer: Committer, topic_id: bytes, partition: int) -> None:
+    def check_commit_of(
+        self, committer: Committer, topic: str, topic_id: bytes, partition: int
+    ) -> None:
         """Allow every partition: a client that may commit may commit all of them."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:

@@ -81,7 +81,9 @@ class Group(Protocol):
     def check_commit(self, committer: Committer, now_ms: int) -> None:
         """Renew the session of a member that may commit offsets; KafkaError if it may not."""
 
-    def check_commit_of(self, committer: Committer, topic_id: bytes, partition: int) -> None:
+    def check_commit_of(
+        self, committer: Committer, topic: str, topic_id: bytes, partition: int
+    ) -> None:
         """KafkaError if a client that may commit may not commit this partition."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:

@@ -2,8 +2,9 @@
 
 Rules:
 
-- ``classic``, ``consumer`` and ``share`` each handle the groups of one kind. ``members`` passes
-  requests of the classic protocol to the group's kind. ``committed`` has the offsets of all kinds.
+- ``classic``, ``consumer``, ``share`` and ``streams`` each handle the groups of one kind.
+  ``members`` passes requests of the classic protocol to the group's kind. ``committed`` has the
+  offsets of all kinds.
   A new kind adds its record types to ``_KINDS_OF_RECORDS`` and itself to ``_kind``.
 - ``next_deadline_ms`` says when ``tick`` has something to do.
 - Committed offsets and the kept state of groups change by ``replay`` alone, in normal work as at
@@ -30,6 +31,7 @@ from kwire.coordinator.records import (
     LEGACY_OFFSET_COMMIT_TYPE,
     OFFSET_COMMIT_TYPE,
     SHARE_GROUP_TYPES,
+    STREAMS_GROUP_TYPES,
     Content,
     OffsetCommitValue,
     WrittenOffset,
@@ -46,11 +48,13 @@ from kwire.record.records import Record
 
 if TYPE_CHECKING:
     from kwire.coordinator.share.coordinator import ShareGroups
+    from kwire.coordinator.streams.coordinator import StreamsGroups
 
 _KINDS_OF_RECORDS = {
     GROUP_METADATA_TYPE: GroupType.CLASSIC,
     **dict.fromkeys(CONSUMER_GROUP_TYPES, GroupType.CONSUMER),
     **dict.fromkeys(SHARE_GROUP_TYPES, GroupType.SHARE),
+    **dict.fromkeys(STREAMS_GROUP_TYPES, GroupType.STREAMS),
 }
 """The kind of group to which each type of record belongs, offsets aside."""
 
@@ -94,12 +98,21 @@ class GroupCoordinator:
 
         return ShareGroups(self._registry, self._around, self.offsets.has)
 
+    @cached_property
+    def streams(self) -> "StreamsGroups":
+        """The streams groups, whose modules a broker without streams groups doesn't import."""
+        from kwire.coordinator.streams.coordinator import StreamsGroups
+
+        return StreamsGroups(self._registry, self._around, self.offsets.has)
+
     @property
     def has_share_groups(self) -> bool:
         """Whether a share group is, or has been, in this coordinator."""
         return "share" in vars(self)
 
     def _kind(self, kind: GroupType) -> GroupsOfAKind:
+        if kind is GroupType.STREAMS:
+            return self.streams
         return self.share if kind is GroupType.SHARE else self._kinds[kind]
 
     @property

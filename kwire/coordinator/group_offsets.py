@@ -55,12 +55,12 @@ class GroupOffsets:
             self._registry.check_room(len(self._store))
 
     def check_commit_of(
-        self, group_id: str, committer: Committer, topic_id: bytes, partition: int
+        self, group_id: str, committer: Committer, topic: str, topic_id: bytes, partition: int
     ) -> None:
         """Raise the group's KafkaError if a client may not commit this partition."""
         group = self._registry.groups.get(group_id)
         if group is not None:
-            group.check_commit_of(committer, topic_id, partition)
+            group.check_commit_of(committer, topic, topic_id, partition)
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
         """Raise the KafkaError of the group's ``check_fetch`` unless a client may fetch offsets."""

@@ -3,7 +3,7 @@
 Rules:
 
 - Members of the classic protocol may be in a consumer group as well as in a classic group.
-- A classic group may replace a consumer group that has no members (any more).
+- A classic group may replace a consumer group or a streams group without members (any more).
 
 Source: GroupMetadataManager.classicGroupJoin, …Sync, …Heartbeat and …Leave of Kafka 4.3.
 """
@@ -12,13 +12,16 @@ from kwire.coordinator.classic_groups import MAX_ID_BYTES, ClassicGroups
 from kwire.coordinator.consumer.classic_members import ClassicMembers
 from kwire.coordinator.consumer.group import ConsumerGroup
 from kwire.coordinator.effects import Effects, Waiter
-from kwire.coordinator.group import GroupRegistry
+from kwire.coordinator.group import EMPTY_STATE, Group, GroupRegistry, GroupType
 from kwire.coordinator.joining import Client
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.heartbeat import HeartbeatRequest
 from kwire.protocol.messages.join_group import JoinGroupRequest
 from kwire.protocol.messages.leave_group import MemberIdentity
 from kwire.protocol.messages.sync_group import SyncGroupRequest
+
+_REPLACED = (GroupType.CONSUMER, GroupType.STREAMS)
+"""The kinds of groups that a classic group replaces when they are empty."""
 
 
 class Membership:
@@ -43,11 +46,12 @@ class Membership:
         Raises KafkaError: INVALID_SESSION_TIMEOUT, and INVALID_REQUEST for a client id that is too
         long for an id.
         """
+        known = self._registry.groups.get(request.group_id)
+        if known is not None and known.kind in _REPLACED and known.state_name == EMPTY_STATE:
+            return self._join_instead(known, request, client, waiter, now_ms)
         group = self._consumer_group(request.group_id)
         if group is None:
             return self._classic.join(request, client, waiter, now_ms)
-        if not group.members:
-            return self._join_instead(group, request, client, waiter, now_ms)
         settings = self._registry.settings
         timeout_ms = request.session_timeout_ms
         if not settings.min_session_timeout_ms <= timeout_ms <= settings.max_session_timeout_ms:
@@ -60,13 +64,13 @@ class Membership:
 
     def _join_instead(
         self,
-        group: ConsumerGroup,
+        group: Group,
         request: JoinGroupRequest,
         client: Client,
         waiter: Waiter,
         now_ms: int,
     ) -> Effects:
-        """Put a classic group in the place of an empty consumer group."""
+        """Put a classic group in the place of an empty group of another kind."""
         groups = self._registry.groups
         del groups[group.group_id]
         try:
@@ -79,7 +83,7 @@ class Membership:
         effects.undo.insert(0, lambda _: self._put_back(group))
         return effects
 
-    def _put_back(self, group: ConsumerGroup) -> None:
+    def _put_back(self, group: Group) -> None:
         self._registry.groups.setdefault(group.group_id, group)
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter, now_ms: int) -> Effects:

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 from kwire.coordinator.consumer.planned_change import PlannedChange
 from kwire.coordinator.consumer.timers import Assigning
 from kwire.coordinator.effects import Effects, Job, Turn
-from kwire.coordinator.group import Group, GroupRegistry
+from kwire.coordinator.group import Group, GroupRegistry, GroupType
 from kwire.coordinator.modern_group import ModernGroup
 from kwire.coordinator.surroundings import Surroundings
 
@@ -114,7 +114,8 @@ class ModernChanges(ABC, Generic[_G, _U]):
         """Put the group in its place if it is new."""
         group: Group = update.original
         known = self._registry.groups.get(group.group_id, group)
-        assert known is group, group.group_id  # only a classic group becomes one of another kind
+        # Only a classic group becomes one of another kind.
+        assert known is group or known.kind is GroupType.CLASSIC, group.group_id
         self._put_in_place(group, update.turn)
         return group
 

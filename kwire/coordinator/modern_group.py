@@ -114,6 +114,10 @@ class ModernGroup(ABC, Generic[M, T]):
 
     # Changes by records
 
+    def take_metadata(self, value: Any) -> None:
+        """Take over the record of the group."""
+        self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+
     def put_member(self, member: M) -> None:
         """Add a member, or replace it by its next state."""
         old = self.members.get(member.member_id)

@@ -33,6 +33,8 @@ OFFSET_COMMIT_TYPE = 1
 GROUP_METADATA_TYPE = 2
 SHARE_GROUP_TYPES = range(10, 16)
 """The types of every record of a share group (``kwire.coordinator.share.records``)."""
+STREAMS_GROUP_TYPES = (17, 19, 20, 21, 22, 23)
+"""The types of every record of a streams group (``kwire.coordinator.streams.records``)."""
 
 OFFSET_COMMIT_VERSION = 4
 EXPIRING_OFFSET_COMMIT_VERSION = 1

@@ -70,7 +70,7 @@ class Replaying(Generic[_G]):
 def replay_metadata(group: ModernGroup[Any, Any], key: GroupKey, value: Any) -> None:
     """Apply the record of a group; its tombstone ends the group."""
     if value is not None:
-        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+        group.take_metadata(value)
 
 
 def replay_member_metadata(group: ModernGroup[Any, Any], key: MemberKey, value: Any) -> None:

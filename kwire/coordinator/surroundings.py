@@ -8,6 +8,7 @@ from kwire.coordinator.consumer.regexes import RegexMatches
 from kwire.coordinator.consumer.settings import ConsumerSettings
 from kwire.coordinator.consumer.topics import Topics, TopicSet
 from kwire.coordinator.share.settings import ShareSettings
+from kwire.coordinator.streams.settings import StreamsSettings
 
 
 class Surroundings(NamedTuple):
@@ -21,6 +22,7 @@ class Surroundings(NamedTuple):
     heartbeats: BrokerHeartbeats
     matches: RegexMatches
     share_settings_of: Callable[[str], ShareSettings] = lambda group_id: ShareSettings()
+    streams_settings_of: Callable[[str], StreamsSettings] = lambda group_id: StreamsSettings()
 
     @classmethod
     def of_nothing(cls) -> "Surroundings":

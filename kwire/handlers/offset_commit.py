@@ -130,9 +130,9 @@ def _commit(
     )
     committed.check_commit(request.group_id, committer, context.broker.groups.now_ms())
     effects = Effects()
-    for answer, _, value in accepted:
+    for answer, topic, value in accepted:
         committed.check_commit_of(
-            request.group_id, committer, value.topic_id, answer.partition_index
+            request.group_id, committer, topic, value.topic_id, answer.partition_index
         )
     for answer, topic, value in accepted:
         try:

@@ -145,9 +145,9 @@ def _write(
     )
     committed.check_commit(request.group_id, committer, context.broker.groups.now_ms())
     effects = Effects(producer=ProducerState(request.producer_id, request.producer_epoch))
-    for answer, _, value in accepted:
+    for answer, topic, value in accepted:
         index = answer.partition_index
-        committed.check_commit_of(request.group_id, committer, value.topic_id, index)
+        committed.check_commit_of(request.group_id, committer, topic, value.topic_id, index)
     for answer, topic, value in accepted:
         try:
             committed.add_record(request.group_id, topic, answer.partition_index, value, effects)

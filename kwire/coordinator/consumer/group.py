@@ -247,7 +247,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         if committer.generation > member.epoch:
             raise _stale(member)
 
-    def check_commit_of(self, committer: Committer, topic_id: bytes, partition: int) -> None:
+    def check_commit_of(
+        self, committer: Committer, topic: str, topic_id: bytes, partition: int
+    ) -> None:
         """Check that a member may commit this partition: at an older epoch, only if it had it then.
 
         Raises KafkaError: STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.

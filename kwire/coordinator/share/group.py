@@ -109,7 +109,9 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         """KafkaError (GROUP_ID_NOT_FOUND): offsets are those of consumers."""
         raise self._is_no_consumer_group()
 
-    def check_commit_of(self, committer: Committer, topic_id: bytes, partition: int) -> None:
+    def check_commit_of(
+        self, committer: Committer, topic: str, topic_id: bytes, partition: int
+    ) -> None:
         """KafkaError (GROUP_ID_NOT_FOUND): offsets are those of consumers."""
         raise self._is_no_consumer_group()
 

@@ -165,7 +165,9 @@ class ConsumerScript(ClassicCommands, TickingScript):
         self.coordinator.committed.check_commit(GROUP, committer, self.now_ms)
         for topic, indexes in parse_partitions(partitions).items():
             for index in indexes:
-                self.coordinator.committed.check_commit_of(GROUP, committer, topic_id(topic), index)
+                self.coordinator.committed.check_commit_of(
+                    GROUP, committer, topic, topic_id(topic), index
+                )
         self.trace.append("may commit")
 
     def do_fetch(self, plain: list[str], given: Words) -> None:
