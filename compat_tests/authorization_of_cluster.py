@@ -15,6 +15,7 @@ from kwire.protocol.messages import (
     describe_cluster,
     describe_user_scram_credentials,
     explain_group,
+    explain_share_group,
     incremental_alter_configs,
     list_partition_reassignments,
     remove_raft_voter,
@@ -122,6 +123,11 @@ OWN_CASES = (
     Case(
         "ExplainGroup",
         lambda m: explain_group.ExplainGroupRequest(group_id=m.group),
+        *(0, ((G, D),), NO_GROUP, NONE),
+    ),
+    Case(
+        "ExplainShareGroup",
+        lambda m: explain_share_group.ExplainShareGroupRequest(group_id=m.group),
         *(0, ((G, D),), NO_GROUP, NONE),
     ),
     Case(

@@ -26,6 +26,7 @@ import trio
 
 from kwire.broker.delayed import Delayed
 from kwire.broker.partition import Partition
+from kwire.broker.share_history import ShareHistory, held_by, held_until
 from kwire.broker.share_settings import EARLIEST, LATEST, ShareSettings, share_settings
 from kwire.broker.view import BrokerView
 from kwire.budget.slices import Slices
@@ -35,7 +36,7 @@ from kwire.log.validation import INLINE_LIMITS
 from kwire.record.batch import InvalidRecords
 from kwire.record.streaming_decompressor import do_nothing
 from kwire.share.key import SharePartitionKey
-from kwire.share.partition import SharePartition, Transition
+from kwire.share.partition import NEVER_MS, SharePartition, Transition
 from kwire.share.sessions import SessionLimits, ShareSession, ShareSessions
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class SharePartitions:
     def __init__(self, broker: ShareBroker) -> None:
         self._broker = broker
         self.sessions = ShareSessions()
+        self.history = ShareHistory()
         self._served: dict[SharePartitionKey, ServedShare] = {}
         self._of_group: dict[str, dict[SharePartitionKey, ServedShare]] = {}
         self._loading: dict[SharePartitionKey, trio.Event] = {}
@@ -145,6 +147,10 @@ class SharePartitions:
     def loaded(self) -> list[ServedShare]:
         """The share partitions that are in memory."""
         return list(self._served.values())
+
+    def loaded_of(self, group_id: str) -> list[ServedShare]:
+        """The share partitions of a group that are in memory."""
+        return list(self._of_group.get(group_id, {}).values())
 
     async def load(self, key: SharePartitionKey) -> None:
         """Load a share partition, if it isn't yet; requests at the same time share the work.
@@ -182,6 +188,7 @@ class SharePartitions:
         if self._broker.partition_by_id(key.topic_id, key.partition) is partition:
             self._served[key] = served
             self._of_group.setdefault(key.group_id, {})[key] = served
+            self.history.loaded(share, partition, self._broker.now_ms())
             self.write(served)
 
     async def _reset_offset(self, partition: Partition, settings: ShareSettings) -> int:
@@ -248,8 +255,7 @@ class SharePartitions:
         except KafkaError as error:
             self._failed(served, transitions, error)
         else:
-            if served.share.commit(transitions):
-                served.wake()
+            self._commit(served, transitions)
         return True
 
     async def _write_elsewhere(self, served: ServedShare) -> None:
@@ -263,11 +269,17 @@ class SharePartitions:
                 except KafkaError as error:
                     self._failed(served, transitions, error)
                     break
-                if served.share.commit(transitions):
-                    served.wake()
+                self._commit(served, transitions)
         finally:
             served.is_writing = False
         self._drop_unused(served)
+
+    def _commit(self, served: ServedShare, transitions: list[Transition]) -> None:
+        """Have written acknowledgements count."""
+        now_ms = self._broker.now_ms()
+        self.history.settled(served.share, served.partition, transitions, now_ms)
+        if served.share.commit(transitions):
+            served.wake()
 
     def _failed(
         self, served: ServedShare, transitions: list[Transition], error: KafkaError
@@ -295,8 +307,10 @@ class SharePartitions:
                 break  # what it holds may be of its new session
             served = self._served.get(SharePartitionKey(group_id, topic_id, index))
             if served is not None:
+                held, now_ms = held_by(served.share, session.member_id), self._broker.now_ms()
                 if served.share.release(session.member_id):
                     served.wake()
+                self.history.session_ended(served.share, served.partition, held, now_ms)
                 self.write(served)
         for served in list(self._of_group.get(group_id, {}).values()):
             yield
@@ -322,10 +336,20 @@ class SharePartitions:
                 self._drop(served)
             elif served.share.wake_ms <= now_ms:
                 yield
-                if served.share.expire(now_ms):
-                    served.wake()
-                self.write(served)
+                self._end_locks(served, now_ms)
             self._drop_unused(served)
+
+    def end_locks(self, group_id: str) -> None:
+        """End all locks of a group at once, as if their time was up; for tests of workers."""
+        for served in self.loaded_of(group_id):
+            self._end_locks(served, NEVER_MS - 1)
+
+    def _end_locks(self, served: ServedShare, now_ms: int) -> None:
+        held = held_until(served.share, now_ms)
+        if served.share.expire(now_ms):
+            served.wake()
+        self.history.expired(served.share, served.partition, held, self._broker.now_ms())
+        self.write(served)
 
 
 async def _in_slices(pieces: Iterator[None]) -> None:

@@ -104,6 +104,17 @@ COMMANDS = {
             "kwire groups reset billing --to-beginning --execute",
         ),
     ),
+    "share": Command(
+        "kwire.cli.share",
+        _GROUPS,
+        "consume, list, describe and reset share groups (queues)",
+        (
+            "kwire share consume orders --group workers",
+            "kwire share consume orders --group workers --workers 4 --exec ./bill.sh",
+            "kwire share describe workers --records",
+            "kwire share reset workers --to-beginning --dry-run",
+        ),
+    ),
     "transactions": Command(
         "kwire.cli.transactions",
         _GROUPS,

@@ -143,8 +143,8 @@ def _show_names(kind: str) -> int:
 async def _names(cluster: "Cluster", kind: str) -> list[str]:
     """The topics that clients made, or all groups."""
     if kind == "groups":
-        from kwire.client.group_overview import ids_of_groups
+        from kwire.client.group_overview import types_of_groups
 
-        return await ids_of_groups(cluster)
+        return list(await types_of_groups(cluster))
     found = await cluster.metadata(None)
     return [topic.name for topic in found.topics if topic.name and not topic.is_internal]

@@ -48,6 +48,10 @@ RIGHTS: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("groups", "explain"): {"group": ("DESCRIBE",)},
     ("groups", "reset"): {"topic": ("READ",), "group": ("READ",)},
     ("groups", "delete-offsets"): {"topic": ("READ",), "group": ("DELETE",)},
+    ("share", "consume"): {"topic": ("READ",), "group": ("READ",)},
+    ("share", "describe"): {"topic": ("DESCRIBE",), "group": ("DESCRIBE",)},
+    ("share", "reset"): {"topic": ("READ",), "group": ("READ",)},
+    ("share", "delete-offsets"): {"topic": ("READ",), "group": ("DELETE",)},
     ("configs", "describe"): {
         "topic": ("DESCRIBE", "DESCRIBE_CONFIGS"),
         "group": ("DESCRIBE_CONFIGS",),
@@ -95,6 +99,7 @@ RIGHTS: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
 NEVER_DENIED = {
     *(("topics", "list"), ("groups", "list"), ("transactions", "list"), ("health", "")),
     *(("cluster", "brokers"), ("cluster", "controller"), ("cluster", "features")),
+    ("share", "list"),
     *(("tokens", "list"), ("tokens", "renew"), ("tokens", "expire")),
 }
 """Commands that leave out what the user may not see, or say themselves what is not known."""

@@ -23,26 +23,33 @@ def add_parsers(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "change; --execute changes it.",
     )
     reset.add_argument("group", metavar="GROUP")
-    _add_topics(reset, "default: all that have an offset")
-    place = reset.add_mutually_exclusive_group(required=True)
-    place.add_argument("--to-beginning", action="store_true", help="the first record")
-    place.add_argument("--to-end", action="store_true", help="after the last record")
-    place.add_argument("--to-offset", metavar="N", type=count, help="an offset")
-    place.add_argument("--to-time", metavar="TIME", help="as --from-time of kwire consume")
+    add_topics(reset, "default: all that have an offset")
+    place = add_places(reset)
     place.add_argument("--by", metavar="N", type=int, help="forward, or back with a negative N")
     safety = reset.add_mutually_exclusive_group()
     safety.add_argument("--execute", action="store_true", help="change the offsets")
     safety.add_argument("--dry-run", action="store_true", help="only print the plan (default)")
     forget = actions.add_parser("delete-offsets", help="delete committed offsets of a group")
     forget.add_argument("group", metavar="GROUP")
-    _add_topics(forget, "the topics")
+    add_topics(forget, "the topics")
     for action, run in ((reset, run_reset), (forget, run_delete_offsets)):
         add_json(action)
         add_cluster_options(action)
         action.set_defaults(run=run)
 
 
-def _add_topics(parser: argparse.ArgumentParser, text: str) -> None:
+def add_places(parser: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
+    """Add the options for the place to set offsets to; ``start_of`` reads them."""
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--to-beginning", action="store_true", help="the first record")
+    place.add_argument("--to-end", action="store_true", help="after the last record")
+    place.add_argument("--to-offset", metavar="N", type=count, help="an offset")
+    place.add_argument("--to-time", metavar="TIME", help="as --from-time of kwire consume")
+    return place
+
+
+def add_topics(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add the option for topics and partitions; ``named_partitions`` reads it."""
     parser.add_argument(
         "-t",
         "--topic",
@@ -63,7 +70,7 @@ def run_reset(options: argparse.Namespace) -> int:
     from kwire.client.group_offsets import commit_offsets
 
     try:
-        start = _start(options)
+        start = start_of(options)
     except ValueError as error:
         return wrong(str(error))
 
@@ -82,7 +89,7 @@ def run_reset(options: argparse.Namespace) -> int:
     return run_on_cluster(options, work)
 
 
-def _start(options: argparse.Namespace) -> "Start | None":
+def start_of(options: argparse.Namespace) -> "Start | None":
     """The place to set offsets to, None for ``--by``; ValueError."""
     import time
 
@@ -95,7 +102,7 @@ def _start(options: argparse.Namespace) -> "Start | None":
         return Start(END)
     if options.to_offset is not None:
         return Start(OFFSET, options.to_offset)
-    if options.by is not None:
+    if getattr(options, "by", None) is not None:
         return None
     try:
         return Start(TIME, time_ms(options.to_time, int(time.time() * 1000)))
@@ -105,7 +112,7 @@ def _start(options: argparse.Namespace) -> "Start | None":
 
 
 async def _refuse_members(cluster: "Cluster", group: str) -> None:
-    """CommandError if the group has members, because they would overwrite the new offsets."""
+    """CommandError for a share group, and if there are members: they would overwrite offsets."""
     from kwire.cli.session import CommandError
     from kwire.client.groups import describe_group
     from kwire.errors import ErrorCode, KafkaError
@@ -116,11 +123,23 @@ async def _refuse_members(cluster: "Cluster", group: str) -> None:
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
             return
         raise
+    if found.type == "share":
+        raise CommandError(f"{group} is a share group: kwire share reset sets its start offsets")
     if found.members:
         raise CommandError(
             f"group {group} has {len(found.members)} member(s): stop them first; "
             f"kwire groups describe {group} --members shows them"
         )
+
+
+async def _refuse_share_group(cluster: "Cluster", group: str) -> None:
+    """CommandError for a share group, which has no committed offsets."""
+    from kwire.cli.session import CommandError
+    from kwire.client.group_overview import types_of_groups
+
+    if (await types_of_groups(cluster)).get(group) == "share":
+        text = "kwire share delete-offsets deletes its start offsets"
+        raise CommandError(f"{group} is a share group: {text}")
 
 
 async def _plan_changes(
@@ -133,7 +152,9 @@ async def _plan_changes(
     from kwire.client.offsets import ends_of, starts_of
 
     committed = await committed_offsets(cluster, options.group)
-    partitions = await _named(cluster, options.topics) if options.topics else sorted(committed)
+    partitions = (
+        await named_partitions(cluster, options.topics) if options.topics else sorted(committed)
+    )
     if not partitions:
         raise CommandError(
             f"group {options.group} has no committed offset: name topics with --topic"
@@ -160,7 +181,7 @@ async def _plan_changes(
     return rows, offsets
 
 
-async def _named(
+async def named_partitions(
     cluster: "Cluster", wanted: list[tuple[str, list[int] | None]]
 ) -> "list[TopicPartition]":
     """The partitions of topics, or some of them by number; CommandError for an unknown number."""
@@ -188,8 +209,9 @@ def run_delete_offsets(options: argparse.Namespace) -> int:
         return wrong("name the topics with --topic; kwire groups delete deletes a whole group")
 
     async def work(cluster: "Cluster") -> int:
+        await _refuse_share_group(cluster, options.group)
         outcomes = Outcomes(options)
-        partitions = await _named(cluster, options.topics)
+        partitions = await named_partitions(cluster, options.topics)
         for one, error in (await delete_offsets(cluster, options.group, partitions)).items():
             if error is None:
                 outcomes.done(str(one), f"deleted the offset of {one}")

@@ -1,6 +1,7 @@
 """``kwire groups``: list, describe with lag, reset offsets, delete, explain rebalances.
 
-Only kwire serves the request of ``explain``. Another broker closes the connection.
+Only kwire serves the requests of ``explain``. Another broker closes the connection. Of a share
+group, each broker is asked why records of the partitions that it leads were delivered again.
 """
 
 import argparse
@@ -24,14 +25,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "list",
         help="list groups with their members and their lag",
         description="Lists groups. The lag is how many records are left in the partitions that "
-        "have a committed offset or a member.",
+        "have a committed offset or a member; of a share group, those that are not done.",
     )
     describe = actions.add_parser(
         "describe",
         help="show the state, the members, the offsets and the lag of groups",
         description="Shows the state of groups, and for each partition the committed offset, the "
         "end, the lag (how many records are left: all of them, until an offset is committed) and "
-        "the member that has it.",
+        "the member that has it. Of a share group it shows what kwire share describe shows.",
     )
     describe.add_argument("groups", metavar="GROUP", nargs="+")
     describe.add_argument("--members", action="store_true", help="one line for each member")
@@ -41,7 +42,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "explain",
         help="explain why a group has rebalanced (kwire only)",
         description="Prints which members joined, left or sent no heartbeat in time, and which "
-        "rebalances followed.",
+        "rebalances followed. Of a share group also why records were delivered again or "
+        "archived: a lock that ended, a release, a member that is gone, another leader.",
     )
     explain.add_argument("group", metavar="GROUP", help="the id of the group")
     for action, run in (
@@ -107,6 +109,10 @@ def run_describe(options: argparse.Namespace) -> int:
 
 async def _described(cluster: "Cluster", group: "GroupView") -> dict[str, Any]:
     """Everything about a group, ready for JSON."""
+    if group.type == "share":
+        from kwire.cli.share_views import described_share_group
+
+        return await described_share_group(cluster, group)
     from kwire.client.group_offsets import committed_offsets
     from kwire.client.offsets import EARLIEST, LATEST, list_offsets
 
@@ -160,6 +166,11 @@ async def _described(cluster: "Cluster", group: "GroupView") -> dict[str, Any]:
 def _print_groups(found: dict[str, Any], *, members: bool) -> None:
     from kwire.cli.tables import show, show_fields
 
+    if found["type"] == "share":
+        from kwire.cli.share_views import print_share_group
+
+        print_share_group(found, members=members)
+        return
     names = ("group", "type", "state", "assignor", "coordinator", "lag")
     show_fields({name: found[name] for name in names} | {"members": len(found["members"])})
     rows, titles = found["partitions"], "topic partition committed end lag client host"
@@ -192,6 +203,7 @@ def run_explain(options: argparse.Namespace) -> int:
     from kwire.cli.session import CommandError, run_on_cluster
     from kwire.client.cluster import check
     from kwire.client.errors import AnswerTimeout, ConnectionLost
+    from kwire.client.share_groups import explain_share_group
     from kwire.errors import ErrorCode
     from kwire.protocol.messages.explain_group import ExplainGroupRequest, ExplainGroupResponse
 
@@ -211,25 +223,31 @@ def run_explain(options: argparse.Namespace) -> int:
         if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             raise CommandError(f"the broker knows no group {options.group}")
         check(found.error_code, f"group {options.group}")
-        _explain(options, found)
+        events = [(event.at_ms, event.text) for event in found.events]
+        if found.group_type in ("share", ""):  # one that is gone has no type
+            for told in await explain_share_group(cluster, options.group, max_ranges=0):
+                events += [(event.at_ms, event.text) for event in told.events]
+        _explain(options, found, sorted(events))
         return 0
 
     return run_on_cluster(options, work)
 
 
-def _explain(options: argparse.Namespace, found: "ExplainGroupResponse") -> None:
+def _explain(
+    options: argparse.Namespace, found: "ExplainGroupResponse", events: list[tuple[int, str]]
+) -> None:
     from kwire.cli.log_lines import one_line
     from kwire.cli.tables import show_json
 
     if options.json:
-        events = [{"at_ms": event.at_ms, "text": event.text} for event in found.events]
         state = {"state": found.group_state or None, "type": found.group_type or None}
-        show_json({"group": options.group, **state, "events": events})
+        rows = [{"at_ms": at_ms, "text": text} for at_ms, text in events]
+        show_json({"group": options.group, **state, "events": rows})
         return
     state_text = f"{found.group_state} ({found.group_type})" if found.group_state else "gone"
     print(f"{options.group}: {state_text}")
-    for event in found.events:
-        at = datetime.fromtimestamp(event.at_ms / 1000).astimezone()
-        print(f"  {at.isoformat(sep=' ', timespec='milliseconds')}  {one_line(event.text)}")
-    if not found.events:
+    for at_ms, text in events:
+        at = datetime.fromtimestamp(at_ms / 1000).astimezone()
+        print(f"  {at.isoformat(sep=' ', timespec='milliseconds')}  {one_line(text)}")
+    if not events:
         print("  nothing has happened since the broker started")

@@ -153,7 +153,7 @@ async def _not_found(
     """The error about a topic or group that does not exist, with what was meant; else None."""
     from kwire.cli.denials import groups_of, topics_of
     from kwire.cli.suggestions import did_you_mean
-    from kwire.client.group_overview import ids_of_groups
+    from kwire.client.group_overview import types_of_groups
     from kwire.errors import ErrorCode, KafkaError
 
     code = error.code if isinstance(error, KafkaError) else None
@@ -161,13 +161,17 @@ async def _not_found(
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         for name in words.intersection(topics_of(options)):
             return await no_topic(cluster, name)
-    elif code is ErrorCode.GROUP_ID_NOT_FOUND:
+    elif code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
         for name in words.intersection(groups_of(options)):
-            known = await ids_of_groups(cluster)
+            known = await types_of_groups(cluster)
+            if known.get(name) == "share":
+                return CommandError(f"{name} is a share group: kwire share takes it")
+            if code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+                return None
             if name in known:
                 return CommandError(
                     f"group {name} is of a type that this command doesn't take: kwire groups list "
-                    "shows the type; for share groups there is Kafka's kafka-share-groups.sh"
+                    "shows the type"
                 )
             guess = did_you_mean(name, known)
             return CommandError(f"there is no group {name}{guess}") if guess else None

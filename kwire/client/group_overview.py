@@ -13,6 +13,11 @@ from kwire.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
 )
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kwire.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+)
 from kwire.protocol.messages.list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -41,7 +46,7 @@ class GroupOverview(NamedTuple):
     """A group in a list; members and lag are None if they are not known.
 
     The lag counts partitions with a committed offset and, from the first record on, those that
-    a member has without one. A share group has none.
+    a member has without one. Of a share group it counts the records that are not done.
     """
 
     listed: ListedGroup
@@ -56,11 +61,11 @@ class _Members(NamedTuple):
     partitions: frozenset[TopicPartition] = frozenset()
 
 
-async def ids_of_groups(cluster: Cluster) -> list[str]:
-    """The groups of every broker by their ids, without anything else about them; KafkaError."""
+async def types_of_groups(cluster: Cluster) -> dict[str, str]:
+    """The type of every group by its id, empty if it isn't known; KafkaError."""
     await cluster.metadata()
     found = [one for node in await cluster.nodes() for one in await _list_groups(cluster, node)]
-    return [group.group_id for group in found]
+    return {group.group_id: group.group_type for group in found}
 
 
 async def overview_of_groups(cluster: Cluster) -> list[GroupOverview]:
@@ -69,6 +74,7 @@ async def overview_of_groups(cluster: Cluster) -> list[GroupOverview]:
     listed: list[ListedGroup] = []
     members: dict[str, _Members] = {}
     committed: dict[str, dict[TopicPartition, int]] = {}
+    left: dict[str, int] = {}
     for node in await cluster.nodes():
         mine = await _list_groups(cluster, node)
         listed += mine
@@ -77,6 +83,8 @@ async def overview_of_groups(cluster: Cluster) -> list[GroupOverview]:
             members |= await _members(cluster, node, kind, names)
         names = [group.group_id for group in mine if group.group_type != _SHARE]
         committed |= await _committed(cluster, node, names)
+        names = [group.group_id for group in mine if group.group_type == _SHARE]
+        left |= await _left_in_share_groups(cluster, node, names)
     uncommitted = {
         one
         for name, found in members.items()
@@ -87,6 +95,8 @@ async def overview_of_groups(cluster: Cluster) -> list[GroupOverview]:
     ends = await list_offsets(cluster, dict.fromkeys(partitions, LATEST), once=True)
 
     def lag(name: str) -> int | None:
+        if name in left:
+            return left[name]
         offsets = {one: starts[one] for one in _assigned(members, name) if one in starts}
         known = [
             max(end - offset, 0)
@@ -158,6 +168,32 @@ def _of(groups: Iterable[GroupView]) -> dict[str, _Members]:
         )
         for group in groups
     }
+
+
+async def _left_in_share_groups(
+    cluster: Cluster, node: int, names: Sequence[str]
+) -> dict[str, int]:
+    """How many records share groups have left, as far as that is known."""
+    if not names:
+        return {}
+    request = DescribeShareGroupOffsetsRequest(
+        groups=[DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None) for name in names]
+    )
+    try:
+        answer = await cluster.ask(request, DescribeShareGroupOffsetsResponse, node=node)
+    except NotSupported:
+        return {}
+    known = {
+        group.group_id: [
+            row.lag
+            for topic in group.topics
+            for row in topic.partitions
+            if not row.error_code and row.lag >= 0
+        ]
+        for group in answer.groups
+        if not group.error_code
+    }
+    return {name: sum(lags) for name, lags in known.items() if lags}
 
 
 async def _committed(

@@ -19,9 +19,16 @@ from kwire.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from kwire.protocol.messages.share_group_describe import DescribedGroup as DescribedShare
+from kwire.protocol.messages.share_group_describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
 
 _VERSION_BYTES = 2
 _NEWEST_ASSIGNMENT = 3
+_NO_SHARE_GROUP = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION}
+"""What a coordinator answers about a group of another type, or if it has no share groups at all."""
 
 
 class MemberView(NamedTuple):
@@ -34,7 +41,10 @@ class MemberView(NamedTuple):
 
 
 class GroupView(NamedTuple):
-    """A group as its coordinator describes it; ``type`` is classic or consumer."""
+    """A group as its coordinator describes it; ``type`` is classic, consumer or share.
+
+    In a share group several members have the same partition.
+    """
 
     group: str
     type: str
@@ -45,9 +55,9 @@ class GroupView(NamedTuple):
 
 
 async def describe_group(cluster: Cluster, group: str) -> GroupView:
-    """A group of either protocol; KafkaError, GROUP_ID_NOT_FOUND if there is no such group."""
-    peer = await cluster.any_peer()
-    if ConsumerGroupDescribeRequest.API_KEY in (await peer.served()).ranges:
+    """A group of any of these types; KafkaError, GROUP_ID_NOT_FOUND if there is no such group."""
+    served = (await (await cluster.any_peer()).served()).ranges
+    if ConsumerGroupDescribeRequest.API_KEY in served:
         found = await cluster.ask_coordinator(
             group,
             ConsumerGroupDescribeRequest(group_ids=[group]),
@@ -58,6 +68,17 @@ async def describe_group(cluster: Cluster, group: str) -> GroupView:
             return view_of_new(found.groups[0], await cluster.coordinator(group))
         if found.groups[0].error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             _raise_error(found.groups[0].error_code, found.groups[0].error_message, group)
+    if ShareGroupDescribeRequest.API_KEY in served:
+        shared = await cluster.ask_coordinator(
+            group,
+            ShareGroupDescribeRequest(group_ids=[group]),
+            ShareGroupDescribeResponse,
+            lambda answer: [row.error_code for row in answer.groups],
+        )
+        if not shared.groups[0].error_code:
+            return view_of_share(shared.groups[0], await cluster.coordinator(group))
+        if shared.groups[0].error_code not in _NO_SHARE_GROUP:
+            _raise_error(shared.groups[0].error_code, shared.groups[0].error_message, group)
     answer = await cluster.ask_coordinator(
         group,
         DescribeGroupsRequest(groups=[group]),
@@ -106,6 +127,26 @@ def view_of_new(row: DescribedNew, coordinator: int) -> GroupView:
     ]
     return GroupView(
         row.group_id, "consumer", row.group_state, row.assignor_name, coordinator, members
+    )
+
+
+def view_of_share(row: DescribedShare, coordinator: int) -> GroupView:
+    """A described share group."""
+    members = [
+        MemberView(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            [
+                TopicPartition(topic.topic_name, index)
+                for topic in member.assignment.topic_partitions
+                for index in topic.partitions
+            ],
+        )
+        for member in row.members
+    ]
+    return GroupView(
+        row.group_id, "share", row.group_state, row.assignor_name, coordinator, members
     )
 
 

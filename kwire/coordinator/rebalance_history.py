@@ -14,10 +14,14 @@ MAX_TEXT_LENGTH = 400
 
 
 class GroupEvent(NamedTuple):
-    """An event of a group; the time is in ms since the epoch."""
+    """An event of a group; the time is in ms since the epoch.
+
+    An event of a share group's records names the topic, which not everybody may see.
+    """
 
     at_ms: int
     text: str
+    topic: str = ""
 
 
 class RebalanceHistory:

@@ -104,6 +104,7 @@ APIS: dict[int, Api] = {
 OWN_APIS: dict[int, Api] = {
     20_000: Api("ExplainGroup", 0, 0),
     20_001: Api("AnnounceMember", 0, 0),
+    20_002: Api("ExplainShareGroup", 0, 0),
 }
 """APIs of kwire's own tools and brokers. Kafka doesn't have them, kwire never advertises them."""
 

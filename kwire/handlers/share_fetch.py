@@ -294,6 +294,7 @@ class _ShareFetch:
         )
         if not acquired:
             return None
+        self._manager.history.acquired(share, acquired)
         self._left_records -= sum(one.last_offset - one.first_offset + 1 for one in acquired)
         first, last = acquired[0].first_offset, acquired[-1].last_offset
         kept = [one for one in headers if one.last_offset >= first and one.base_offset <= last]

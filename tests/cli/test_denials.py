@@ -60,6 +60,7 @@ async def denying(tmp_path, capsys):
         for line in ("topics create a-1", f"produce a-1 {tmp_path}/lines"):
             assert await _run(running, line) == 0
         assert await _run(running, "consume a-1 --group g --from-beginning --exit") == 0
+        assert await _run(running, "share consume a-1 --group q --exit") == 0
         await running.broker.commit(lambda _: [AclsDeleted(tuple(EVERYTHING))])
         capsys.readouterr()
         yield running
@@ -86,6 +87,10 @@ async def _run(running, line: str) -> int:
         "groups explain g",
         "groups reset g --topic a-1 --to-beginning --execute",
         "groups delete-offsets g --topic a-1",
+        "share consume a-1 --group q --exit",
+        "share describe q",
+        "share reset q --topic a-1 --to-beginning",
+        "share delete-offsets q a-1",
         "configs describe topic a-1",
         "configs describe group g",
         "configs describe broker 1",

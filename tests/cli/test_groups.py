@@ -19,12 +19,10 @@ from kwire.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from kwire.protocol.messages.share_group_heartbeat import (
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
-)
 from tests.support.in_process import running_server
 from tests.support.ports import free_port
+from tests.support.share_group import join_share_group
+from tests.support.share_member import ACCEPT, RELEASE
 from tests.web.page_data import join
 
 
@@ -161,23 +159,60 @@ async def test_a_mistyped_group_is_told_the_right_one(tmp_path: Path, capsys) ->
             assert capsys.readouterr().err.endswith(said)
 
 
-async def test_a_share_group_is_there_but_not_described(tmp_path: Path, capsys) -> None:
-    """It is not said that there is none, since the list shows it."""
+async def test_a_share_group_is_described_and_explained(tmp_path: Path, capsys) -> None:
+    """Its state, its partitions with what is left, its members; why a record came again."""
     async with running_server(tmp_path) as server:
         bootstrap = ["-b", f"{server.host}:{server.port}"]
         run = partial(trio.to_thread.run_sync, main)
         assert await run(["topics", "create", "jobs", *bootstrap]) == 0
-        client = await server.connect()
-        await client.request(FindCoordinatorRequest(key="queue"), 3, FindCoordinatorResponse)
-        joining = ShareGroupHeartbeatRequest(
-            group_id="queue",
-            member_id="AAAAAAAAAAAAAAAAAAAAAQ",
-            member_epoch=0,
-            subscribed_topic_names=["jobs"],
-        )
-        joined = await client.request(joining, 1, ShareGroupHeartbeatResponse)
-        assert not joined.error_code
+        member = await join_share_group(server, "queue", "jobs")
+        await server.produce("jobs", b"one", b"two", b"three")
+        await member.fetch(max_records=2, mode=1)
+        await member.acknowledge({0: [(0, 0, [ACCEPT]), (1, 1, [RELEASE])]})
         capsys.readouterr()
-        assert await run(["groups", "describe", "queue", *bootstrap]) == 1
-        assert "group queue is of a type that this command doesn't take" in capsys.readouterr().err
-        await client.aclose()
+
+        assert await run(["groups", "describe", "queue", "--json", *bootstrap]) == 0
+        [found] = json.loads(capsys.readouterr().out)
+        assert (found["type"], found["state"], found["lag"]) == ("share", "Stable", 2)
+        [row] = found["partitions"]
+        assert row == {
+            "topic": "jobs",
+            "partition": 0,
+            "start": 1,
+            "lag": 2,
+            "members": 1,
+            "clients": ["raw"],
+        }
+        assert [one["partitions"] for one in found["members"]] == [["jobs-0"]]
+        assert await run(["groups", "describe", "queue", *bootstrap]) == 0
+        shown = capsys.readouterr().out
+        assert re.search(r"TOPIC +PARTITION +START +LAG +MEMBERS +CLIENTS\n", shown)
+        assert re.search(r"jobs +0 +1 +2 +1 +raw\n", shown)
+
+        assert await run(["groups", "list", "--json", *bootstrap]) == 0
+        [listed] = json.loads(capsys.readouterr().out)
+        assert (listed["type"], listed["members"], listed["lag"]) == ("share", 1, 2)
+
+        assert await run(["groups", "explain", "queue", *bootstrap]) == 0
+        shown = capsys.readouterr().out
+        assert "member worker-1 released offset 1: to be delivered again" in shown
+        await member.client.aclose()
+
+
+async def test_other_commands_name_those_for_share_groups(tmp_path: Path, capsys) -> None:
+    """What a share group doesn't take is refused, and it is said what it takes."""
+    async with running_server(tmp_path) as server:
+        bootstrap = ["-b", f"{server.host}:{server.port}"]
+        run = partial(trio.to_thread.run_sync, main)
+        assert await run(["topics", "create", "jobs", *bootstrap]) == 0
+        member = await join_share_group(server, "queue", "jobs")
+        capsys.readouterr()
+        for command, told in (
+            (["groups", "reset", "queue", "--to-end"], "kwire share reset"),
+            (["groups", "delete-offsets", "queue", "-t", "jobs"], "kwire share delete-offsets"),
+            (["consume", "jobs", "-g", "queue"], "kwire share"),
+            (["consume", "jobs", "-g", "queue", "--group-protocol", "consumer"], "kwire share"),
+        ):
+            assert await run([*command, *bootstrap]) == 1
+            assert f"queue is a share group: {told}" in capsys.readouterr().err
+        await member.client.aclose()

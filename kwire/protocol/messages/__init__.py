@@ -110,6 +110,7 @@ MODULES = {
 OWN_MODULES = {
     20_000: "explain_group",
     20_001: "announce_member",
+    20_002: "explain_share_group",
 }
 """API key → name of the module, for kwire's own APIs, which only kwire's tools use."""
 

@@ -1,0 +1,121 @@
+"""What ``kwire share`` and ``kwire groups describe`` show of a share group."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kwire.cli.tables import show, show_fields
+from kwire.client.cluster import Cluster
+from kwire.client.groups import GroupView
+from kwire.client.share_groups import explain_share_group, share_offsets
+
+MAX_RANGES = 10_000
+"""So many ranges of records in flight are asked of each broker."""
+
+_STATES = {0: "available", 1: "acquired", 2: "acknowledged", 4: "archived"}
+
+
+async def described_share_group(cluster: Cluster, group: GroupView) -> dict[str, Any]:
+    """Everything that Kafka's requests tell of a share group, ready for JSON."""
+    offsets = await share_offsets(cluster, group.group)
+    clients: dict[Any, list[str]] = {}
+    for member in group.members:
+        for one in member.partitions:
+            clients.setdefault(one, []).append(member.client_id)
+    rows = [
+        {
+            "topic": one.topic,
+            "partition": one.partition,
+            "start": offsets[one].start_offset if one in offsets else None,
+            "lag": offsets[one].lag if one in offsets else None,
+            "members": sum(one in member.partitions for member in group.members),
+            "clients": sorted(set(clients.get(one, ()))),
+        }
+        for one in sorted({*offsets, *clients})
+    ]
+    return {
+        "group": group.group,
+        "type": group.type,
+        "state": group.state,
+        "assignor": group.assignor or None,
+        "coordinator": group.coordinator,
+        "lag": sum(row["lag"] or 0 for row in rows),
+        "partitions": rows,
+        "members": [
+            {
+                "member": member.member_id,
+                "client": member.client_id,
+                "host": member.host,
+                "partitions": [str(one) for one in sorted(member.partitions)],
+            }
+            for member in group.members
+        ],
+    }
+
+
+async def records_in_flight(cluster: Cluster, group: GroupView) -> dict[str, Any]:
+    """What kwire's brokers know besides: who has which records, ready for JSON."""
+    clients = {member.member_id: member.client_id for member in group.members}
+    answers = await explain_share_group(cluster, group.group, MAX_RANGES)
+    partitions = [one for answer in answers for one in answer.partitions]
+    partitions.sort(key=lambda one: (one.topic_name, one.partition_index))
+    return {
+        "in_flight": [
+            {
+                "topic": one.topic_name,
+                "partition": one.partition_index,
+                "start": one.start_offset,
+                "end": one.end_offset,
+                "waiting": max(0, one.end_offset - one.next_offset) + one.available,
+                "acquired": one.acquired,
+                "redelivered": one.redelivered,
+                "acknowledged": one.acknowledged,
+                "archived": one.archived,
+            }
+            for one in partitions
+        ],
+        "records": [
+            {
+                "topic": one.topic_name,
+                "partition": one.partition_index,
+                "first": row.first_offset,
+                "last": row.last_offset,
+                "state": _STATES.get(row.state, str(row.state)),
+                "deliveries": row.delivery_count,
+                "member": row.member_id or None,
+                "client": clients.get(row.member_id),
+                "held_s": row.held_ms / 1000 if row.member_id else None,
+                "lock_left_s": row.lock_left_ms / 1000 if row.member_id else None,
+            }
+            for one in partitions
+            for row in one.ranges
+        ],
+        "has_more": any(answer.has_more for answer in answers),
+    }
+
+
+def print_share_group(found: dict[str, Any], *, members: bool) -> None:
+    """Print what ``described_share_group`` found, and ``records_in_flight`` if it is there."""
+    names = ("group", "type", "state", "assignor", "coordinator", "lag")
+    show_fields({name: found[name] for name in names} | {"members": len(found["members"])})
+    if members:
+        _show(found["members"], "member client host partitions")
+    elif "records" not in found:
+        _show(found["partitions"], "topic partition start lag members clients")
+    else:
+        _show(
+            found["in_flight"],
+            "topic partition start end waiting acquired redelivered archived",
+            "no broker has records of the group in memory: no member reads",
+        )
+        if found["records"]:
+            print()
+            _show(
+                found["records"],
+                "topic partition first last state deliveries client member held_s lock_left_s",
+            )
+        if found["has_more"]:
+            print(f"and more: only {MAX_RANGES} ranges of a broker are shown")
+
+
+def _show(rows: Sequence[dict[str, Any]], titles: str, nothing: str = "") -> None:
+    show(rows, {key: key.upper() for key in titles.split()}, as_json=False, nothing=nothing)

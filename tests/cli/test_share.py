@@ -1,0 +1,214 @@
+"""``kwire share``: what it shows of a queue, and how it changes its offsets."""
+
+import json
+import re
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from kwire.cli import main
+from kwire.testing.waiting import until
+from tests.support.in_process import running_server
+from tests.support.share_group import join_share_group
+from tests.support.share_member import ACCEPT, RELEASE
+
+run = partial(trio.to_thread.run_sync, main)
+
+
+@pytest.fixture
+async def server(tmp_path: Path):
+    """A running broker with the topic ``jobs``."""
+    async with running_server(tmp_path) as running:
+        await running.topic("jobs")
+        yield running
+
+
+@pytest.fixture
+def bootstrap(server) -> list[str]:
+    """The options that name the broker."""
+    return ["-b", f"{server.host}:{server.port}"]
+
+
+async def test_no_share_groups(bootstrap, capsys):
+    """It is said that there are none, and that a group of another name isn't there."""
+    assert await run(["share", "list", *bootstrap]) == 0
+    assert "no share groups yet" in capsys.readouterr().err
+    assert await run(["share", "describe", "queue", *bootstrap]) == 1
+    assert "GROUP_ID_NOT_FOUND; kwire groups list" in capsys.readouterr().err
+
+
+async def test_a_queue_is_shown_with_its_records(server, bootstrap, capsys):
+    """Who has which records, for how long, and how often they were delivered."""
+    member = await join_share_group(server, "queue", "jobs")
+    await server.produce("jobs", *(b"%d" % n for n in range(5)))
+    await member.fetch(max_records=3, mode=1)
+    await member.acknowledge({0: [(0, 0, [ACCEPT]), (1, 1, [RELEASE])]})
+    assert await run(["share", "list", *bootstrap]) == 0
+    assert re.search(r"queue +Stable +1 +4\n", capsys.readouterr().out)
+    assert await run(["share", "describe", "queue", "--records", "--json", *bootstrap]) == 0
+    [found] = json.loads(capsys.readouterr().out)
+    assert found["in_flight"] == [
+        {
+            "topic": "jobs",
+            "partition": 0,
+            "start": 1,
+            "end": 5,
+            "waiting": 3,
+            "acquired": 1,
+            "redelivered": 1,
+            "acknowledged": 0,
+            "archived": 0,
+        }
+    ]
+    waiting, held = found["records"]
+    assert (waiting["first"], waiting["state"], waiting["deliveries"]) == (1, "available", 1)
+    assert waiting["member"] is None
+    assert (held["first"], held["state"], held["deliveries"]) == (2, "acquired", 1)
+    assert (held["member"], held["client"]) == ("worker-1", "raw")
+    assert held["held_s"] >= 0
+    assert await run(["share", "describe", "queue", "--records", *bootstrap]) == 0
+    assert re.search(r"jobs +0 +2 +2 +acquired +1 +raw +worker-1 ", capsys.readouterr().out)
+    assert await run(["share", "describe", "queue", "--members", *bootstrap]) == 0
+    assert re.search(r"worker-1 +raw +/127.0.0.1 +jobs-0\n", capsys.readouterr().out)
+    await member.client.aclose()
+
+
+async def test_offsets_are_set_and_deleted_with_a_plan(server, bootstrap, capsys):
+    """A dry run changes nothing; a group with members isn't changed at all."""
+    member = await join_share_group(server, "queue", "jobs")
+    await server.produce("jobs", *(b"%d" % n for n in range(5)))
+    await member.fetch(max_records=3)
+    for command in (["reset", "queue", "--to-end"], ["delete-offsets", "queue", "jobs"]):
+        assert await run(["share", *command, *bootstrap]) == 1
+        assert "group queue has 1 member(s): stop them first" in capsys.readouterr().err
+    await member.leave()
+    reset = ["share", "reset", "queue", "--to-offset", "4", *bootstrap]
+    assert await run([*reset, "--dry-run"]) == 0
+    assert capsys.readouterr().out == "would set jobs-0 from 0 to 4\n"
+    assert await run(reset) == 0
+    told = capsys.readouterr()
+    assert told.err == "plan: set jobs-0 from 0 to 4\n"
+    assert told.out == "done: set jobs-0 from 0 to 4\n"
+    assert await run(["share", "describe", "queue", "--json", *bootstrap]) == 0
+    [found] = json.loads(capsys.readouterr().out)
+    assert [(row["start"], row["lag"]) for row in found["partitions"]] == [(4, 1)]
+    forget = ["share", "delete-offsets", "queue", "jobs", "--json", *bootstrap]
+    assert await run(forget) == 0
+    [done] = json.loads(capsys.readouterr().out)
+    assert (done["name"], done["ok"]) == ("jobs", True)
+    assert await run(["share", "describe", "queue", "--json", *bootstrap]) == 0
+    [found] = json.loads(capsys.readouterr().out)
+    assert found["partitions"] == []
+
+
+async def test_a_group_of_another_type(server, bootstrap, capsys):
+    """It is said which command takes it."""
+    await server.commit("billing", "jobs", 0)
+    assert await run(["share", "describe", "billing", *bootstrap]) == 1
+    assert "billing is a classic group: kwire groups takes it" in capsys.readouterr().err
+
+
+async def configure(server, name: str, value: str) -> None:
+    """Set a config of the group ``queue``."""
+    bootstrap = f"{server.host}:{server.port}"
+    assert await run(["configs", "set", "group", "queue", f"{name}={value}", "-b", bootstrap]) == 0
+
+
+async def test_a_queue_is_printed_once(server, bootstrap, capfdbinary):
+    """Printed records are accepted; each member gets others."""
+    await server.produce("jobs", *(b"%d" % n for n in range(5)))
+    await configure(server, "share.auto.offset.reset", "earliest")
+    capfdbinary.readouterr()
+    consume = ["share", "consume", "jobs", "--group", "queue", *bootstrap]
+    assert await run([*consume, "--count", "2"]) == 0
+    assert capfdbinary.readouterr().out == b"0\n1\n"
+    assert await run([*consume, "--exit"]) == 0
+    assert capfdbinary.readouterr().out == b"2\n3\n4\n"
+    assert await run([*consume, "--exit"]) == 0
+    assert capfdbinary.readouterr().out == b""
+
+
+async def test_a_command_decides_by_its_exit_code(server, bootstrap, tmp_path, capfd):
+    """0 accepts, 65 rejects, anything else releases: the record comes again, and is counted."""
+    await server.produce("jobs", b"good", b"bad", b"later")
+    await configure(server, "share.auto.offset.reset", "earliest")
+    script = tmp_path / "work.sh"
+    script.write_text(
+        """value=$(cat)
+echo "$KWIRE_TOPIC-$KWIRE_PARTITION $KWIRE_OFFSET $KWIRE_DELIVERY $value"
+case $value in
+    good) exit 0 ;;
+    bad) exit 65 ;;
+    *) [ $KWIRE_DELIVERY -gt 2 ] && exit 0 || kill -9 $$ ;;
+esac
+"""
+    )
+    capfd.readouterr()
+    consume = ["share", "consume", "jobs", "--group", "queue", "--exit", *bootstrap]
+    assert await run([*consume, "--exec", f"sh {script}"]) == 0
+    told = capfd.readouterr()
+    assert told.out.splitlines() == [
+        "jobs-0 0 1 good",
+        "jobs-0 1 1 bad",
+        "jobs-0 2 1 later",
+        "jobs-0 2 2 later",
+        "jobs-0 2 3 later",
+    ]
+    assert told.err.endswith("kwire: 2 accepted, 2 released, 1 rejected\n")
+
+
+async def test_commands_run_side_by_side(server, bootstrap, tmp_path, capfd):
+    """Each of two waits for the other."""
+    await server.produce("jobs", b"one", b"two")
+    await configure(server, "share.auto.offset.reset", "earliest")
+    capfd.readouterr()
+    both = f"[ -e {tmp_path}/0 ] && [ -e {tmp_path}/1 ]"
+    meeting = f"touch {tmp_path}/$KWIRE_OFFSET; until {both}; do :; done"
+    consume = ["share", "consume", "jobs", "--group", "queue", "-n", "2", *bootstrap]
+    assert await run([*consume, "--workers", "2", "--exec", meeting]) == 0
+    assert capfd.readouterr().err == "kwire: 2 accepted, 0 released, 0 rejected\n"
+
+
+async def test_a_command_that_is_not_there_uses_up_no_delivery(server, bootstrap, capfd):
+    """It ends the program, and the record is available as if it hadn't been delivered."""
+    await server.produce("jobs", b"one")
+    await configure(server, "share.auto.offset.reset", "earliest")
+    capfd.readouterr()
+    consume = ["share", "consume", "jobs", "--group", "queue", *bootstrap]
+    assert await run([*consume, "--exec", "no-such-command 2> /dev/null"]) == 1
+    assert "the shell can't run it (exit code 127)" in capfd.readouterr().err
+    assert await run([*consume, "-n", "1", "--exec", "echo $KWIRE_DELIVERY"]) == 0
+    assert capfd.readouterr().out == "1\n"
+
+
+async def test_a_record_whose_lock_has_ended_is_told(server, bootstrap, tmp_path, capfd):
+    """The command took too long: another member may have the record by now."""
+    await server.produce("jobs", b"one")
+    await configure(server, "share.auto.offset.reset", "earliest")
+    capfd.readouterr()
+    (tmp_path / "gate").touch()
+    work = f"touch {tmp_path}/begun; while [ -e {tmp_path}/gate ]; do :; done"
+    consume = ["share", "consume", "jobs", "--group", "queue", "-n", "1", *bootstrap]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, [*consume, "--exec", work])
+        await until(lambda: (tmp_path / "begun").exists())
+        server.broker.share_partitions.end_locks("queue")
+        (tmp_path / "gate").unlink()
+    told = capfd.readouterr().err
+    assert "jobs-0 offset 0 will be delivered again" in told
+    assert "kwire: 0 accepted" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--group", ""], "--group must not be empty"),
+        (["--group", "q", "--workers", "2"], "--workers is for --exec"),
+        (["--group", "q", "--workers", "65", "--exec", "cat"], "at most 64 commands"),
+    ],
+)
+def test_a_wrong_command_line(options, why, capsys):
+    assert main(["share", "consume", "jobs", *options]) == 2
+    assert why in capsys.readouterr().err
