@@ -18,9 +18,10 @@ from typing import Any, Protocol
 
 import trio
 
+from kwire.coordinator.coordinator import Coordinator
 from kwire.coordinator.debug_log import DebugNote
 from kwire.coordinator.effects import Effects, Job, StateWork
-from kwire.coordinator.records import Content, CoordinatorRecord
+from kwire.coordinator.records import CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest
 from kwire.record.batch import RecordBatch, TooLarge
@@ -57,34 +58,6 @@ WRITE_ERRORS = {
 def error_told(error: KafkaError) -> ErrorCode:
     """The client's error code for a failed write."""
     return WRITE_ERRORS.get(error.code, error.code)
-
-
-class Coordinator(Protocol):
-    """The methods of a coordinator that the runtime calls."""
-
-    def replay(self, record: Record, producer_id: int, now_ms: int, *, loading: bool) -> None:
-        """Apply a record; MalformedRequest if it is damaged."""
-
-    def take_in(self, content: Content, offset: int, producer_id: int, now_ms: int) -> None:
-        """Apply ``content``, which was just written as the record at ``offset``; see ``replay``."""
-
-    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Apply the end of a transaction."""
-
-    def begin(self, now_ms: int) -> Effects:
-        """Start, after every record has been loaded."""
-        ...
-
-    def next_deadline_ms(self) -> int | None:
-        """The time of the first timer, None without timers."""
-
-    def tick(self, now_ms: int) -> Effects:
-        """Run the first timer that is due; afterwards it isn't due any more."""
-        ...
-
-    def undo(self, effects: Effects, now_ms: int) -> Effects:
-        """Roll back effects that couldn't be written."""
-        ...
 
 
 class Flush(Protocol):

@@ -25,9 +25,10 @@ from kwire.broker.coordinator_log import CoordinatorLog
 from kwire.broker.coordinator_lookup import CoordinatorLookup
 from kwire.broker.partition import Partition
 from kwire.broker.view import BrokerView
+from kwire.coordinator.coordinator import Coordinator
 from kwire.coordinator.effects import Effects
 from kwire.errors import ErrorCode, KafkaError
-from kwire.runtime import Coordinator, CoordinatorRuntime
+from kwire.runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:
     from kwire.broker.delayed_response import CommittedRecords

@@ -20,6 +20,7 @@ from kwire.coordinator.classic_groups import ClassicGroups
 from kwire.coordinator.consumer.classic_members import ClassicMembers
 from kwire.coordinator.consumer.coordinator import ConsumerGroups
 from kwire.coordinator.consumer.records import CONSUMER_GROUP_TYPES
+from kwire.coordinator.coordinator import Coordinator
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.group import EMPTY_STATE, Group, GroupRegistry, GroupsOfAKind, GroupType
 from kwire.coordinator.group_offsets import GroupOffsets
@@ -62,7 +63,7 @@ EXPIRY_GROUPS = 50
 """How many groups are checked for expired offsets at a time."""
 
 
-class GroupCoordinator:
+class GroupCoordinator(Coordinator):
     """Groups and their offsets. ``new_id`` gives the random part of a member's id.
 
     ``surroundings`` is the broker as consumer groups know it; without it they know no topics.

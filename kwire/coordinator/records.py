@@ -170,6 +170,12 @@ def group_metadata(group: str, value: GroupMetadataValue | None) -> CoordinatorR
     return CoordinatorRecord(key, packed, WrittenGroup(group, value))
 
 
+def new_record(kind: int, key: Schema, value: Schema | None) -> CoordinatorRecord:
+    """A record with key and value in version 0, or its tombstone."""
+    packed = None if value is None else _with_version(value, 0)
+    return CoordinatorRecord(_VERSION.pack(kind) + encode(key, 0), packed)
+
+
 def parse_offset_commit_key(key: bytes) -> OffsetCommitKey:
     """The key of an offset commit; MalformedRequest for any other bytes."""
     return decoder(OffsetCommitKey, 1)(key, _VERSION.size)[0]

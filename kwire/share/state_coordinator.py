@@ -20,8 +20,8 @@ Source: ShareCoordinatorShard, ShareCoordinatorOffsetsManager of Kafka.
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from kwire.coordinator.coordinator import Coordinator
 from kwire.coordinator.effects import Effects
-from kwire.coordinator.records import Content
 from kwire.coordinator.share_state_records import ShareSnapshotValue, ShareUpdateValue
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import Record
@@ -106,7 +106,7 @@ class StateSummary(NamedTuple):
 NO_STATE = StateSummary(0, 0, UNKNOWN, UNKNOWN)
 
 
-class ShareStateCoordinator:
+class ShareStateCoordinator(Coordinator):
     """The share partitions of one partition; ``states`` is for reading only."""
 
     def __init__(self, updates_per_snapshot: int) -> None:
@@ -245,28 +245,6 @@ class ShareStateCoordinator:
             self.states[key] = new
         elif state is not None:
             state.update(parse_update(record.value))
-
-    def take_in(self, content: Content, offset: int, producer_id: int, now_ms: int) -> None:
-        """Not called: the records of this coordinator have no content."""
-
-    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Nothing to do: no transaction writes these records."""
-
-    def begin(self, now_ms: int) -> Effects:
-        """Nothing to do after loading."""
-        return Effects()
-
-    def next_deadline_ms(self) -> int | None:
-        """None: the driver calls ``snapshot_cold`` at its own intervals."""
-        return None
-
-    def tick(self, now_ms: int) -> Effects:
-        """Not called: there is no deadline."""
-        return Effects()
-
-    def undo(self, effects: Effects, now_ms: int) -> Effects:
-        """Nothing to roll back: only ``replay`` changes states."""
-        return Effects()
 
 
 def _check_leader(state: ShareState, leader_epoch: int) -> None:

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from struct import Struct
 
 from kwire.coordinator import share_state_records as schemas
-from kwire.coordinator.records import CoordinatorRecord, parse_value, record_type
-from kwire.protocol.codec import decoder, encode
-from kwire.protocol.types import Schema
+from kwire.coordinator.records import CoordinatorRecord, new_record, parse_value, record_type
+from kwire.protocol.codec import decoder
 from kwire.share.key import SharePartitionKey
 from kwire.share.state_batches import StateBatch
 
@@ -20,23 +19,18 @@ SNAPSHOT, UPDATE = 0, 1
 """The types of the records."""
 
 _VERSION = Struct(">h")
-_VALUE_VERSION = 0
 
 
 def snapshot_record(
     key: SharePartitionKey, value: schemas.ShareSnapshotValue | None
 ) -> CoordinatorRecord:
     """The record of a share partition's whole state, or its tombstone."""
-    packed = encode(schemas.ShareSnapshotKey(**key._asdict()), 0)
-    return CoordinatorRecord(
-        _VERSION.pack(SNAPSHOT) + packed, None if value is None else _packed(value)
-    )
+    return new_record(SNAPSHOT, schemas.ShareSnapshotKey(**key._asdict()), value)
 
 
 def update_record(key: SharePartitionKey, value: schemas.ShareUpdateValue) -> CoordinatorRecord:
     """The record of changes since the snapshot."""
-    packed = encode(schemas.ShareUpdateKey(**key._asdict()), 0)
-    return CoordinatorRecord(_VERSION.pack(UPDATE) + packed, _packed(value))
+    return new_record(UPDATE, schemas.ShareUpdateKey(**key._asdict()), value)
 
 
 def parse_key(key: bytes) -> tuple[int, SharePartitionKey] | None:
@@ -69,7 +63,3 @@ def read_batches(batches: Iterable[schemas.StateBatch]) -> list[StateBatch]:
         StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
         for one in batches
     ]
-
-
-def _packed(value: Schema) -> bytes:
-    return _VERSION.pack(_VALUE_VERSION) + encode(value, _VALUE_VERSION)

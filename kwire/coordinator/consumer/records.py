@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import TypeVar
 
-from kwire.coordinator.records import CoordinatorRecord
-from kwire.protocol.codec import decoder, encode
+from kwire.coordinator.records import CoordinatorRecord, new_record
+from kwire.protocol.codec import decoder
 from kwire.protocol.types import (
     Nested,
     Schema,
@@ -51,7 +51,6 @@ CONSUMER_GROUP_TYPES = frozenset(
 """The types of every record of a consumer group."""
 
 _INT16 = Struct(">h")
-_VALUE_VERSION = 0
 
 
 class GroupKey(Schema, versions=(0, 0), flexible=None):
@@ -161,40 +160,40 @@ WRITTEN: tuple[tuple[type[Schema], int], ...] = (
     (GroupKey, 0),
     (MemberKey, 0),
     (RegularExpressionKey, 0),
-    (MetadataValue, _VALUE_VERSION),
-    (MemberMetadataValue, _VALUE_VERSION),
-    (TargetAssignmentMetadataValue, _VALUE_VERSION),
-    (TargetAssignmentMemberValue, _VALUE_VERSION),
-    (CurrentMemberAssignmentValue, _VALUE_VERSION),
-    (RegularExpressionValue, _VALUE_VERSION),
+    (MetadataValue, 0),
+    (MemberMetadataValue, 0),
+    (TargetAssignmentMetadataValue, 0),
+    (TargetAssignmentMemberValue, 0),
+    (CurrentMemberAssignmentValue, 0),
+    (RegularExpressionValue, 0),
 )
 """The schemas of this module, and the versions in which they are written."""
 
 
 def metadata(group_id: str, value: MetadataValue | None) -> CoordinatorRecord:
     """The record of a group, or its tombstone."""
-    return _new_record(METADATA_TYPE, GroupKey(group_id=group_id), value)
+    return new_record(METADATA_TYPE, GroupKey(group_id=group_id), value)
 
 
 def member_metadata(
     group_id: str, member_id: str, value: MemberMetadataValue | None
 ) -> CoordinatorRecord:
     """The record of a member, or its tombstone."""
-    return _new_record(
+    return new_record(
         MEMBER_METADATA_TYPE, MemberKey(group_id=group_id, member_id=member_id), value
     )
 
 
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
     """The tombstone of a record in which an older Kafka described the topics."""
-    return _new_record(PARTITION_METADATA_TYPE, GroupKey(group_id=group_id), None)
+    return new_record(PARTITION_METADATA_TYPE, GroupKey(group_id=group_id), None)
 
 
 def target_assignment_metadata(
     group_id: str, value: TargetAssignmentMetadataValue | None
 ) -> CoordinatorRecord:
     """The record of a target assignment's epoch, or its tombstone."""
-    return _new_record(TARGET_ASSIGNMENT_METADATA_TYPE, GroupKey(group_id=group_id), value)
+    return new_record(TARGET_ASSIGNMENT_METADATA_TYPE, GroupKey(group_id=group_id), value)
 
 
 def target_assignment_member(
@@ -202,7 +201,7 @@ def target_assignment_member(
 ) -> CoordinatorRecord:
     """The record of a member's target, or its tombstone."""
     key = MemberKey(group_id=group_id, member_id=member_id)
-    return _new_record(TARGET_ASSIGNMENT_MEMBER_TYPE, key, value)
+    return new_record(TARGET_ASSIGNMENT_MEMBER_TYPE, key, value)
 
 
 def current_member_assignment(
@@ -210,7 +209,7 @@ def current_member_assignment(
 ) -> CoordinatorRecord:
     """The record of a member's partitions, or its tombstone."""
     key = MemberKey(group_id=group_id, member_id=member_id)
-    return _new_record(CURRENT_MEMBER_ASSIGNMENT_TYPE, key, value)
+    return new_record(CURRENT_MEMBER_ASSIGNMENT_TYPE, key, value)
 
 
 def regular_expression(
@@ -218,7 +217,7 @@ def regular_expression(
 ) -> CoordinatorRecord:
     """The record of a regular expression's topics, or its tombstone."""
     key = RegularExpressionKey(group_id=group_id, regular_expression=pattern)
-    return _new_record(REGULAR_EXPRESSION_TYPE, key, value)
+    return new_record(REGULAR_EXPRESSION_TYPE, key, value)
 
 
 def member_tombstones(group_id: str, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
@@ -234,10 +233,3 @@ def member_tombstones(group_id: str, member_ids: Iterable[str]) -> list[Coordina
 def parse_key(schema: type[_M], key: bytes) -> _M:
     """The key of a record without its type; MalformedRequest for any other bytes."""
     return decoder(schema, 0)(key, _INT16.size)[0]
-
-
-def _new_record(kind: int, key: Schema, value: Schema | None) -> CoordinatorRecord:
-    packed = None
-    if value is not None:
-        packed = _INT16.pack(_VALUE_VERSION) + encode(value, _VALUE_VERSION)
-    return CoordinatorRecord(_INT16.pack(kind) + encode(key, 0), packed)

@@ -7,10 +7,7 @@ fields, named as Kafka names them; keys are followed by their values.
 Source: GroupCoordinatorRecordHelpers and the schemas of Kafka 4.4.
 """
 
-from struct import Struct
-
-from kwire.coordinator.records import CoordinatorRecord
-from kwire.protocol.codec import encode
+from kwire.coordinator.records import CoordinatorRecord, new_record
 from kwire.protocol.types import Nested, Schema, array, int8, int32, int64, string, uuid
 
 MEMBER_METADATA_TYPE = 10
@@ -19,9 +16,6 @@ TARGET_ASSIGNMENT_METADATA_TYPE = 12
 TARGET_ASSIGNMENT_MEMBER_TYPE = 13
 CURRENT_MEMBER_ASSIGNMENT_TYPE = 14
 STATE_PARTITION_METADATA_TYPE = 15
-
-_INT16 = Struct(">h")
-_VALUE_VERSION = 0
 
 
 class ShareGroupMemberMetadataKey(Schema, versions=(0, 0), flexible=None):
@@ -140,24 +134,24 @@ class ShareGroupStatePartitionMetadataValue(Schema, versions=(0, 0), flexible=0)
 
 WRITTEN: tuple[tuple[type[Schema], int], ...] = (
     (ShareGroupMemberMetadataKey, 0),
-    (ShareGroupMemberMetadataValue, _VALUE_VERSION),
+    (ShareGroupMemberMetadataValue, 0),
     (ShareGroupMetadataKey, 0),
-    (ShareGroupMetadataValue, _VALUE_VERSION),
+    (ShareGroupMetadataValue, 0),
     (ShareGroupTargetAssignmentMetadataKey, 0),
-    (ShareGroupTargetAssignmentMetadataValue, _VALUE_VERSION),
+    (ShareGroupTargetAssignmentMetadataValue, 0),
     (ShareGroupTargetAssignmentMemberKey, 0),
-    (ShareGroupTargetAssignmentMemberValue, _VALUE_VERSION),
+    (ShareGroupTargetAssignmentMemberValue, 0),
     (ShareGroupCurrentMemberAssignmentKey, 0),
-    (ShareGroupCurrentMemberAssignmentValue, _VALUE_VERSION),
+    (ShareGroupCurrentMemberAssignmentValue, 0),
     (ShareGroupStatePartitionMetadataKey, 0),
-    (ShareGroupStatePartitionMetadataValue, _VALUE_VERSION),
+    (ShareGroupStatePartitionMetadataValue, 0),
 )
 """The schemas of this module, and the versions in which they are written."""
 
 
 def metadata(group_id: str, value: ShareGroupMetadataValue | None) -> CoordinatorRecord:
     """The record of a group, or its tombstone."""
-    return _record(METADATA_TYPE, ShareGroupMetadataKey(group_id=group_id), value)
+    return new_record(METADATA_TYPE, ShareGroupMetadataKey(group_id=group_id), value)
 
 
 def member_metadata(
@@ -165,7 +159,7 @@ def member_metadata(
 ) -> CoordinatorRecord:
     """The record of a member, or its tombstone."""
     key = ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
-    return _record(MEMBER_METADATA_TYPE, key, value)
+    return new_record(MEMBER_METADATA_TYPE, key, value)
 
 
 def target_assignment_metadata(
@@ -173,7 +167,7 @@ def target_assignment_metadata(
 ) -> CoordinatorRecord:
     """The record of a target assignment's epoch, or its tombstone."""
     key = ShareGroupTargetAssignmentMetadataKey(group_id=group_id)
-    return _record(TARGET_ASSIGNMENT_METADATA_TYPE, key, value)
+    return new_record(TARGET_ASSIGNMENT_METADATA_TYPE, key, value)
 
 
 def target_assignment_member(
@@ -181,7 +175,7 @@ def target_assignment_member(
 ) -> CoordinatorRecord:
     """The record of a member's target, or its tombstone."""
     key = ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    return _record(TARGET_ASSIGNMENT_MEMBER_TYPE, key, value)
+    return new_record(TARGET_ASSIGNMENT_MEMBER_TYPE, key, value)
 
 
 def current_member_assignment(
@@ -189,7 +183,7 @@ def current_member_assignment(
 ) -> CoordinatorRecord:
     """The record of a member's partitions, or its tombstone."""
     key = ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-    return _record(CURRENT_MEMBER_ASSIGNMENT_TYPE, key, value)
+    return new_record(CURRENT_MEMBER_ASSIGNMENT_TYPE, key, value)
 
 
 def state_partition_metadata(
@@ -197,11 +191,4 @@ def state_partition_metadata(
 ) -> CoordinatorRecord:
     """The record of the partitions that have a share state, or its tombstone."""
     key = ShareGroupStatePartitionMetadataKey(group_id=group_id)
-    return _record(STATE_PARTITION_METADATA_TYPE, key, value)
-
-
-def _record(kind: int, key: Schema, value: Schema | None) -> CoordinatorRecord:
-    packed = None
-    if value is not None:
-        packed = _INT16.pack(_VALUE_VERSION) + encode(value, _VALUE_VERSION)
-    return CoordinatorRecord(_INT16.pack(kind) + encode(key, 0), packed)
+    return new_record(STATE_PARTITION_METADATA_TYPE, key, value)

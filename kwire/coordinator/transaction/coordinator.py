@@ -17,8 +17,8 @@ Source: TransactionCoordinator, TransactionStateManager of Kafka.
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from kwire.coordinator.coordinator import Coordinator
 from kwire.coordinator.effects import Effects
-from kwire.coordinator.records import Content
 from kwire.coordinator.transaction.end import EndOfTransaction, may_end
 from kwire.coordinator.transaction.records import (
     FLEXIBLE_SINCE,
@@ -76,7 +76,7 @@ class Decision(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-class TransactionCoordinator:
+class TransactionCoordinator(Coordinator):
     """The transactional ids of one partition, and their transactions."""
 
     def __init__(self, settings: TransactionSettings) -> None:
@@ -309,13 +309,6 @@ class TransactionCoordinator:
         if transaction.state in PREPARED:
             self.unfinished[transactional_id] = None
 
-    def take_in(self, content: Content, offset: int, producer_id: int, now_ms: int) -> None:
-        """Never called, because these records are written without content, for ``replay``."""
-        raise AssertionError(f"a record of transactions has content: {content}")
-
-    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Do nothing: ``__transaction_state`` itself has no transactions."""
-
     def begin(self, now_ms: int) -> Effects:
         """Begin after loading; ``unfinished`` transactions continue.
 
@@ -325,14 +318,6 @@ class TransactionCoordinator:
         for transactional_id, known in self.transactions.items():
             if known.state is TransactionState.ONGOING and known.start_ms > now_ms:
                 self.transactions[transactional_id] = known._replace(start_ms=now_ms)
-        return Effects()
-
-    def next_deadline_ms(self) -> int | None:
-        """None: the driver of this coordinator looks for timeouts at an interval."""
-        return None
-
-    def tick(self, now_ms: int) -> Effects:
-        """Do nothing: no work is ever due here."""
         return Effects()
 
     def undo(self, effects: Effects, now_ms: int) -> Effects:
