@@ -6,25 +6,15 @@ used, for three reasons: its messages and paths are sets, so nobody knows which 
 repeats what it found in a type at each use of that type, which doubles with every level of a schema
 that is made for it; and it has no limit. ``tests/registry`` holds this module against it.
 
-Rules:
-
-- Each pair of types is told once, at the path where it stands first, so recursive types end. The
-  steps are bounded by ``MAX_STEPS`` and the depth by ``MAX_COMPARED_DEPTH``.
-- A pair that is being looked at counts as readable. If it turns out not to be, the whole is done
-  again with what is known, until nothing new is found.
-- Names match without their namespace, or by an alias of the reader's.
+Names match without their namespace, or by an alias of the reader's.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from kwire.registry.schema_types.avro_types import UNION, AvroField, AvroType
-from kwire.registry.schema_types.parsed import (
-    MAX_COMPARED_DEPTH,
-    MAX_FOUND,
-    MAX_STEPS,
-    Incompatibility,
-    TooComplex,
-)
+from kwire.registry.schema_types.comparison import Comparison
+from kwire.registry.schema_types.parsed import Incompatibility
 
 _PROMOTED = {
     "long": ("int",),
@@ -37,52 +27,15 @@ _PROMOTED = {
 
 
 def unreadable(reader: AvroType, writer: AvroType) -> list[Incompatibility]:
-    """Up to ``MAX_FOUND`` places that the reader can't read; TooComplex."""
-    comparison = _Comparison()
-    while True:
-        comparison.start()
-        comparison.compare(reader, writer, "")
-        if not comparison.has_new:
-            return comparison.found
+    """The places that the reader can't read; TooComplex."""
+    return _AvroComparison().unreadable(reader, writer, "")
 
 
-class _Comparison:
-    """The pairs of types looked at; those that are known not to fit stay through all rounds."""
+class _AvroComparison(Comparison[AvroType]):
+    """Compares types."""
 
-    def __init__(self) -> None:
-        self._steps = 0
-        self._unfit: set[tuple[AvroType, AvroType]] = set()
-        self.start()
-
-    def start(self) -> None:
-        """Begin a round."""
-        self.found: list[Incompatibility] = []
-        self.has_new = False
-        self._seen: set[tuple[AvroType, AvroType, bool]] = set()
-        """Pairs, and whether they were looked at only to try a union's branch, untold."""
-        self._trying = 0
-        self._depth = 0
-
-    def compare(self, reader: AvroType, writer: AvroType, path: str) -> bool:
-        """Whether the reader reads it; if not, ``found`` says why."""
-        self._steps += 1
-        if self._steps > MAX_STEPS:
-            raise TooComplex(f"to compare the schemas takes more than {MAX_STEPS:,} steps")
-        pair, look = (reader, writer), (reader, writer, self._trying > 0)
-        if look in self._seen:
-            return pair not in self._unfit
-        if self._depth == MAX_COMPARED_DEPTH:
-            raise TooComplex(f"the schemas' types are more than {MAX_COMPARED_DEPTH} deep")
-        self._seen.add(look)
-        self._depth += 1
-        fits = self._compared(reader, writer, path)
-        self._depth -= 1
-        if not fits and pair not in self._unfit:
-            self._unfit.add(pair)
-            self.has_new = True
-        return fits
-
-    def _compared(self, reader: AvroType, writer: AvroType, path: str) -> bool:
+    def compared(self, reader: AvroType, writer: AvroType, path: str) -> bool:
+        """See ``Comparison``."""
         if writer.kind == UNION:
             return self._all_branches(reader, writer, path)
         if reader.kind == UNION:
@@ -91,7 +44,7 @@ class _Comparison:
             if writer.kind in _PROMOTED.get(reader.kind, ()):
                 return True
             text = f"{_name(reader)} can't read {_name(writer)}"
-            return self._note("TYPE_MISMATCH", path, text)
+            return self.note("TYPE_MISMATCH", path, text)
         check = self._of_kind.get(_family(reader))
         return check is None or check(self, reader, writer, path)
 
@@ -107,11 +60,9 @@ class _Comparison:
 
     def _some_branch(self, reader: AvroType, writer: AvroType, path: str) -> bool:
         """A union reads what one of its branches reads."""
-        self._trying += 1
-        fits = any(self.compare(branch, writer, path) for branch in reader.parts)
-        self._trying -= 1
+        fits = self.some(partial(self.compare, one, writer, path) for one in reader.parts)
         text = f"no branch of the new union reads {_name(writer)} of the old schema"
-        return fits or self._note("MISSING_UNION_BRANCH", path, text)
+        return fits or self.note("MISSING_UNION_BRANCH", path, text)
 
     def _parts(self, reader: AvroType, writer: AvroType, path: str) -> bool:
         inner = "items" if reader.kind == "array" else "values"
@@ -121,7 +72,7 @@ class _Comparison:
         fits = self._names(reader, writer, path)
         if reader.size != writer.size:
             text = f"fixed {reader.name} has {reader.size} bytes, and had {writer.size}"
-            fits = self._note("FIXED_SIZE_MISMATCH", f"{path}/size", text)
+            fits = self.note("FIXED_SIZE_MISMATCH", f"{path}/size", text)
         return fits
 
     def _enum(self, reader: AvroType, writer: AvroType, path: str) -> bool:
@@ -131,7 +82,7 @@ class _Comparison:
         if missing and reader.default is None:
             names = ", ".join(missing[:10]) + (" …" if len(missing) > 10 else "")
             text = f"enum {reader.name} lacks {names} of the old schema, and has no default"
-            fits = self._note("MISSING_ENUM_SYMBOLS", f"{path}/symbols", text)
+            fits = self.note("MISSING_ENUM_SYMBOLS", f"{path}/symbols", text)
         return fits
 
     def _record(self, reader: AvroType, writer: AvroType, path: str) -> bool:
@@ -147,22 +98,16 @@ class _Comparison:
                     f"field '{one.name}' of record {reader.name} has no default, "
                     "and the old schema has no such field"
                 )
-                fits = self._note("READER_FIELD_MISSING_DEFAULT_VALUE", where, text)
+                fits = self.note("READER_FIELD_MISSING_DEFAULT_VALUE", where, text)
         return fits
 
     def _names(self, reader: AvroType, writer: AvroType, path: str) -> bool:
         if reader.short_name == writer.short_name or writer.name in reader.aliases:
             return True
         text = f"{reader.name} was {writer.name}, which isn't among its aliases"
-        return self._note("NAME_MISMATCH", f"{path}/name", text)
+        return self.note("NAME_MISMATCH", f"{path}/name", text)
 
-    def _note(self, kind: str, path: str, text: str) -> bool:
-        # A branch that doesn't fit is no news: another one may, and the union says so if none does.
-        if not self._trying and len(self.found) < MAX_FOUND:
-            self.found.append(Incompatibility(kind, path or "/", text))
-        return False
-
-    _of_kind: "dict[str, Callable[[_Comparison, AvroType, AvroType, str], bool]]" = {  # noqa: RUF012
+    _of_kind: "dict[str, Callable[[_AvroComparison, AvroType, AvroType, str], bool]]" = {  # noqa: RUF012
         "array": _parts,
         "map": _parts,
         "fixed": _fixed,

@@ -24,7 +24,7 @@ MAX_PARTS = 50_000
 """The parts of a schema: its types, fields, symbols, or the values of its JSON."""
 MAX_REFERENCES = 500
 """The schemas that a schema uses, also indirectly."""
-MAX_STEPS = 100_000
+MAX_STEPS = 50_000
 """The pairs of parts that are looked at to compare two schemas."""
 MAX_COMPARED_DEPTH = 150
 """How deep two schemas are looked into, from type to type by their names."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from kwire.registry.schema_types import avro
+from kwire.registry.schema_types import avro, json_schema
 from kwire.registry.schema_types.parsed import (
     MAX_REFERENCES,
     MAX_SCHEMA_BYTES,
@@ -13,9 +13,11 @@ from kwire.registry.schema_types.parsed import (
 AVRO = "AVRO"
 """The type of a schema that names none."""
 
+JSON = "JSON"
+
 Parse = Callable[[str, Mapping[str, ParsedSchema]], ParsedSchema]
 
-_PARSERS: Mapping[str, Parse] = {AVRO: avro.parse}
+_PARSERS: Mapping[str, Parse] = {AVRO: avro.parse, JSON: json_schema.parse}
 
 SCHEMA_TYPES = tuple(_PARSERS)
 """The types that this registry knows."""
