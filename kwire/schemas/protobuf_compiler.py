@@ -4,6 +4,7 @@ A registry's schema may import files that Confluent's registry knows without a r
 ``google/protobuf``, which grpcio-tools has, and ``KNOWN``.
 """
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,9 @@ from kwire.schemas.undecodable import WrongSchema
 
 _TIMEOUT_S = 60
 _MAIN = "kwire_schema.proto"
+
+_LOGGED = re.compile(r"WARNING: All log messages|[IWE]\d{4} ")
+"""What protoc's own log writes among the errors."""
 
 _META_OF = ("File", "Message", "Field", "Enum", "EnumValue")
 KNOWN = {
@@ -90,6 +94,7 @@ def _compiled(directory: Path, name: str) -> bytes:
         )
         if run.returncode:
             said = run.stderr.replace(f"{directory}/", "").replace(_MAIN, "the schema")
-            lines = said.strip().splitlines() or ["it fails"]
+            lines = [one for one in said.strip().splitlines() if not _LOGGED.match(one)]
+            lines = lines or ["it fails"]
             raise WrongSchema(f"protoc: {lines[0]}")
         return target.read_bytes()

@@ -291,7 +291,7 @@ def test_hostile_texts(text: str) -> None:
 
 def test_another_type_of_schema() -> None:
     """The error has the types there are."""
-    with pytest.raises(InvalidSchema, match="the type XML is none of AVRO, JSON"):
+    with pytest.raises(InvalidSchema, match="the type XML is none of AVRO, JSON, PROTOBUF"):
         parse("XML", "<a/>")
 
 

@@ -14,21 +14,16 @@ counts as unreadable.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property, lru_cache, partial
-from importlib import import_module
+from functools import partial
 from typing import Any
 
 from kwire.registry.schema_types.comparison import Comparison
-from kwire.registry.schema_types.json_schema import Node
+from kwire.registry.schema_types.json_facts import Facts, fits_name, text_of
+from kwire.registry.schema_types.json_nodes import Node
 from kwire.registry.schema_types.parsed import (
-    MAX_PARTS,
     Incompatibility,
-    TooComplex,
-    written_json,
 )
 
-_TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
-_COMBINING = ("allOf", "anyOf", "oneOf", "$ref", "$recursiveRef", "$dynamicRef")
 _OPAQUE = {
     **dict.fromkeys(("if", "then", "else"), "object"),
     **dict.fromkeys(("unevaluatedProperties", "dependentSchemas"), "object"),
@@ -39,163 +34,17 @@ _ANYTHING = ("if", "then", "else")
 """Those of them that are about values of any type."""
 _UPPER = {"string": ("maxLength",), "array": ("maxItems",), "object": ("maxProperties",)}
 _LOWER = {"string": ("minLength",), "array": ("minItems",), "object": ("minProperties",)}
-_MOST_CHARS_OF_A_PATTERN = 1000
 
 
 def unreadable(reader: Node, writer: Node) -> list[Incompatibility]:
     """The places that the reader can't read; TooComplex."""
-    return _JsonComparison().unreadable(_Facts.of(reader, {}), _Facts.of(writer, {}), "#")
+    return _JsonComparison().unreadable(Facts.of(reader, {}), Facts.of(writer, {}), "#")
 
 
-class _Facts:
-    """What a node says, as the comparison asks for it; known by its identity."""
-
-    def __init__(self, node: Node, known: "dict[int, _Facts]") -> None:
-        self.node = node
-        self._known = known
-        """The facts of all nodes of a tree by the node's identity, which the facts keep."""
-        self.keywords = node.keywords
-
-    @classmethod
-    def of(cls, node: Node, known: "dict[int, _Facts]") -> "_Facts":
-        """The facts of a node, made once; a reference that stands alone is its target."""
-        target = node.target()
-        if target is not None and (node.is_old_draft or len(node.keywords) == 1):
-            node = target
-        found = known.get(id(node))
-        if found is None:
-            if len(known) > MAX_PARTS:
-                raise TooComplex(f"a schema has more than {MAX_PARTS:,} parts with its references")
-            found = known[id(node)] = cls(node, known)
-        return found
-
-    def within(self, schema: Any) -> "_Facts":
-        """The facts of a schema that stands within this one."""
-        return self.of(self.node.at(schema), self._known)
-
-    @property
-    def is_true(self) -> bool:
-        """Whether it allows everything by saying nothing."""
-        return not any(name not in _SAYS_NOTHING for name in self.keywords)
-
-    @property
-    def is_false(self) -> bool:
-        """Whether it is ``false`` or ``not`` anything."""
-        return self.keywords.get("not") in (True, {}) and "not" in self.keywords
-
-    @cached_property
-    def base(self) -> "_Facts":
-        """This schema without those that it combines."""
-        if not any(name in self.keywords for name in _COMBINING):
-            return self
-        return self.of(self.node.without(*_COMBINING), self._known)
-
-    @cached_property
-    def all(self) -> "list[tuple[str, _Facts]]":
-        """The schemas that all have to be fulfilled, beside ``base``, with their paths."""
-        found = [
-            (f"/allOf/{index}", self.within(one))
-            for index, one in enumerate(self.keywords.get("allOf", ()))
-        ]
-        target = self.node.target()
-        if target is not None:
-            found.append(("/$ref", self.of(target, self._known)))
-        return found
-
-    @cached_property
-    def any(self) -> "list[list[tuple[str, _Facts]]]":
-        """Groups of schemas; of each group one has to be fulfilled."""
-        return [
-            [(f"/{name}/{at}", self.within(one)) for at, one in enumerate(self.keywords[name])]
-            for name in ("anyOf", "oneOf")
-            if name in self.keywords
-        ]
-
-    @cached_property
-    def by_type(self) -> "list[_Facts]":
-        """This schema once for each of its types, if it lists several."""
-        types = self.keywords.get("type")
-        if not isinstance(types, list) or len(types) < 2:
-            return []
-        return [self.of(self.node.of_type(one), self._known) for one in types]
-
-    @cached_property
-    def conjuncts(self) -> "list[_Facts]":
-        """The bases of all schemas that have to be fulfilled, also of those within them."""
-        found: dict[int, _Facts] = {}
-        groups: list[_Facts] = [self]
-        seen = {id(self)}
-        while groups:
-            one = groups.pop()
-            if not one.base.is_true:
-                found[id(one.base)] = one.base
-            for _, part in one.all:
-                if id(part) not in seen:
-                    seen.add(id(part))
-                    groups.append(part)
-        return list(found.values()) or [self.base]
-
-    @cached_property
-    def types(self) -> frozenset[str]:
-        """The types that it allows, by ``type``, ``enum`` and ``const``; ``integer`` is apart."""
-        values = self.values
-        return self._listed if values is None else frozenset(map(_type_of, values.values()))
-
-    @cached_property
-    def _listed(self) -> frozenset[str]:
-        given = self.keywords.get("type", list(_TYPES))
-        found = frozenset([given] if isinstance(given, str) else given)
-        return found | {"integer"} if "number" in found else found
-
-    @cached_property
-    def values(self) -> dict[str, Any] | None:
-        """The values of ``enum`` or ``const`` by their text; None if it has neither."""
-        if "const" in self.keywords:
-            found = [self.keywords["const"]]
-        elif "enum" in self.keywords:
-            found = self.keywords["enum"]
-        else:
-            return None
-        return {_text_of(one): one for one in found if _type_of(one) in self._listed}
-
-    @cached_property
-    def rest(self) -> Any:
-        """The schema of properties that aren't named."""
-        if "additionalProperties" in self.keywords:
-            return self.keywords["additionalProperties"]
-        if "unevaluatedProperties" in self.keywords and self.base is self:
-            return self.keywords["unevaluatedProperties"]
-        return True
-
-    def covering(self, name: str) -> "list[_Facts]":
-        """What holds for a property that isn't named: the patterns that fit, else the rest."""
-        patterns = self.keywords.get("patternProperties", {})
-        found = [self.within(one) for text, one in patterns.items() if _fits(text, name)]
-        return found or [self.within(self.rest)]
-
-    @cached_property
-    def items(self) -> "tuple[list[tuple[str, _Facts]], Any]":
-        """The schemas of the first items with their paths, and the schema of further ones."""
-        listed, rest, name = self.keywords.get("prefixItems"), "items", "prefixItems"
-        if not isinstance(listed, list):
-            listed, rest, name = self.keywords.get("items"), "additionalItems", "items"
-        if not isinstance(listed, list):
-            return [], self.keywords.get("items", True)
-        found = [(f"/{name}/{at}", self.within(one)) for at, one in enumerate(listed)]
-        return found, self.keywords.get(rest, True)
-
-
-_SAYS_NOTHING = frozenset(
-    {"$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$comment", "title"}
-    | {"description", "default", "examples", "deprecated", "readOnly", "writeOnly", "format"}
-    | {"definitions", "$defs", "contentEncoding", "contentMediaType", "contentSchema"}
-)
-
-
-class _JsonComparison(Comparison[_Facts]):
+class _JsonComparison(Comparison[Facts]):
     """Compares schemas; the reader's is the new one."""
 
-    def compared(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def compared(self, new: Facts, old: Facts, path: str) -> bool:
         """See ``Comparison``."""
         if new.is_true or old.is_false:
             return True
@@ -208,7 +57,7 @@ class _JsonComparison(Comparison[_Facts]):
             fits &= self._alternatives(group, old, path)
         return self._base(new.base, old, path) and fits
 
-    def _member(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _member(self, new: Facts, old: Facts, path: str) -> bool:
         """A schema that is one of several that all have to be fulfilled."""
         ways = [one for _, one in old.all]
         if self.some(partial(self.compare, new, one, path) for one in (old, *ways)):
@@ -218,10 +67,10 @@ class _JsonComparison(Comparison[_Facts]):
         text = "nothing in the old schema keeps its values within this part of the new one"
         return self.note("PRODUCT_TYPE_EXTENDED", path, text)
 
-    def _alternatives(self, group: list[tuple[str, _Facts]], old: _Facts, path: str) -> bool:
+    def _alternatives(self, group: list[tuple[str, Facts]], old: Facts, path: str) -> bool:
         """Several schemas of which one has to be fulfilled."""
 
-        def fits(one: _Facts) -> bool:
+        def fits(one: Facts) -> bool:
             return self.some(partial(self.compare, branch, one, path) for _, branch in group)
 
         if fits(old) or any(fits(one) for _, one in old.all):
@@ -239,7 +88,7 @@ class _JsonComparison(Comparison[_Facts]):
         text = "no branch of the new schema allows all that this branch of the old one does"
         return self.note("SUM_TYPE_NARROWED", f"{path}{unfit[0]}", text)
 
-    def _base(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _base(self, new: Facts, old: Facts, path: str) -> bool:
         """The keywords of a schema beside those that combine others."""
         if new.is_true:
             return True
@@ -256,17 +105,17 @@ class _JsonComparison(Comparison[_Facts]):
             return self.note("COMBINED_TYPE_SUBSCHEMAS_CHANGED", path, text)
         return self._keywords(new, parts[0], path)
 
-    def _all(self, new: _Facts, old: list[_Facts], path: str) -> bool:
+    def _all(self, new: Facts, old: list[Facts], path: str) -> bool:
         return all(self.compare(new, one, path) for one in old)
 
-    def _keywords(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _keywords(self, new: Facts, old: Facts, path: str) -> bool:
         """All keywords that are no combination, of values of all types that the old one allows."""
         self.count()
         if not self._types(new, old, path):
             return False
         fits = self._values(new, old, path) and self._not(new, old, path)
         fits &= self._opaque(new, old, path, _ANYTHING)
-        checks: Mapping[str, Callable[[_Facts, _Facts, str], bool]] = {
+        checks: Mapping[str, Callable[[Facts, Facts, str], bool]] = {
             "string": self._string,
             "number": self._number,
             "array": self._array,
@@ -277,7 +126,7 @@ class _JsonComparison(Comparison[_Facts]):
                 fits &= check(new, old, path)
         return fits
 
-    def _types(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _types(self, new: Facts, old: Facts, path: str) -> bool:
         lost = sorted(old.types - new.types)
         if not lost or new.values is not None:
             return True  # of values that are listed, ``_values`` tells which are lost
@@ -287,7 +136,7 @@ class _JsonComparison(Comparison[_Facts]):
         allowed = ", ".join(sorted(new.types)) or "nothing"
         return self.note(kind, path, f"{', '.join(lost)} was allowed, and is {allowed} now")
 
-    def _values(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _values(self, new: Facts, old: Facts, path: str) -> bool:
         if new.values is None:
             return True
         if old.values is None:
@@ -302,7 +151,7 @@ class _JsonComparison(Comparison[_Facts]):
         names = ", ".join(one[:50] for one in lost[:10]) + (" …" if len(lost) > 10 else "")
         return self.note(kind, path, f"{names} aren't allowed any more")
 
-    def _not(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _not(self, new: Facts, old: Facts, path: str) -> bool:
         if "not" not in new.keywords:
             return True
         if "not" in old.keywords:
@@ -312,20 +161,18 @@ class _JsonComparison(Comparison[_Facts]):
                 return True
         return self.note("NOT_TYPE_EXTENDED", f"{path}/not", "more is forbidden than before")
 
-    def _opaque(self, new: _Facts, old: _Facts, path: str, names: tuple[str, ...]) -> bool:
+    def _opaque(self, new: Facts, old: Facts, path: str, names: tuple[str, ...]) -> bool:
         fits = True
         for name in names:
             if name not in new.keywords or new.keywords[name] in (True, {}):
                 continue
-            if name in old.keywords and _text_of(old.keywords[name]) == _text_of(
-                new.keywords[name]
-            ):
+            if name in old.keywords and text_of(old.keywords[name]) == text_of(new.keywords[name]):
                 continue
             text = f"'{name}' is new or changed, so it may forbid what was allowed"
             fits = self.note("TYPE_CHANGED", f"{path}/{name}", text)
         return fits
 
-    def _string(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _string(self, new: Facts, old: Facts, path: str) -> bool:
         fits = self._limits(new, old, path, "string")
         pattern = new.keywords.get("pattern")
         if pattern is None or pattern == old.keywords.get("pattern"):
@@ -334,7 +181,7 @@ class _JsonComparison(Comparison[_Facts]):
         text = "the pattern is new or changed, so it may forbid what was allowed"
         return self.note(f"PATTERN_{how}", f"{path}/pattern", text)
 
-    def _limits(self, new: _Facts, old: _Facts, path: str, type_name: str) -> bool:
+    def _limits(self, new: Facts, old: Facts, path: str, type_name: str) -> bool:
         """The keywords that count characters, items or properties."""
         fits = True
         for names, sign, how in ((_UPPER, 1, "DECREASED"), (_LOWER, -1, "INCREASED")):
@@ -349,7 +196,7 @@ class _JsonComparison(Comparison[_Facts]):
                 fits = self.note(kind, f"{path}/{name}", text)
         return fits
 
-    def _number(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _number(self, new: Facts, old: Facts, path: str) -> bool:
         fits = self._multiple(new, old, path)
         for end, sign, how in (("aximum", 1, "DECREASED"), ("inimum", -1, "INCREASED")):
             before = _bound(old, end, sign)
@@ -361,7 +208,7 @@ class _JsonComparison(Comparison[_Facts]):
                 fits = self.note(kind, f"{path}/{name}", text)
         return fits
 
-    def _multiple(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _multiple(self, new: Facts, old: Facts, path: str) -> bool:
         factor, before = new.keywords.get("multipleOf"), old.keywords.get("multipleOf")
         if factor is None or factor == before:
             return True
@@ -377,7 +224,7 @@ class _JsonComparison(Comparison[_Facts]):
         text = f"numbers have to be multiples of {factor} now"
         return self.note(f"MULTIPLE_OF_{how}", f"{path}/multipleOf", text)
 
-    def _array(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _array(self, new: Facts, old: Facts, path: str) -> bool:
         fits = self._limits(new, old, path, "array")
         names = tuple(name for name, of in _OPAQUE.items() if of == "array")
         fits &= self._opaque(new, old, path, names)
@@ -396,7 +243,7 @@ class _JsonComparison(Comparison[_Facts]):
         where = "additionalItems" if firsts else "items"
         return fits and self._rest(new.within(rest), old.within(old_rest), path, where)
 
-    def _object(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _object(self, new: Facts, old: Facts, path: str) -> bool:
         fits = self._limits(new, old, path, "object")
         names = tuple(name for name, of in _OPAQUE.items() if of == "object")
         names = tuple(name for name in names if name not in _ANYTHING)
@@ -416,7 +263,7 @@ class _JsonComparison(Comparison[_Facts]):
             and fits
         )
 
-    def _properties(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _properties(self, new: Facts, old: Facts, path: str) -> bool:
         fits = True
         properties = new.keywords.get("properties", {})
         before = old.keywords.get("properties", {})
@@ -432,7 +279,7 @@ class _JsonComparison(Comparison[_Facts]):
                 fits &= self._removed(old.within(schema), new.covering(name), where, "PROPERTY")
         return fits
 
-    def _patterns(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _patterns(self, new: Facts, old: Facts, path: str) -> bool:
         fits = True
         before = old.keywords.get("patternProperties", {})
         for text, schema in new.keywords.get("patternProperties", {}).items():
@@ -441,7 +288,7 @@ class _JsonComparison(Comparison[_Facts]):
                 fits &= self.compare(one, old.within(before[text]), where)
                 continue
             named = old.keywords.get("properties", {})
-            others = [other for name, other in named.items() if _fits(text, name)]
+            others = [other for name, other in named.items() if fits_name(text, name)]
             for other in (*others, *before.values(), old.rest):
                 fits &= self._added(one, [old.within(other)], where, "PROPERTY")
         for text, schema in before.items():
@@ -451,7 +298,7 @@ class _JsonComparison(Comparison[_Facts]):
                 fits &= self._removed(old.within(schema), rest, where, "PROPERTY")
         return fits
 
-    def _added(self, new: _Facts, covering: list[_Facts], path: str, what: str) -> bool:
+    def _added(self, new: Facts, covering: list[Facts], path: str, what: str) -> bool:
         """A property or an item that the old schema doesn't name, and what it says of such."""
         if new.is_true or any(one.is_false for one in covering):
             return True
@@ -465,7 +312,7 @@ class _JsonComparison(Comparison[_Facts]):
         kind = f"{what}_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"
         return self.note(kind, path, text)
 
-    def _removed(self, old: _Facts, covering: list[_Facts], path: str, what: str) -> bool:
+    def _removed(self, old: Facts, covering: list[Facts], path: str, what: str) -> bool:
         """A property or an item that the new schema doesn't name, and what it says of such."""
         if old.is_false or all(one.is_true for one in covering):
             return True
@@ -479,10 +326,10 @@ class _JsonComparison(Comparison[_Facts]):
         kind = f"{what}_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"
         return self.note(kind, path, text)
 
-    def _covered(self, old: _Facts, covering: list[_Facts], path: str) -> bool:
+    def _covered(self, old: Facts, covering: list[Facts], path: str) -> bool:
         return all(self.compare(one, old, path) for one in covering)
 
-    def _rest(self, new: _Facts, old: _Facts, path: str, name: str) -> bool:
+    def _rest(self, new: Facts, old: Facts, path: str, name: str) -> bool:
         """What holds for properties or items that aren't named."""
         if new.is_true or old.is_false:
             return True
@@ -494,7 +341,7 @@ class _JsonComparison(Comparison[_Facts]):
             return self.note(kind, where, "any were allowed, and only some are now")
         return self.compare(new, old, where)
 
-    def _required(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _required(self, new: Facts, old: Facts, path: str) -> bool:
         fits = True
         before = old.keywords.get("required", ())
         old_properties = old.keywords.get("properties", {})
@@ -510,7 +357,7 @@ class _JsonComparison(Comparison[_Facts]):
             fits = self.note(kind, f"{path}/required/{_escaped(name)}", text)
         return fits
 
-    def _dependencies(self, new: _Facts, old: _Facts, path: str) -> bool:
+    def _dependencies(self, new: Facts, old: Facts, path: str) -> bool:
         fits, before = True, dict(_dependencies(old))
         for name, needed in _dependencies(new):
             where, known = f"{path}/dependencies/{_escaped(name)}", before.get(name)
@@ -533,12 +380,12 @@ class _JsonComparison(Comparison[_Facts]):
 _ADDED_TO_CLOSED = "REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL"
 
 
-def _dependencies(one: _Facts) -> Iterator[tuple[str, Any]]:
+def _dependencies(one: Facts) -> Iterator[tuple[str, Any]]:
     for keyword in ("dependencies", "dependentRequired"):
         yield from one.keywords.get(keyword, {}).items()
 
 
-def _bounds(one: _Facts, end: str, sign: int) -> list[tuple[str, tuple[Any, bool]]]:
+def _bounds(one: Facts, end: str, sign: int) -> list[tuple[str, tuple[Any, bool]]]:
     """The limits at one end of a range, as the numbers times ``sign``: the lower, the stricter.
 
     Each has whether the number itself is allowed: draft 4 has ``exclusiveMaximum: true``.
@@ -552,7 +399,7 @@ def _bounds(one: _Facts, end: str, sign: int) -> list[tuple[str, tuple[Any, bool
     return found
 
 
-def _bound(one: _Facts, end: str, sign: int) -> tuple[Any, bool] | None:
+def _bound(one: Facts, end: str, sign: int) -> tuple[Any, bool] | None:
     """The stricter of the limits at one end; None without any."""
     return min((limit for _, limit in _bounds(one, end, sign)), default=None)
 
@@ -564,22 +411,6 @@ def _is_multiple(number: Any, factor: Any) -> bool:
         return False
 
 
-def _type_of(value: Any) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return "integer"
-    names = {float: "number", str: "string", list: "array", dict: "object"}
-    return names.get(type(value), "null")
-
-
-def _text_of(value: Any) -> str:
-    """A text that two values of JSON share if they are equal, at least where they are numbers."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return written_json(value, in_order=True)
-
-
 def _in_capitals(name: str) -> str:
     """``maxLength`` → ``MAX_LENGTH``."""
     return "".join(f"_{one}" if one.isupper() else one.upper() for one in name)
@@ -588,22 +419,3 @@ def _in_capitals(name: str) -> str:
 def _escaped(name: str) -> str:
     """A name as a part of a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1")
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> Any:
-    """The pattern for RE2; None for one that it doesn't know, such as one that looks ahead."""
-    re2 = import_module("re2")  # it has no types
-
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(pattern, options) if len(pattern) <= _MOST_CHARS_OF_A_PATTERN else None
-    except re2.error:
-        return None
-
-
-def _fits(pattern: str, name: str) -> bool:
-    """Whether a name of a property fits a pattern; one that can't be run fits every name."""
-    compiled = _compiled(pattern)
-    return compiled is None or compiled.search(name) is not None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from kwire.registry.schema_types import avro, json_schema
+from kwire.registry.schema_types import avro, json_schema, protobuf
 from kwire.registry.schema_types.parsed import (
     MAX_REFERENCES,
     MAX_SCHEMA_BYTES,
@@ -14,10 +14,15 @@ AVRO = "AVRO"
 """The type of a schema that names none."""
 
 JSON = "JSON"
+PROTOBUF = "PROTOBUF"
 
 Parse = Callable[[str, Mapping[str, ParsedSchema]], ParsedSchema]
 
-_PARSERS: Mapping[str, Parse] = {AVRO: avro.parse, JSON: json_schema.parse}
+_PARSERS: Mapping[str, Parse] = {
+    AVRO: avro.parse,
+    JSON: json_schema.parse,
+    PROTOBUF: protobuf.parse,
+}
 
 SCHEMA_TYPES = tuple(_PARSERS)
 """The types that this registry knows."""
