@@ -10,6 +10,7 @@ from zlib import crc32
 from bench.worst_access_requests import CONSTANT_OF_ACCESS, WORST_OF_ACCESS
 from bench.worst_replica_requests import WORST_OF_REPLICAS
 from bench.worst_share_requests import WORST_OF_SHARE
+from bench.worst_streams_requests import WORST_OF_STREAMS
 from bench.worst_topic_requests import PARTITIONS, WORST_OF_TOPICS
 from kwire.config.client_metrics import PUSH_INTERVAL_MS
 from kwire.handlers import APIS, OWN_APIS
@@ -281,6 +282,7 @@ WORST = {
     **WORST_OF_ACCESS,
     **WORST_OF_TOPICS,
     **WORST_OF_SHARE,
+    **WORST_OF_STREAMS,
     "Produce": _produce,
     "Fetch": _fetch,
     "ListOffsets": _list_offsets,

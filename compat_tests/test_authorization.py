@@ -13,6 +13,7 @@ from compat_tests import (
     authorization_of_cluster,
     authorization_of_groups,
     authorization_of_shares,
+    authorization_of_streams,
     authorization_of_topics,
 )
 from compat_tests.apache_kafka import ApacheKafka
@@ -26,6 +27,7 @@ CASES = (
     *authorization_of_groups.CASES,
     *authorization_of_cluster.CASES,
     *authorization_of_shares.CASES,
+    *authorization_of_streams.CASES,
 )
 TRIES = 300
 

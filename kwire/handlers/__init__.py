@@ -97,6 +97,7 @@ APIS: dict[int, Api] = {
     90: Api("DescribeShareGroupOffsets", 0, 1),
     91: Api("AlterShareGroupOffsets", 0, 0),
     92: Api("DeleteShareGroupOffsets", 0, 0),
+    93: Api("StreamsGroupTopologyDescriptionUpdate", 0, 0),
     94: Api("UnregisterController", 0, 0),
 }
 """Every API that kwire serves, by its key."""

@@ -37,6 +37,7 @@ from kwire.protocol.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
+    from kwire.broker.quotas import Mutations
     from kwire.handlers.lib.authorization import Authorization
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
@@ -53,27 +54,45 @@ STRICT_SINCE = 6
 @in_task
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create every topic that is allowed."""
-    creation = _Creation(context)
+    mutations = context.mutations(STRICT_SINCE)
+    results = await create_topics(
+        request.topics, context, mutations, validate_only=request.validate_only
+    )
+    wait_ms = 0 if mutations is None else mutations.wait_ms()
+    return CreateTopicsResponse(throttle_time_ms=wait_ms, topics=results)
+
+
+async def create_topics(
+    topics: list[CreatableTopic],
+    context: RequestContext,
+    mutations: "Mutations | None",
+    *,
+    validate_only: bool = False,
+) -> list[CreatableTopicResult]:
+    """Create topics for a client that may do so; ``mutations`` counts them for its quota.
+
+    The results are in the order of the topics. A topic's error is in its result.
+    """
+    creation = _Creation(context, mutations)
     try:
-        await creation.read(request.topics)
-        await commit_in_slices(context, creation.decide, validate_only=request.validate_only)
+        await creation.read(topics)
+        await commit_in_slices(context, creation.decide, validate_only=validate_only)
     except RequestTooLarge as error:
         await creation.refuse_all(error.to_keep())
     except KafkaError as error:
         await creation.fail(error.to_keep())
-    wait_ms = 0 if creation.mutations is None else creation.mutations.wait_ms()
     results = await creation.results()
     free_in_slices(creation.outcomes, context.work)
     free_in_slices(creation.wanted, context.work)
-    return CreateTopicsResponse(throttle_time_ms=wait_ms, topics=results)
+    return results
 
 
 class _Creation:
     """The topics of one request: ``wanted`` by name, and the ``outcomes`` of the last decision."""
 
-    def __init__(self, context: RequestContext) -> None:
+    def __init__(self, context: RequestContext, mutations: "Mutations | None") -> None:
         self.outcomes: dict[str, TopicImage | KafkaError] = {}
-        self.mutations = context.mutations(STRICT_SINCE)
+        self.mutations = mutations
         self.wanted: dict[str, NewTopic | KafkaError] = {}
         self._partitions = 0
         self._context = context

@@ -11,6 +11,7 @@ from compat_tests import (
     authorization_of_cluster,
     authorization_of_groups,
     authorization_of_shares,
+    authorization_of_streams,
     authorization_of_topics,
 )
 from compat_tests.authorization_bypasses import BYPASSES, a_pattern
@@ -38,6 +39,7 @@ CASES = (
     *authorization_of_groups.CASES,
     *authorization_of_cluster.CASES,
     *authorization_of_shares.CASES,
+    *authorization_of_streams.CASES,
     *authorization_of_cluster.OWN_CASES,
 )
 LOGINS = "test_nothing_else_is_served_before_it"

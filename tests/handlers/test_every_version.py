@@ -389,6 +389,8 @@ async def test_every_version_is_answered(key: int, tmp_path: Path) -> None:
             if api.name == "ApiVersions" and version >= 3:
                 request.client_software_name = request.client_software_version = "test"
             response = await client.request(request, version, response_class)
-            acceptable = (0, 23, 25, 34, 49, 54, 64, 69, 79, 102, 104, 117, 122, 136)
+            acceptable = [0, 23, 25, 34, 49, 54, 64, 69, 79, 102, 104, 117, 122, 136]
+            if api.name == "StreamsGroupTopologyDescriptionUpdate":
+                acceptable = [35]  # there is no plugin that keeps descriptions
             assert getattr(response, "error_code", 0) in acceptable, f"version {version}"
         await client.aclose()
