@@ -1,6 +1,10 @@
 """The requests about streams groups that cost most; a part of ``bench.worst_requests``."""
 
-from kwire.protocol.messages import streams_group_topology_description_update
+from kwire.protocol.messages import (
+    streams_group_describe,
+    streams_group_heartbeat,
+    streams_group_topology_description_update,
+)
 
 
 def _describe_topology(count):
@@ -18,4 +22,30 @@ def _describe_topology(count):
     )
 
 
-WORST_OF_STREAMS = {"StreamsGroupTopologyDescriptionUpdate": _describe_topology}
+def _heartbeat(count):
+    """A topology of many parts, none of whose topics exist."""
+    api = streams_group_heartbeat
+    parts = [
+        api.Subtopology(subtopology_id=str(n), source_topics=[f"name-{n}"]) for n in range(count)
+    ]
+    return api.StreamsGroupHeartbeatRequest(
+        group_id="big",
+        member_id="m",
+        rebalance_timeout_ms=1000,
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        topology=api.Topology(subtopologies=parts),
+    )
+
+
+def _describe(count):
+    names = [f"name-{n}" for n in range(count)]
+    return streams_group_describe.StreamsGroupDescribeRequest(group_ids=names)
+
+
+WORST_OF_STREAMS = {
+    "StreamsGroupDescribe": _describe,
+    "StreamsGroupHeartbeat": _heartbeat,
+    "StreamsGroupTopologyDescriptionUpdate": _describe_topology,
+}

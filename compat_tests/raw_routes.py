@@ -55,7 +55,7 @@ def _transaction(name: str, request: Any) -> str:
 
 def _group(name: str, request: Any) -> str:
     many = {"DescribeGroups": "groups", "DeleteGroups": "groups_names"}
-    if name in many or name == "ConsumerGroupDescribe":
+    if name in many or name in ("ConsumerGroupDescribe", "StreamsGroupDescribe"):
         return str(getattr(request, many.get(name, "group_ids"))[0])
     if name == "OffsetFetch" and request.groups:
         return str(request.groups[0].group_id)

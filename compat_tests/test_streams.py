@@ -52,9 +52,10 @@ def running(
         process.wait()
 
 
-def settings(path: Path, bootstrap: str, application: str) -> str:
+def settings(path: Path, bootstrap: str, application: str, protocol: str = "classic") -> str:
     """A file with the settings of an instance; its name."""
     lines = {
+        "group.protocol": protocol,
         "bootstrap.servers": bootstrap,
         "application.id": application,
         "state.dir": str(path / "state"),
@@ -101,9 +102,13 @@ def write_lines(bootstrap: str, first: int) -> None:
 @pytest.mark.runs(
     "Kafka Streams with `exactly_once_v2`", "kafka-streams", "exactly once, through kill -9"
 )
-def test_a_word_count_that_is_killed(bootstrap: str, topics: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "streams"])
+def test_a_word_count_that_is_killed(
+    bootstrap: str, topics: None, tmp_path: Path, protocol: str
+) -> None:
     """Of every word each count comes out once, in order, whoever dies meanwhile."""
-    files = [settings(tmp_path / name, bootstrap, "words-count") for name in ("a", "b")]
+    application = f"words-count-{protocol}"
+    files = [settings(tmp_path / name, bootstrap, application, protocol) for name in ("a", "b")]
     written = 0
     with running(WORD_COUNT, files[0]):
         for file in (files[1], files[1]):
@@ -114,7 +119,7 @@ def test_a_word_count_that_is_killed(bootstrap: str, topics: None, tmp_path: Pat
     # Both are dead now; another one takes their state from the changelog.
     write_lines(bootstrap, written)
     written += LINES_PER_ROUND
-    with running(WORD_COUNT, settings(tmp_path / "c", bootstrap, "words-count")):
+    with running(WORD_COUNT, settings(tmp_path / "c", bootstrap, application, protocol)):
         _wait_for_count(bootstrap, written * 4)
     counts: dict[str, list[int]] = {}
     for key, value in read_rows(bootstrap, TARGET, 2):

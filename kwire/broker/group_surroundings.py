@@ -17,6 +17,7 @@ from kwire.coordinator.consumer.regexes import RegexMatches
 from kwire.coordinator.consumer.settings import ConsumerSettings, MigrationPolicy
 from kwire.coordinator.consumer.topics import Topic, Topics
 from kwire.coordinator.share.settings import ShareSettings
+from kwire.coordinator.streams.settings import StreamsSettings
 from kwire.coordinator.surroundings import Surroundings
 from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
 
@@ -81,6 +82,7 @@ def group_surroundings(broker: BrokerView) -> Surroundings:
         BrokerHeartbeats(),
         RegexMatches(),
         _settings_of(broker, share_settings, "share"),
+        _settings_of(broker, streams_settings, "streams"),
     )
 
 
@@ -96,7 +98,7 @@ def _topics_of(broker: BrokerView) -> Callable[[], Topics]:
     return topics
 
 
-_S = TypeVar("_S", ConsumerSettings, ShareSettings)
+_S = TypeVar("_S", ConsumerSettings, ShareSettings, StreamsSettings)
 
 
 def _settings_of(
@@ -148,6 +150,26 @@ def share_settings(values: Mapping[str, Value]) -> ShareSettings:
     )
 
 
+def streams_settings(values: Mapping[str, Value]) -> StreamsSettings:
+    """The settings of streams groups without configs of their own."""
+
+    def integer(name: str) -> int:
+        return _integer(values, name)
+
+    tags = values["group.streams.rack.aware.assignment.tags"]
+    return StreamsSettings(
+        session_timeout_ms=integer("streams.session.timeout.ms"),
+        heartbeat_interval_ms=integer("streams.heartbeat.interval.ms"),
+        assignment_interval_ms=integer("streams.assignment.interval.ms"),
+        initial_rebalance_delay_ms=integer("streams.initial.rebalance.delay.ms"),
+        max_size=integer("streams.max.size"),
+        standby_replicas=integer("streams.num.standby.replicas"),
+        rack_aware_tags=tuple(tags) if isinstance(tags, list) else (),
+        task_offset_interval_ms=integer("streams.task.offset.interval.ms"),
+        acceptable_recovery_lag=integer("streams.acceptable.recovery.lag"),
+    )
+
+
 def _integer(values: Mapping[str, Value], name: str) -> int:
     value = values[f"group.{name}"]
     assert isinstance(value, int)
@@ -163,8 +185,20 @@ def _with_own(common: _S, own: Mapping[str, str], kind: str) -> _S:
         assert isinstance(value, int)
         return value
 
-    return common._replace(
+    changed = common._replace(
         session_timeout_ms=integer("session.timeout.ms", common.session_timeout_ms),
         heartbeat_interval_ms=integer("heartbeat.interval.ms", common.heartbeat_interval_ms),
         assignment_interval_ms=integer("assignment.interval.ms", common.assignment_interval_ms),
+    )
+    if not isinstance(changed, StreamsSettings):
+        return changed
+    tags = values.get("streams.rack.aware.assignment.tags")
+    return changed._replace(
+        initial_rebalance_delay_ms=integer(
+            "initial.rebalance.delay.ms", changed.initial_rebalance_delay_ms
+        ),
+        standby_replicas=integer("num.standby.replicas", changed.standby_replicas),
+        rack_aware_tags=tuple(tags) if isinstance(tags, list) else changed.rack_aware_tags,
+        task_offset_interval_ms=integer("task.offset.interval.ms", changed.task_offset_interval_ms),
+        acceptable_recovery_lag=integer("acceptable.recovery.lag", changed.acceptable_recovery_lag),
     )

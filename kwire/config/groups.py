@@ -18,6 +18,9 @@ LIMITED = (
     "share.partition.max.record.locks",
     "share.record.lock.duration.ms",
     "share.session.timeout.ms",
+    "streams.assignment.interval.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.session.timeout.ms",
 )
 """Settings with limits: ``group.share.min.x`` and ``group.share.max.x`` limit ``group.share.x``."""
 
@@ -26,6 +29,9 @@ ASSIGNOR_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
 """The assignors of consumer groups by the names of Kafka's classes."""
+
+STICKY_ASSIGNOR_CLASS = "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor"
+"""Kafka's class of the only assignor of streams groups."""
 
 SIMPLE_ASSIGNOR_CLASS = "org.apache.kafka.coordinator.group.assignor.SimpleAssignor"
 """Kafka's class of the only assignor of share groups."""
@@ -42,7 +48,7 @@ def check_groups(values: Mapping[str, Value]) -> None:
     """Raise ConfigError if the settings of groups contradict each other."""
     for name in LIMITED:
         _check_limits(name, values)
-    for kind in ("consumer", "share"):
+    for kind in ("consumer", "share", "streams"):
         heartbeat = f"group.{kind}.heartbeat.interval.ms"
         session = f"group.{kind}.session.timeout.ms"
         if _number(values, heartbeat) >= _number(values, session):
@@ -50,6 +56,7 @@ def check_groups(values: Mapping[str, Value]) -> None:
     name = "group.share.assignors"
     if values[name] not in (["simple"], [SIMPLE_ASSIGNOR_CLASS]):
         raise ConfigError(name, values[name], "must be simple")
+    _check_streams(values)
     known = set(ASSIGNOR_CLASSES.values())
     if not assignors(values) or not known.issuperset(assignors(values)):
         name = "group.consumer.assignors"
@@ -59,6 +66,21 @@ def check_groups(values: Mapping[str, Value]) -> None:
     assert isinstance(protocols, list)
     if "classic" not in protocols:
         raise ConfigError(name, protocols, "must contain classic")
+
+
+def _check_streams(values: Mapping[str, Value]) -> None:
+    name = "group.streams.assignors"
+    if values[name] not in (["sticky"], [STICKY_ASSIGNOR_CLASS]):
+        raise ConfigError(name, values[name], "must be sticky")
+    name, most = "group.streams.num.standby.replicas", "group.streams.max.standby.replicas"
+    if _number(values, name) > _number(values, most):
+        raise ConfigError(name, values[name], f"must be at most {most}")
+    name, least = (
+        "group.streams.task.offset.interval.ms",
+        "group.streams.min.task.offset.interval.ms",
+    )
+    if _number(values, name) < _number(values, least):
+        raise ConfigError(name, values[name], f"must be at least {least}")
 
 
 def _check_limits(name: str, values: Mapping[str, Value]) -> None:

@@ -100,12 +100,17 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "log.remote.copy.",
         "remote.",
     ),
-    "kwire serves no streams groups, and share groups have no dead letters": (
+    "Its streams groups have no warm-up tasks, as those of Kafka 4.4, and no plugin in Java": (
+        "group.streams.assignor.offload.enable",
+        "group.streams.max.warmup.replicas",
+        "group.streams.num.warmup.replicas",
+        "group.streams.topology.description.plugin.class",
+    ),
+    "Share groups have no dead letters in kwire": (
         "errors.deadletterqueue.",
         "group.share.assignor.offload.enable",
         "group.share.dlq.",
         "group.share.persister.class.name",
-        "group.streams.",
         "share.coordinator.append.linger.ms",
         "share.coordinator.cached.buffer.max.bytes",
         "share.coordinator.load.buffer.size",

@@ -94,6 +94,8 @@ APIS: dict[int, Api] = {
     85: Api("WriteShareGroupState", 0, 1),
     86: Api("DeleteShareGroupState", 0, 0),
     87: Api("ReadShareGroupStateSummary", 0, 1),
+    88: Api("StreamsGroupHeartbeat", 0, 1),
+    89: Api("StreamsGroupDescribe", 0, 1),
     90: Api("DescribeShareGroupOffsets", 0, 1),
     91: Api("AlterShareGroupOffsets", 0, 0),
     92: Api("DeleteShareGroupOffsets", 0, 0),

@@ -9,10 +9,9 @@ Rules:
   the cluster has doesn't start.
 - ``metadata.version`` and ``kraft.version`` are only raised: nothing in kwire depends on them, so
   they say which release the cluster is at. Eligible leader replicas are always on.
-- kwire lacks what ``streams.version`` switches on, so a cluster never has a level of it. A request
-  that raises the cluster to a release of Kafka (it names ``metadata.version``) has the levels of
-  all features of the release: that one is left out. Such a request raises ``share.version`` to the
-  level that kwire has: it lacks the dead letters of level 2.
+- A request that raises the cluster to a release of Kafka (it names ``metadata.version``) has the
+  levels of all features of the release. Such a request raises ``share.version`` to the level that
+  kwire has: it lacks the dead letters of level 2.
 - ``kwire.changes`` is the level of the kinds of changes (``kwire.metadata.changes``). No broker can
   follow a log with a kind that it doesn't know. So a new kind raises the highest level here and is
   written only while the cluster has this level. Level 2 has partitions with several replicas,
@@ -32,6 +31,7 @@ from kwire.metadata.image import BrokerImage, MetadataImage
 
 GROUP_VERSION = "group.version"
 SHARE_VERSION = "share.version"
+STREAMS_VERSION = "streams.version"
 TRANSACTION_VERSION = "transaction.version"
 METADATA_VERSION = "metadata.version"
 ELR_VERSION = "eligible.leader.replicas.version"
@@ -68,15 +68,13 @@ SUPPORTED: Mapping[str, FeatureRange] = {
     KRAFT_VERSION: FeatureRange(0, 1),
     METADATA_VERSION: FeatureRange(7, 33),
     SHARE_VERSION: FeatureRange(0, 1),
+    STREAMS_VERSION: FeatureRange(0, 1),
     TRANSACTION_VERSION: FeatureRange(0, 2),
 }
 """The features and levels that kwire supports; metadata.version 33 is that of Kafka 4.4."""
 
 ONLY_RAISED = frozenset({ELR_VERSION, KRAFT_VERSION, METADATA_VERSION})
 """Features whose level says nothing about kwire's own metadata, and is never lowered."""
-
-LACKING = {"streams.version": "streams groups"}
-"""Features of Kafka that kwire lacks, and what each of them switches on."""
 
 
 class UpgradeType(IntEnum):
@@ -131,8 +129,6 @@ def update_features(image: MetadataImage, updates: Iterable[FeatureUpdate]) -> l
     updates = list(updates)
     is_release = any(update.name == METADATA_VERSION for update in updates)
     for update in updates:
-        if update.name in LACKING and is_release:
-            continue
         if update.name == SHARE_VERSION and is_release:
             level = min(update.level, SUPPORTED[SHARE_VERSION].max_level)
             update = update._replace(level=level)
@@ -196,8 +192,6 @@ def _unsupported(update: FeatureUpdate) -> str | None:
     levels = SUPPORTED.get(update.name)
     if update.level < 0:
         return "A feature version cannot be less than 0."
-    if update.level and update.name in LACKING:
-        return f"kwire serves no {LACKING[update.name]}."
     if levels is None:
         return "Local controller does not support this feature."
     if not _contains(levels, update.level):

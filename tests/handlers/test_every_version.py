@@ -88,6 +88,8 @@ from kwire.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from kwire.protocol.messages.share_fetch import ShareFetchRequest
 from kwire.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from kwire.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from kwire.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+from kwire.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from kwire.protocol.messages.sync_group import SyncGroupRequest
 from kwire.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -356,6 +358,16 @@ def share_group_requests() -> dict[str, Any]:
         ),
         "AlterShareGroupOffsets": AlterShareGroupOffsetsRequest(group_id=group_id),
         "DeleteShareGroupOffsets": DeleteShareGroupOffsetsRequest(group_id=group_id),
+        "StreamsGroupHeartbeat": StreamsGroupHeartbeatRequest(
+            group_id=f"{GROUP}-streams",
+            member_id=member_id,
+            rebalance_timeout_ms=1000,
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=[],
+            topology=Topology(),
+        ),
+        "StreamsGroupDescribe": StreamsGroupDescribeRequest(group_ids=[f"{GROUP}-streams", GROUP]),
     }
 
 

@@ -74,8 +74,7 @@ def test_the_level_that_is_there_needs_no_change(image):
         (FeatureUpdate("kraft.version", 0, DOWN), "Can't downgrade the version"),
         (FeatureUpdate("eligible.leader.replicas.version", 0, DOWN), "only supports versions 1-1"),
         (FeatureUpdate("share.version", 2, UP), "only supports versions 0-1"),
-        (FeatureUpdate("streams.version", 1, UP), "kwire serves no streams groups"),
-        (FeatureUpdate("streams.version", 0, DOWN), "does not support this feature"),
+        (FeatureUpdate("streams.version", 2, UP), "only supports versions 0-1"),
         (FeatureUpdate(CHANGES_VERSION, 3, UP), "only supports versions 1-2"),
         (FeatureUpdate(CHANGES_VERSION, 0, UNSAFE), "only supports versions 1-2"),
     ],
@@ -106,11 +105,15 @@ def _release(name: str, upgrade_type: int = UP) -> list[FeatureUpdate]:
 
 
 def test_a_cluster_goes_from_release_to_release(image):
-    """One that began with an older kwire; the features that kwire lacks get no level."""
+    """One that began with an older kwire."""
     older = [FeatureLevelChanged(name, level) for name, level in OLDER.items()]
     old = apply(MetadataImage(), older, 1)
     at_4_3 = apply(old, update_features(old, _release("4.3")), 2)
-    raised = {"eligible.leader.replicas.version": 1, "share.version": 1}
+    raised = {
+        "eligible.leader.replicas.version": 1,
+        "share.version": 1,
+        "streams.version": 1,
+    }
     assert at_4_3.features == {**OLDER, **raised}
     at_4_4 = apply(at_4_3, update_features(at_4_3, _release("4.4")), 3)
     assert at_4_4.features == image.features

@@ -368,6 +368,14 @@ async def assignments_of_share_groups_have_another_interval(running: Running) ->
     assert settings_of("g").assignment_interval_ms == 2 * SECOND_MS
 
 
+@acts("group.streams.assignment.interval.ms")
+async def assignments_of_streams_groups_have_another_interval(running: Running) -> None:
+    settings_of = running.server.broker.groups.surroundings.streams_settings_of
+    assert settings_of("g").assignment_interval_ms == SECOND_MS
+    await running.set_all(group_streams_assignment_interval_ms=2 * SECOND_MS)
+    assert settings_of("g").assignment_interval_ms == 2 * SECOND_MS
+
+
 @acts("kwire.large.requests.max.bytes")
 async def large_requests_share_another_room(running: Running) -> None:
     room = running.server.server.poller.turns.large

@@ -87,6 +87,10 @@ class StreamsGroups(
             return {}
         return group.unrecorded.configured.result.internal_topics_to_create
 
+    def assignor_of(self, group_id: str) -> str:
+        """The name of the assignor that shares the group's tasks out."""
+        return self._around.streams_settings_of(group_id).assignor
+
     def _check(self, request: StreamsGroupHeartbeatRequest, client: Client) -> None:
         check_request(request)
 

@@ -73,7 +73,7 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
         ("StandbyTasks", request.standby_tasks),
         ("WarmupTasks", request.warmup_tasks),
     ):
-        if tasks:
+        if tasks is None or tasks:
             raise _invalid(f"{name} must be empty when (re-)joining.")
     if request.topology is None:
         raise _invalid("Topology must be non-null when (re-)joining.")

@@ -13,7 +13,9 @@ from kwire.metadata.image import ConfigResource, ConfigResourceType
 
 log = logging.getLogger(__name__)
 
-_GROUPS_NOT_SERVED = ("errors.deadletterqueue.", "streams.")
+_NOT_IN_GROUPS = (
+    *("errors.deadletterqueue.", "streams.assignor.offload.enable", "streams.num.warmup.replicas"),
+)
 _SHOWN = 20
 """How many names the warning shows; a request may set thousands."""
 
@@ -36,8 +38,8 @@ def warn(
             log.warning("set for broker %a and kept: %s", resource_name, warning)
         return
     if kind is ConfigResourceType.GROUP:
-        asked = {name: text for name, text in asked.items() if is_among(name, _GROUPS_NOT_SERVED)}
-        reason = "streams groups and dead letters are not served yet"
+        asked = {name: text for name, text in asked.items() if is_among(name, _NOT_IN_GROUPS)}
+        reason = "there are no dead letters and no warm-up tasks, and assignments need no switch"
     elif kind is ConfigResourceType.CLIENT_METRICS and not takes_telemetry:
         reason = "nothing shows what clients push: start the broker with --http HOST:PORT"
     else:

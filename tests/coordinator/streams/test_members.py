@@ -508,8 +508,8 @@ def test_a_group_that_is_not_there_is_named(app):
 # Requests
 
 
-FIRST = {"member_epoch": 0, "rebalance_timeout_ms": 1000, "topology": topology()}
-NONE = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+NO_TASKS = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+FIRST = {"member_epoch": 0, "rebalance_timeout_ms": 1000, "topology": topology(), **NO_TASKS}
 
 
 @pytest.mark.parametrize(
@@ -520,11 +520,15 @@ NONE = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
         ({"instance_id": ""}, "InstanceId can't be empty."),
         ({"rack_id": " "}, "RackId can't be empty."),
         ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
-        ({**NONE, "active_tasks": tasks([1])}, "ActiveTasks must be empty when (re-)joining."),
-        ({**NONE, "standby_tasks": tasks([1])}, "StandbyTasks must be empty when (re-)joining."),
-        ({**NONE, "warmup_tasks": tasks([1])}, "WarmupTasks must be empty when (re-)joining."),
+        ({"active_tasks": tasks([1])}, "ActiveTasks must be empty when (re-)joining."),
+        ({"standby_tasks": tasks([1])}, "StandbyTasks must be empty when (re-)joining."),
+        ({"warmup_tasks": tasks([1])}, "WarmupTasks must be empty when (re-)joining."),
         ({"topology": None}, "Topology must be non-null when (re-)joining."),
-        ({"active_tasks": []}, "If one task-type is non-null, all must be non-null."),
+        ({"warmup_tasks": None}, "WarmupTasks must be empty when (re-)joining."),
+        (
+            {"member_epoch": 1, "topology": None, "warmup_tasks": None},
+            "If one task-type is non-null, all must be non-null.",
+        ),
         ({"member_epoch": 1}, "Topology can only be provided when (re-)joining."),
         ({"member_epoch": -2, "topology": None}, "InstanceId can't be null."),
         ({"member_epoch": -3}, "MemberEpoch is -3, but must be greater than or equal to -2."),
