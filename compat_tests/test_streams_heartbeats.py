@@ -15,6 +15,8 @@ from compat_tests.test_stock_suites import alter
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.delete_groups import DeleteGroupsRequest
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
+from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kwire.protocol.messages.leave_group import LeaveGroupRequest
 from kwire.protocol.messages.list_groups import ListGroupsRequest
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kwire.protocol.messages.offset_commit import (
@@ -22,6 +24,12 @@ from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kwire.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kwire.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kwire.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from kwire.protocol.messages.streams_group_heartbeat import (
     Endpoint,
@@ -436,6 +444,54 @@ def test_commits_are_those_of_a_members_epoch(app: Application) -> None:
     assert commit("a", 1) == "STALE_MEMBER_EPOCH"
     assert commit("x", 2) == "UNKNOWN_MEMBER_ID"
     assert commit("a", 2, 8) == "UNSUPPORTED_VERSION"
+
+
+def test_an_empty_group_moves_between_protocols(app: Application) -> None:
+    """Its offsets stay; a group with members doesn't move."""
+    request = JoinGroupRequest(
+        group_id=app.group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    app.join("a")
+    assert app.raw.ask(request, 3).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=3)
+    commit = OffsetCommitRequest(
+        group_id=app.group,
+        member_id="a",
+        generation_id_or_member_epoch=2,
+        topics=[OffsetCommitRequestTopic(name=app.source, partitions=[row])],
+    )
+    assert app.raw.ask(commit, 9).topics[0].partitions[0].error_code == ErrorCode.NONE
+    app.leave("a")
+    classic = app.raw.ask(request, 3)
+    assert classic.error_code == ErrorCode.NONE
+    assert refusal(app.join("a")) == (
+        "GROUP_ID_NOT_FOUND",
+        f"Group {app.group} is not a streams group.",
+    )
+    leave = LeaveGroupRequest(group_id=app.group, member_id=classic.member_id)
+    assert app.raw.ask(leave, 1).error_code == ErrorCode.NONE
+    assert refusal(app.join("a")) == ("NONE", "")
+    wanted = OffsetFetchRequest(
+        group_id=app.group,
+        topics=[OffsetFetchRequestTopic(name=app.source, partition_indexes=[0])],
+    )
+    [fetched] = app.raw.ask(wanted, 5).topics[0].partitions
+    assert fetched.committed_offset == 3
+
+
+def test_offsets_of_topics_that_tasks_read_are_not_deleted(app: Application) -> None:
+    app.join("a")
+    row = OffsetDeleteRequestPartition(partition_index=0)
+    topic = OffsetDeleteRequestTopic(name=app.source, partitions=[row])
+    request = OffsetDeleteRequest(group_id=app.group, topics=[topic])
+    answer = app.raw.ask(request, 0)
+    assert answer.error_code == ErrorCode.NONE
+    [deleted] = answer.topics[0].partitions
+    assert deleted.error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
 
 
 def test_a_group_is_described_listed_and_deleted(app: Application) -> None:
