@@ -41,6 +41,9 @@ DEBEZIUM_LIBS = HOME / "debezium"
 DEBEZIUM_POM = Path(__file__).parent / "java" / "debezium.xml"
 APICURIO_LIBS = HOME / "apicurio"
 APICURIO_POM = Path(__file__).parent / "java" / "apicurio.xml"
+CHECKERS_LIBS = HOME / "schema-checkers"
+CHECKERS_POM = Path(__file__).parent / "java" / "schema_checkers.xml"
+CHECKERS_SOURCE = Path(__file__).parent / "java" / "SchemaPairs.java"
 TOOL_TIMEOUT_S = 120
 
 _QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m", "-XX:+UseSerialGC")
@@ -122,6 +125,15 @@ def debezium_libs() -> Path:
 def apicurio_libs() -> Path:
     """The directory of Apicurio's Avro converter for Connect; as ``libs``."""
     return _fetched(APICURIO_POM, APICURIO_LIBS, "apicurio-complete")
+
+
+@cache
+def schema_checkers_command() -> list[str]:
+    """The command line of SchemaPairs.java, which Java compiles itself; MissingTool."""
+    jars = _fetched(CHECKERS_POM, CHECKERS_LIBS, "schema-checkers-complete")
+    if shutil.which("javac") is None:
+        raise MissingTool("comparing schemas with others' checkers needs a JDK, the javac command")
+    return [java(), "-cp", f"{jars}/*", str(CHECKERS_SOURCE)]
 
 
 def _fetched(pom: Path, directory: Path, mark: str) -> Path:
