@@ -154,6 +154,8 @@ def app(bootstrap: str, names: Names, raw: RawClient) -> Application:
 
 def refusal(answer: Any) -> tuple[str, str]:
     """The error of an answer, and what it says."""
+    if answer.error_code and hasattr(answer, "status"):
+        assert answer.status == []
     return ErrorCode(answer.error_code).name, answer.error_message or ""
 
 
@@ -383,7 +385,8 @@ def test_a_static_member_keeps_its_tasks_while_it_is_away(app: Application) -> N
 
 def test_members_learn_who_answers_queries(app: Application) -> None:
     endpoint = Endpoint(host="localhost", port=4711)
-    app.join("a", user_endpoint=endpoint)
+    [told] = app.join("a", user_endpoint=endpoint).partitions_by_user_endpoint
+    assert told.user_endpoint.port == 4711
     app.join("b")
     answer = app.beat("b", endpoint_information_epoch=-1)
     [told] = answer.partitions_by_user_endpoint

@@ -47,7 +47,7 @@ async def handle(
         home.carry_out(home.groups.streams.heartbeat(request, client, reply, groups.now_ms()))
     except KafkaError as error:
         return StreamsGroupHeartbeatResponse(
-            error_code=error.code, error_message=error.message or None, status=None
+            error_code=error.code, error_message=error.message or None, status=[]
         )
     response = await answer(reply, context)
     assert isinstance(response, StreamsGroupHeartbeatResponse)
@@ -121,7 +121,7 @@ async def _describe_topics(
 ) -> Any:
     names = set(_topics(request.topology)) if request.topology else set()
     if names - await rights.allowed_names(DESCRIBE, TOPIC, names):
-        return StreamsGroupHeartbeatResponse(error_code=FAILED[TOPIC], status=None)
+        return StreamsGroupHeartbeatResponse(error_code=FAILED[TOPIC], status=[])
     return await serve(request)
 
 

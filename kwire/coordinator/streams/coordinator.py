@@ -126,9 +126,14 @@ class StreamsGroups(
         self.renew_session(update, member)
         if request.shutdown_application:
             self._shut_down(update, member.member_id)
-        self._tell_endpoint(update, before, member)
+        tells = self._tell_endpoint(update, before, member)
         self._changes.finish(update)
-        return self._answer(request, client, update, before, member)
+        response = self._answer(request, client, update, before, member)
+        if tells or response.endpoint_information_epoch != request.endpoint_information_epoch:
+            response.partitions_by_user_endpoint = partitions_by_endpoint(
+                update.group, update.topics
+            )
+        return response
 
     def _joining_member(
         self, update: StreamsUpdate, request: StreamsGroupHeartbeatRequest
@@ -187,25 +192,22 @@ class StreamsGroups(
         )
         if request.member_epoch == JOINING_EPOCH or member.assigned != before.assigned:
             show_tasks(response, member)
-        if unrecorded.endpoint_epoch != request.endpoint_information_epoch:
-            response.partitions_by_user_endpoint = partitions_by_endpoint(
-                update.group, update.topics
-            )
         response.endpoint_information_epoch = unrecorded.endpoint_epoch
         return response
 
     def _tell_endpoint(
         self, update: StreamsUpdate, before: StreamsMember, member: StreamsMember
-    ) -> None:
+    ) -> bool:
         """Have all members told of an endpoint, if it or what it answers about has changed.
 
-        A new group's members are told by its first epoch, 0, as in Kafka.
+        Returns whether it has. A new group stays at its first epoch, 0, as in Kafka.
         """
         endpoint = member.about.user_endpoint
         is_new = endpoint is not None and member.assigned != before.assigned
-        is_known = self._registry.groups.get(update.group.group_id) is update.original
-        if is_known and (is_new or endpoint != before.about.user_endpoint):
+        is_new = is_new or endpoint != before.about.user_endpoint
+        if is_new and self._registry.groups.get(update.group.group_id) is update.original:
             update.group.unrecorded.endpoint_epoch += 1
+        return is_new
 
     # A member leaves
 

@@ -175,10 +175,7 @@ def _or(value: str | None, other: str | None) -> str | None:
 
 
 def reported_tasks(request: StreamsGroupHeartbeatRequest) -> MemberTasks | None:
-    """The tasks that a member says it has; None if it doesn't say.
-
-    Raises KafkaError (INVALID_REQUEST) if a subtopology is there twice.
-    """
+    """The tasks that a member says it has; None if it doesn't say."""
     roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     if any(one is None for one in roles):
         return None
@@ -188,9 +185,7 @@ def reported_tasks(request: StreamsGroupHeartbeatRequest) -> MemberTasks | None:
 def _by_subtopology(listed: Iterable[TaskIds]) -> Tasks:
     found: dict[str, frozenset[int]] = {}
     for one in listed:
-        if one.subtopology_id in found:
-            raise _invalid(f"Subtopology {one.subtopology_id} is listed twice.")
-        found[one.subtopology_id] = frozenset(one.partitions)
+        found[one.subtopology_id] = found.get(one.subtopology_id, frozenset()).union(one.partitions)
     return found
 
 

@@ -295,7 +295,8 @@ def test_one_member_shuts_the_whole_application_down(app):
 
 def test_members_learn_who_answers_about_which_partitions(app):
     endpoint = Endpoint(host="h", port=1)
-    app.join("a", user_endpoint=endpoint)
+    [told] = app.join("a", user_endpoint=endpoint).partitions_by_user_endpoint
+    assert told.user_endpoint == endpoint
     assert app.beat("a").partitions_by_user_endpoint is None
     answer = app.beat("a", endpoint_information_epoch=-1)
     [told] = answer.partitions_by_user_endpoint
