@@ -63,7 +63,9 @@ ALLOWED["server"] = ALLOWED["housekeeping"] | {"housekeeping", "metrics", "web"}
 ALLOWED["cluster_server"] = ALLOWED["server"] | {"server"}
 ALLOWED["workers"] = ALLOWED["cluster_server"] | {"cluster_server"}
 ALLOWED["service"] = set()
-ALLOWED["cli"] = ALLOWED["server"] | {"server", "cluster_server", "workers", "service", "schemas"}
+ALLOWED["cli"] = ALLOWED["server"] | {
+    *("server", "cluster_server", "workers", "service", "schemas", "registry"),
+}
 ALLOWED["__main__"] = {"cli"}
 ALLOWED["testing"] = ALLOWED["cli"] | {"cli"}
 ALLOWED["spark"] = ALLOWED["testing"] | {"testing"}

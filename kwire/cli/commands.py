@@ -94,6 +94,17 @@ COMMANDS = {
             "kwire configs unset broker default log.retention.ms",
         ),
     ),
+    "schemas": Command(
+        "kwire.cli.schemas",
+        _RECORDS,
+        "list, register, check and compare the schemas of a registry",
+        (
+            "kwire schemas list --registry http://127.0.0.1:8081",
+            "kwire schemas check orders-value order.avsc",
+            "kwire schemas register orders-value order.proto",
+            "kwire schemas diff orders-value 3 4",
+        ),
+    ),
     "groups": Command(
         "kwire.cli.groups",
         _GROUPS,

@@ -169,6 +169,15 @@ class Registry:
         what = f"a new version of subject {subject}"
         return int(self._ask(what, lambda client: client.register_schema(subject, schema)))
 
+    def level(self, subject: str) -> str:
+        """The level of compatibility that holds for a subject, such as BACKWARD."""
+        what = f"the compatibility of subject {subject}"
+        try:
+            found = self._ask(what, lambda client: client.get_config(subject))
+        except NoSuchSchema:  # it has none of its own
+            found = self._ask(what, lambda client: client.get_config())
+        return str(found.compatibility_level or found.compatibility)
+
     def referenced(self, schema: RegisteredSchema) -> dict[str, RegisteredSchema]:
         """All schemas that a schema uses, also indirectly, by name; those used come first."""
         found: dict[str, RegisteredSchema] = {}
