@@ -134,6 +134,7 @@ PROOFS: dict[str, Callable[[Installed], object]] = {
     "cli": lambda installed: installed.kwire("completion", "bash"),
     "web": _page,
     "schemas": _modules("confluent_kafka.schema_registry", "grpc_tools", "kwire.schemas.readable"),
+    "registry": _modules("grpc_tools", "google.protobuf", "kwire.registry.app"),
     "cluster": _modules("kwire.cluster_server"),
     "security": _secured,
     "gssapi": _modules("gssapi", "kwire.cli"),

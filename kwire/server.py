@@ -10,6 +10,7 @@ Rules:
 
 import logging
 import socket
+from contextlib import AsyncExitStack
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -47,6 +48,7 @@ from kwire.metadata.store import MetadataStore, StoreFull, StoreUnusable
 
 if TYPE_CHECKING:
     from kwire.broker.kafka_import import KafkaImport
+    from kwire.registry.port import RegistryPort
     from kwire.security.listeners import ListenerSecurity
     from kwire.web.port import HttpPort
 
@@ -82,6 +84,7 @@ class Server:
         self._disk = disk or Disk()
         self.addresses: list[tuple[str, int]] = []
         self.http: HttpPort | None = None
+        self.registry: RegistryPort | None = None
         self.broker: Broker
         self.housekeeping: Housekeeping
         self._clock = clock or Clock()
@@ -100,17 +103,33 @@ class Server:
         Raises StartError, and StorageLost when the last data directory has failed. Once the server
         is ready, ``addresses`` holds the addresses on which it listens.
         """
-        if self.config.http_address() is None:
+        async with AsyncExitStack() as ports:
+            if self.config.http_address() or self.config.registry_address():
+                await self._open_ports(ports)
             await self._serve(task_status)
-            return
-        from kwire.web.port import HttpPort, HttpPortError
+
+    @property
+    def ports(self) -> "list[HttpPort | RegistryPort]":
+        """The ports that speak HTTP."""
+        return [port for port in (self.http, self.registry) if port is not None]
+
+    async def _open_ports(self, ports: AsyncExitStack) -> None:
+        """Open the ports that speak HTTP, each in a thread of its own; StartError."""
+        from kwire.web.port_thread import PortError
 
         try:
-            self.http = HttpPort(self.config, self._clock.steady_ms)
-        except HttpPortError as error:
+            if self.config.http_address():
+                from kwire.web.port import HttpPort
+
+                self.http = HttpPort(self.config, self._clock.steady_ms)
+                await ports.enter_async_context(self.http.open())
+            if self.config.registry_address():
+                from kwire.registry.port import RegistryPort
+
+                self.registry = RegistryPort(self.config, self._clock.steady_ms)
+                await ports.enter_async_context(self.registry.open())
+        except PortError as error:
             raise StartError(str(error)) from error
-        async with self.http.open():
-            await self._serve(task_status)
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         began_s = perf_counter()
@@ -344,12 +363,12 @@ class Server:
                 background.start_soon(self.housekeeping.keep_house_forever)
                 background.start_soon(self.housekeeping.retain_forever)
                 background.start_soon(self._compact)
-                if self.http is not None:
-                    self.http.observed.serves(broker, self.poller)
+                for port in self.ports:
+                    port.observed.serves(broker, self.poller)
                 task_status.started()
                 await self._stop.wait()
-                if self.http is not None:
-                    self.http.observed.stops()
+                for port in self.ports:
+                    port.observed.stops()
                 for acceptor in acceptors:
                     acceptor.close()
                 await self._finish_requests(connections.cancel_scope)

@@ -8,7 +8,8 @@ Rules:
   as the settings say. Elsewhere these topics have one replica, whatever the settings say. The
   reason: the ``server.properties`` of a cluster asks for three replicas, and with that number a
   single broker could not create the topics of its coordinators.
-- The operator's policy may refuse a topic that a client names, but no internal topic.
+- The operator's policy may refuse a topic that a client names, but no internal topic, and not the
+  topic of the schema registry.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from kwire.broker.view import TopicMaker
 from kwire.config.internal_topics import (
     FACTORS,
     OFFSETS_TOPIC,
+    SCHEMAS_TOPIC,
     SHARE_STATE_TOPIC,
     TRANSACTIONS_TOPIC,
 )
@@ -86,6 +88,9 @@ def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
                 "segment.bytes": str(broker.integer("share.coordinator.state.topic.segment.bytes")),
             },
         )
+    if name == SCHEMAS_TOPIC:
+        configs = {"cleanup.policy": "compact", "compression.type": "producer"}
+        return NewTopic(name, 1, default_replicas(broker), configs=configs)
     return NewTopic(name, broker.integer("num.partitions"), default_replicas(broker))
 
 
@@ -119,7 +124,7 @@ async def create_missing(
         creation = TopicCreation(image, broker.random, sum(topic.partitions for topic in wanted))
         for number, topic in enumerate(wanted, 1):
             try:
-                if topic.name not in INTERNAL_TOPICS:
+                if topic.name not in INTERNAL_TOPICS and topic.name != SCHEMAS_TOPIC:
                     check_policy(broker.create_topic_policy, topic)
                 at_once(creation.add(topic))
             except RequestTooLarge:

@@ -41,7 +41,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="one of its settings; overrides the file; may be repeated. kwire.metadata.store is "
         "what the directory has noted, unless it is given",
     )
-    leave.set_defaults(run=run, listen=[], http=[], http_admin=False, workers=None)
+    leave.set_defaults(run=run, listen=[], http=[], registry=[], http_admin=False, workers=None)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from kwire.config.broker import BrokerConfig
     from kwire.dispatch.routing import OpenFrame
+    from kwire.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         action="store_true",
         help="let an administrator change topics, records and offsets on the page of --http; "
         "prints the token to log in (kwire.http.admin.enable)",
+    )
+    serve.add_argument(
+        "--registry",
+        metavar="HOST:PORT",
+        action="append",
+        default=[],
+        help="an address for a schema registry (kwire.registry.listen; needs kwire[registry])",
     )
     serve.add_argument(
         "--config", metavar="FILE", action="append", default=[], help="a server.properties file"
@@ -203,7 +211,7 @@ def place_of(name: str, places: dict[str, str]) -> str:
 def properties_of(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
     """The settings by name, and the place in the file of each setting that comes from it.
 
-    ``-o`` overrides the file; ``--data-dir``, ``--listen`` and ``--http`` override both.
+    ``-o`` overrides the file; ``--data-dir``, ``--listen`` and other options override both.
     """
     properties: dict[str, str] = {}
     places: dict[str, str] = {}
@@ -215,12 +223,14 @@ def properties_of(options: argparse.Namespace) -> tuple[dict[str, str], dict[str
     own = dict(map(_setting, options.settings))
     data_dir = _only("--data-dir", options.data_dir)
     http = _only("--http", options.http)
+    registry = _only("--registry", options.registry)
     for option, given, name in (
         ("--workers", options.workers, "kwire.workers"),
         ("--data-dir", options.data_dir, "log.dirs"),
         ("--data-dir", options.data_dir, "log.dir"),
         ("--listen", options.listen, "listeners"),
         ("--http", options.http, "kwire.http.listen"),
+        ("--registry", options.registry, "kwire.registry.listen"),
     ):
         if given and name in own:
             raise UsageError(f"{option} and -o {name}= set the same: leave one of them out")
@@ -228,6 +238,8 @@ def properties_of(options: argparse.Namespace) -> tuple[dict[str, str], dict[str
         own["log.dirs"] = data_dir
     if http is not None:
         own["kwire.http.listen"] = http
+    if registry is not None:
+        own["kwire.registry.listen"] = registry
     if options.workers is not None:
         own["kwire.workers"] = workers_of(options.workers)
     if options.http_admin:
@@ -330,14 +342,14 @@ def _serve(config: "BrokerConfig", given_open_frame: "OpenFrame | None") -> int:
             async with trio.open_nursery() as nursery:
                 await process_tuning.start_server(nursery, serve_to_the_end, signals, server.stop)
                 addresses = ",".join(map(shown, server.addresses))
-                http = f" http=http://{shown(server.http.address)}/" if server.http else ""
+                http = _ports_told(server)
                 directories = ",".join(map(str, config.data_directories()))
                 ready = (
                     f"kwire {__version__} ready: {addresses} "
                     f"data={directories} cluster={server.broker.cluster_id}{http}"
                 )
                 process_tuning.print_ready(ready, server.http.token if server.http else None)
-                http_addresses = [server.http.address] if server.http else []
+                http_addresses = [port.address for port in server.ports]
                 _warn_if_open(config, server.addresses, http_addresses)
                 async with trio.open_nursery() as serving:
                     serving.start_soon(process_tuning.freeze_objects_of_start)
@@ -369,6 +381,12 @@ def _serve(config: "BrokerConfig", given_open_frame: "OpenFrame | None") -> int:
         if reasons:
             return fail(reasons[0])
         return process_tuning.end_process(0)
+
+
+def _ports_told(server: "Server") -> str:
+    """The addresses of the ports that speak HTTP, for the ready line."""
+    http = f" http=http://{shown(server.http.address)}/" if server.http else ""
+    return http + (f" registry=http://{shown(server.registry.address)}" if server.registry else "")
 
 
 def _tell_of_the_end(failures: "Mapping[Path, str]", took_s: float) -> None:

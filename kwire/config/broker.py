@@ -185,7 +185,13 @@ class BrokerConfig(Mapping[str, Value]):
 
     def http_address(self) -> tuple[str, int] | None:
         """Host and port for HTTP, None without HTTP; an empty host stands for every interface."""
-        name = "kwire.http.listen"
+        return self._address("kwire.http.listen")
+
+    def registry_address(self) -> tuple[str, int] | None:
+        """Host and port of the schema registry, None without one; the host as for HTTP."""
+        return self._address("kwire.registry.listen")
+
+    def _address(self, name: str) -> tuple[str, int] | None:
         text = self[name]
         if not text:
             return None
@@ -264,6 +270,23 @@ class BrokerConfig(Mapping[str, Value]):
         given = (name for name, text in self.given.items() if text and name in known)
         return bool(self.secured_listeners) or any(known[name].is_sensitive for name in given)
 
+    def _check_ports(self) -> None:
+        """Check the settings of the ports that speak HTTP."""
+        if self.http_address() is None and self["kwire.http.admin.enable"]:
+            name = "kwire.http.admin.enable"
+            raise ConfigError(name, "true", "needs --http HOST:PORT (kwire.http.listen)")
+        if self["kwire.http.schema.registry.url"]:
+            from kwire.config.registry_url import check_registry
+
+            check_registry(str(self["kwire.http.schema.registry.url"]))
+        if self.registry_address():
+            names = ("kwire.metadata.store", "authorizer.class.name")
+            others = [name for name in names if self[name]]
+            others += ["kwire.workers"] if self["kwire.workers"] != 1 else []
+            if others:
+                problem = f"can't be together with {others[0]} yet"
+                raise ConfigError("kwire.registry.listen", self["kwire.registry.listen"], problem)
+
     def _check_together(self) -> None:
         """Check the settings that have to agree with others, and those that kwire can't serve."""
         if "broker" not in self.strings("process.roles"):
@@ -284,13 +307,7 @@ class BrokerConfig(Mapping[str, Value]):
             if isinstance(value, int) and value < least and not unlimited:
                 raise ConfigError(name, value, f"must be at least {least}")
         check_groups(self)
-        if self.http_address() is None and self["kwire.http.admin.enable"]:
-            name = "kwire.http.admin.enable"
-            raise ConfigError(name, "true", "needs --http HOST:PORT (kwire.http.listen)")
-        if self["kwire.http.schema.registry.url"]:
-            from kwire.config.registry_url import check_registry
-
-            check_registry(str(self["kwire.http.schema.registry.url"]))
+        self._check_ports()
         self._check_listeners()
         if self["kwire.metadata.store"] and self.metadata_store() is not None:
             from kwire.config.metadata_store import check_cluster

@@ -3,6 +3,8 @@
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
+SCHEMAS_TOPIC = "_schemas"
+"""The topic of the schema registry; for Kafka it is a topic like any other."""
 
 FACTORS = {
     OFFSETS_TOPIC: "offsets.topic.replication.factor",

@@ -20,6 +20,7 @@ this module accepts connections and gives hypercorn their streams.
 
 import logging
 import socket
+import ssl
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,24 @@ class _Stream:
             raise trio.BrokenResourceError("the client doesn't read") from error
 
 
+class _TlsStream(_Stream):
+    """A connection with TLS; hypercorn begins with the handshake."""
+
+    def __init__(self, stream: trio.SocketStream, host: str, tls: ssl.SSLContext) -> None:
+        super().__init__(stream, host)
+        secured = trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
+        self.transport_stream = stream
+        self.do_handshake = secured.do_handshake
+        self.receive_some = secured.receive_some  # type: ignore[assignment]
+        self.aclose = secured.aclose
+        del self.send_eof  # TLS has no half-closed connections, which hypercorn knows
+        self._send_all = secured.send_all
+
+    def selected_alpn_protocol(self) -> str:
+        """The protocol: TLS's negotiation is not used."""
+        return "http/1.1"
+
+
 class _Http1(H11Protocol):
     """hypercorn's HTTP/1.1, which never changes to HTTP/2."""
 
@@ -114,11 +133,21 @@ class _Server(TCPServer):
 
 
 class Connections:
-    """Serves ``app`` on a bound socket; the caller runs ``serve`` in the thread of the port."""
+    """Serves ``app`` on a bound socket; the caller runs ``serve`` in the thread of the port.
 
-    def __init__(self, app: App, bound: socket.socket, max_connections: int) -> None:
+    With ``tls`` it serves HTTPS.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        bound: socket.socket,
+        max_connections: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._app = ASGIWrapper(app)  # type: ignore[arg-type]
         self._bound = bound
+        self._tls = tls
         self._max_connections = max_connections
         self._config = _config()
         self._context = WorkerContext(None)
@@ -151,7 +180,8 @@ class Connections:
             host = str(accepted.socket.getpeername()[0])
         except OSError:  # the client has left
             host = ""
-        stream = _Stream(accepted, host)
+        tls = self._tls
+        stream = _Stream(accepted, host) if tls is None else _TlsStream(accepted, host, tls)
         if len(self._streams) >= self._max_connections and not self._make_room():
             await stream.aclose()
             return

@@ -7,7 +7,7 @@ Rules:
   Otherwise any web page could make a browser read this port under a name of its own (DNS
   rebinding). Any IP address is allowed, because addresses can't be rebound, and because the address
   may be that of the machine around a container.
-- A request's body has at most ``MAX_BODY_BYTES``, and is there before anything is answered: a
+- A request's body has at most ``max_body_bytes``, and is there before anything is answered: a
   connection on which an answer overtakes the rest of its request has to be closed, and the client
   that uses it again would fail. An answer takes at most ``REQUEST_S``, the body's time included.
 - No answer may be shown inside another site's page, guessed to be of another type, or stored.
@@ -54,14 +54,23 @@ HEADERS = (
 
 
 class TooLong(Exception):
-    """The body of a request is longer than ``MAX_BODY_BYTES``."""
+    """The body of a request is longer than it may be."""
 
 
 class Guard:
     """The ASGI application around ``app``."""
 
-    def __init__(self, app: App, allowed_hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        app: App,
+        allowed_hosts: Iterable[str] = (),
+        *,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        hosts_setting: str = "kwire.http.allowed.hosts",
+    ) -> None:
         self._app = app
+        self._max_body_bytes = max_body_bytes
+        self._hosts_setting = hosts_setting
         self._allowed = {host.lower() for host in allowed_hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,11 +99,11 @@ class Guard:
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> App | None:
         """Pass a request to the application; returns the answer to give if that fails."""
         try:
-            await self._app(scope, await _with_body(receive), send)
+            await self._app(scope, await _with_body(receive, self._max_body_bytes), send)
         except NotServing as error:
             return _text(503, str(error))
         except TooLong:
-            return _too_long()
+            return _too_long(self._max_body_bytes)
         except Exception as error:
             log.error("bug in the HTTP port, %s", scope["path"], exc_info=error)
             return _text(500, "a bug in kwire; the broker's log has it")
@@ -110,11 +119,11 @@ class Guard:
             return _text(
                 403,
                 f"the Host header names {shown!r}, which this port doesn't serve: dial "
-                f"the broker by its address, or add the name to kwire.http.allowed.hosts",
+                f"the broker by its address, or add the name to {self._hosts_setting}",
             )
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or len(length) > 9 or int(length) > MAX_BODY_BYTES:
-            return _too_long()
+        if not length.isdigit() or len(length) > 9 or int(length) > self._max_body_bytes:
+            return _too_long(self._max_body_bytes)
         return None
 
 
@@ -132,13 +141,13 @@ def _is_address(host: str) -> bool:
     return True
 
 
-async def _with_body(receive: Receive) -> Receive:
+async def _with_body(receive: Receive, max_body_bytes: int) -> Receive:
     """``receive`` once the whole body has come, which it gives at once; TooLong."""
     body = bytearray()
     message = await receive()
     while message["type"] == "http.request":
         body += message.get("body", b"")
-        if len(body) > MAX_BODY_BYTES:
+        if len(body) > max_body_bytes:
             raise TooLong
         if not message.get("more_body"):
             message = {"type": "http.request", "body": bytes(body)}
@@ -152,8 +161,8 @@ async def _with_body(receive: Receive) -> Receive:
     return with_body
 
 
-def _too_long() -> App:
-    return _text(413, f"a request's body may have {MAX_BODY_BYTES} bytes")
+def _too_long(max_body_bytes: int) -> App:
+    return _text(413, f"a request's body may have {max_body_bytes} bytes")
 
 
 def _text(status: int, text: str) -> App:

@@ -1,0 +1,412 @@
+"""Confluent's REST API, as an ASGI application.
+
+Rules:
+
+- A path is split before its parts are decoded, so a subject may have a slash (``%2F``).
+- ``/contexts/.other/…`` is the same as ``/…`` with subjects of that context.
+- An answer is JSON of the type that the client accepts, by default
+  ``application/vnd.schemaregistry.v1+json``. An error is ``{"error_code": …, "message": …}``.
+- A body has to be of one of these types, or of none: a form of another web page is of neither, so
+  no page can make a browser change anything here.
+- Lists are cut at ``MOST_LISTED``, and those of whole schemas at ``MOST_SCHEMAS``; ``offset`` and
+  ``limit`` give the rest.
+
+Source: the API reference of Confluent's registry, and its resources (SubjectsResource, …).
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kwire.registry import changes, reading
+from kwire.registry.names import (
+    ALL_CONTEXTS,
+    join_subject,
+    normal_scope,
+    normal_subject,
+    split_subject,
+)
+from kwire.registry.records import Body
+from kwire.registry.refusals import Refused, no_version
+from kwire.registry.registry import Registry
+from kwire.registry.schema_types.parsing import SCHEMA_TYPES
+from kwire.registry.serialized import serialized
+from kwire.web.guard import Receive, Scope, Send
+
+V1_JSON = "application/vnd.schemaregistry.v1+json"
+TYPES = (V1_JSON, "application/vnd.schemaregistry+json", "application/json")
+BODY_TYPES = (*TYPES, "application/octet-stream")
+
+MAX_BODY_BYTES = 4 << 20
+"""A schema of the largest size whose characters are all escaped is smaller."""
+MOST_LISTED = 20_000
+MOST_SCHEMAS = 1_000
+MOST_ANSWER_CHARS = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request: its path's parameters, query and body."""
+
+    parts: tuple[str, ...]
+    query: Mapping[str, str]
+    body: Any
+    context: str
+
+    @property
+    def subject(self) -> str:
+        """The subject that the path names first; Refused (42208)."""
+        return normal_subject(self._in_context(self.parts[0]))
+
+    @property
+    def scope(self) -> str:
+        """The subject or context whose settings the path names; "" without one."""
+        return normal_scope(self._in_context(self.parts[0] if self.parts else ""))
+
+    @property
+    def number(self) -> int:
+        """The id that the path names first; Refused (40403) for what is none."""
+        text = self.parts[0]
+        if not (text.isascii() and text.isdigit() and len(text) <= 10):
+            raise Refused(404, "HTTP 404 Not Found")
+        return int(text)
+
+    @property
+    def subject_of_id(self) -> str:
+        """The subject, perhaps only a context, in which an id is looked for."""
+        return join_subject(*split_subject(self._in_context(self.query.get("subject", ""))))
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of the subjects to list."""
+        found = self.query.get("subjectPrefix")
+        return self._in_context(found or "") if found or self.context else ALL_CONTEXTS
+
+    @property
+    def object(self) -> Body:
+        """The body, which has to be an object."""
+        if not isinstance(self.body, dict):
+            raise Refused(422, "the body has to be a JSON object")
+        return self.body
+
+    def flag(self, name: str) -> bool:
+        """Whether a parameter of the query is ``true``."""
+        return self.query.get(name, "").lower() == "true"
+
+    def listed(self, found: Any, most: int = MOST_LISTED) -> list[Any]:
+        """The part of a list that ``offset`` and ``limit`` ask for."""
+        limit = _integer(self.query, "limit", -1)
+        return reading.page(
+            found, _integer(self.query, "offset", 0), min(limit, most) if limit > 0 else most
+        )
+
+    def _in_context(self, name: str) -> str:
+        is_qualified = name.startswith(":") or not self.context
+        return name if is_qualified else f":{self.context}:{name}"
+
+
+Answer: TypeAlias = Any
+Handler: TypeAlias = Callable[[Registry, Ask], Awaitable[Answer]]
+
+
+class Text(str):
+    """An answer that stands as it is, not as a text of JSON."""
+
+
+def _integer(query: Mapping[str, str], name: str, default: int) -> int:
+    text = query.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else default
+
+
+# Subjects
+
+
+async def _subjects(registry: Registry, ask: Ask) -> Answer:
+    deleted, only = ask.flag("deleted"), ask.flag("deletedOnly")
+    return ask.listed(registry.state.subjects(ask.prefix, deleted=deleted, only_deleted=only))
+
+
+async def _versions(registry: Registry, ask: Ask) -> Answer:
+    deleted, only = ask.flag("deleted"), ask.flag("deletedOnly")
+    return ask.listed(
+        reading.version_numbers(registry.state, ask.subject, deleted=deleted, only_deleted=only)
+    )
+
+
+async def _version(registry: Registry, ask: Ask) -> Answer:
+    value = reading.find_version(
+        registry.state, ask.subject, ask.parts[1], deleted=ask.flag("deleted")
+    )
+    body = reading.version_body(value)
+    return await serialized(registry, ask.query.get("format", ""), ask.subject, value.schema, body)
+
+
+async def _version_text(registry: Registry, ask: Ask) -> Answer:
+    deleted = ask.flag("deleted")
+    value = reading.find_version(registry.state, ask.subject, ask.parts[1], deleted=deleted)
+    return Text(value.schema.text)
+
+
+async def _users(registry: Registry, ask: Ask) -> Answer:
+    return ask.listed(reading.users(registry.state, ask.subject, ask.parts[1]))
+
+
+async def _register(registry: Registry, ask: Ask) -> Answer:
+    normalize = ask.flag("normalize")
+    return {"id": await registry.register(ask.subject, ask.object, normalize=normalize)}
+
+
+async def _look_up(registry: Registry, ask: Ask) -> Answer:
+    normalize, deleted = ask.flag("normalize"), ask.flag("deleted")
+    value = await registry.look_up(ask.subject, ask.object, normalize=normalize, deleted=deleted)
+    return reading.version_body(value)
+
+
+async def _delete_subject(registry: Registry, ask: Ask) -> Answer:
+    subject, permanent = ask.subject, ask.flag("permanent")
+    return await registry.change(
+        lambda state: changes.delete_subject(state, subject, permanent=permanent)
+    )
+
+
+async def _delete_version(registry: Registry, ask: Ask) -> Answer:
+    subject, text, permanent = ask.subject, ask.parts[1], ask.flag("permanent")
+
+    def decide(state: Any) -> Any:
+        number = reading.version_number(text)
+        if number is None:
+            number = reading.find_version(state, subject, text, deleted=permanent).version
+        return number, changes.delete_version(state, subject, number, permanent=permanent)
+
+    return await registry.change(decide)
+
+
+# Schemas
+
+
+async def _schema(registry: Registry, ask: Ask) -> Answer:
+    subject, number = ask.subject_of_id, ask.number
+    body = reading.id_body(registry.state, number, subject, with_last=ask.flag("fetchMaxId"))
+    schema = reading.find_schema(registry.state, number, subject)
+    return await serialized(registry, ask.query.get("format", ""), subject, schema, body)
+
+
+async def _schema_text(registry: Registry, ask: Ask) -> Answer:
+    return Text(reading.find_schema(registry.state, ask.number, ask.subject_of_id).text)
+
+
+async def _subjects_of_id(registry: Registry, ask: Ask) -> Answer:
+    found = reading.subjects_of_id(
+        registry.state, ask.number, ask.subject_of_id, deleted=ask.flag("deleted")
+    )
+    return ask.listed(sorted({value.subject for value in found}))
+
+
+async def _versions_of_id(registry: Registry, ask: Ask) -> Answer:
+    found = reading.subjects_of_id(
+        registry.state, ask.number, ask.subject_of_id, deleted=ask.flag("deleted")
+    )
+    return ask.listed([{"subject": one.subject, "version": one.version} for one in found])
+
+
+async def _types(registry: Registry, ask: Ask) -> Answer:
+    return list(SCHEMA_TYPES)
+
+
+async def _schemas(registry: Registry, ask: Ask) -> Answer:
+    found = reading.schemas(
+        registry.state,
+        ask.prefix,
+        deleted=ask.flag("deleted"),
+        newest_only=ask.flag("latestOnly"),
+    )
+    values = ask.listed(found, MOST_SCHEMAS)
+    if sum(len(value.schema.text) for value in values) > MOST_ANSWER_CHARS:
+        text = f"more than {MOST_ANSWER_CHARS >> 20} MB; ask for fewer with limit or subjectPrefix"
+        raise Refused(422, text)
+    return [reading.version_body(value) for value in values]
+
+
+async def _contexts(registry: Registry, ask: Ask) -> Answer:
+    return ask.listed(registry.state.contexts)
+
+
+# Compatibility
+
+
+async def _compatible(registry: Registry, ask: Ask) -> Answer:
+    text = ask.parts[1]
+    number = reading.version_number(text)
+    try:
+        earlier = [reading.find_version(registry.state, ask.subject, text)]
+    except Refused:
+        if number is not None:
+            raise no_version(number) from None
+        earlier = []  # whatever may be the first version
+    return await _compatible_with(registry, ask, earlier)
+
+
+async def _compatible_with_all(registry: Registry, ask: Ask) -> Answer:
+    return await _compatible_with(registry, ask, registry.state.versions(ask.subject))
+
+
+async def _compatible_with(registry: Registry, ask: Ask, earlier: list[Any]) -> Answer:
+    normalize = ask.flag("normalize")
+    found = await registry.problems(ask.subject, ask.object, earlier, normalize=normalize)
+    body: Body = {"is_compatible": not found}
+    return body | {"messages": found} if ask.flag("verbose") else body
+
+
+# Settings
+
+
+async def _config(registry: Registry, ask: Ask) -> Answer:
+    with_default = ask.flag("defaultToGlobal")
+    return reading.config_body(registry.state, ask.scope, with_default=with_default)
+
+
+async def _set_config(registry: Registry, ask: Ask) -> Answer:
+    scope, body = ask.scope, ask.object
+
+    def decide(state: Any) -> Any:
+        return body, changes.set_config(state, scope, body)
+
+    return await registry.change(decide)
+
+
+async def _delete_config(registry: Registry, ask: Ask) -> Answer:
+    scope = ask.scope
+
+    def decide(state: Any) -> Any:
+        records = changes.delete_config(state, scope)
+        return reading.config_body(state, scope, with_default=False), records
+
+    return await registry.change(decide)
+
+
+async def _mode(registry: Registry, ask: Ask) -> Answer:
+    with_default = ask.flag("defaultToGlobal")
+    return reading.mode_body(registry.state, ask.scope, with_default=with_default)
+
+
+async def _set_mode(registry: Registry, ask: Ask) -> Answer:
+    scope, mode, force = ask.scope, ask.object.get("mode"), ask.flag("force")
+
+    def decide(state: Any) -> Any:
+        return {"mode": mode}, changes.set_mode(state, scope, mode, force=force)
+
+    return await registry.change(decide)
+
+
+async def _delete_mode(registry: Registry, ask: Ask) -> Answer:
+    scope = ask.scope
+
+    def decide(state: Any) -> Any:
+        records = changes.delete_mode(state, scope)
+        return reading.mode_body(state, scope, with_default=False), records
+
+    return await registry.change(decide)
+
+
+async def _root(registry: Registry, ask: Ask) -> Answer:
+    return {}
+
+
+ROUTES: Mapping[str, Mapping[str, Handler]] = {
+    "": {"GET": _root},
+    "subjects": {"GET": _subjects},
+    "subjects/*": {"POST": _look_up, "DELETE": _delete_subject},
+    "subjects/*/versions": {"GET": _versions, "POST": _register},
+    "subjects/*/versions/*": {"GET": _version, "DELETE": _delete_version},
+    "subjects/*/versions/*/schema": {"GET": _version_text},
+    "subjects/*/versions/*/referencedby": {"GET": _users},
+    "schemas": {"GET": _schemas},
+    "schemas/types": {"GET": _types},
+    "schemas/ids/*": {"GET": _schema},
+    "schemas/ids/*/schema": {"GET": _schema_text},
+    "schemas/ids/*/subjects": {"GET": _subjects_of_id},
+    "schemas/ids/*/versions": {"GET": _versions_of_id},
+    "compatibility/subjects/*/versions": {"POST": _compatible_with_all},
+    "compatibility/subjects/*/versions/*": {"POST": _compatible},
+    "config": {"GET": _config, "PUT": _set_config, "DELETE": _delete_config},
+    "config/*": {"GET": _config, "PUT": _set_config, "DELETE": _delete_config},
+    "mode": {"GET": _mode, "PUT": _set_mode, "DELETE": _delete_mode},
+    "mode/*": {"GET": _mode, "PUT": _set_mode, "DELETE": _delete_mode},
+    "contexts": {"GET": _contexts},
+}
+"""The handlers by path and method; ``*`` stands for a part that the client names."""
+
+
+def _split(raw_path: bytes) -> list[str]:
+    """The decoded parts of a path."""
+    text = raw_path.decode("latin-1").partition("?")[0].strip("/")
+    return [unquote(part) for part in text.split("/")] if text else []
+
+
+def _match(parts: list[str]) -> tuple[Mapping[str, Handler], tuple[str, ...]]:
+    """The handlers of a path, and the parts that the client has named; Refused (404)."""
+    for path, handlers in ROUTES.items():
+        pattern = path.split("/") if path else []
+        if len(pattern) == len(parts) and all(
+            one in ("*", part) for one, part in zip(pattern, parts, strict=True)
+        ):
+            named = [part for one, part in zip(pattern, parts, strict=True) if one == "*"]
+            return handlers, tuple(named)
+    raise Refused(404, "HTTP 404 Not Found")
+
+
+class RegistryApp:
+    """The ASGI application over a registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        try:
+            answer = await self._answer(request)
+            response = _response(request, 200, answer)
+        except Refused as error:
+            body = {"error_code": error.code, "message": error.message}
+            response = _response(request, error.status, body)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Answer:
+        parts, context = _split(request.scope["raw_path"]), ""
+        if len(parts) > 2 and parts[0] == "contexts":
+            context, parts = parts[1].strip(":"), parts[2:]
+        handlers, named = _match(parts)
+        handler = handlers.get(request.method)
+        if handler is None:
+            raise Refused(405, "HTTP 405 Method Not Allowed")
+        body = await _body(request)
+        await self._registry.journal.ready()
+        return await handler(self._registry, Ask(named, request.query_params, body, context))
+
+
+async def _body(request: Request) -> Any:
+    content = await request.body()
+    if not content:
+        return None
+    named = request.headers.get("content-type", V1_JSON).partition(";")[0].strip().lower()
+    if named not in BODY_TYPES:
+        raise Refused(415, f"HTTP 415 Unsupported Media Type: send {V1_JSON}")
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise Refused(400, "the body is no JSON") from None
+
+
+def _response(request: Request, status: int, answer: Answer) -> Response:
+    accepted = request.headers.get("accept", "")
+    media_type = next((one for one in TYPES if one in accepted), V1_JSON)
+    text = answer if isinstance(answer, Text) else json.dumps(answer, separators=(",", ":"))
+    return Response(text, status, media_type=media_type)

@@ -1,0 +1,71 @@
+"""The port of the schema registry in a broker: a thread with an event loop of its own.
+
+It opens with the broker's listeners and answers 503 until the broker serves. Web libraries are
+imported in that thread, and only if the port is switched on (``kwire.registry.listen``).
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import trio
+
+from kwire.config.broker import BrokerConfig
+from kwire.config.extras import needs
+from kwire.web.cross_loop_calls import BrokerCalls, Observed
+from kwire.web.port_thread import PortError, PortThread, bind, missing_of
+
+PACKAGES = ("hypercorn", "starlette")
+OPTION = "--registry HOST:PORT (kwire.registry.listen)"
+
+
+class RegistryPort:
+    """The registry of one server; ``observed`` has what the server shows it. Raises PortError."""
+
+    def __init__(self, config: BrokerConfig, steady_ms: Callable[[], int]) -> None:
+        self.observed = Observed()
+        self._steady_ms = steady_ms
+        self._config = config
+        address = config.registry_address()
+        assert address is not None
+        if missing := missing_of(PACKAGES):
+            raise PortError(f"the schema registry {needs('registry', *missing)}")
+        self._bound = bind(address, "the schema registry", OPTION)
+        self._thread = PortThread("schema registry", self._bound)
+        self.address = self._thread.address
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Serve the registry during the block."""
+        async with trio.open_nursery() as nursery:
+            calls, following = (
+                BrokerCalls(self.observed, nursery, self._steady_ms) for _ in range(2)
+            )
+            try:
+                async with self._thread.open(lambda stop: self._serve(calls, following, stop)):
+                    yield
+            finally:
+                calls.close()
+                following.close()
+                nursery.cancel_scope.cancel()
+
+    async def _serve(self, calls: BrokerCalls, following: BrokerCalls, stop: trio.Event) -> None:
+        """The main task of the thread."""
+        from kwire.registry.app import MAX_BODY_BYTES, RegistryApp
+        from kwire.registry.registry import Registry
+        from kwire.registry.topic_journal import TopicJournal
+        from kwire.web.connections import Connections
+        from kwire.web.guard import Guard
+
+        journal = TopicJournal(calls, following)
+        hosts = self._config.strings("kwire.registry.allowed.hosts")
+        app = Guard(
+            RegistryApp(Registry(journal)),
+            hosts,
+            max_body_bytes=MAX_BODY_BYTES,
+            hosts_setting="kwire.registry.allowed.hosts",
+        )
+        most = self._config.integer("kwire.registry.max.connections")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(journal.run)
+            await Connections(app, self._bound, most).serve(stop)
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,291 @@
+"""What the records of ``_schemas`` add up to: subjects and versions, ids, settings, modes.
+
+Rules:
+
+- A schema has one id in a context, whatever subjects have it. An id belongs to one schema: a record
+  that gives it to another one is left out, as Confluent's registry does.
+- A version that is soft deleted keeps its number, and its id still names the schema. One that is
+  deleted for good is gone, and so is its id, unless another version has it.
+- A schema is found by its ``mark``: a digest of its text as it is stored, and of its canonical
+  text, which is made elsewhere (``identify``). They differ only if another registry has stored it.
+- ``used_by`` of a version are the versions that refer to it and aren't deleted.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from kwire.registry.names import DEFAULT_CONTEXT, has_prefix, scopes, split_subject, subject_beside
+from kwire.registry.records import (
+    CLEAR_SUBJECT,
+    CONFIG,
+    CONTEXT,
+    DELETE_SUBJECT,
+    MODE,
+    SCHEMA,
+    Key,
+    RegistryRecord,
+    Schema,
+    SchemaValue,
+)
+
+READWRITE, READONLY, IMPORT = "READWRITE", "READONLY", "IMPORT"
+DEFAULT_LEVEL = "BACKWARD"
+
+
+class Place(NamedTuple):
+    """A version of a subject."""
+
+    subject: str
+    version: int
+
+
+def mark(schema: Schema) -> bytes:
+    """A digest that is equal for schemas of the same text."""
+    parts = (schema.type, schema.text, schema.references, schema.more)
+    return blake2b(repr(parts).encode(), digest_size=16).digest()
+
+
+class _Context:
+    """The ids of one context."""
+
+    __slots__ = ("last_id", "marks", "places", "schemas", "unidentified")
+
+    def __init__(self) -> None:
+        self.schemas: dict[int, Schema] = {}
+        self.places: dict[int, dict[Place, None]] = {}
+        self.marks: dict[bytes, int] = {}
+        self.unidentified: dict[int, None] = {}
+        self.last_id = 0
+
+
+class RegistryState:
+    """The state after some records; ``apply`` adds one."""
+
+    def __init__(self) -> None:
+        self.text_chars = 0
+        """The characters of all schemas."""
+        self._subjects: dict[str, dict[int, SchemaValue]] = {}
+        self._contexts: dict[str, _Context] = {DEFAULT_CONTEXT: _Context()}
+        self._configs: dict[str, Mapping[str, Any]] = {}
+        self._modes: dict[str, str] = {}
+        self._used_by: dict[Place, dict[Place, None]] = {}
+
+    # Changes
+
+    def apply(self, record: RegistryRecord) -> bool:
+        """Add a record; False if it contradicts an earlier one and is left out."""
+        key, value = record.key, record.value
+        if key.keytype == SCHEMA:
+            assert value is None or isinstance(value, SchemaValue)
+            return self._put(Place(key.subject, key.version), value)
+        body: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
+        if key.keytype == DELETE_SUBJECT:
+            self._delete_until(key.subject, body.get("version"))
+        elif key.keytype == CLEAR_SUBJECT:
+            self._clear(key.subject)
+        elif key.keytype == CONFIG:
+            _set(self._configs, key.subject, body or None)
+        elif key.keytype == MODE:
+            _set(self._modes, key.subject, body.get("mode"))
+        elif key.keytype == CONTEXT and value is not None:
+            self._context(key.context)
+        return True
+
+    def identify(self, context: str, number: int, found: bytes) -> None:
+        """Note the mark of an id's canonical text."""
+        ids = self._context(context)
+        ids.unidentified.pop(number, None)
+        if number in ids.schemas:
+            ids.marks.setdefault(found, number)
+
+    def _put(self, place: Place, value: SchemaValue | None) -> bool:
+        ids = self._context(split_subject(place.subject)[0])
+        if value is not None:
+            known = ids.schemas.get(value.id)
+            if known is not None and known.text != value.schema.text:
+                return False
+            if known is not None and known == value.schema:
+                value = replace(value, schema=known)  # one text in memory for all its versions
+        versions = self._subjects.setdefault(place.subject, {})
+        old = versions.pop(place.version, None)
+        if old is not None:
+            self._take_out(ids, place, old, keeps_id=value is not None and value.id == old.id)
+        if value is None:
+            if not versions:
+                del self._subjects[place.subject]
+            return True
+        is_newest = not versions or place.version > next(reversed(versions))
+        versions[place.version] = value
+        if not is_newest:
+            self._subjects[place.subject] = dict(sorted(versions.items()))
+        self._put_in(ids, place, value)
+        return True
+
+    def _put_in(self, ids: _Context, place: Place, value: SchemaValue) -> None:
+        if value.id not in ids.schemas:
+            ids.schemas[value.id] = value.schema
+            ids.unidentified[value.id] = None
+            ids.marks.setdefault(mark(value.schema), value.id)
+            self.text_chars += len(value.schema.text)
+        ids.places.setdefault(value.id, {})[place] = None
+        ids.last_id = max(ids.last_id, value.id)
+        if not value.is_deleted:
+            for one in value.schema.references:
+                used = Place(subject_beside(place.subject, one.subject), one.version)
+                self._used_by.setdefault(used, {})[place] = None
+
+    def _take_out(self, ids: _Context, place: Place, old: SchemaValue, keeps_id: bool) -> None:
+        for one in old.schema.references:
+            used = Place(subject_beside(place.subject, one.subject), one.version)
+            self._used_by.get(used, {}).pop(place, None)
+            if not self._used_by.get(used):
+                self._used_by.pop(used, None)
+        places = ids.places[old.id]
+        del places[place]
+        if places or keeps_id:
+            return
+        del ids.places[old.id]
+        self.text_chars -= len(ids.schemas.pop(old.id).text)
+        ids.unidentified.pop(old.id, None)
+        ids.marks = {found: number for found, number in ids.marks.items() if number != old.id}
+
+    def _delete_until(self, subject: str, version: object) -> None:
+        last = version if isinstance(version, int) else 0
+        for value in list(self._subjects.get(subject, {}).values()):
+            if value.version <= last and not value.is_deleted:
+                self._put(Place(subject, value.version), replace(value, is_deleted=True))
+
+    def _clear(self, scope: str) -> None:
+        for subject in [one for one in self._subjects if scope in scopes(one)]:
+            for value in list(self._subjects[subject].values()):
+                if value.is_deleted:
+                    self._put(Place(subject, value.version), None)
+
+    def _context(self, name: str) -> _Context:
+        return self._contexts.setdefault(name or DEFAULT_CONTEXT, _Context())
+
+    # Subjects
+
+    @property
+    def contexts(self) -> list[str]:
+        """The names of all contexts."""
+        return sorted(self._contexts)
+
+    def subjects(
+        self, prefix: str, *, deleted: bool = False, only_deleted: bool = False
+    ) -> list[str]:
+        """The subjects with a prefix that have such a version."""
+        return sorted(
+            subject
+            for subject in self._subjects
+            if has_prefix(subject, prefix)
+            and self.versions(subject, deleted=deleted, only_deleted=only_deleted)
+        )
+
+    def versions(
+        self, subject: str, *, deleted: bool = False, only_deleted: bool = False
+    ) -> list[SchemaValue]:
+        """The versions of a subject, the oldest first; with ``deleted``, soft deleted ones too."""
+        return [
+            value
+            for value in self._subjects.get(subject, {}).values()
+            if (value.is_deleted if only_deleted else deleted or not value.is_deleted)
+        ]
+
+    def version(self, place: Place) -> SchemaValue | None:
+        """A version, be it soft deleted."""
+        return self._subjects.get(place.subject, {}).get(place.version)
+
+    def values(self) -> Iterator[SchemaValue]:
+        """All versions of all subjects."""
+        for versions in self._subjects.values():
+            yield from versions.values()
+
+    @property
+    def subject_count(self) -> int:
+        """How many subjects there are."""
+        return len(self._subjects)
+
+    def used_by(self, place: Place) -> list[Place]:
+        """The versions that refer to this one."""
+        return list(self._used_by.get(place, ()))
+
+    # Ids
+
+    def schema(self, context: str, number: int) -> Schema | None:
+        """The schema with this id."""
+        ids = self._contexts.get(context)
+        return None if ids is None else ids.schemas.get(number)
+
+    def places(self, context: str, number: int) -> list[SchemaValue]:
+        """The versions with this id, be they soft deleted."""
+        ids = self._contexts.get(context)
+        found = ids.places.get(number, {}) if ids is not None else {}
+        return [self._subjects[place.subject][place.version] for place in found]
+
+    def find(self, context: str, *found: bytes) -> int | None:
+        """The id of the schema with one of these marks."""
+        ids = self._contexts.get(context)
+        known = () if ids is None else (ids.marks.get(one) for one in found)
+        return next((number for number in known if number is not None), None)
+
+    def last_id(self, context: str) -> int:
+        """The largest id that was given in a context."""
+        ids = self._contexts.get(context)
+        return 0 if ids is None else ids.last_id
+
+    def unidentified(self) -> Iterable[tuple[str, int]]:
+        """Contexts and ids whose canonical text isn't known yet."""
+        return [
+            (name, number) for name, ids in self._contexts.items() for number in ids.unidentified
+        ]
+
+    def has_context(self, name: str) -> bool:
+        """Whether a context is known."""
+        return name in self._contexts
+
+    # Settings
+
+    def config(self, scope: str) -> Mapping[str, Any] | None:
+        """The settings of a subject or context itself; "" stands for all."""
+        return self._configs.get(scope)
+
+    def level(self, subject: str) -> str:
+        """The level of compatibility that counts for a subject."""
+        return str(self._nearest(subject, "compatibilityLevel") or DEFAULT_LEVEL)
+
+    def normalizes(self, subject: str) -> bool:
+        """Whether the schemas of a subject are normalized without a client's asking."""
+        return self._nearest(subject, "normalize") is True
+
+    def own_mode(self, scope: str) -> str | None:
+        """The mode of a subject or context itself; "" stands for all."""
+        return self._modes.get(scope)
+
+    def mode(self, subject: str) -> str:
+        """The mode that counts for a subject."""
+        found = (self._modes.get(scope) for scope in scopes(subject))
+        return next((one for one in found if one is not None), READWRITE)
+
+    @property
+    def setting_count(self) -> int:
+        """How many subjects and contexts have settings or a mode of their own."""
+        return len(self._configs) + len(self._modes)
+
+    def _nearest(self, subject: str, name: str) -> Any:
+        found = (self._configs.get(scope, {}).get(name) for scope in scopes(subject))
+        return next((one for one in found if one is not None), None)
+
+
+def tombstone(place: Place) -> RegistryRecord:
+    """The record that deletes a version for good."""
+    return RegistryRecord(Key(SCHEMA, place.subject, place.version))
+
+
+def _set(found: dict[str, Any], scope: str, value: Any) -> None:
+    if value is None:
+        found.pop(scope, None)
+    else:
+        found[scope] = value
