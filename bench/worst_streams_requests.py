@@ -26,7 +26,8 @@ def _heartbeat(count):
     """A topology of many parts, none of whose topics exist."""
     api = streams_group_heartbeat
     parts = [
-        api.Subtopology(subtopology_id=str(n), source_topics=[f"name-{n}"]) for n in range(count)
+        api.Subtopology(subtopology_id=str(n), source_topics=[f"name-{n}", f"other-{n}"])
+        for n in range(0, count, 2)
     ]
     return api.StreamsGroupHeartbeatRequest(
         group_id="big",

@@ -66,7 +66,7 @@ WHO_MAY = (
     pytest.param(DENIED, id="denied"),
 )
 
-AT_ONCE = {"JoinGroup", "ConsumerGroupHeartbeat"}
+AT_ONCE = {"JoinGroup", "ConsumerGroupHeartbeat", "StreamsGroupHeartbeat"}
 """A step of a group is done as a whole. ``kwire.group.member.max.bytes`` bounds it."""
 
 
