@@ -329,6 +329,14 @@ def test_patterns_are_never_run_without_a_bound() -> None:
     assert not broken(evil, evil)
 
 
+def test_many_patterns_end() -> None:
+    """Of thousands, each would be run on each of thousands of names."""
+    named = thing({f"p{one}": TEXT for one in range(5000)}, rest=False)
+    patterns = {f"^a{one}(b|c)*$": TEXT for one in range(5000)}
+    with pytest.raises(TooComplex):
+        broken(thing({}, rest=False, patternProperties=patterns), named)
+
+
 def doubling(levels: int, kind: str) -> Any:
     """Each definition uses the one below twice, in branches of which one has to fit."""
     branches = _definitions(

@@ -198,9 +198,10 @@ def test_messages_are_known_by_their_names() -> None:
         ('edition = "2023"; message A {}', "its syntax is editions"),
         ("message A {" * 10_000, "recursion limit"),
         ("\0;", "control characters"),
+        (" " * 1_000_000 + "x;", "Expected top-level statement"),
         ('syntax = "proto3"; ' + "".join(f"message M{one} {{}}" for one in range(51_000)), "parts"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_no_schema(text: str, why: str) -> None:
     """The error is one line that says what is wrong."""

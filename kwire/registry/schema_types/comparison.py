@@ -76,9 +76,9 @@ class Comparison(ABC, Generic[Part]):
             self._has_new = True
         return fits
 
-    def count(self) -> None:
-        """Count a step; TooComplex."""
-        self._steps += 1
+    def count(self, steps: int = 1) -> None:
+        """Count steps; TooComplex."""
+        self._steps += steps
         if self._steps > MAX_STEPS:
             raise TooComplex(f"to compare the schemas takes more than {MAX_STEPS:,} steps")
 

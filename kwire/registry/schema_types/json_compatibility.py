@@ -272,12 +272,19 @@ class _JsonComparison(Comparison[Facts]):
             if name in before:
                 fits &= self.compare(one, old.within(before[name]), where)
             else:
-                fits &= self._added(one, old.covering(name), where, "PROPERTY")
+                fits &= self._added(one, self._covering(old, name), where, "PROPERTY")
         for name, schema in before.items():
             if name not in properties:
                 where = f"{path}/properties/{_escaped(name)}"
-                fits &= self._removed(old.within(schema), new.covering(name), where, "PROPERTY")
+                fits &= self._removed(
+                    old.within(schema), self._covering(new, name), where, "PROPERTY"
+                )
         return fits
+
+    def _covering(self, one: Facts, name: str) -> list[Facts]:
+        """What a schema says of a property that it doesn't name; each pattern is a step."""
+        self.count(len(one.keywords.get("patternProperties", ())))
+        return one.covering(name)
 
     def _patterns(self, new: Facts, old: Facts, path: str) -> bool:
         fits = True
@@ -288,6 +295,7 @@ class _JsonComparison(Comparison[Facts]):
                 fits &= self.compare(one, old.within(before[text]), where)
                 continue
             named = old.keywords.get("properties", {})
+            self.count(len(named) + len(before))
             others = [other for name, other in named.items() if fits_name(text, name)]
             for other in (*others, *before.values(), old.rest):
                 fits &= self._added(one, [old.within(other)], where, "PROPERTY")

@@ -176,7 +176,7 @@ def text_of(value: Any) -> str:
     return written_json(value, in_order=True)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> Any:
     """The pattern for RE2; None for one that it doesn't know, such as one that looks ahead."""
     re2 = import_module("re2")  # it has no types

@@ -31,7 +31,7 @@ from kwire.registry.schema_types.protobuf_text import written
 from kwire.schemas.protobuf_compiler import KNOWN, compile_text
 from kwire.schemas.undecodable import WrongSchema
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*\Z")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\Z")
 """No text of a ``.proto`` file is like that: each statement ends with ``;`` or ``}``."""
 _MAIN = "kwire_schema.proto"
 _OPTIONS = "google/protobuf/descriptor.proto"
@@ -85,7 +85,7 @@ def parse(text: str, references: Mapping[str, ParsedSchema]) -> ProtobufSchema:
     used = [
         (name, one) for name, one in all_references(references) if isinstance(one, ProtobufSchema)
     ]
-    files = _of_base64(text, used) if _BASE64.match(text) else _of_text(text, used)
+    files = _of_base64(text, used) if _is_base64(text) else _of_text(text, used)
     _check(files[-1])
     pool = descriptor_pool.DescriptorPool()
     try:
@@ -97,10 +97,12 @@ def parse(text: str, references: Mapping[str, ParsedSchema]) -> ProtobufSchema:
     return ProtobufSchema(text, references, files, pool)
 
 
+def _is_base64(text: str) -> bool:
+    return _BASE64.match(text.strip()) is not None
+
+
 def _of_text(text: str, used: list[tuple[str, ProtobufSchema]]) -> list[bytes]:
-    texts = tuple(
-        (name, one.canonical if _BASE64.match(one.text) else one.text) for name, one in used
-    )
+    texts = tuple((name, one.canonical if _is_base64(one.text) else one.text) for name, one in used)
     try:
         compiled = compile_text(text, texts)
     except WrongSchema as error:
