@@ -279,8 +279,9 @@ def test_the_levels() -> None:
         json.dumps(enum("E", *(f"S{number}" for number in range(MAX_PARTS)))),
         '"' + "x" * MAX_SCHEMA_BYTES + '"',
         "x" * (10 * MAX_SCHEMA_BYTES),
+        json.dumps(record("a." * 500 + "b")),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_hostile_texts(text: str) -> None:
     """Each ends in one short line."""

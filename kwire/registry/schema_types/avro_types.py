@@ -25,6 +25,8 @@ _OF_TYPES = frozenset(
 _OF_FIELDS = frozenset({"type", "name", "doc", "aliases", "default", "order"})
 _ORDERS = frozenset({"ascending", "descending", "ignore"})
 _MAX_FIXED_BYTES = 2**31 - 1
+_MAX_CHARS_OF_A_NAME = 1000
+"""Of a full name: each type within a namespace repeats it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -221,6 +223,8 @@ def _full_name(schema: Mapping[str, Any], kind: str, namespace: str) -> str:
         raise InvalidSchema(f"{_short(name)} is no name of a type")
     full = name if "." in name or not own else f"{own}.{name}"
     full = full.removeprefix(".")
+    if len(full) > _MAX_CHARS_OF_A_NAME:
+        raise InvalidSchema(f"the name {_short(full)} has more than {_MAX_CHARS_OF_A_NAME} chars")
     if full in PRIMITIVE:
         raise InvalidSchema(f"{full} is the name of a primitive type")
     return full
