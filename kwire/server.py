@@ -118,16 +118,17 @@ class Server:
         from kwire.web.port_thread import PortError
 
         try:
-            if self.config.http_address():
-                from kwire.web.port import HttpPort
-
-                self.http = HttpPort(self.config, self._clock.steady_ms)
-                await ports.enter_async_context(self.http.open())
             if self.config.registry_address():
                 from kwire.registry.port import RegistryPort
 
                 self.registry = RegistryPort(self.config, self._clock.steady_ms)
                 await ports.enter_async_context(self.registry.open())
+            if self.config.http_address():
+                from kwire.web.port import HttpPort
+
+                self.http = HttpPort(self.config, self._clock.steady_ms)
+                self.http.own_registry = self.registry.url if self.registry else ""
+                await ports.enter_async_context(self.http.open())
         except PortError as error:
             raise StartError(str(error)) from error
 

@@ -33,6 +33,13 @@ class RegistryPort:
         self._thread = PortThread("schema registry", self._bound)
         self.address = self._thread.address
 
+    @property
+    def url(self) -> str:
+        """Its URL for programs of this machine."""
+        host, port = self.address
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Serve the registry during the block."""

@@ -80,6 +80,7 @@ class Kafka(Helpers, EndsWithBlock):
         self.clock = BrokerClock(self._pass_time)
         self.bootstrap = ""
         self.is_used = False
+        self._registry_address = "127.0.0.1:0"
         self._given_dir = None if data_dir is None else Path(data_dir)
         self._directory: TestDirectory | None = None
         self._disk = disk
@@ -139,6 +140,8 @@ class Kafka(Helpers, EndsWithBlock):
         if settings is not None:
             self.settings = checked(settings)
         old, directory = self._serving, self._directory
+        # Clients keep what ids mean at an address, and the new registry gives the same ids again.
+        self._registry_address = "127.0.0.1:0"
         self._asker.close()
         self._make_directory()
         try:
@@ -150,6 +153,17 @@ class Kafka(Helpers, EndsWithBlock):
     def raise_bug(self) -> None:
         """Raise the first unexpected exception of the broker, if there is one; then forget it."""
         raise_bug(self._serving)
+
+    @property
+    def schema_registry(self) -> str:
+        """The URL of the broker's schema registry; a restart keeps it.
+
+        ValueError without the setting ``kwire.registry.listen``, whose port is chosen here.
+        """
+        registry = None if self._serving is None else self._serving.server.registry
+        if registry is None:
+            raise ValueError('needs the setting "kwire.registry.listen": "127.0.0.1:0"')
+        return registry.url
 
     def now_ms(self) -> int:
         """The broker's date, which ``clock.advance`` puts ahead."""
@@ -190,9 +204,10 @@ class Kafka(Helpers, EndsWithBlock):
             config = _config(frozenset(given.items()))
         except ConfigError as error:
             raise BrokerFailed(f"the broker can't start: {error}") from error
-        config = config.changed(
-            {"log.dirs": str(self.data_dir), "listeners": self._listeners(address)}
-        )
+        chosen = {"log.dirs": str(self.data_dir), "listeners": self._listeners(address)}
+        if config.registry_address() is not None:
+            chosen["kwire.registry.listen"] = self._registry_address
+        config = config.changed(chosen)
         server = Server(
             config,
             disk=self._disk or QuickDisk(),
@@ -201,6 +216,8 @@ class Kafka(Helpers, EndsWithBlock):
         )
         self._serving = None
         self._serving = self._thread.start(server, self._start_timeout_s, old)
+        if server.registry is not None:
+            self._registry_address = "{}:{}".format(*server.registry.address)
         self._bound([f"{host}:{port}" for host, port in server.addresses])
 
     def _listeners(self, address: str) -> str:

@@ -27,6 +27,8 @@ class HttpPort:
 
     def __init__(self, config: BrokerConfig, steady_ms: Callable[[], int]) -> None:
         self.observed = Observed()
+        self.own_registry = ""
+        """The URL of the broker's own schema registry, for the page; set before ``open``."""
         self._steady_ms = steady_ms
         self._config = config
         try:
@@ -65,7 +67,7 @@ class HttpPort:
         trio.lowlevel.add_instrument(Governor())
         sampler = Sampler(broker_calls)
         hosts = self._config.strings("kwire.http.allowed.hosts")
-        schemas = schemas_of(self._config)
+        schemas = schemas_of(self._config, self.own_registry)
         app = application(broker_calls, sampler, self.token, schemas, hosts)
         most = self._config.integer("kwire.http.max.connections")
         async with trio.open_nursery() as nursery:

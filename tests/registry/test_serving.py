@@ -186,3 +186,20 @@ def test_where_it_is_not_served_yet(other: dict[str, str]) -> None:
     """A setting that would promise more than there is gets one line."""
     with pytest.raises(ConfigError, match=r"kwire\.registry\.listen"):
         BrokerConfig.load({**SETTINGS, **other})
+
+
+async def test_the_page_of_this_broker_reads_values_by_its_schemas(tmp_path: Path) -> None:
+    """Without a setting that names a registry."""
+    both = {"kwire.http.listen": "127.0.0.1:0"}
+    async with registry_server(tmp_path, both) as (server, client):
+        answer = await client.post("/subjects/a-value/versions", json={"schema": '"string"'})
+        number = answer.json()["id"]
+        await server.topic("a")
+        await server.produce("a", b"\0" + number.to_bytes(4, "big") + b"\x0aPorto")
+        assert server.server.http is not None
+        host, port = server.server.http.address
+        url = f"http://{host}:{port}/records?topic=a"
+        async with httpx.AsyncClient(timeout=30, verify=False) as page:
+            with trio.fail_after(30):
+                while "&#34;Porto&#34;" not in (await page.get(url)).text:
+                    pass

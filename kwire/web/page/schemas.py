@@ -11,6 +11,7 @@ Rules:
 
 import time
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 import trio
 
@@ -73,9 +74,14 @@ class PageOfValues:
             self._left_s -= time.thread_time() - begin_s  # other pages have the thread meanwhile
 
 
-def schemas_of(config: BrokerConfig) -> Schemas | None:
-    """The schemas of the registry that the settings name; None without one."""
-    url = config["kwire.http.schema.registry.url"]
+def schemas_of(config: BrokerConfig, own_registry: str = "") -> Schemas | None:
+    """The schemas of the registry that the settings name; None without one.
+
+    Without the setting it is ``own_registry``, the URL of the broker's own one, if there is one and
+    the packages to ask it are installed.
+    """
+    has_client = own_registry and find_spec("confluent_kafka") is not None
+    url = config["kwire.http.schema.registry.url"] or (own_registry if has_client else "")
     if not url:
         return None
     login = str(config["kwire.http.schema.registry.basic.auth.user.info"] or "")
