@@ -9,19 +9,20 @@ Rules:
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kwire.metadata.changes import Change, PartitionsAdded, PartitionsChanged, TopicDeleted
 
 if TYPE_CHECKING:
     from kwire.broker.groups import Groups
+    from kwire.broker.partition_coordinators import PartitionCoordinators
     from kwire.broker.share_states import ShareStates
     from kwire.broker.transactions import Transactions, TransactionsBroker
 
 _MOVES = (PartitionsChanged, PartitionsAdded, TopicDeleted)
 """Changes after which this broker may lead other partitions."""
 
-_Kind = TypeVar("_Kind", "Groups", "Transactions", "ShareStates")
+_Kind = TypeVar("_Kind", bound="PartitionCoordinators[Any]")
 
 
 class Coordinators:
@@ -29,10 +30,10 @@ class Coordinators:
 
     def __init__(self, broker: "TransactionsBroker") -> None:
         self._broker = broker
-        self._loaded: list[Groups | Transactions | ShareStates] = []
+        self._loaded: list[PartitionCoordinators[Any]] = []
         self._is_closed = False
 
-    def __iter__(self) -> "Iterator[Groups | Transactions | ShareStates]":
+    def __iter__(self) -> "Iterator[PartitionCoordinators[Any]]":
         return iter(self._loaded)
 
     @cached_property
@@ -85,8 +86,6 @@ class Coordinators:
             self.look_again()
 
     async def forget_deleted_topics(self) -> None:
-        """Delete what groups have committed for deleted topics."""
-        if "groups" in vars(self):
-            await self.groups.forget_deleted_topics()
-        if "share_states" in vars(self):
-            await self.share_states.forget_deleted_topics()
+        """Have each kind delete what it keeps about deleted topics."""
+        for coordinators in list(self._loaded):
+            await coordinators.forget_deleted_topics()

@@ -202,6 +202,9 @@ class PartitionCoordinators(ABC, Generic[_L]):
     async def _after_loading(self) -> None:
         """Do what may be due because other partitions are led here."""
 
+    async def forget_deleted_topics(self) -> None:
+        """Delete what the coordinators keep about deleted topics; here nothing."""
+
     async def _load(self, partition: Partition) -> None:
         batches = CoordinatorLog(partition, self.lookup.is_here)
         loaded = self._new(partition)
