@@ -50,6 +50,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     printing.add_argument(
         "--key-separator", metavar="TEXT", default="\t", help="of key-value (default: a tab)"
     )
+    printing.add_argument(
+        "--registry",
+        metavar="URL",
+        help="a schema registry: keys and values in its format are printed as JSON",
+    )
     group = consume.add_argument_group("groups")
     group.add_argument("-g", "--group", metavar="GROUP", help="consume as a member of a group")
     group.add_argument(

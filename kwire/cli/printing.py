@@ -6,13 +6,19 @@ import sys
 import threading
 from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import trio
 
 from kwire.cli.record_filter import RecordFilter, expression, header_expression
 from kwire.cli.record_lines import FORMATS, Format, write_key_value, write_visible
 from kwire.client.leaders import TopicPartition
+from kwire.config.extras import needs
 from kwire.record.records import Record
+
+if TYPE_CHECKING:
+    from kwire.cli.schema_decoding import SchemaDecoding
 
 LAST_WRITE_S = 1.0
 """How long Ctrl-C waits for a write, so that printed records are committed, too."""
@@ -21,10 +27,17 @@ LAST_WRITE_S = 1.0
 class Printer:
     """Writes records to stdout; ``is_full`` when the wanted number is written."""
 
-    def __init__(self, form: Format, keeps: RecordFilter, most: int | None) -> None:
+    def __init__(
+        self,
+        form: Format,
+        keeps: RecordFilter,
+        most: int | None,
+        decoding: "SchemaDecoding | None" = None,
+    ) -> None:
         self._form = form
         self._filter = keeps
         self._left = most
+        self._decoding = decoding
         self.has_written = True
         """Whether the whole last ``put`` is written, even if ``put`` was cancelled meanwhile."""
 
@@ -45,12 +58,15 @@ class Printer:
         """
         out = bytearray()
         next_offset = None
+        if self._decoding is not None:
+            await trio.to_thread.run_sync(self._decoding.learn, records)
         for record in records:
             if self.is_full:
                 break
             next_offset = record.offset + 1
             if self._filter.keeps(record):
-                out += self._form(partition, record)
+                shown = record if self._decoding is None else self._decoding.decoded(record)
+                out += self._form(partition, shown)
                 if self._left is not None:
                     self._left -= 1
         if out:
@@ -106,4 +122,15 @@ def make_printer(options: argparse.Namespace) -> Printer:
     form = FORMATS.get(options.format) or write_key_value(options.key_separator.encode())
     if options.format in ("value", "key-value") and sys.stdout.isatty():
         form = partial(write_visible, form)
-    return Printer(form, keeps, options.count)
+    return Printer(form, keeps, options.count, _decoding(options))
+
+
+def _decoding(options: argparse.Namespace) -> "SchemaDecoding | None":
+    """What decodes by a registry's schemas; ValueError without the packages for it."""
+    if not getattr(options, "registry", None):
+        return None
+    if find_spec("confluent_kafka") is None:
+        raise ValueError(f"--registry {needs('schemas', 'confluent-kafka')}")
+    from kwire.cli.schema_decoding import SchemaDecoding
+
+    return SchemaDecoding(options.registry)
