@@ -17,6 +17,7 @@ from bench.rows.memory import IDLE_ROWS, MEMORY_ROWS
 from bench.rows.mix import MIX_ROWS
 from bench.rows.produce import PRODUCE_ROWS
 from bench.rows.scale import SCALE_ROWS
+from bench.rows.share import SHARE_ROWS
 from bench.rows.spark import SPARK_ROWS
 from bench.rows.together import TOGETHER_ROWS
 from bench.rows.transactions import TRANSACTION_ROWS
@@ -30,6 +31,7 @@ SECTIONS: dict[str, list[Row]] = {
     "Fetching": [*FETCH_ROWS, *COMMITTED_ROWS, *COLD_ROWS],
     "Many partitions in a request": MANY_PARTITIONS_ROWS,
     "Groups": [*GROUP_ROWS, *TOGETHER_ROWS, *CONSUMER_GROUP_ROWS],
+    "Share groups": SHARE_ROWS,
     "Stock clients": [*LIBRDKAFKA_ROWS, *SPARK_ROWS],
     "A mix of clients": MIX_ROWS,
     "Exactly once": TRANSACTION_ROWS,
