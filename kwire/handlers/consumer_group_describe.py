@@ -6,6 +6,7 @@ the member has given it back. Deleted topics are left out.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from kwire.broker.broker import Broker
 from kwire.coordinator.consumer.group import ConsumerGroup
@@ -18,7 +19,12 @@ from kwire.coordinator.consumer.topics import Topics
 from kwire.coordinator.group import GroupType
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.modern_groups import describe_groups, described_topics
+from kwire.handlers.lib.modern_groups import (
+    bytes_of_member,
+    describe_groups,
+    described_topics,
+    topics_of_members,
+)
 from kwire.handlers.lib.rights import DESCRIBE, GROUP, each, operations
 from kwire.metadata.features import GROUP_VERSION
 from kwire.protocol.messages.consumer_group_describe import (
@@ -35,7 +41,8 @@ async def handle(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
     """Describe every group that the request names."""
-    groups = await describe_groups(request, context, DescribedGroup, _describe, _assignments_of)
+    size_of = partial(bytes_of_member, assignments_of=_assignments_of)
+    groups = await describe_groups(request, context, DescribedGroup, _describe, size_of)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
@@ -104,6 +111,6 @@ def check_consumer_protocol(broker: Broker) -> None:
 
 RIGHTS = (
     each("group_ids", DESCRIBE, GROUP, is_first=True),
-    described_topics(_assignments_of),
+    described_topics(partial(topics_of_members, assignments_of=_assignments_of)),
     operations("groups", GROUP, named="group_id", told="authorized_operations"),
 )

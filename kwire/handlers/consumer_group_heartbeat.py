@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from kwire.coordinator.joining import Visible
 from kwire.handlers.consumer_group_describe import check_consumer_protocol
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.member_size import check_member_size
 from kwire.handlers.lib.modern_groups import heartbeat, subscribed_topics
 from kwire.handlers.lib.regexes import compile_ahead
 from kwire.handlers.lib.rights import GROUP, READ, once
@@ -49,6 +50,8 @@ async def handle(
         check_consumer_protocol(context.broker)
         if request.subscribed_topic_regex:
             await compile_ahead(request.subscribed_topic_regex, context)
+        if names := request.subscribed_topic_names:
+            await check_member_size(names, len, context)
 
     return await heartbeat(
         request,

@@ -5,13 +5,19 @@ left out. The groups' offsets are in DescribeShareGroupOffsets.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from kwire.broker.broker import Broker
 from kwire.coordinator.consumer.topics import Topics
 from kwire.coordinator.share.member import ShareMember
 from kwire.coordinator.share.update import ASSIGNOR
 from kwire.handlers.lib.context import RequestContext
-from kwire.handlers.lib.modern_groups import describe_groups, described_topics
+from kwire.handlers.lib.modern_groups import (
+    bytes_of_member,
+    describe_groups,
+    described_topics,
+    topics_of_members,
+)
 from kwire.handlers.lib.rights import DESCRIBE, GROUP, each, operations
 from kwire.handlers.lib.share_groups import check_share_protocol
 from kwire.protocol.messages.share_group_describe import (
@@ -28,7 +34,8 @@ async def handle(
     request: ShareGroupDescribeRequest, context: RequestContext
 ) -> ShareGroupDescribeResponse:
     """Describe every group that the request names."""
-    groups = await describe_groups(request, context, DescribedGroup, _describe, _assignments_of)
+    size_of = partial(bytes_of_member, assignments_of=_assignments_of)
+    groups = await describe_groups(request, context, DescribedGroup, _describe, size_of)
     return ShareGroupDescribeResponse(groups=groups)
 
 
@@ -74,6 +81,6 @@ def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: Topics) -> As
 
 RIGHTS = (
     each("group_ids", DESCRIBE, GROUP, is_first=True),
-    described_topics(_assignments_of),
+    described_topics(partial(topics_of_members, assignments_of=_assignments_of)),
     operations("groups", GROUP, named="group_id", told="authorized_operations"),
 )

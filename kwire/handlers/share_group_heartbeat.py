@@ -5,6 +5,7 @@ while the group is unsettled. A member that joins gets partitions once they have
 """
 
 from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.member_size import check_member_size
 from kwire.handlers.lib.modern_groups import heartbeat, subscribed_topics
 from kwire.handlers.lib.rights import GROUP, READ, once
 from kwire.handlers.lib.share_groups import check_share_protocol
@@ -23,6 +24,8 @@ async def handle(
 
     async def check_ahead() -> None:
         check_share_protocol(context.broker)
+        if names := request.subscribed_topic_names:
+            await check_member_size(names, len, context)
 
     return await heartbeat(
         request, context, ShareGroupHeartbeatResponse, lambda groups: groups.share, check_ahead

@@ -5,9 +5,9 @@ partitions of internal topics are those that were decided, once the topology is 
 of topologies (KIP-1331) are never there: see StreamsGroupTopologyDescriptionUpdate.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
 
+from kwire.broker.broker import Broker
 from kwire.coordinator.streams.assignors.spec import MemberTasks, Task
 from kwire.coordinator.streams.group import StreamsGroup, TaskOffsets
 from kwire.coordinator.streams.member import StreamsMember
@@ -18,10 +18,9 @@ from kwire.coordinator.streams.topology.configured import (
 )
 from kwire.coordinator.streams_group_records import StreamsGroupTopologyValue
 from kwire.coordinator.streams_group_records import TopicInfo as WrittenTopic
-from kwire.errors import KafkaError
-from kwire.handlers.lib.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
-from kwire.handlers.lib.rights import DESCRIBE, FAILED, GROUP, TOPIC, Serve, each, operations, right
-from kwire.handlers.lib.slices import give_way
+from kwire.handlers.lib.context import RequestContext
+from kwire.handlers.lib.modern_groups import BYTES, describe_groups, described_topics
+from kwire.handlers.lib.rights import DESCRIBE, GROUP, each, operations
 from kwire.handlers.lib.streams_groups import check_streams_protocol
 from kwire.protocol.messages.streams_group_describe import (
     Assignment,
@@ -38,29 +37,12 @@ from kwire.protocol.messages.streams_group_describe import (
     Topology,
 )
 
-if TYPE_CHECKING:
-    from kwire.handlers.lib.authorization import Authorization
-
-BYTES = 50
-"""The bytes that each part of a description has without its names and numbers."""
-
 
 async def handle(
     request: StreamsGroupDescribeRequest, context: RequestContext
 ) -> StreamsGroupDescribeResponse:
     """Describe every group that the request names; one that it names twice is described once."""
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    work = context.work
-    known: dict[str, tuple[DescribedGroup, int]] = {}
-    groups = []
-    for group_id in request.group_ids:
-        await give_way(work)
-        if group_id not in known:
-            group = _description_or_error(group_id, operations, context)
-            known[group_id] = group, BYTES + sum(map(_size_bytes, group.members))
-        group, size_bytes = known[group_id]
-        work.answer(size_bytes)
-        groups.append(group)
+    groups = await describe_groups(request, context, DescribedGroup, _described, _size_bytes)
     return StreamsGroupDescribeResponse(groups=groups)
 
 
@@ -74,19 +56,10 @@ def _size_bytes(member: Member) -> int:
     return BYTES + sum(BYTES + 4 * len(one.partitions) for tasks in roles for one in tasks)
 
 
-def _description_or_error(
-    group_id: str, operations: int, context: RequestContext
-) -> DescribedGroup:
-    try:
-        check_streams_protocol(context.broker)
-        streams = context.broker.groups.coordinator(group_id).groups.streams
-        group = _describe(streams.group(group_id), streams.assignor_of(group_id))
-        group.authorized_operations = operations
-    except KafkaError as error:
-        group = DescribedGroup(
-            group_id=group_id, error_code=error.code, error_message=error.message or None
-        )
-    return group
+def _described(group_id: str, broker: Broker) -> DescribedGroup:
+    check_streams_protocol(broker)
+    streams = broker.groups.coordinator(group_id).groups.streams
+    return _describe(streams.group(group_id), streams.assignor_of(group_id))
 
 
 def _describe(group: StreamsGroup, assignor: str) -> DescribedGroup:
@@ -212,38 +185,27 @@ def _offsets(offsets: Mapping[Task, int]) -> list[TaskOffset]:
     ]
 
 
-@right("on every topic of its topology")
-async def _describe_topics(
-    request: StreamsGroupDescribeRequest, rights: "Authorization", serve: Serve
-) -> Any:
-    response: StreamsGroupDescribeResponse = await serve(request)
-    with_topics, _ = await rights.split(lambda group: group.topology is not None, response.groups)
-    for group in with_topics:
-        await give_way(rights.context.work)
-        names = _topics_of(group)
-        if names - await rights.allowed_names(DESCRIBE, TOPIC, names, tells_denied=False):
-            group.error_code = FAILED[TOPIC]
-            group.error_message = (
-                "The described group uses topics that the client is not authorized to describe."
-            )
-            group.group_state, group.group_epoch, group.assignment_epoch = "", 0, 0
-            group.members, group.topology, group.assignor_name = [], None, None
-    return response
-
-
-def _topics_of(group: DescribedGroup) -> set[str]:
+def _topics_of(group: DescribedGroup) -> Iterator[Iterable[str]]:
     """The names of all topics in the description of a group."""
-    names: set[str] = set()
-    assert group.topology is not None, group.group_id
+    if group.topology is None:
+        return
     for one in group.topology.subtopologies or ():
-        names.update(one.source_topics, one.repartition_sink_topics)
         internal = (*one.repartition_source_topics, *one.state_changelog_topics)
-        names.update(topic.name for topic in internal)
-    return names
+        names = (topic.name for topic in internal)
+        yield (*one.source_topics, *one.repartition_sink_topics, *names)
 
 
 RIGHTS = (
     each("group_ids", DESCRIBE, GROUP, is_first=True),
-    _describe_topics,
+    described_topics(
+        _topics_of,
+        "on every topic of its topology",
+        "The described group uses topics that the client is not authorized to describe.",
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        topology=None,
+        assignor_name=None,
+    ),
     operations("groups", GROUP, named="group_id", told="authorized_operations"),
 )

@@ -4,17 +4,17 @@ Behavior: the answer comes at once, unless internal topics have to be created fi
 the member has to send its next heartbeat: soon while the group is unsettled.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
-from kwire.coordinator.joining import Client
+from kwire.coordinator.group_coordinator import GroupCoordinator
+from kwire.coordinator.streams.coordinator import StreamsGroups
 from kwire.coordinator.streams.topology.configured import StatusCode
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.member_size import check_member_size
-from kwire.handlers.lib.replies import answer
-from kwire.handlers.lib.rights import DESCRIBE, FAILED, GROUP, READ, TOPIC, Serve, once, right
+from kwire.handlers.lib.modern_groups import heartbeat, subscribed_topics
+from kwire.handlers.lib.rights import GROUP, READ, once
 from kwire.handlers.lib.streams_groups import check_streams_protocol
 from kwire.handlers.lib.streams_internal_topics import create_internal_topics
 from kwire.handlers.lib.waiting import later
@@ -25,35 +25,30 @@ from kwire.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatResponse,
     Topology,
 )
-from kwire.runtime import Reply
 
-if TYPE_CHECKING:
-    from kwire.handlers.lib.authorization import Authorization
+_refused = partial(StreamsGroupHeartbeatResponse, status=[])
 
 
 async def handle(
     request: StreamsGroupHeartbeatRequest, context: RequestContext
 ) -> StreamsGroupHeartbeatResponse:
     """Take the member one step further, and create internal topics that it finds missing."""
-    client = Client(context.client_id or "", context.client_host, context.api_version)
-    reply = Reply()
-    groups = context.broker.groups
-    try:
+    taken: list[StreamsGroups] = []
+
+    def streams_of(groups: GroupCoordinator) -> StreamsGroups:
+        taken.append(groups.streams)
+        return groups.streams
+
+    async def check_ahead() -> None:
         check_streams_protocol(context.broker)
         await check_member_size(list(_texts(request)), len, context)
         if request.topology is not None:
             _check_topics(request.topology)
-        home = groups.coordinator_or_empty(request.group_id)
-        home.carry_out(home.groups.streams.heartbeat(request, client, reply, groups.now_ms()))
-    except KafkaError as error:
-        return StreamsGroupHeartbeatResponse(
-            error_code=error.code, error_message=error.message or None, status=[]
-        )
-    response = await answer(reply, context)
-    assert isinstance(response, StreamsGroupHeartbeatResponse)
+
+    response = await heartbeat(request, context, _refused, streams_of, check_ahead)
     for status in response.status or ():
         if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
-            missing = home.groups.streams.missing_topics(request.group_id)
+            missing = taken[0].missing_topics(request.group_id)
             if missing:
                 creation = partial(create_internal_topics, missing, context)
                 status.status_detail += await later(creation)
@@ -78,6 +73,10 @@ def _texts(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:
             for config in topic.topic_configs:
                 yield config.key
                 yield config.value
+
+
+def _subscribed(request: StreamsGroupHeartbeatRequest) -> Iterable[str]:
+    return _topics(request.topology) if request.topology else ()
 
 
 def _topics(topology: Topology) -> Iterator[str]:
@@ -115,14 +114,11 @@ def _is_valid(name: str) -> bool:
     return True
 
 
-@right("DESCRIBE on every topic of the topology; CREATE on the internal topics that are missing")
-async def _describe_topics(
-    request: StreamsGroupHeartbeatRequest, rights: "Authorization", serve: Serve
-) -> Any:
-    names = set(_topics(request.topology)) if request.topology else set()
-    if names - await rights.allowed_names(DESCRIBE, TOPIC, names):
-        return StreamsGroupHeartbeatResponse(error_code=FAILED[TOPIC], status=[])
-    return await serve(request)
-
-
-RIGHTS = (once(READ, of=GROUP), _describe_topics)
+RIGHTS = (
+    once(READ, of=GROUP),
+    subscribed_topics(
+        _refused,
+        _subscribed,
+        "DESCRIBE on every topic of the topology; CREATE on the internal topics that are missing",
+    ),
+)

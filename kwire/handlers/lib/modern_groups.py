@@ -4,7 +4,7 @@ A kind's heartbeat is ``heartbeat`` with the groups that take it, and ``subscrib
 ``RIGHTS``. Its description is ``describe_groups``, and ``described_topics`` in its ``RIGHTS``.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kwire.broker.broker import Broker
@@ -13,7 +13,6 @@ from kwire.coordinator.joining import Client, Visible
 from kwire.coordinator.modern_groups import ModernGroups
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
-from kwire.handlers.lib.member_size import check_member_size
 from kwire.handlers.lib.replies import answer
 from kwire.handlers.lib.rights import DESCRIBE, FAILED, TOPIC, Right, Serve, right
 from kwire.handlers.lib.slices import give_way
@@ -47,8 +46,6 @@ async def heartbeat(
     groups = context.broker.groups
     try:
         await check_ahead()
-        if names := request.subscribed_topic_names:
-            await check_member_size(names, len, context)
         home = groups.coordinator_or_empty(request.group_id)
         now_ms = groups.now_ms()
         home.carry_out(groups_of(home.groups).heartbeat(request, client, reply, now_ms))
@@ -58,12 +55,16 @@ async def heartbeat(
     return made
 
 
-def subscribed_topics(response: Callable[..., Any]) -> Right:
-    """DESCRIBE on every topic that a heartbeat subscribes to by name; ``response`` refuses."""
+def subscribed_topics(
+    response: Callable[..., Any],
+    names_of: Callable[[Any], Iterable[str]] = lambda request: request.subscribed_topic_names or (),
+    needs: str = "DESCRIBE on every topic that the member subscribes to by name",
+) -> Right:
+    """DESCRIBE on every topic that a heartbeat names (``names_of``); ``response`` refuses it."""
 
-    @right("DESCRIBE on every topic that the member subscribes to by name")
+    @right(needs)
     async def check(request: Any, rights: "Authorization", serve: Serve) -> Any:
-        names = set(request.subscribed_topic_names or ())
+        names = set(names_of(request))
         if names - await rights.allowed_names(DESCRIBE, TOPIC, names):
             return response(error_code=FAILED[TOPIC])
         return await serve(request)
@@ -76,12 +77,12 @@ async def describe_groups(
     context: RequestContext,
     described: Callable[..., _D],
     describe: Callable[[str, Broker], _D],
-    assignments_of: Callable[[Any], Iterable[Any]],
+    member_bytes: Callable[[Any], int],
 ) -> list[_D]:
     """Every group that a request names; one that it names twice is described once.
 
     ``describe(group_id, broker)`` describes a group; its KafkaError goes into a group made by
-    ``described``. ``assignments_of`` gives the assignments in the description of a member.
+    ``described``. ``member_bytes`` gives the approximate size of a member in the response.
     """
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     work = context.work
@@ -98,43 +99,57 @@ async def describe_groups(
                 group = described(
                     group_id=group_id, error_code=error.code, error_message=error.message or None
                 )
-            size_bytes = BYTES + sum(_size_bytes(one, assignments_of) for one in group.members)
-            known[group_id] = group, size_bytes
+            known[group_id] = group, BYTES + sum(map(member_bytes, group.members))
         group, size_bytes = known[group_id]
         work.answer(size_bytes)
         groups.append(group)
     return groups
 
 
-def _size_bytes(member: Any, assignments_of: Callable[[Any], Iterable[Any]]) -> int:
-    """The approximate size of a member in the response."""
+def described_topics(
+    names_of: Callable[[Any], Iterable[Iterable[str]]],
+    needs: str = "on every topic that its members have or subscribe to",
+    message: str = (
+        "The group has described topic(s) that the client is not authorized to describe."
+    ),
+    **untold: Any,
+) -> Right:
+    """DESCRIBE on every topic in the description of a group, which ``names_of`` gives in pieces.
+
+    Otherwise the group has an error with this message, no members, and the fields ``untold``.
+    """
+
+    @right(needs)
+    async def check(request: Any, rights: "Authorization", serve: Serve) -> Any:
+        response = await serve(request)
+        for group in response.groups:
+            names: set[str] = set()
+            for some in names_of(group):
+                await give_way(rights.context.work)
+                names.update(some)
+            if names - await rights.allowed_names(DESCRIBE, TOPIC, names, tells_denied=False):
+                group.error_code, group.error_message = FAILED[TOPIC], message
+                group.members = []
+                for field, value in untold.items():
+                    setattr(group, field, value)
+        return response
+
+    return check
+
+
+def topics_of_members(
+    group: Any, assignments_of: Callable[[Any], Iterable[Any]]
+) -> Iterator[Iterable[str]]:
+    """The topics to which the members of a described group subscribe, and those they have."""
+    for member in group.members:
+        yield member.subscribed_topic_names
+        for assignment in assignments_of(member):
+            yield [topic.topic_name for topic in assignment.topic_partitions]
+
+
+def bytes_of_member(member: Any, assignments_of: Callable[[Any], Iterable[Any]]) -> int:
+    """The approximate size of a described member that subscribes to topics."""
     size_bytes = BYTES + sum(map(len, member.subscribed_topic_names))
     for assignment in assignments_of(member):
         size_bytes += sum(BYTES + 4 * len(t.partitions) for t in assignment.topic_partitions)
     return size_bytes
-
-
-def described_topics(assignments_of: Callable[[Any], Iterable[Any]]) -> Right:
-    """DESCRIBE on every topic in the description of a group; otherwise its members aren't told."""
-
-    @right("on every topic that its members have or subscribe to")
-    async def check(request: Any, rights: "Authorization", serve: Serve) -> Any:
-        response = await serve(request)
-        with_members, _ = await rights.split(lambda group: bool(group.members), response.groups)
-        for group in with_members:
-            names: set[str] = set()
-            for member in group.members:
-                await give_way(rights.context.work)
-                names.update(member.subscribed_topic_names)
-                for assignment in assignments_of(member):
-                    names.update(topic.topic_name for topic in assignment.topic_partitions)
-            if names - await rights.allowed_names(DESCRIBE, TOPIC, names, tells_denied=False):
-                group.error_code = FAILED[TOPIC]
-                group.error_message = (
-                    "The group has described topic(s) that the client is not authorized to "
-                    "describe."
-                )
-                group.members = []
-        return response
-
-    return check
