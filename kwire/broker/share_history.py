@@ -9,15 +9,8 @@ from typing import NamedTuple
 
 from kwire.broker.partition import Partition
 from kwire.coordinator.rebalance_history import GROUPS_KEPT, GroupEvent, RebalanceHistory
-from kwire.share.partition import (
-    ACKNOWLEDGED,
-    ACQUIRED,
-    ARCHIVED,
-    AVAILABLE,
-    Acquired,
-    SharePartition,
-    Transition,
-)
+from kwire.share.partition import Acquired, SharePartition
+from kwire.share.run import ACKNOWLEDGED, ACQUIRED, ARCHIVED, ARCHIVING, AVAILABLE, Transition
 
 RANGES_SHOWN = 5
 """So many ranges of offsets a text names."""
@@ -116,7 +109,7 @@ class ShareHistory:
                     counts.acknowledged += run.size
                 elif run.pending is AVAILABLE:
                     again.append(Held(run.first, run.last, run.member, run.count))
-                elif run.pending is ARCHIVED:
+                elif run.pending in (ARCHIVED, ARCHIVING):
                     archived.append(Held(run.first, run.last, run.member, run.count))
         counts.released += _size(again)
         counts.archived += _size(archived)

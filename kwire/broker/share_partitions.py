@@ -12,12 +12,15 @@ Rules:
   the spot, without a task.
 - One task ends the locks whose time is up, and the sessions of closed connections, partition by
   partition: others have their turn meanwhile.
+- Dead letters of a share partition are written by one task at a time, oldest first. The share
+  partition stays until they are written.
 - Locks are timed by trio's clock, so that a changed date ends none.
 
 Source: SharePartitionManager of Kafka.
 """
 
 import logging
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
@@ -26,17 +29,19 @@ import trio
 
 from kwire.broker.delayed import Delayed
 from kwire.broker.partition import Partition
+from kwire.broker.share_dead_letters import DeadLetterBroker, ShareDeadLetters
 from kwire.broker.share_history import ShareHistory, held_by, held_until
 from kwire.broker.share_settings import EARLIEST, LATEST, ShareSettings, share_settings
-from kwire.broker.view import BrokerView
 from kwire.budget.slices import Slices
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.time_search import TimeSearch
 from kwire.log.validation import INLINE_LIMITS
 from kwire.record.batch import InvalidRecords
 from kwire.record.streaming_decompressor import do_nothing
+from kwire.share.dead_letters import DeadLetters
 from kwire.share.key import SharePartitionKey
-from kwire.share.partition import NEVER_MS, SharePartition, Transition
+from kwire.share.partition import SharePartition
+from kwire.share.run import NEVER_MS, Transition
 from kwire.share.sessions import SessionLimits, ShareSession, ShareSessions
 
 if TYPE_CHECKING:
@@ -72,7 +77,7 @@ _REPLACED = {
 """Errors of a write after which the share partition has to be loaded anew."""
 
 
-class ShareBroker(BrokerView, Protocol):
+class ShareBroker(DeadLetterBroker, Protocol):
     """A broker, for its share partitions."""
 
     @property
@@ -90,13 +95,15 @@ class ShareBroker(BrokerView, Protocol):
 class ServedShare:
     """A share partition, the partition whose records it has, and the fetches that wait for it."""
 
-    __slots__ = ("is_writing", "partition", "share", "waiters")
+    __slots__ = ("dead", "is_writing", "partition", "share", "waiters", "writes_dead")
 
     def __init__(self, share: SharePartition, partition: Partition) -> None:
         assert share.key.partition == partition.index, (share.key, partition.index)
         self.share = share
         self.partition = partition
         self.is_writing = False
+        self.dead: deque[DeadLetters] = deque()
+        self.writes_dead = False
         self.waiters: set[Delayed] = set()
 
     def wake(self) -> None:
@@ -112,6 +119,7 @@ class SharePartitions:
         self._broker = broker
         self.sessions = ShareSessions()
         self.history = ShareHistory()
+        self.dead_letters = ShareDeadLetters(broker)
         self._served: dict[SharePartitionKey, ServedShare] = {}
         self._of_group: dict[str, dict[SharePartitionKey, ServedShare]] = {}
         self._loading: dict[SharePartitionKey, trio.Event] = {}
@@ -190,6 +198,7 @@ class SharePartitions:
             self._of_group.setdefault(key.group_id, {})[key] = served
             self.history.loaded(share, partition, self._broker.now_ms())
             self.write(served)
+            self._write_dead(served)
 
     async def _reset_offset(self, partition: Partition, settings: ShareSettings) -> int:
         """Where a group begins that has no state, by its ``share.auto.offset.reset``."""
@@ -225,7 +234,7 @@ class SharePartitions:
     def _drop_unused(self, served: ServedShare) -> None:
         """Drop a share partition without members in its group, unless it is being written."""
         is_used = self.sessions.has_group(served.share.key.group_id)
-        if not (is_used or served.is_writing or served.waiters):
+        if not (is_used or served.is_writing or served.writes_dead or served.waiters):
             self._drop(served)
 
     # Changes
@@ -258,6 +267,30 @@ class SharePartitions:
             self._commit(served, transitions)
         return True
 
+    def _write_dead(self, served: ServedShare) -> None:
+        """Begin to write the dead letters that are due."""
+        served.dead.extend(served.share.take_dead())
+        if served.dead and not served.writes_dead:
+            served.writes_dead = True
+            self._broker.background.start_soon(self._write_dead_letters, served)
+
+    async def _write_dead_letters(self, served: ServedShare) -> None:
+        """Write dead letters until none are due, and archive their records."""
+        key = served.share.key
+        try:
+            while served.dead:
+                dead = served.dead.popleft()
+                if not await self.dead_letters.write(
+                    key.group_id, served.partition, dead, lambda: self._served.get(key) is served
+                ):
+                    return  # the next leader writes them
+                served.share.archive(dead)
+                served.wake()  # there is room for other locks
+                self.write(served)
+        finally:
+            served.writes_dead = False
+        self._drop_unused(served)
+
     async def _write_elsewhere(self, served: ServedShare) -> None:
         """Write to a coordinator that has to be waited for, until nothing is left to write."""
         assert served.is_writing, served.share.key  # so that ``write`` starts no second task
@@ -280,6 +313,7 @@ class SharePartitions:
         self.history.settled(served.share, served.partition, transitions, now_ms)
         if served.share.commit(transitions):
             served.wake()
+        self._write_dead(served)
 
     def _failed(
         self, served: ServedShare, transitions: list[Transition], error: KafkaError
@@ -336,6 +370,7 @@ class SharePartitions:
                 self._drop(served)
             elif served.share.wake_ms <= now_ms:
                 yield
+                served.share.limits = self.settings(served.share.key.group_id).limits
                 self._end_locks(served, now_ms)
             self._drop_unused(served)
 

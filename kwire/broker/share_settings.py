@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kwire.broker.share_dead_letters import dead_letter_topic
 from kwire.config.settings import GROUP, Value, settings
 from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.share.partition import ShareLimits
@@ -45,6 +46,7 @@ def share_settings(
     if reset.startswith(_BY_DURATION):
         reset, duration_ms = _BY_DURATION, duration_of(reset.removeprefix(_BY_DURATION))
     limits = ShareLimits(
+        has_dead_letters=bool(dead_letter_topic(image, group_id)),
         lock_ms=bounded(
             "group.share.record.lock.duration.ms",
             "group.share.min.record.lock.duration.ms",

@@ -12,7 +12,7 @@ Rules:
   topic of the schema registry.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import trio
 
@@ -106,9 +106,14 @@ async def create_if_missing(broker: TopicMaker, name: str) -> None:
 
 
 async def create_missing(
-    broker: TopicMaker, names: Sequence[str], asker: Asker = NOBODY
+    broker: TopicMaker,
+    names: Sequence[str],
+    asker: Asker = NOBODY,
+    configs: Mapping[str, str] | None = None,
 ) -> dict[str, KafkaError]:
     """Create the topics that don't exist, in one commit, with the broker's defaults.
+
+    ``configs`` are the topics' own, in the place of those of ``_new_topic``.
 
     Returns the errors of the topics that can't be created. Raises the KafkaError of
     ``Broker.commit``, and RequestTooLarge for more topics than one request may create. In both
@@ -121,6 +126,8 @@ async def create_missing(
         missing = [name for name in names if name not in image.topics_by_name]
         check_partition_total(len(missing))  # each topic has at least one partition
         wanted = [_new_topic(broker, name) for name in missing]
+        if configs is not None:
+            wanted = [topic._replace(configs=configs) for topic in wanted]
         creation = TopicCreation(image, broker.random, sum(topic.partitions for topic in wanted))
         for number, topic in enumerate(wanted, 1):
             try:

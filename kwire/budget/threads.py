@@ -32,7 +32,8 @@ class Threads:
     - ``syncing``: one run of fsyncs for each data directory.
     - ``logs``: the logs of partitions are opened, renamed and cut at their start.
     - ``cold_reads``: pages that are not in the page cache are read.
-    - ``housekeeping``: checkpoints are written, files are removed, compaction is prepared.
+    - ``housekeeping``: checkpoints are written, files are removed, compaction is prepared, records
+      are copied for dead letters.
     - ``computing``: partitions of large groups are assigned.
     - ``deciding``: decisions about every partition are made, like fencing a broker, and large
       commits are applied. All later changes of metadata wait for this, so it must not wait for

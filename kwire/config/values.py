@@ -30,6 +30,7 @@ _THROTTLED_REPLICAS = (
 _DURATION = r"P(?=.)(-?[0-9]+D)?(T(?=.)(-?[0-9]+H)?(-?[0-9]+M)?(-?[0-9]+(\.[0-9]{1,9})?S)?)?"
 
 FORMS: dict[str, tuple[str, str]] = {
+    "errors.deadletterqueue.topic.name": ("_?([^_].*)?", "must not begin with __"),
     "follower.replication.throttled.replicas": _THROTTLED_REPLICAS,
     "leader.replication.throttled.replicas": _THROTTLED_REPLICAS,
     "max.connections.per.ip.overrides": (

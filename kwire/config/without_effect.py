@@ -106,8 +106,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "group.streams.num.warmup.replicas",
         "group.streams.topology.description.plugin.class",
     ),
-    "Share groups have no dead letters in kwire": (
-        "errors.deadletterqueue.",
+    "Share groups take no classes in Java": (
         "group.share.assignor.offload.enable",
         "group.share.dlq.",
         "group.share.persister.class.name",
@@ -142,7 +141,6 @@ IN_A_CLUSTER = (
 """Settings that have an effect only if ``kwire.metadata.store`` is set."""
 
 TOPICS_WITHOUT_EFFECT = (
-    "errors.deadletterqueue.group.enable",
     "internal.segment.bytes",
     "remote.",
 )

@@ -18,7 +18,7 @@ from kwire.protocol.messages.explain_share_group import (
     ShareEvent,
     SharePartitionData,
 )
-from kwire.share.partition import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, Run
+from kwire.share.run import ACKNOWLEDGED, ACQUIRED, ARCHIVED, ARCHIVING, AVAILABLE, Run
 
 if TYPE_CHECKING:
     from kwire.handlers.lib.authorization import Authorization

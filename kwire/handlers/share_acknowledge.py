@@ -50,7 +50,7 @@ async def handle(
             await give_way(context.work)
             key = SharePartitionKey(group_id, topic.topic_id, one.partition_index)
             batches = one.acknowledgement_batches
-            await done.begin(key, member_id, batches, context, renews=renews)
+            await done.begin(key, member_id, batches, context, settings, renews=renews)
     if epoch == FINAL_EPOCH:
         manager.sessions.remove(group_id, member_id)
         manager.end(session)

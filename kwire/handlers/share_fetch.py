@@ -168,6 +168,7 @@ class _ShareFetch:
                         self._session.member_id,
                         one.acknowledgement_batches,
                         self._context,
+                        self._settings,
                         renews=renews,
                     )
 

@@ -10,8 +10,7 @@ Rules:
 - ``metadata.version`` and ``kraft.version`` are only raised: nothing in kwire depends on them, so
   they say which release the cluster is at. Eligible leader replicas are always on.
 - A request that raises the cluster to a release of Kafka (it names ``metadata.version``) has the
-  levels of all features of the release. Such a request raises ``share.version`` to the level that
-  kwire has: it lacks the dead letters of level 2.
+  levels of all features of the release.
 - ``kwire.changes`` is the level of the kinds of changes (``kwire.metadata.changes``). No broker can
   follow a log with a kind that it doesn't know. So a new kind raises the highest level here and is
   written only while the cluster has this level. Level 2 has partitions with several replicas,
@@ -67,7 +66,7 @@ SUPPORTED: Mapping[str, FeatureRange] = {
     ELR_VERSION: FeatureRange(1, 1),
     KRAFT_VERSION: FeatureRange(0, 1),
     METADATA_VERSION: FeatureRange(7, 33),
-    SHARE_VERSION: FeatureRange(0, 1),
+    SHARE_VERSION: FeatureRange(0, 2),
     STREAMS_VERSION: FeatureRange(0, 1),
     TRANSACTION_VERSION: FeatureRange(0, 2),
 }
@@ -127,11 +126,7 @@ def update_features(image: MetadataImage, updates: Iterable[FeatureUpdate]) -> l
     """The changes that set new feature levels; KafkaError (INVALID_UPDATE_VERSION) if refused."""
     changes: list[Change] = []
     updates = list(updates)
-    is_release = any(update.name == METADATA_VERSION for update in updates)
     for update in updates:
-        if update.name == SHARE_VERSION and is_release:
-            level = min(update.level, SUPPORTED[SHARE_VERSION].max_level)
-            update = update._replace(level=level)
         problem = _problem(image, update)
         if problem is not None:
             raise KafkaError(

@@ -4,8 +4,13 @@ Rules:
 
 - Records in flight are kept as runs: neighbors with the same state, owner, deadline and number of
   deliveries are one run. A run is split only where something happens to a part of it.
-- A record is AVAILABLE, ACQUIRED by one member until a deadline, ACKNOWLEDGED or ARCHIVED. The last
-  two are final. Only an available record is acquired, and only its owner may settle it.
+- A record is AVAILABLE, ACQUIRED by one member until a deadline, ACKNOWLEDGED, ARCHIVING or
+  ARCHIVED. ACKNOWLEDGED and ARCHIVED are final. Only an available record is acquired, and only its
+  owner may settle it.
+- If the group has a topic for dead letters (KIP-1191), a record that is rejected, or was delivered
+  too often, is ARCHIVING until its dead letter is written. It is in flight until then, and its dead
+  letter is written only when ARCHIVING is persistent (``take_dead``): so each leader to come knows
+  of it.
 - An acknowledgement is pending until it is persistent (``commit``). A record with a pending
   acknowledgement is neither acquired nor expired. If it can't be written, ``roll_back`` makes it
   what it was.
@@ -25,16 +30,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.share.dead_letters import DeadLetterQueue, DeadLetters
 from kwire.share.key import SharePartitionKey
+from kwire.share.run import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    ARCHIVING,
+    AVAILABLE,
+    FINAL,
+    NEVER_MS,
+    Run,
+    Transition,
+)
 from kwire.share.state_batches import RecordState, StateBatch, merge_batches
 from kwire.share.state_coordinator import StateWrite
 
-AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
-ACKNOWLEDGED, ARCHIVED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
-NEVER_MS = 1 << 62
 RUNS_PER_LOCK = 4
 """So many runs a share partition may have for each lock: final ones stay while one before isn't."""
 
@@ -58,6 +72,7 @@ class ShareLimits(NamedTuple):
     lock_ms: int = 30_000
     delivery_limit: int = 5
     max_locks: int = 2000
+    has_dead_letters: bool = False
 
 
 class AckBatch(NamedTuple):
@@ -87,61 +102,6 @@ class FetchedBatch(NamedTuple):
     is_for_members: bool = True
 
 
-class Run:
-    """Records in flight with one state; ``pending`` is the state that is being written."""
-
-    __slots__ = ("count", "deadline_ms", "first", "last", "member", "pending", "state")
-
-    def __init__(self, first: int, last: int, state: RecordState, count: int) -> None:
-        self.first = first
-        self.last = last
-        self.state = state
-        self.count = count
-        self.member = ""
-        self.deadline_ms = NEVER_MS
-        self.pending: RecordState | None = None
-
-    @property
-    def size(self) -> int:
-        """The number of offsets."""
-        return self.last - self.first + 1
-
-    def is_like(self, other: "Run") -> bool:
-        """Whether the two may be one run."""
-        return (
-            self.state is other.state
-            and self.count == other.count
-            and self.member == other.member
-            and self.deadline_ms == other.deadline_ms
-            and self.pending is None is other.pending
-        )
-
-
-class Waiter(Protocol):
-    """Something that waits for a change."""
-
-    def set(self) -> None:
-        """Wake up."""
-
-
-class Transition:
-    """Acknowledgements of one request that are to be written; ``error`` says why they weren't."""
-
-    __slots__ = ("error", "is_done", "runs", "told")
-
-    def __init__(self) -> None:
-        self.runs: list[Run] = []
-        self.is_done = False
-        self.error: KafkaError | None = None
-        self.told: Waiter | None = None
-
-    def end(self, error: KafkaError | None = None) -> None:
-        """Note the result, and wake who waits for it."""
-        self.is_done, self.error = True, error
-        if self.told is not None:
-            self.told.set()
-
-
 _last = attrgetter("last")
 
 
@@ -165,6 +125,7 @@ class SharePartition:
         self._available = 0
         self._unwritten: list[StateBatch] = []
         self._in_write: list[StateBatch] = []
+        self._dead = DeadLetterQueue()
         self._waiting: list[Transition] = []
         self._written_start = 0
 
@@ -189,7 +150,10 @@ class SharePartition:
                 self._append(Run(self.next_new, first - 1, AVAILABLE, 0))
             state = RecordState(batch.delivery_state)
             state = AVAILABLE if state is ACQUIRED else state
-            self._append(Run(first, batch.last_offset, state, batch.delivery_count))
+            run = Run(first, batch.last_offset, state, batch.delivery_count)
+            self._append(run)
+            if state is ARCHIVING:  # the cause isn't persistent; Kafka guesses it like this
+                self._dead.due.append(run.dead_letters(run.count < self.limits.delivery_limit))
         self._advance()
 
     # What there is
@@ -288,7 +252,7 @@ class SharePartition:
             if run.state is AVAILABLE:
                 run = self._part(run, at, last)
                 if run.count >= self.limits.delivery_limit:
-                    self._settle(run, ARCHIVED)
+                    self._give_up(run)
                 else:
                     run = self._part(run, run.first, run.first + most - 1)
                     most -= run.size
@@ -329,6 +293,7 @@ class SharePartition:
                     run.deadline_ms = now_ms + self.limits.lock_ms
                 else:
                     run.pending = self._outcome(kind, run)
+                    run.is_rejected = kind is Acknowledge.REJECT
                     transition.runs.append(run)
         if transition.runs:
             self._waiting.append(transition)
@@ -369,16 +334,24 @@ class SharePartition:
             return ACKNOWLEDGED
         if kind is Acknowledge.RELEASE and run.count < self.limits.delivery_limit:
             return AVAILABLE
-        return ARCHIVED
+        return ARCHIVED if kind is Acknowledge.GAP else self._unwanted
+
+    @property
+    def _unwanted(self) -> RecordState:
+        """The state of a record that nobody is to get any more."""
+        return ARCHIVING if self.limits.has_dead_letters else ARCHIVED
 
     def commit(self, transitions: Iterable[Transition]) -> bool:
         """The changes have been written; whether records have become available."""
         before = self._available
+        self._dead.written()
         for transition in transitions:
             for run in transition.runs:
                 new, run.pending = run.pending, None
                 if new is not None and self._is_kept(run):
                     self._settle(run, new)
+                    if new is ARCHIVING:
+                        self._dead.due.append(run.dead_letters(run.is_rejected))
             if transition.runs:
                 self._merge(transition.runs[0].first, transition.runs[-1].last)
             transition.end()
@@ -394,6 +367,7 @@ class SharePartition:
         unwritten: list[StateBatch] = []
         merge_batches(unwritten, [*self._in_write, *self._unwritten], self.start_offset)
         self._in_write, self._unwritten = [], unwritten
+        self._dead.not_written()
         for transition in transitions:
             for run in transition.runs:
                 run.pending = None
@@ -426,11 +400,35 @@ class SharePartition:
             if run.deadline_ms > now_ms:
                 self.wake_ms = min(self.wake_ms, run.deadline_ms)
                 continue
-            self._settle(run, AVAILABLE if run.count < self.limits.delivery_limit else ARCHIVED)
-            self._unwritten.append(_batch(run, run.state))
+            if run.count < self.limits.delivery_limit:
+                self._settle(run, AVAILABLE)
+                self._unwritten.append(_batch(run, AVAILABLE))
+            else:
+                self._give_up(run)
         self._merge(self.start_offset, self.next_new)
         self._advance()
         return self._available > before
+
+    def _give_up(self, run: Run) -> None:
+        """Deliver records no more, because they were delivered too often."""
+        self._settle(run, self._unwanted)
+        self._unwritten.append(_batch(run, run.state))
+        if run.state is ARCHIVING:
+            self._dead.unwritten.append(run.dead_letters(False))
+
+    def take_dead(self) -> list[DeadLetters]:
+        """The records whose dead letters are to be written now; ``archive`` is to follow."""
+        return self._dead.take()
+
+    def archive(self, dead: DeadLetters) -> None:
+        """Be done with records: their dead letters are written, or can't be."""
+        for run in self._between(dead.first_offset, dead.last_offset):
+            if run.state is ARCHIVING:
+                part = self._part(run, dead.first_offset, dead.last_offset)
+                self._settle(part, ARCHIVED)
+                self._unwritten.append(_batch(part, ARCHIVED))
+        self._merge(dead.first_offset, dead.last_offset)
+        self._advance()
 
     def begin_at(self, offset: int) -> None:
         """Move the start offset, because the log begins later; what lies before is past."""
@@ -459,6 +457,7 @@ class SharePartition:
         """The write of all changes since the last one, and the transitions that it settles."""
         transitions, self._waiting = self._waiting, []
         self._in_write, self._unwritten = self._unwritten, []
+        self._dead.begin_write()
         batches = list(self._in_write)
         for transition in transitions:
             batches += [
@@ -466,7 +465,7 @@ class SharePartition:
             ]
         start_offset = self._start_after(transitions)
         settled = [run for one in transitions for run in one.runs if run.last >= self.start_offset]
-        closed = sum(run.size for run in settled if run.pending in (ACKNOWLEDGED, ARCHIVED))
+        closed = sum(run.size for run in settled if run.pending in FINAL)
         complete = max(0, self.next_new - start_offset - (self._open - closed))
         self._written_start = start_offset
         write = StateWrite(self.state_epoch, self.leader_epoch, start_offset, complete, batches)
@@ -478,7 +477,7 @@ class SharePartition:
         for run in self._runs:
             is_written = id(run) in written
             state = run.pending if is_written and run.pending is not None else run.state
-            if state < ACKNOWLEDGED:
+            if state not in FINAL:
                 return run.first
         return self.next_new
 
@@ -531,7 +530,7 @@ class SharePartition:
     def _count(self, run: Run) -> None:
         if run.state is AVAILABLE:
             self._available += run.size
-        if run.state < ACKNOWLEDGED:
+        if run.state not in FINAL:
             self._open += run.size
 
     def _settle(self, run: Run, state: RecordState) -> None:
@@ -550,7 +549,7 @@ class SharePartition:
         """Don't count a run any more."""
         if run.state is AVAILABLE:
             self._available -= run.size
-        if run.state < ACKNOWLEDGED:
+        if run.state not in FINAL:
             self._open -= run.size
 
     def _is_kept(self, run: Run) -> bool:
@@ -575,7 +574,7 @@ class SharePartition:
         """Move the start offset to the first record that isn't final."""
         done = 0
         for run in self._runs:
-            if run.state < ACKNOWLEDGED:
+            if run.state not in FINAL:
                 break
             done += 1
         del self._runs[:done]

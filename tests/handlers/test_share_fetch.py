@@ -5,18 +5,11 @@ import trio
 
 from kwire.broker.share_partitions import AT_ONCE
 from kwire.errors import ErrorCode
-from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
-)
-from kwire.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
 )
 from kwire.protocol.messages.share_fetch import ForgottenTopic
 from kwire.protocol.messages.update_features import (
@@ -38,6 +31,7 @@ from tests.support.share_member import (
     ShareMember,
     acquired,
     begin_group,
+    configure,
     only_row,
 )
 
@@ -77,17 +71,6 @@ async def write(server, count: int, partition: int = 0) -> None:
     values = [b"%d" % n for n in range(count)]
     now_ms = server.broker.now_ms()
     await server.produce(TOPIC, *values, partition=partition, timestamp=now_ms)
-
-
-async def configure(server, group: str, name: str, value: str) -> None:
-    """Set a config of a group."""
-    config = AlterableConfig(name=name, value=value)
-    resource = AlterConfigsResource(
-        resource_type=ConfigResourceType.GROUP, resource_name=group, configs=[config]
-    )
-    request = IncrementalAlterConfigsRequest(resources=[resource])
-    [answer] = (await server.request(request, 1, IncrementalAlterConfigsResponse)).responses
-    assert not answer.error_code
 
 
 def share_of(server):
@@ -298,7 +281,7 @@ async def test_deleted_records_are_past(server, new_member):
 @pytest.mark.parametrize("commits", [True, False])
 async def test_aborted_records_and_markers(server, new_member, commits):
     if commits:
-        await configure(server, GROUP, "share.isolation.level", "read_committed")
+        assert not await configure(server, GROUP, "share.isolation.level", "read_committed")
     producer = RawProducer(await server.connect(), "ledger")
     await producer.init()
     await producer.produce(TOPIC, 0, b"aborted")
@@ -320,7 +303,7 @@ async def test_aborted_records_and_markers(server, new_member, commits):
 
 
 async def test_the_open_end_is_not_for_who_reads_committed(server, new_member):
-    await configure(server, GROUP, "share.isolation.level", "read_committed")
+    assert not await configure(server, GROUP, "share.isolation.level", "read_committed")
     producer = RawProducer(await server.connect(), "ledger")
     await producer.init()
     await producer.produce(TOPIC, 0, b"open")
@@ -335,7 +318,7 @@ async def test_the_open_end_is_not_for_who_reads_committed(server, new_member):
     [("latest", 3), ("earliest", 0), ("by_duration:PT1H", 0), ("by_duration:PT-1H", 3)],
 )
 async def test_a_group_without_an_offset_begins_where_its_setting_says(server, reset, start):
-    await configure(server, "new", "share.auto.offset.reset", reset)
+    assert not await configure(server, "new", "share.auto.offset.reset", reset)
     await write(server, 3)
     topic_id = await begin_group(server, "new", TOPIC, -1)
     member = ShareMember(await server.connect(), "new", "first", topic_id)
@@ -436,7 +419,7 @@ async def test_clients_try_again_where_a_coordinator_is_missing(server, new_memb
 
 
 async def test_the_lock_limit_holds(server, new_member):
-    await configure(server, GROUP, "share.partition.max.record.locks", "100")
+    assert not await configure(server, GROUP, "share.partition.max.record.locks", "100")
     member = await new_member()
     for _ in range(5):
         await write(server, 40)

@@ -73,7 +73,7 @@ def test_the_level_that_is_there_needs_no_change(image):
         (FeatureUpdate("metadata.version", 0, DOWN), "only supports versions 7-33"),
         (FeatureUpdate("kraft.version", 0, DOWN), "Can't downgrade the version"),
         (FeatureUpdate("eligible.leader.replicas.version", 0, DOWN), "only supports versions 1-1"),
-        (FeatureUpdate("share.version", 2, UP), "only supports versions 0-1"),
+        (FeatureUpdate("share.version", 3, UP), "only supports versions 0-2"),
         (FeatureUpdate("streams.version", 2, UP), "only supports versions 0-1"),
         (FeatureUpdate(CHANGES_VERSION, 3, UP), "only supports versions 1-2"),
         (FeatureUpdate(CHANGES_VERSION, 0, UNSAFE), "only supports versions 1-2"),

@@ -3,6 +3,9 @@
 Promises: no record has two owners at a time; what was acknowledged and written is never delivered
 again, also not by a later leader; nobody gets a record more often than the limit says; and the runs
 say of each offset what the model says.
+
+With dead letters, a record that nobody is to get is ARCHIVING until its dead letter is written.
+That begins when it is persistent, so that every leader to come knows of it, and happens to each.
 """
 
 import pytest
@@ -11,12 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.share.dead_letters import DeadLetters
 from kwire.share.key import SharePartitionKey
 from kwire.share.partition import (
-    ACKNOWLEDGED,
-    ACQUIRED,
-    ARCHIVED,
-    AVAILABLE,
     RUNS_PER_LOCK,
     AckBatch,
     Acknowledge,
@@ -25,6 +25,7 @@ from kwire.share.partition import (
     ShareLimits,
     SharePartition,
 )
+from kwire.share.run import ACKNOWLEDGED, ACQUIRED, ARCHIVED, ARCHIVING, AVAILABLE, FINAL
 from kwire.share.state_batches import merge_batches
 
 KEY = SharePartitionKey("workers", bytes(16), 0)
@@ -43,9 +44,13 @@ class Known:
 class Model(RuleBasedStateMachine):
     """Members acquire and acknowledge the records of a log that grows and is cut."""
 
+    limits, unwanted = LIMITS, ARCHIVED
+
     def __init__(self) -> None:
         super().__init__()
-        self.partition = SharePartition(KEY, 0, LIMITS)
+        self.partition = SharePartition(KEY, 0, self.limits)
+        self.dead: list[DeadLetters] = []
+        self.persisted_dead: set[int] = set()
         self.partition.load(0, 0, [])
         self.log: list[FetchedBatch] = []
         self.end = self.log_start = self.now_ms = 0
@@ -122,7 +127,7 @@ class Model(RuleBasedStateMachine):
             elif kind is Acknowledge.RELEASE and known.count < LIMITS.delivery_limit:
                 known.pending = AVAILABLE
             else:
-                known.pending = ARCHIVED
+                known.pending = ARCHIVED if kind is Acknowledge.GAP else self.unwanted
 
     def _owned(self):
         start = self.partition.start_offset
@@ -150,6 +155,7 @@ class Model(RuleBasedStateMachine):
             assert wanted.start_offset >= self.persisted_start
             self.persisted_start = wanted.start_offset
             merge_batches(self.persisted, wanted.batches, wanted.start_offset)
+            self.persisted_dead |= _offsets(wanted.batches, ARCHIVING)
             self.partition.commit(transitions)
         for offset, known in before:
             new, known.pending = known.pending, None
@@ -166,7 +172,25 @@ class Model(RuleBasedStateMachine):
             is_held = known.state is ACQUIRED and known.pending is None
             if is_held and known.deadline_ms <= self.now_ms:
                 is_last = known.count >= LIMITS.delivery_limit
-                known.state, known.owner = ARCHIVED if is_last else AVAILABLE, ""
+                known.state, known.owner = self.unwanted if is_last else AVAILABLE, ""
+
+    @rule()
+    def write_dead_letters(self):
+        """Only of records that every leader to come knows as dead."""
+        for one in self.partition.take_dead():
+            self.dead.append(one)
+            offsets = set(range(one.first_offset, one.last_offset + 1))
+            assert {o for o in offsets if o >= self.log_start} <= self.persisted_dead
+
+    @precondition(lambda self: self.dead)
+    @rule(data=st.data())
+    def end_dead_letters(self, data):
+        one = self.dead.pop(data.draw(st.integers(0, len(self.dead) - 1)))
+        self.partition.archive(one)
+        for offset in range(one.first_offset, one.last_offset + 1):
+            if offset in self.known:
+                assert self.known[offset].state in (ARCHIVING, *FINAL), offset
+                self.known[offset].state = ARCHIVED
 
     @rule(member=MEMBERS)
     def release(self, member):
@@ -195,8 +219,9 @@ class Model(RuleBasedStateMachine):
             wanted = self.writing[0]
             self.persisted_start = wanted.start_offset
             merge_batches(self.persisted, wanted.batches, wanted.start_offset)
-        self.writing = None
-        self.partition = SharePartition(KEY, 0, LIMITS)
+            self.persisted_dead |= _offsets(wanted.batches, ARCHIVING)
+        self.writing, self.dead = None, []
+        self.partition = SharePartition(KEY, 0, self.limits)
         self.partition.load(0, self.persisted_start, self.persisted)
         self.partition.begin_at(self.log_start)
         self.known = {}
@@ -204,8 +229,20 @@ class Model(RuleBasedStateMachine):
             for offset in range(run.first, run.last + 1):
                 self.known[offset] = Known(run.count)
                 self.known[offset].state = run.state
-                assert run.state in (AVAILABLE, ACKNOWLEDGED, ARCHIVED)
+                assert run.state in (AVAILABLE, self.unwanted, *FINAL)
                 assert run.state is not AVAILABLE or offset not in self.settled
+
+    def teardown(self):
+        """In the end, every dead letter is written."""
+        if self.writing is not None:
+            self.end_write(True)
+        while self.partition.has_unwritten or self.dead:
+            if self.partition.has_unwritten:
+                self.partition.commit(self.partition.next_write()[1])
+            for one in [*self.dead, *self.partition.take_dead()]:
+                self.partition.archive(one)
+            self.dead = []
+        assert not any(run.state is ARCHIVING for run in self.partition.runs)
 
     @invariant()
     def the_runs_are_the_model(self):
@@ -219,19 +256,31 @@ class Model(RuleBasedStateMachine):
                 known = self.known[offset]
                 told = (run.state, run.member, run.pending)
                 assert told == (known.state, known.owner, known.pending), offset
-                is_open += run.state < ACKNOWLEDGED
+                is_open += run.state not in FINAL
                 available += run.state is AVAILABLE
-                assert run.state >= ACKNOWLEDGED or run.count == known.count
+                assert run.state in FINAL or run.count == known.count
                 if run.state is ACQUIRED:
                     assert run.deadline_ms == known.deadline_ms
                     assert run.pending is not None or self.partition.wake_ms <= run.deadline_ms
         assert self.partition.in_flight == is_open
         assert self.partition.has_available == (available > 0)
-        assert not runs or runs[0].state < ACKNOWLEDGED
+        assert not runs or runs[0].state not in FINAL
+
+
+class ModelWithDeadLetters(Model):
+    """The group has a topic for dead letters."""
+
+    limits, unwanted = LIMITS._replace(has_dead_letters=True), ARCHIVING
+
+
+def _offsets(batches, state):
+    return {o for one in batches if one[2] == state for o in range(one[0], one[1] + 1)}
 
 
 Model.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+ModelWithDeadLetters.TestCase.settings = Model.TestCase.settings
 test_a_share_partition_is_its_model = Model.TestCase
+test_a_share_partition_with_dead_letters_is_its_model = ModelWithDeadLetters.TestCase
 
 
 @pytest.mark.parametrize("is_written", [True, False])

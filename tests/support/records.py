@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from kwire.protocol.file_slice import Records
 from kwire.record.batch import RecordBatch, complete_batches
-from kwire.record.records import NO_PRODUCER, BatchBuilder, ProducerState, Record
+from kwire.record.records import NO_PRODUCER, BatchBuilder, Headers, ProducerState, Record
 from kwire.record.records import records as records_of
 
 NOW_MS = 1_700_000_000_000
@@ -21,6 +21,7 @@ def batch(
     producer: ProducerState = NO_PRODUCER,
     transactional: bool = False,
     compression: int = 0,
+    headers: Headers = (),
 ) -> bytes:
     """A batch with a record for each item, all of the same time; by default one record.
 
@@ -29,7 +30,7 @@ def batch(
     builder = BatchBuilder()
     for item in items or (b"value",):
         own_key, value = item if isinstance(item, tuple) else (key, item)
-        builder.add(timestamp, own_key, value)
+        builder.add(timestamp, own_key, value, headers)
     built = builder.build(producer=producer, transactional=transactional, compression=compression)
     return bytes(built)
 

@@ -2,6 +2,14 @@
 
 from typing import Any
 
+from kwire.errors import ErrorCode
+from kwire.metadata.image import ConfigResourceType
+from kwire.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from kwire.protocol.messages.share_acknowledge import AcknowledgementBatch as AckedBatch
 from kwire.protocol.messages.share_acknowledge import (
     AcknowledgePartition,
@@ -110,6 +118,17 @@ async def begin_group(server: RunningServer, group: str, topic: str, start: int 
         key = SharePartitionKey(group, found.topic_id, index)
         await server.broker.persister.initialize(key, 0, start)
     return found.topic_id
+
+
+async def configure(server: RunningServer, group: str, name: str, value: str) -> ErrorCode:
+    """Set a config of a group; its error."""
+    config = AlterableConfig(name=name, value=value)
+    resource = AlterConfigsResource(
+        resource_type=ConfigResourceType.GROUP, resource_name=group, configs=[config]
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    [answer] = (await server.request(request, 1, IncrementalAlterConfigsResponse)).responses
+    return ErrorCode(answer.error_code)
 
 
 def acquired(answer: ShareFetchResponse, index: int = 0) -> list[tuple[int, int, int]]:

@@ -16,12 +16,14 @@ from typing import Protocol
 import trio
 
 from kwire.broker.delayed import Delayed
+from kwire.broker.share_settings import ShareSettings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.slices import give_way, pieces
 from kwire.handlers.lib.waiting import happens
 from kwire.share.key import SharePartitionKey
-from kwire.share.partition import AckBatch, Acknowledge, Transition
+from kwire.share.partition import AckBatch, Acknowledge
+from kwire.share.run import Transition
 from kwire.share.sessions import TopicPartition
 
 READ, TOPIC = 3, 2
@@ -53,10 +55,11 @@ class Acknowledgements:
         member_id: str,
         batches: Sequence[WantedBatch],
         context: RequestContext,
+        settings: ShareSettings,
         *,
         renews: bool,
     ) -> None:
-        """Begin a partition's acknowledgements."""
+        """Begin a partition's acknowledgements, by the group's settings."""
         manager = context.broker.share_partitions
         place = key.topic_id, key.partition
         try:
@@ -70,6 +73,7 @@ class Acknowledgements:
             served = manager.served(key)
             if served is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            served.share.limits = settings.limits
             transition = served.share.acknowledge(member_id, wanted, manager.now_ms())
             self.begun[place] = transition
             manager.write(served)

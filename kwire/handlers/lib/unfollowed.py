@@ -13,9 +13,7 @@ from kwire.metadata.image import ConfigResource, ConfigResourceType
 
 log = logging.getLogger(__name__)
 
-_NOT_IN_GROUPS = (
-    *("errors.deadletterqueue.", "streams.assignor.offload.enable", "streams.num.warmup.replicas"),
-)
+_NOT_IN_GROUPS = ("streams.assignor.offload.enable", "streams.num.warmup.replicas")
 _SHOWN = 20
 """How many names the warning shows; a request may set thousands."""
 
@@ -39,7 +37,7 @@ def warn(
         return
     if kind is ConfigResourceType.GROUP:
         asked = {name: text for name, text in asked.items() if is_among(name, _NOT_IN_GROUPS)}
-        reason = "there are no dead letters and no warm-up tasks, and assignments need no switch"
+        reason = "there are no warm-up tasks, and assignments need no switch"
     elif kind is ConfigResourceType.CLIENT_METRICS and not takes_telemetry:
         reason = "nothing shows what clients push: start the broker with --http HOST:PORT"
     else:
