@@ -53,6 +53,7 @@ from kwire.record.records import BatchBuilder
 from kwire.testing.asking import Asker, NoAnswer
 from kwire.testing.real_time import real_date_ms
 from kwire.testing.rebalancing import Rebalance
+from kwire.testing.share_state import ShareState, find_share_state
 from kwire.testing.waiting import WaitTimeout, until, wait_until
 
 TIMEOUT_MS = 10_000
@@ -277,6 +278,26 @@ class Helpers(ABC):
         __tracebackhide__ = True
         Rebalance(self._asker, self._coordinator(group), group, timeout_s).run()
 
+    def share_state(self, group: str) -> ShareState:
+        """What is where in a share group: available, acquired by whom, acknowledged, archived.
+
+        A group that has not read anything yet has nothing.
+        """
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        response = self._asker.ask(self._any_broker(), request, 10, MetadataResponse)
+        topics = {
+            bytes(topic.topic_id): (topic.name or "", len(topic.partitions))
+            for topic in response.topics
+            if not topic.is_internal
+        }
+        return find_share_state(
+            self._asker,
+            self._all_brokers(),
+            group,
+            topics,
+            lambda partitions: self._offsets(partitions, LATEST),
+        )
+
     def _committed(self, group: str) -> dict[Partition, int]:
         wanted = OffsetFetchRequestGroup(group_id=group, topics=None)
         request = OffsetFetchRequest(groups=[wanted])
@@ -326,6 +347,10 @@ class Helpers(ABC):
     def _any_broker(self) -> str:
         """The address of a broker that runs."""
         return self.bootstrap
+
+    def _all_brokers(self) -> Iterable[str]:
+        """The addresses of all brokers that run."""
+        return [self.bootstrap]
 
     def _leader(self, topic: str, index: int) -> str:
         """The address of a partition's leader."""

@@ -45,7 +45,7 @@ WITH_PARTITIONS = frozenset(
     {
         *("AddPartitionsToTxn", "DeleteRecords", "DescribeProducers", "Fetch", "ListOffsets"),
         *("Metadata", "OffsetCommit", "OffsetDelete", "OffsetFetch", "OffsetForLeaderEpoch"),
-        *("Produce", "TxnOffsetCommit", "WriteTxnMarkers"),
+        *("Produce", "ShareAcknowledge", "TxnOffsetCommit", "WriteTxnMarkers"),
     }
 )
 """APIs whose requests or responses name partitions of topics."""
