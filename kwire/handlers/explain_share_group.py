@@ -107,7 +107,7 @@ def _count(row: SharePartitionData, run: Run) -> None:
         row.redelivered += run.size if run.count > 1 else 0
     elif run.state is ACKNOWLEDGED:
         row.acknowledged += run.size
-    elif run.state is ARCHIVED:
+    elif run.state in (ARCHIVED, ARCHIVING):  # it is archived after its dead letter is there
         row.archived += run.size
 
 

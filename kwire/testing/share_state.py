@@ -88,14 +88,15 @@ def find_share_state(
     for address in addresses:
         request = ExplainShareGroupRequest(group_id=group, max_ranges=MAX_RANGES)
         answer = asker.ask(address, request, 0, ExplainShareGroupResponse)
-        for one in answer.partitions:
-            found[one.topic_name, one.partition_index] = one.start_offset, _in_memory(one)
+        for row in answer.partitions:
+            found[row.topic_name, row.partition_index] = row.start_offset, _in_memory(row)
     ends = ends_of(found)
     state = ShareState({key: found[key][0] for key in sorted(found)}, [], [], [], [])
     lists = {
         RecordState.AVAILABLE: state.available,
         RecordState.ACQUIRED: state.acquired,
         RecordState.ACKNOWLEDGED: state.acknowledged,
+        RecordState.ARCHIVING: state.archived,
         RecordState.ARCHIVED: state.archived,
     }
     for key in sorted(found):

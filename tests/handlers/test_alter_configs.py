@@ -169,7 +169,6 @@ async def test_levels_that_are_refused(server, name, operation, code):
         (BROKER, "1", "sasl.kerberos.min.time.before.relogin", "58000", "without a login"),
         (BROKER, "1", "listener.name.a.ssl.keystore.type", "PEM", "without a login"),
         (BROKER, "", "background.threads", "9", "no effect"),
-        (GROUP, "g", "errors.deadletterqueue.copy.record.enable", "true", "dead letters"),
         (GROUP, "g", "streams.num.warmup.replicas", "3", "no warm-up tasks"),
         (METRICS, "m", "interval.ms", "5000", "nothing shows what clients push"),
     ],
