@@ -57,6 +57,7 @@ def test_what_has_no_effect_says_so():
         goes_by = {name.replace(".", "_"), name.removeprefix("message.").replace(".", "_")} & fields
         named_otherwise = name.startswith("compression.") or name in (
             "cleanup.policy",
+            "errors.deadletterqueue.group.enable",
             "follower.replication.throttled.replicas",
             "leader.replication.throttled.replicas",
             "message.timestamp.type",
