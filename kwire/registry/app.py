@@ -17,6 +17,7 @@ Source: the API reference of Confluent's registry, and its resources (SubjectsRe
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -400,9 +401,17 @@ async def _body(request: Request) -> Any:
     if named not in BODY_TYPES:
         raise Refused(415, f"HTTP 415 Unsupported Media Type: send {V1_JSON}")
     try:
-        return json.loads(content)
+        return json.loads(content, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         raise Refused(400, "the body is no JSON") from None
+
+
+def _finite(text: str) -> float:
+    """NaN, Infinity and 1e999 would be written as no JSON, which other registries can't read."""
+    found = float(text)
+    if not isfinite(found):
+        raise ValueError(text)
+    return found
 
 
 def _response(request: Request, status: int, answer: Answer) -> Response:

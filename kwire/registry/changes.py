@@ -15,6 +15,7 @@ from kwire.registry.records import (
     CONFIG,
     CONTEXT,
     DELETE_SUBJECT,
+    MAX_NUMBER,
     MODE,
     SCHEMA,
     TENANT,
@@ -99,6 +100,11 @@ def register(state: RegistryState, asked: Registration, known: int | None) -> li
     versions = state.versions(asked.subject, deleted=True)
     _check_room(state, asked, len(versions))
     version = _next_version(state, asked, versions)
+    if number > MAX_NUMBER or version > MAX_NUMBER:
+        # One that was imported may have the last; records with more are left out by readers.
+        raise too_large(
+            f"no id, or no version of subject {asked.subject}, is left after {MAX_NUMBER}"
+        )
     records = []
     if not state.has_context(context):
         body = {"tenant": TENANT, "context": context}
@@ -130,7 +136,7 @@ def _check_room(state: RegistryState, asked: Registration, versions: int) -> Non
         raise too_large(f"subject {asked.subject} has {versions} versions, which is the most")
     if state.subject_count >= MOST_SUBJECTS and not versions:
         raise too_large(f"the registry has {MOST_SUBJECTS} subjects, which is the most")
-    if state.text_chars + len(asked.schema.text) > MOST_TEXT_CHARS:
+    if state.text_chars + asked.schema.chars > MOST_TEXT_CHARS:
         raise too_large(f"the schemas of the registry have {MOST_TEXT_CHARS >> 20} MB")
 
 

@@ -74,6 +74,11 @@ class Schema:
     more: str = "{}"
     """Its other properties as JSON: ``metadata``, ``ruleSet``, and those of newer registries."""
 
+    @property
+    def chars(self) -> int:
+        """The characters that it has in memory, besides its references."""
+        return len(self.text) + len(self.more)
+
 
 @dataclass(frozen=True, slots=True)
 class SchemaValue:

@@ -65,7 +65,7 @@ class RegistryState:
 
     def __init__(self) -> None:
         self.text_chars = 0
-        """The characters of all schemas."""
+        """The characters of all schemas, with their metadata and rules."""
         self._subjects: dict[str, dict[int, SchemaValue]] = {}
         self._contexts: dict[str, _Context] = {DEFAULT_CONTEXT: _Context()}
         self._configs: dict[str, Mapping[str, Any]] = {}
@@ -128,7 +128,7 @@ class RegistryState:
             ids.schemas[value.id] = value.schema
             ids.unidentified[value.id] = None
             ids.marks.setdefault(mark(value.schema), value.id)
-            self.text_chars += len(value.schema.text)
+            self.text_chars += value.schema.chars
         ids.places.setdefault(value.id, {})[place] = None
         ids.last_id = max(ids.last_id, value.id)
         if not value.is_deleted:
@@ -147,7 +147,7 @@ class RegistryState:
         if places or keeps_id:
             return
         del ids.places[old.id]
-        self.text_chars -= len(ids.schemas.pop(old.id).text)
+        self.text_chars -= ids.schemas.pop(old.id).chars
         ids.unidentified.pop(old.id, None)
         ids.marks = {found: number for found, number in ids.marks.items() if number != old.id}
 

@@ -7,7 +7,7 @@ import pytest
 
 from kwire.registry import changes
 from kwire.registry.changes import Registration
-from kwire.registry.records import Reference, RegistryRecord, Schema, decode, encode
+from kwire.registry.records import MAX_NUMBER, Reference, RegistryRecord, Schema, decode, encode
 from kwire.registry.refusals import Refused
 from kwire.registry.state import RegistryState, mark
 
@@ -178,6 +178,21 @@ def test_everything_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         small.setattr(changes, "MOST_TEXT_CHARS", 3)
         assert code_of(lambda: on.register("a", "234")) == 42209
     with monkeypatch.context() as small:
+        small.setattr(changes, "MOST_TEXT_CHARS", 100)
+        long = Registration("a", Schema("AVRO", "5", more=f'{{"metadata":"{"x" * 100}"}}'))
+        assert code_of(lambda: changes.register(on.state, long, None)) == 42209
+    with monkeypatch.context() as small:
         small.setattr(changes, "MOST_SETTINGS", 0)
         assert code_of(lambda: on.mode("a", "READONLY")) == 42209
     assert on.register("b", "2") == 2
+
+
+def test_what_was_imported_with_the_last_number_leaves_none_to_give() -> None:
+    """A larger number would be a record that every reader leaves out."""
+    on = Changing()
+    on.mode("a", "IMPORT")
+    assert on.register("a", "1", number=MAX_NUMBER, version=MAX_NUMBER) == MAX_NUMBER
+    on.mode("a", "READWRITE")
+    assert code_of(lambda: on.register("a", "1")) == 42209
+    assert code_of(lambda: on.register("b", "2")) == 42209
+    assert on.register("b", "1") == MAX_NUMBER

@@ -118,7 +118,7 @@ def test_ids_marks_and_places_agree(steps: list[tuple[str, int, int, str]]) -> N
             assert (schema is None) == (not places)
             found = state.find(context, mark(Schema("AVRO", f'"{known}"')))
             assert found == (known if places else None)
-            chars += len(schema.text) if schema else 0
+            chars += schema.chars if schema else 0
     assert state.text_chars == chars
     for value in state.values():
         numbers = [one.version for one in state.versions(value.subject, deleted=True)]
