@@ -28,6 +28,8 @@ from tests.support.share_member import (
 GROUP, TOPIC, DEAD = "workers", "orders", "dlq.orders"
 NAME, COPY = "errors.deadletterqueue.topic.name", "errors.deadletterqueue.copy.record.enable"
 ENABLE = "errors.deadletterqueue.group.enable"
+PREFIX = "errors.deadletterqueue.topic.name.prefix"
+AUTO_CREATE = "errors.deadletterqueue.auto.create.topics.enable"
 REJECTED, EXCEEDED = (
     b"Offset rejected by client.",
     b"Offset delivery count exceeded the threshold.",
@@ -36,7 +38,7 @@ LONG_MS = 600_000
 SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "group.share.delivery.count.limit": "2",
-    "errors.deadletterqueue.auto.create.topics.enable": "true",
+    AUTO_CREATE: "true",
 }
 
 
@@ -183,7 +185,7 @@ async def test_a_partition_has_a_partition_for_its_dead_letters(server, member):
 )
 async def test_a_topic_that_may_not_be_used_gets_nothing(tmp_path, caplog, name, is_made, says):
     """The records are archived all the same, as in Kafka, and the log says why."""
-    settings = SETTINGS | {"errors.deadletterqueue.auto.create.topics.enable": "false"}
+    settings = SETTINGS | {AUTO_CREATE: "false"}
     async with running_server(tmp_path, settings) as server:
         await server.topic(TOPIC)
         if is_made:
@@ -201,6 +203,27 @@ async def test_a_topic_that_may_not_be_used_gets_nothing(tmp_path, caplog, name,
         assert server.broker.share_partitions.dead_letters.refused == 2
         if is_made:
             assert await server.end_offset(name) == 0
+
+
+async def test_the_brokers_settings_act_while_it_runs(tmp_path):
+    """Topics are created from then on, and names may begin otherwise."""
+    settings = SETTINGS | {AUTO_CREATE: "false"}
+    async with running_server(tmp_path, settings) as server:
+        await server.topic(TOPIC)
+        topic_id = await begin_group(server, GROUP, TOPIC)
+        await configure(server, GROUP, NAME, "dead.orders")
+        member = ShareMember(await server.connect(), GROUP, "first", topic_id)
+        await server.produce(TOPIC, b"one", b"two", b"three")
+        await member.fetch(partitions=(0,))
+        letters = server.broker.share_partitions.dead_letters
+        for offset, name, value in ((0, PREFIX, "dead."), (1, AUTO_CREATE, "true")):
+            await member.acknowledge({0: [(offset, offset, [REJECT])]})
+            await start_offset(server, offset + 1)
+            assert (letters.written, letters.refused) == (0, offset + 1)
+            await configure(server, "", name, value, ConfigResourceType.BROKER)
+        await member.acknowledge({0: [(2, 2, [REJECT])]})
+        await start_offset(server, 3)
+        assert (letters.written, await server.end_offset("dead.orders")) == (1, 1)
 
 
 async def test_a_new_leader_writes_the_dead_letters_that_may_be_missing(server, member):

@@ -47,6 +47,7 @@ TEXT = b"".join(b"%d, " % (number * number) for number in range(20_000))
 ELSEWHERE = {
     "tests/broker/replica/test_fetcher.py": ("num.replica.fetchers",),
     "tests/broker/test_compaction.py": ("log.cleaner.",),
+    "tests/broker/test_share_dead_letters.py": ("errors.deadletterqueue.",),
     "tests/client/test_members.py": ("group.consumer.assignment.interval.ms",),
     "tests/config/test_listener_settings.py": ("principal.builder.class", "sasl.", "ssl."),
     "tests/config/test_providers.py": ("config.providers",),

@@ -120,13 +120,17 @@ async def begin_group(server: RunningServer, group: str, topic: str, start: int 
     return found.topic_id
 
 
-async def configure(server: RunningServer, group: str, name: str, value: str) -> ErrorCode:
-    """Set a config of a group; its error."""
+async def configure(
+    server: RunningServer,
+    resource: str,
+    name: str,
+    value: str,
+    kind: ConfigResourceType = ConfigResourceType.GROUP,
+) -> ErrorCode:
+    """Set a config of a group, or of something else; its error."""
     config = AlterableConfig(name=name, value=value)
-    resource = AlterConfigsResource(
-        resource_type=ConfigResourceType.GROUP, resource_name=group, configs=[config]
-    )
-    request = IncrementalAlterConfigsRequest(resources=[resource])
+    changed = AlterConfigsResource(resource_type=kind, resource_name=resource, configs=[config])
+    request = IncrementalAlterConfigsRequest(resources=[changed])
     [answer] = (await server.request(request, 1, IncrementalAlterConfigsResponse)).responses
     return ErrorCode(answer.error_code)
 
