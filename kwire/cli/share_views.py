@@ -11,7 +11,7 @@ from kwire.client.share_groups import explain_share_group, share_offsets
 MAX_RANGES = 10_000
 """So many ranges of records in flight are asked of each broker."""
 
-_STATES = {0: "available", 1: "acquired", 2: "acknowledged", 4: "archived"}
+_STATES = ("available", "acquired", "acknowledged", "archiving", "archived")
 
 
 async def described_share_group(cluster: Cluster, group: GroupView) -> dict[str, Any]:
@@ -79,7 +79,7 @@ async def records_in_flight(cluster: Cluster, group: GroupView) -> dict[str, Any
                 "partition": one.partition_index,
                 "first": row.first_offset,
                 "last": row.last_offset,
-                "state": _STATES.get(row.state, str(row.state)),
+                "state": _STATES[row.state] if 0 <= row.state < len(_STATES) else str(row.state),
                 "deliveries": row.delivery_count,
                 "member": row.member_id or None,
                 "client": clients.get(row.member_id),
