@@ -353,6 +353,7 @@ CONSTANT = {
     81: {"cluster_id": None, "voter_id": 9},
     94: {"controller_id": 9},
     20_000: {"group_id": "big"},
+    20_002: {"group_id": "big", "max_ranges": 10_000},
 }
 """APIs whose requests have no arrays, by key; what the request says."""
 

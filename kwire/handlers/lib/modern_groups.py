@@ -123,6 +123,7 @@ def described_topics(
     async def check(request: Any, rights: "Authorization", serve: Serve) -> Any:
         response = await serve(request)
         for group in response.groups:
+            await give_way(rights.context.work)
             names: set[str] = set()
             for some in names_of(group):
                 await give_way(rights.context.work)
