@@ -236,12 +236,13 @@ class Model(RuleBasedStateMachine):
         """In the end, every dead letter is written."""
         if self.writing is not None:
             self.end_write(True)
+        self.dead += self.partition.take_dead()
         while self.partition.has_unwritten or self.dead:
+            for one in self.dead:
+                self.partition.archive(one)
             if self.partition.has_unwritten:
                 self.partition.commit(self.partition.next_write()[1])
-            for one in [*self.dead, *self.partition.take_dead()]:
-                self.partition.archive(one)
-            self.dead = []
+            self.dead = self.partition.take_dead()
         assert not any(run.state is ARCHIVING for run in self.partition.runs)
 
     @invariant()
