@@ -130,6 +130,9 @@ class Connection:
             alert = getattr(error.__cause__, "reason", None)  # of an ssl.SSLError
             text = f"the connection was reset ({alert})" if alert else "the connection was reset"
             failure = ConnectionLost(self.address, text)
+        except BaseException as error:  # cancelled, or a defect: whoever waits is told which
+            failure = ConnectionLost(self.address, f"the connection was closed ({error!r})")
+            raise
         finally:
             self.close(failure)
             await self._transport.close()

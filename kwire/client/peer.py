@@ -13,7 +13,15 @@ import trio
 
 from kwire.client.backoff import Backoff
 from kwire.client.connection import Connection
-from kwire.client.errors import CannotConnect, ClientError, NotLetIn, SecurityFailure
+from kwire.client.errors import (
+    AnswerTimeout,
+    BadAnswer,
+    CannotConnect,
+    ClientError,
+    ConnectionLost,
+    NotLetIn,
+    SecurityFailure,
+)
 from kwire.client.settings import ClientSettings
 from kwire.client.versions import Served, negotiate, pick
 from kwire.protocol.types import Request, Response
@@ -103,12 +111,25 @@ class Peer:
             if self._connection is None or self._served is None or not self._connection.is_open:
                 await trio.sleep_until(self._not_before_s)
                 try:
-                    self._connection, self._served = await self._connect()
+                    self._connection, self._served = await self._connect_or_again()
                 except ClientError:
                     self._not_before_s = trio.current_time() + self._backoff.next_s()
                     raise
                 self._backoff.reset()
             return self._connection, self._served
+
+    async def _connect_or_again(self) -> tuple[Connection, Served]:
+        """Connect; once more if the connection ends before its first answer.
+
+        A broker that restarts ends connections that it has just accepted. Nothing is lost with
+        them, so Kafka's clients try again as well.
+        """
+        try:
+            return await self._connect()
+        except (AnswerTimeout, BadAnswer):
+            raise
+        except ConnectionLost:
+            return await self._connect()
 
     async def _connect(self) -> tuple[Connection, Served]:
         stream: trio.abc.Stream | None = None

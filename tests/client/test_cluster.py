@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from kwire.client.cluster import open_cluster
-from kwire.client.errors import CannotConnect, NoSuchBroker
+from kwire.client.errors import CannotConnect, ConnectionLost, NoSuchBroker
 from kwire.client.leaders import TopicPartition
 from kwire.client.offsets import LATEST, list_offsets
 from kwire.client.peer import Peer
@@ -102,6 +102,21 @@ async def test_a_lost_connection_is_opened_again(brokers, cluster, autojump_cloc
     (await cluster.any_peer()).close()
     await cluster.metadata()
     assert [port for _, port in brokers.opened] == [1, 1]
+
+
+async def test_a_connection_lost_before_its_first_answer_is_opened_once_more(
+    brokers, nursery, autojump_clock
+):
+    """A broker may just be restarting; a second loss in a row is an error."""
+    peer = Peer("h", 1, nursery, ClientSettings(), brokers.open, Random(7))
+    brokers.answer = lambda *asked: None
+    with pytest.raises(ConnectionLost, match="h:1: the broker closed the connection"):
+        await peer.connected()
+    assert len(brokers.opened) == 2
+    answers = iter([None])
+    brokers.answer = lambda *asked: next(answers, brokers.default(*asked))
+    await peer.connected()
+    assert len(brokers.opened) == 4
 
 
 async def test_each_leader_is_asked_about_its_own_partitions(brokers, cluster, autojump_clock):

@@ -111,6 +111,24 @@ async def test_requests_without_an_answer_fail_when_the_broker_goes(nursery, aut
         await line.broker.aclose()
 
 
+async def test_requests_are_told_why_their_connection_was_closed(autojump_clock):
+    """Also when it was cancelled, or failed in a way that nobody expects."""
+    said = []
+
+    async def ask() -> None:
+        with pytest.raises(ConnectionLost) as lost:
+            await line.ask("a")
+        said.append(str(lost.value))
+
+    async with trio.open_nursery() as asking, trio.open_nursery() as owner:
+        line = Line(owner)
+        asking.start_soon(ask)
+        await line.received()
+        owner.cancel_scope.cancel()
+    assert len(said) == 1
+    assert said[0].startswith("h:1: the connection was closed (Cancelled")
+
+
 async def test_a_caller_that_gives_up_does_not_disturb_the_others(nursery, autojump_clock):
     """Its answer is passed over."""
     line = Line(nursery)
