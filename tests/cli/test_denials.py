@@ -1,10 +1,9 @@
 """Who follows the line about a denial may do it afterwards."""
 
 import shlex
-from functools import partial
+from collections.abc import Iterator
 
 import pytest
-import trio
 
 from kwire.cli import main
 from kwire.cli.commands import COMMANDS
@@ -22,7 +21,7 @@ from kwire.metadata.acls import (
     ResourceType,
 )
 from tests.support.arguments import arguments_of
-from tests.support.in_process import running_server
+from tests.support.in_process import ServerInThread, server_in_thread
 
 MOST_DENIALS = 3
 """A command may be denied the topic, the group and the cluster, one after the other."""
@@ -51,31 +50,47 @@ def _granted(line: str) -> list[AclBinding]:
     ]
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerInThread]:
+    """A broker for all commands, with topics and groups."""
+    directory = tmp_path_factory.mktemp("denying")
+    (directory / "lines").write_text("one\ntwo\n", encoding="utf-8")
+    settings = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "offsets.topic.num.partitions": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+    }
+    with server_in_thread(directory / "data", settings) as made:
+        _grant(made, EVERYTHING)
+        for line in ("topics create a-1 gone", f"produce a-1 {directory}/lines"):
+            assert _run(made, line) == 0
+        assert _run(made, "share consume a-1 --group q --exit") == 0
+        yield made
+
+
 @pytest.fixture
-async def denying(tmp_path, capsys):
-    """A broker with a topic and a group, on which nobody has rights any more."""
-    async with running_server(tmp_path, {"authorizer.class.name": STANDARD_AUTHORIZER}) as running:
-        await running.broker.commit(lambda _: [AclsCreated(tuple(EVERYTHING))])
-        (tmp_path / "lines").write_text("one\ntwo\n", encoding="utf-8")
-        for line in ("topics create a-1", f"produce a-1 {tmp_path}/lines"):
-            assert await _run(running, line) == 0
-        assert await _run(running, "consume a-1 --group g --from-beginning --exit") == 0
-        assert await _run(running, "share consume a-1 --group q --exit") == 0
-        await running.broker.commit(lambda _: [AclsDeleted(tuple(EVERYTHING))])
-        capsys.readouterr()
-        yield running
+def denying(server: ServerInThread, capsys: pytest.CaptureFixture[str]) -> ServerInThread:
+    """That broker; nobody has rights on it, whatever the commands before were granted."""
+    _grant(server, EVERYTHING)
+    server.call(server.running.commit, "g", "a-1", 2)  # a command may have deleted the group
+    server.call(server.running.broker.commit, lambda image: [AclsDeleted(tuple(image.acls))])
+    capsys.readouterr()
+    return server
 
 
-async def _run(running, line: str) -> int:
-    arguments = [*shlex.split(line), "-b", f"{running.host}:{running.port}"]
-    return await trio.to_thread.run_sync(partial(main, arguments))
+def _grant(server: ServerInThread, acls: list[AclBinding]) -> None:
+    server.call(server.running.broker.commit, lambda _: [AclsCreated(tuple(acls))])
+
+
+def _run(server: ServerInThread, line: str) -> int:
+    return main([*shlex.split(line), "-b", f"{server.running.host}:{server.running.port}"])
 
 
 @pytest.mark.parametrize(
     "line",
     [
         "topics create b",
-        "topics delete a-1",
+        "topics delete gone",
         "topics describe a-1",
         "topics alter a-1 --set retention.ms=1000",
         "topics add-partitions a-1 --to 3",
@@ -116,9 +131,9 @@ async def _run(running, line: str) -> int:
         "elections run a-1",
     ],
 )
-async def test_the_line_about_a_denial_grants_what_is_missing(denying, capsys, line: str):
+def test_the_line_about_a_denial_grants_what_is_missing(denying, capsys, line: str):
     """After as many lines as the command has resources; the line names right and resource."""
-    assert await _run(denying, line) == 1
+    assert _run(denying, line) == 1
     for _ in range(MOST_DENIALS):
         said = capsys.readouterr().err
         said = "".join(one for one in said.splitlines(True) if not one.startswith("plan: "))
@@ -126,30 +141,30 @@ async def test_the_line_about_a_denial_grants_what_is_missing(denying, capsys, l
         assert "_AUTHORIZATION_FAILED; it needs " in said
         acls = _granted(said)
         assert all(acl.operation for acl in acls)
-        await denying.broker.commit(lambda _, acls=acls: [AclsCreated(tuple(acls))])
-        if await _run(denying, line) == 0:
+        _grant(denying, acls)
+        if _run(denying, line) == 0:
             break
     else:
         pytest.fail(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("line", ["transactions describe t", "transactions abort t"])
-async def test_a_transaction_that_is_denied(denying, capsys, line: str):
+def test_a_transaction_that_is_denied(denying, capsys, line: str):
     """There is none, but nobody is told so without the right."""
-    await _run(denying, line)
+    _run(denying, line)
     acls = _granted(capsys.readouterr().err)
-    await denying.broker.commit(lambda _: [AclsCreated(tuple(acls))])
-    await _run(denying, line)
+    _grant(denying, acls)
+    _run(denying, line)
     assert "TRANSACTIONAL_ID_NOT_FOUND" in capsys.readouterr().err
 
 
-async def test_only_the_denied_of_several_is_named(denying, capsys):
+def test_only_the_denied_of_several_is_named(denying, capsys):
     """A user who may read one topic needs the right on the other."""
     everything_on_a = EVERYTHING[0]._replace(name="a-1")
-    await denying.broker.commit(lambda _: [AclsCreated((everything_on_a,))])
-    await _run(denying, "topics describe a-1 b")
+    _grant(denying, [everything_on_a])
+    _run(denying, "topics describe a-1 b")
     assert {acl.name for acl in _granted(capsys.readouterr().err)} == {"b"}
-    await _run(denying, "consume a-1 'b' --exit")
+    _run(denying, "consume a-1 'b' --exit")
     assert {acl.name for acl in _granted(capsys.readouterr().err)} == {"b"}
 
 

@@ -1,13 +1,14 @@
 """A kwire server inside the test's own process, and a raw client for messages and bytes.
 
-The server runs in a nursery of the test, on a free port of 127.0.0.1. If a handler raised an
-unexpected exception, the test fails when the server ends.
+The server runs in a nursery of the test, on a free port of 127.0.0.1, or in a thread for the tests
+of a file. If a handler raised an unexpected exception, the test fails when the server ends.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 import trio
 
@@ -24,6 +25,8 @@ from kwire.testing.waiting import until
 from tests.support.asking import Asks
 
 _R = TypeVar("_R", bound=Response)
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 
 class RunningServer(Asks):
@@ -145,3 +148,55 @@ async def running_server(
                 await running.asker.aclose()
     if server.broker.bugs:
         raise server.broker.bugs[0]
+
+
+class ServerInThread:
+    """A server whose event loop has a thread of its own, so that the tests of a file share it."""
+
+    def __init__(self, running: RunningServer) -> None:
+        self.running = running
+        self._token = trio.lowlevel.current_trio_token()
+        self._stopped = trio.Event()
+
+    def call(self, function: Callable[[*_Ts], Awaitable[_T]], *args: *_Ts) -> _T:
+        """What a coroutine function returns that is called in the server's event loop."""
+        return trio.from_thread.run(function, *args, trio_token=self._token)
+
+    def stop(self) -> None:
+        """End the server, and then the event loop."""
+        trio.from_thread.run_sync(self._stopped.set, trio_token=self._token)
+
+    async def until_stopped(self) -> None:
+        """Wait for the call of ``stop``."""
+        await self._stopped.wait()
+
+
+@contextmanager
+def server_in_thread(
+    data_dir: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[ServerInThread]:
+    """A server for tests that aren't coroutines; it is stopped cleanly at the end of the block."""
+    begun: Future[ServerInThread] = Future()
+
+    async def serve() -> None:
+        async with running_server(data_dir, settings) as running:
+            made = ServerInThread(running)
+            begun.set_result(made)
+            await made.until_stopped()
+
+    def run() -> None:
+        try:
+            trio.run(serve)
+        except BaseException as error:
+            if begun.done():
+                raise
+            begun.set_exception(error)
+
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        ended = threads.submit(run)
+        server = begun.result()
+        try:
+            yield server
+        finally:
+            server.stop()
+            ended.result()
