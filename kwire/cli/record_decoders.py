@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 from kwire.coordinator import records as groups
 from kwire.coordinator import share_state_records as share_state
-from kwire.coordinator import streams_group_records as streams
 from kwire.coordinator.consumer import records as consumer
 from kwire.coordinator.records import parse_value, record_type
 from kwire.coordinator.share import records as share
+from kwire.coordinator.streams import records as streams
 from kwire.coordinator.transaction import records as transactions
 from kwire.coordinator.transaction.state import TransactionState
 from kwire.log.dump.control_records import compact_json
@@ -39,36 +39,15 @@ GROUP_TYPES: Types = {
     0: (groups.OffsetCommitKey, groups.OffsetCommitValue),
     1: (groups.OffsetCommitKey, groups.OffsetCommitValue),
     2: (groups.GroupMetadataKey, groups.GroupMetadataValue),
-    3: (consumer.GroupKey, consumer.MetadataValue),
-    5: (consumer.MemberKey, consumer.MemberMetadataValue),
-    6: (consumer.GroupKey, consumer.TargetAssignmentMetadataValue),
-    7: (consumer.MemberKey, consumer.TargetAssignmentMemberValue),
-    8: (consumer.MemberKey, consumer.CurrentMemberAssignmentValue),
-    10: (share.ShareGroupMemberMetadataKey, share.ShareGroupMemberMetadataValue),
-    11: (share.ShareGroupMetadataKey, share.ShareGroupMetadataValue),
-    12: (
-        share.ShareGroupTargetAssignmentMetadataKey,
-        share.ShareGroupTargetAssignmentMetadataValue,
-    ),
-    13: (share.ShareGroupTargetAssignmentMemberKey, share.ShareGroupTargetAssignmentMemberValue),
-    14: (share.ShareGroupCurrentMemberAssignmentKey, share.ShareGroupCurrentMemberAssignmentValue),
-    15: (share.ShareGroupStatePartitionMetadataKey, share.ShareGroupStatePartitionMetadataValue),
-    16: (consumer.RegularExpressionKey, consumer.RegularExpressionValue),
-    17: (streams.StreamsGroupMetadataKey, streams.StreamsGroupMetadataValue),
-    19: (streams.StreamsGroupMemberMetadataKey, streams.StreamsGroupMemberMetadataValue),
-    20: (
-        streams.StreamsGroupTargetAssignmentMetadataKey,
-        streams.StreamsGroupTargetAssignmentMetadataValue,
-    ),
-    21: (
-        streams.StreamsGroupTargetAssignmentMemberKey,
-        streams.StreamsGroupTargetAssignmentMemberValue,
-    ),
-    22: (
-        streams.StreamsGroupCurrentMemberAssignmentKey,
-        streams.StreamsGroupCurrentMemberAssignmentValue,
-    ),
-    23: (streams.StreamsGroupTopologyKey, streams.StreamsGroupTopologyValue),
+    **{
+        one.number: (one.key, one.value)
+        for one in (
+            *(*consumer.RECORDS, consumer.regular_expression),
+            *(*share.RECORDS, share.state_partition_metadata),
+            *(*streams.RECORDS, streams.topology),
+        )
+        if one.value is not None
+    },
 }
 """Key and value of each type of record in ``__consumer_offsets``."""
 

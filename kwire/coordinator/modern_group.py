@@ -19,6 +19,7 @@ from kwire.coordinator.consumer.heartbeat_interval import HeartbeatInterval
 from kwire.coordinator.consumer.layered_dict import LayeredDict
 from kwire.coordinator.consumer.timers import GroupTimers
 from kwire.coordinator.group import GroupType
+from kwire.coordinator.modern_records import ModernRecords
 from kwire.errors import ErrorCode, KafkaError
 
 JOINING_EPOCH = 0
@@ -68,6 +69,7 @@ class ModernGroup(ABC, Generic[M, T]):
     """
 
     kind: ClassVar[GroupType]
+    records: ClassVar[ModernRecords]
     UNASSIGNED_EPOCH: ClassVar[int]
     """The epoch of the target before the first assignment."""
 

@@ -6,49 +6,47 @@ Rules:
   own record removes it, whatever other records are still there.
 - If the group is of another kind by now, its records as a group of this kind are old and ignored.
   At loading later records win, because a group may have been of another kind before.
-- Five records are alike in all kinds of groups; the functions of this module apply them. A kind
-  names its types and schemas in a ``Replaying``, and adds functions for records of its own.
+- Five records are alike in all kinds of groups (``ModernRecords``); the functions of this module
+  apply them. A kind adds functions for records of its own.
 
 Source: the replay methods of GroupMetadataManager of Kafka 4.4.
 """
 
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from kwire.coordinator.consumer.records import GroupKey, MemberKey, parse_key
 from kwire.coordinator.group import Group
 from kwire.coordinator.modern_group import ModernGroup
+from kwire.coordinator.modern_records import GroupKey, MemberKey, RecordType, parse_key
 from kwire.coordinator.records import parse_value
-from kwire.protocol.types import Schema
 from kwire.record.records import Record
 
 _G = TypeVar("_G", bound=ModernGroup[Any, Any])
 
 
-class Replay(NamedTuple):
-    """How a type of record is applied: ``apply(group, key, value)``, where a tombstone has None.
-
-    All keys begin with the fields of ``GroupKey``. A value without a schema stays bytes.
-    """
-
-    key: type[Schema]
-    value: type[Schema] | None
-    apply: Callable[[Any, Any, Any], None]
+Apply: TypeAlias = Callable[[Any, Any, Any], None]
+"""Applies a record: ``apply(group, key, value)``, where a tombstone has None."""
 
 
 class Replaying(Generic[_G]):
     """The records of one kind of group, by type."""
 
-    def __init__(self, new_group: type[_G], replays: Mapping[int, Replay]) -> None:
+    def __init__(self, new_group: type[_G], others: Mapping[RecordType[Any], Apply]) -> None:
         self._new_group = new_group
-        self._replays = replays
+        alike: tuple[Apply, ...] = (
+            *(replay_metadata, replay_member_metadata, replay_target_metadata),
+            *(replay_target_member, replay_current_assignment),
+        )
+        applied = {**dict(zip(new_group.records, alike, strict=True)), **others}
+        self._types = {one.number: (one, apply) for one, apply in applied.items()}
+        assert len(self._types) == len(applied), new_group  # one would be replayed as the other
 
     def replay_into(
         self, groups: MutableMapping[str, Group], kind: int, record: Record, *, loading: bool
     ) -> None:
         """Apply a record; MalformedRequest if the record is damaged."""
         assert record.key is not None
-        replay = self._replays[kind]
+        record_type, apply = self._types[kind]
         group_id = parse_key(GroupKey, record.key).group_id
         group: Any = groups.get(group_id)
         is_new = not isinstance(group, self._new_group)
@@ -57,11 +55,11 @@ class Replaying(Generic[_G]):
                 return
             group = self._new_group(group_id)
         value: Any = record.value
-        if value is not None and replay.value is not None:
-            value = parse_value(replay.value, value)
+        if value is not None and record_type.value is not None:
+            value = parse_value(record_type.value, value)
         assert group.group_id == group_id, (group.group_id, group_id)
-        replay.apply(group, parse_key(replay.key, record.key), value)
-        if replay.apply is replay_metadata and value is None:
+        apply(group, parse_key(record_type.key, record.key), value)
+        if apply is replay_metadata and value is None:
             del groups[group_id]
         elif is_new:
             groups[group_id] = group

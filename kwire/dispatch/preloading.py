@@ -50,7 +50,8 @@ BROKER = (
 
 COORDINATORS = ("kwire.broker.groups", "kwire.broker.transactions")
 RECORDS = (
-    *("kwire.coordinator.records", "kwire.coordinator.consumer.records"),
+    *("kwire.coordinator.records", "kwire.coordinator.modern_records"),
+    "kwire.coordinator.consumer.records",
     "kwire.coordinator.transaction.records",
 )
 """Modules with ``WRITTEN``, the schemas of the records of coordinators."""

@@ -11,13 +11,13 @@ from kwire.broker.broker import Broker
 from kwire.coordinator.streams.assignors.spec import MemberTasks, Task
 from kwire.coordinator.streams.group import StreamsGroup, TaskOffsets
 from kwire.coordinator.streams.member import StreamsMember
+from kwire.coordinator.streams.records import StreamsGroupTopologyValue
+from kwire.coordinator.streams.records import TopicInfo as WrittenTopic
 from kwire.coordinator.streams.topology.configured import (
     DEFAULT_REPLICATION_FACTOR,
     ConfiguredTopology,
     InternalTopic,
 )
-from kwire.coordinator.streams_group_records import StreamsGroupTopologyValue
-from kwire.coordinator.streams_group_records import TopicInfo as WrittenTopic
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.modern_groups import BYTES, describe_groups, described_topics
 from kwire.handlers.lib.rights import DESCRIBE, GROUP, each, operations

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kwire.coordinator.consumer.records import GroupKey, parse_key
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.joining import Client
+from kwire.coordinator.modern_records import GroupKey, parse_key
 from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -8,54 +8,61 @@ import gzip
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from kwire.coordinator import (
-    records,
-    share_state_records,
-    streams_group_records,
-)
-from kwire.coordinator.consumer import records as consumer_records
-from kwire.coordinator.share import records as share_group_records
+from kwire.cli.record_decoders import GROUP_TYPES
+from kwire.coordinator import share_state_records
 from kwire.coordinator.transaction import records as transaction_records
 from kwire.protocol import types
 
 TOLD = Path(__file__).parent.parent / "data" / "kafka-4.4-coordinator-records.txt.gz"
-MODULES = (
-    *(records, consumer_records, transaction_records),
-    *(share_group_records, share_state_records, streams_group_records),
-)
-SHORT = {
-    "GroupKey": "ConsumerGroupMetadataKey",
-    "MemberKey": "ConsumerGroupMemberMetadataKey",
-    "RegularExpressionKey": "ConsumerGroupRegularExpressionKey",
+
+NUMBERED = {
+    1: "OffsetCommit",
+    2: "GroupMetadata",
+    3: "ConsumerGroupMetadata",
+    5: "ConsumerGroupMemberMetadata",
+    6: "ConsumerGroupTargetAssignmentMetadata",
+    7: "ConsumerGroupTargetAssignmentMember",
+    8: "ConsumerGroupCurrentMemberAssignment",
+    16: "ConsumerGroupRegularExpression",
+    10: "ShareGroupMemberMetadata",
+    11: "ShareGroupMetadata",
+    12: "ShareGroupTargetAssignmentMetadata",
+    13: "ShareGroupTargetAssignmentMember",
+    14: "ShareGroupCurrentMemberAssignment",
+    15: "ShareGroupStatePartitionMetadata",
+    17: "StreamsGroupMetadata",
+    19: "StreamsGroupMemberMetadata",
+    20: "StreamsGroupTargetAssignmentMetadata",
+    21: "StreamsGroupTargetAssignmentMember",
+    22: "StreamsGroupCurrentMemberAssignment",
+    23: "StreamsGroupTopology",
 }
-"""What kwire calls otherwise, beside the values in ``consumer/records``."""
+"""Kafka's names of the records in ``__consumer_offsets``, by type: several share a class here."""
 
-
-def kafkas(name: str, module: ModuleType) -> str:
-    """Kafka's name of a record that kwire may have under a shorter name."""
-    if module is consumer_records and name.endswith("Value"):
-        return f"ConsumerGroup{name}"
-    return SHORT.get(name, name)
-
-
-CLASSES = {
-    kafkas(name, module): found
-    for module in MODULES
+CLASSES: dict[str, type[types.Schema]] = {
+    name: found
+    for module in (transaction_records, share_state_records)
     for name, found in vars(module).items()
     if isinstance(found, types.MessageType) and hasattr(found, "VERSIONS")
     if found.__module__ == module.__name__
 }
+for number, kafkas in NUMBERED.items():
+    CLASSES[f"{kafkas}Key"], CLASSES[f"{kafkas}Value"] = GROUP_TYPES[number]
+
+
+def test_every_type_of_record_has_a_name() -> None:
+    """Type 0 is an offset commit of old, which has the key of type 1."""
+    assert {0, *NUMBERED} == GROUP_TYPES.keys()
 
 
 def told() -> dict[str, dict[int, list[str]]]:
     """The words of each version of each record."""
     text = gzip.decompress(TOLD.read_bytes()).decode()
     found: dict[str, dict[int, list[str]]] = {}
-    for part in text.split("\n## ")[1:]:
+    for part in f"\n{text}".split("\n## ")[1:]:
         head, _, body = f"\n{part}".partition("\nv0: ")
         if name := re.match(r"\s*(\w+)  versions \d", head):
             versions = re.split(r"\nv(\d+): ", f"\nv0: {body}")[1:]

@@ -9,13 +9,8 @@ import pytest
 from kwire.coordinator.consumer.member import target_to_record
 from kwire.coordinator.consumer.records import (
     CONSUMER_GROUP_TYPES,
-    CURRENT_MEMBER_ASSIGNMENT_TYPE,
-    MEMBER_METADATA_TYPE,
-    METADATA_TYPE,
-    TARGET_ASSIGNMENT_MEMBER_TYPE,
-    TARGET_ASSIGNMENT_METADATA_TYPE,
+    RECORDS,
     MetadataValue,
-    TargetAssignmentMetadataValue,
     current_member_assignment,
     member_metadata,
     metadata,
@@ -24,6 +19,7 @@ from kwire.coordinator.consumer.records import (
 )
 from kwire.coordinator.group import EMPTY_STATE
 from kwire.coordinator.group_coordinator import GroupCoordinator
+from kwire.coordinator.modern_records import TargetAssignmentMetadataValue
 from kwire.coordinator.records import (
     GROUP_METADATA_TYPE,
     OFFSET_COMMIT_TYPE,
@@ -94,13 +90,7 @@ def test_kafkas_records_of_consumer_groups_are_written_alike(kafkas_records):
             group = coordinator.groups["next-gen-group"]
             assert (record.key, record.value) in [written[:2] for written in _records_of(group)]
             kinds.add(kind)
-    assert kinds == {
-        METADATA_TYPE,
-        MEMBER_METADATA_TYPE,
-        TARGET_ASSIGNMENT_METADATA_TYPE,
-        TARGET_ASSIGNMENT_MEMBER_TYPE,
-        CURRENT_MEMBER_ASSIGNMENT_TYPE,
-    }
+    assert kinds == {one.number for one in RECORDS}
 
 
 def _records_of(group):

@@ -2,12 +2,11 @@
 
 from kwire.coordinator.consumer.member import target_from_record
 from kwire.coordinator.consumer.records import (
-    TARGET_ASSIGNMENT_MEMBER_TYPE,
-    MemberKey,
     TargetAssignmentMemberValue,
-    parse_key,
+    target_assignment_member,
 )
 from kwire.coordinator.group_coordinator import GroupCoordinator
+from kwire.coordinator.modern_records import MemberKey, parse_key
 from kwire.coordinator.records import (
     OFFSET_COMMIT_TYPE,
     Content,
@@ -31,7 +30,7 @@ def content_of(key: bytes, value: bytes) -> Content:
         named = parse_offset_commit_key(key)
         read = parse_value(OffsetCommitValue, value)
         return WrittenOffset(named.group, named.topic, named.partition, read)
-    if record_type(key) == TARGET_ASSIGNMENT_MEMBER_TYPE:
+    if record_type(key) == target_assignment_member.number:
         member = parse_key(MemberKey, key)
         target = target_from_record(parse_value(TargetAssignmentMemberValue, value))
         return WrittenTarget(member.group_id, member.member_id, target)

@@ -26,9 +26,9 @@ from kwire.coordinator.consumer.member import (
     target_from_record,
 )
 from kwire.coordinator.consumer.records import (
-    member_tombstones,
+    RECORDS,
     metadata,
-    partition_metadata_tombstone,
+    partition_metadata,
     regular_expression,
     target_assignment_metadata,
 )
@@ -75,6 +75,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     """
 
     kind = GroupType.CONSUMER
+    records = RECORDS
     UNASSIGNED_EPOCH = 0
 
     new_member = ConsumerMember
@@ -283,11 +284,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
     def tombstones_with(self, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
         """The records that delete the group and these members."""
-        records = member_tombstones(self.group_id, member_ids)
+        records = RECORDS.member_tombstones(self.group_id, member_ids)
         records += [regular_expression(self.group_id, regex, None) for regex in self.regexes]
         records.append(target_assignment_metadata(self.group_id, None))
         if self.has_partition_metadata:
-            records.append(partition_metadata_tombstone(self.group_id))
+            records.append(partition_metadata(self.group_id, None))
         records.append(metadata(self.group_id, None))
         return records
 

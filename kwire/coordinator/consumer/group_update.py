@@ -8,7 +8,7 @@ Rules (besides those of ``PlannedChange``):
 Source: GroupCoordinatorRecordHelpers, TargetAssignmentBuilder of Kafka 4.3.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kwire.coordinator.consumer.assigning import Assignment, AssignmentQuestion
 from kwire.coordinator.consumer.group import NO_PARTITIONS, ConsumerGroup, ResolvedRegex, View
@@ -22,14 +22,11 @@ from kwire.coordinator.consumer.reconciliation import Target, reconcile
 from kwire.coordinator.consumer.records import (
     MetadataValue,
     RegularExpressionValue,
-    TargetAssignmentMetadataValue,
     current_member_assignment,
     member_metadata,
-    member_tombstones,
     metadata,
-    partition_metadata_tombstone,
+    partition_metadata,
     regular_expression,
-    target_assignment_metadata,
 )
 from kwire.coordinator.consumer.regexes import QUICK_COST, Question, RegexMatches, answer
 from kwire.coordinator.consumer.settings import ConsumerSettings
@@ -67,13 +64,6 @@ class GroupUpdate(PlannedChange[ConsumerGroup, ConsumerSettings, AssignmentQuest
         )
         assert member.member_id in self.group.members, member.member_id  # ``describe`` comes first
         self._write(record).put_member(member)
-
-    def remove(self, member_ids: Iterable[str]) -> None:
-        """Remove members."""
-        for member_id in member_ids:
-            group = self._write(*member_tombstones(self.group.group_id, [member_id]))
-            group.remove_member(member_id)
-            group.targets.pop(member_id, None)
 
     def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
         """Give a static member that is back under a new id its earlier partitions and target."""
@@ -170,7 +160,7 @@ class GroupUpdate(PlannedChange[ConsumerGroup, ConsumerSettings, AssignmentQuest
         group = self._write(metadata(self.group.group_id, value))
         group.epoch, group.metadata_hash = epoch, topics_hash
         if group.has_partition_metadata:
-            self._write(partition_metadata_tombstone(group.group_id))
+            self._write(partition_metadata(group.group_id, None))
             group.has_partition_metadata = False
 
     # The target
@@ -182,15 +172,6 @@ class GroupUpdate(PlannedChange[ConsumerGroup, ConsumerSettings, AssignmentQuest
         if record is None:
             record = target_record(self.group.group_id, member_id, partitions)
         self._write(record).targets[member_id] = partitions
-
-    def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """Set the epoch of the target; the time is 0 for one that isn't computed here, or empty."""
-        assert epoch <= self.group.epoch, (self.group.group_id, epoch, self.group.epoch)
-        value = TargetAssignmentMetadataValue(
-            assignment_epoch=epoch, assignment_timestamp=timestamp_ms
-        )
-        group = self._write(target_assignment_metadata(self.group.group_id, value))
-        group.target_epoch, group.target_timestamp_ms = epoch, timestamp_ms
 
     def assign_in_time(self) -> None:
         """Compute the target of the group's epoch, now or at the end of the assignment interval.

@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from kwire.coordinator.consumer.topics import Topics, hash_topics
 from kwire.coordinator.effects import Turn
 from kwire.coordinator.modern_group import ModernGroup
+from kwire.coordinator.modern_records import TargetAssignmentMetadataValue
 from kwire.coordinator.records import CoordinatorRecord
 
 
@@ -87,9 +88,13 @@ class PlannedChange(ABC, Generic[G, S, Q]):
         """Note what happens to the group."""
         self.turn.note(self.group.group_id, text, for_debug=len(self.group.members) <= 1)
 
-    @abstractmethod
     def remove(self, member_ids: Iterable[str]) -> None:
         """Remove members."""
+        group_id = self.group.group_id
+        for member_id in member_ids:
+            group = self._write(*self.group.records.member_tombstones(group_id, [member_id]))
+            group.remove_member(member_id)
+            group.targets.pop(member_id, None)
 
     def next_epoch(self, *, is_certain: bool) -> None:
         """Go to the next epoch if that is certain or if the topics have changed."""
@@ -104,9 +109,16 @@ class PlannedChange(ABC, Generic[G, S, Q]):
     def set_epoch(self, epoch: int, topics_hash: int) -> None:
         """Set the epoch of the group."""
 
-    @abstractmethod
     def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
         """Set the epoch of the target; the time is 0 for one that isn't computed here, or empty."""
+        group = self.group
+        # Members that are told a target's epoch never hear of an earlier one.
+        assert group.target_epoch <= epoch <= group.epoch, (group.group_id, epoch)
+        value = TargetAssignmentMetadataValue(
+            assignment_epoch=epoch, assignment_timestamp=timestamp_ms
+        )
+        group = self._write(group.records.target_assignment_metadata(group.group_id, value))
+        group.target_epoch, group.target_timestamp_ms = epoch, timestamp_ms
 
     @abstractmethod
     def assign_in_time(self) -> None:

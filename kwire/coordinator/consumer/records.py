@@ -1,19 +1,20 @@
 """The records of consumer groups in ``__consumer_offsets``, in Kafka's formats.
 
-Format: as in ``kwire.coordinator.records``: a key of an int16 type and fields, a value of an int16
-version (0 in all of these) and fields, a null value for a tombstone. Kafka 4.0 wrote a record (type
-4) that described the topics of a subscription. Now a hash of the topics is in the group's record.
-kwire reads the old record only to delete it.
+Format: as in ``kwire.coordinator.modern_records``. Kafka 4.0 wrote a record (type 4) that described
+the topics of a subscription. Now a hash of the topics is in the group's record. kwire reads the old
+record only to delete it.
 
 Source: GroupCoordinatorRecordHelpers and the schemas of Kafka 4.3.
 """
 
-from collections.abc import Iterable
-from struct import Struct
-from typing import TypeVar
-
+from kwire.coordinator.modern_records import (
+    GroupRecord,
+    MemberRecord,
+    ModernRecords,
+    RecordType,
+    TargetAssignmentMetadataValue,
+)
 from kwire.coordinator.records import CoordinatorRecord, new_record
-from kwire.protocol.codec import decoder
 from kwire.protocol.types import (
     Nested,
     Schema,
@@ -26,44 +27,6 @@ from kwire.protocol.types import (
     struct,
     uuid,
 )
-
-_M = TypeVar("_M", bound=Schema)
-
-METADATA_TYPE = 3
-PARTITION_METADATA_TYPE = 4
-MEMBER_METADATA_TYPE = 5
-TARGET_ASSIGNMENT_METADATA_TYPE = 6
-TARGET_ASSIGNMENT_MEMBER_TYPE = 7
-CURRENT_MEMBER_ASSIGNMENT_TYPE = 8
-REGULAR_EXPRESSION_TYPE = 16
-
-CONSUMER_GROUP_TYPES = frozenset(
-    {
-        METADATA_TYPE,
-        PARTITION_METADATA_TYPE,
-        MEMBER_METADATA_TYPE,
-        TARGET_ASSIGNMENT_METADATA_TYPE,
-        TARGET_ASSIGNMENT_MEMBER_TYPE,
-        CURRENT_MEMBER_ASSIGNMENT_TYPE,
-        REGULAR_EXPRESSION_TYPE,
-    }
-)
-"""The types of every record of a consumer group."""
-
-_INT16 = Struct(">h")
-
-
-class GroupKey(Schema, versions=(0, 0), flexible=None):
-    """The key of a record of which each group has one."""
-
-    group_id: str = string()
-
-
-class MemberKey(Schema, versions=(0, 0), flexible=None):
-    """The key of a record of which each member has one."""
-
-    group_id: str = string()
-    member_id: str = string()
 
 
 class RegularExpressionKey(Schema, versions=(0, 0), flexible=None):
@@ -110,13 +73,6 @@ class MemberMetadataValue(Schema, versions=(0, 0), flexible=0):
     )
 
 
-class TargetAssignmentMetadataValue(Schema, versions=(0, 0), flexible=0):
-    """The epoch of a group's target assignment, and when it was computed."""
-
-    assignment_epoch: int = int32()
-    assignment_timestamp: int = int64(tag=0)
-
-
 class TargetPartitions(Nested):
     """Partitions of one topic."""
 
@@ -157,12 +113,9 @@ class RegularExpressionValue(Schema, versions=(0, 0), flexible=0):
 
 
 WRITTEN: tuple[tuple[type[Schema], int], ...] = (
-    (GroupKey, 0),
-    (MemberKey, 0),
     (RegularExpressionKey, 0),
     (MetadataValue, 0),
     (MemberMetadataValue, 0),
-    (TargetAssignmentMetadataValue, 0),
     (TargetAssignmentMemberValue, 0),
     (CurrentMemberAssignmentValue, 0),
     (RegularExpressionValue, 0),
@@ -170,66 +123,32 @@ WRITTEN: tuple[tuple[type[Schema], int], ...] = (
 """The schemas of this module, and the versions in which they are written."""
 
 
-def metadata(group_id: str, value: MetadataValue | None) -> CoordinatorRecord:
-    """The record of a group, or its tombstone."""
-    return new_record(METADATA_TYPE, GroupKey(group_id=group_id), value)
+class RegularExpressionRecord(RecordType[RegularExpressionValue]):
+    """The record of a regular expression to which members subscribe."""
+
+    key = RegularExpressionKey
+
+    def __call__(
+        self, group_id: str, pattern: str, value: RegularExpressionValue | None
+    ) -> CoordinatorRecord:
+        """The record of an expression's topics, or its tombstone."""
+        key = RegularExpressionKey(group_id=group_id, regular_expression=pattern)
+        return new_record(self.number, key, value)
 
 
-def member_metadata(
-    group_id: str, member_id: str, value: MemberMetadataValue | None
-) -> CoordinatorRecord:
-    """The record of a member, or its tombstone."""
-    return new_record(
-        MEMBER_METADATA_TYPE, MemberKey(group_id=group_id, member_id=member_id), value
-    )
+metadata = GroupRecord(3, MetadataValue)
+partition_metadata = GroupRecord[Schema](4, None)
+member_metadata = MemberRecord(5, MemberMetadataValue)
+target_assignment_metadata = GroupRecord(6, TargetAssignmentMetadataValue)
+target_assignment_member = MemberRecord(7, TargetAssignmentMemberValue)
+current_member_assignment = MemberRecord(8, CurrentMemberAssignmentValue)
+regular_expression = RegularExpressionRecord(16, RegularExpressionValue)
 
-
-def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """The tombstone of a record in which an older Kafka described the topics."""
-    return new_record(PARTITION_METADATA_TYPE, GroupKey(group_id=group_id), None)
-
-
-def target_assignment_metadata(
-    group_id: str, value: TargetAssignmentMetadataValue | None
-) -> CoordinatorRecord:
-    """The record of a target assignment's epoch, or its tombstone."""
-    return new_record(TARGET_ASSIGNMENT_METADATA_TYPE, GroupKey(group_id=group_id), value)
-
-
-def target_assignment_member(
-    group_id: str, member_id: str, value: TargetAssignmentMemberValue | None
-) -> CoordinatorRecord:
-    """The record of a member's target, or its tombstone."""
-    key = MemberKey(group_id=group_id, member_id=member_id)
-    return new_record(TARGET_ASSIGNMENT_MEMBER_TYPE, key, value)
-
-
-def current_member_assignment(
-    group_id: str, member_id: str, value: CurrentMemberAssignmentValue | None
-) -> CoordinatorRecord:
-    """The record of a member's partitions, or its tombstone."""
-    key = MemberKey(group_id=group_id, member_id=member_id)
-    return new_record(CURRENT_MEMBER_ASSIGNMENT_TYPE, key, value)
-
-
-def regular_expression(
-    group_id: str, pattern: str, value: RegularExpressionValue | None
-) -> CoordinatorRecord:
-    """The record of a regular expression's topics, or its tombstone."""
-    key = RegularExpressionKey(group_id=group_id, regular_expression=pattern)
-    return new_record(REGULAR_EXPRESSION_TYPE, key, value)
-
-
-def member_tombstones(group_id: str, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
-    """The tombstones of members: their partitions, their targets, their descriptions."""
-    ids = list(member_ids)
-    return [
-        make(group_id, member_id, None)
-        for make in (current_member_assignment, target_assignment_member, member_metadata)
-        for member_id in ids
-    ]
-
-
-def parse_key(schema: type[_M], key: bytes) -> _M:
-    """The key of a record without its type; MalformedRequest for any other bytes."""
-    return decoder(schema, 0)(key, _INT16.size)[0]
+RECORDS = ModernRecords(
+    *(metadata, member_metadata, target_assignment_metadata),
+    *(target_assignment_member, current_member_assignment),
+)
+CONSUMER_GROUP_TYPES = frozenset(
+    one.number for one in (*RECORDS, partition_metadata, regular_expression)
+)
+"""The types of every record of a consumer group."""

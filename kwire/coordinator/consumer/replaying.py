@@ -4,34 +4,15 @@ from collections.abc import MutableMapping
 
 from kwire.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
 from kwire.coordinator.consumer.records import (
-    CURRENT_MEMBER_ASSIGNMENT_TYPE,
-    MEMBER_METADATA_TYPE,
-    METADATA_TYPE,
-    PARTITION_METADATA_TYPE,
-    REGULAR_EXPRESSION_TYPE,
-    TARGET_ASSIGNMENT_MEMBER_TYPE,
-    TARGET_ASSIGNMENT_METADATA_TYPE,
-    CurrentMemberAssignmentValue,
-    GroupKey,
-    MemberKey,
-    MemberMetadataValue,
-    MetadataValue,
     RegularExpressionKey,
     RegularExpressionValue,
-    TargetAssignmentMemberValue,
-    TargetAssignmentMetadataValue,
+    partition_metadata,
+    regular_expression,
 )
 from kwire.coordinator.group import Group
+from kwire.coordinator.modern_records import GroupKey
 from kwire.coordinator.records import WrittenTarget
-from kwire.coordinator.replaying import (
-    Replay,
-    Replaying,
-    replay_current_assignment,
-    replay_member_metadata,
-    replay_metadata,
-    replay_target_member,
-    replay_target_metadata,
-)
+from kwire.coordinator.replaying import Replaying
 
 
 def take_target_into(groups: MutableMapping[str, Group], written: WrittenTarget) -> None:
@@ -57,21 +38,5 @@ def _regular_expression(
 
 CONSUMER_GROUPS = Replaying(
     ConsumerGroup,
-    {
-        METADATA_TYPE: Replay(GroupKey, MetadataValue, replay_metadata),
-        PARTITION_METADATA_TYPE: Replay(GroupKey, None, _partition_metadata),
-        MEMBER_METADATA_TYPE: Replay(MemberKey, MemberMetadataValue, replay_member_metadata),
-        TARGET_ASSIGNMENT_METADATA_TYPE: Replay(
-            GroupKey, TargetAssignmentMetadataValue, replay_target_metadata
-        ),
-        TARGET_ASSIGNMENT_MEMBER_TYPE: Replay(
-            MemberKey, TargetAssignmentMemberValue, replay_target_member
-        ),
-        CURRENT_MEMBER_ASSIGNMENT_TYPE: Replay(
-            MemberKey, CurrentMemberAssignmentValue, replay_current_assignment
-        ),
-        REGULAR_EXPRESSION_TYPE: Replay(
-            RegularExpressionKey, RegularExpressionValue, _regular_expression
-        ),
-    },
+    {partition_metadata: _partition_metadata, regular_expression: _regular_expression},
 )

@@ -11,12 +11,13 @@ Source: ShareGroup and ModernGroup of Kafka 4.4.
 
 from typing import Self
 
-from kwire.coordinator.consumer.member import Partitions
+from kwire.coordinator.consumer.member import Partitions, target_from_record
 from kwire.coordinator.group import EMPTY_STATE, Committer, GroupType
 from kwire.coordinator.modern_group import FIRST_EPOCH, ModernGroup
 from kwire.coordinator.records import CoordinatorRecord
-from kwire.coordinator.share.member import NO_PARTITIONS, ShareMember, target_from_record
+from kwire.coordinator.share.member import NO_PARTITIONS, ShareMember
 from kwire.coordinator.share.records import (
+    RECORDS,
     current_member_assignment,
     member_metadata,
     metadata,
@@ -51,6 +52,7 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
     """One group."""
 
     kind = GroupType.SHARE
+    records = RECORDS
     UNASSIGNED_EPOCH = FIRST_EPOCH
 
     new_member = ShareMember

@@ -12,14 +12,12 @@ Source: ShareGroupMember of Kafka 4.4.
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kwire.coordinator.consumer.member import Partitions
+from kwire.coordinator.consumer.member import Partitions, target_to_record
+from kwire.coordinator.consumer.records import TargetPartitions
 from kwire.coordinator.records import CoordinatorRecord
 from kwire.coordinator.share.records import (
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataValue,
-    ShareGroupTargetAssignmentMemberValue,
-    TopicPartition,
-    TopicPartitions,
     current_member_assignment,
     member_metadata,
     target_assignment_member,
@@ -64,7 +62,7 @@ class ShareMember(NamedTuple):
             previous_member_epoch=self.previous_epoch,
             state=_STABLE,
             assigned_partitions=[
-                TopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
+                TargetPartitions(topic_id=topic_id, partitions=sorted(indexes))
                 for topic_id, indexes in sorted(self.assigned.items())
             ],
         )
@@ -98,15 +96,4 @@ class ShareMember(NamedTuple):
 
 def target_record(group_id: str, member_id: str, partitions: Partitions) -> CoordinatorRecord:
     """The record of a member's target."""
-    value = ShareGroupTargetAssignmentMemberValue(
-        topic_partitions=[
-            TopicPartition(topic_id=topic_id, partitions=sorted(indexes))
-            for topic_id, indexes in sorted(partitions.items())
-        ]
-    )
-    return target_assignment_member(group_id, member_id, value)
-
-
-def target_from_record(value: ShareGroupTargetAssignmentMemberValue) -> Partitions:
-    """The target that a record holds."""
-    return {t.topic_id: frozenset(t.partitions) for t in value.topic_partitions if t.partitions}
+    return target_assignment_member(group_id, member_id, target_to_record(partitions))

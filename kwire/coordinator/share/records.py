@@ -1,28 +1,19 @@
 """The records of share groups in ``__consumer_offsets`` (KIP-932), in Kafka's formats.
 
-Format: as in ``kwire.coordinator.records``: a key of an int16 type and fields, a value of an int16
-version (0 in all of these) and fields, a null value for a tombstone. Each class is the record's
-fields, named as Kafka names them; keys are followed by their values.
+Format: as in ``kwire.coordinator.modern_records``. Each class is a value's fields, named as Kafka
+names them. The target of a member is written as that of a member of a consumer group.
 
 Source: GroupCoordinatorRecordHelpers and the schemas of Kafka 4.4.
 """
 
-from kwire.coordinator.records import CoordinatorRecord, new_record
+from kwire.coordinator.consumer.records import TargetAssignmentMemberValue, TargetPartitions
+from kwire.coordinator.modern_records import (
+    GroupRecord,
+    MemberRecord,
+    ModernRecords,
+    TargetAssignmentMetadataValue,
+)
 from kwire.protocol.types import Nested, Schema, array, int8, int32, int64, string, uuid
-
-MEMBER_METADATA_TYPE = 10
-METADATA_TYPE = 11
-TARGET_ASSIGNMENT_METADATA_TYPE = 12
-TARGET_ASSIGNMENT_MEMBER_TYPE = 13
-CURRENT_MEMBER_ASSIGNMENT_TYPE = 14
-STATE_PARTITION_METADATA_TYPE = 15
-
-
-class ShareGroupMemberMetadataKey(Schema, versions=(0, 0), flexible=None):
-    """A member of a share group."""
-
-    group_id: str = string()
-    member_id: str = string()
 
 
 class ShareGroupMemberMetadataValue(Schema, versions=(0, 0), flexible=0):
@@ -34,64 +25,11 @@ class ShareGroupMemberMetadataValue(Schema, versions=(0, 0), flexible=0):
     subscribed_topic_names: list[str] = array(string)
 
 
-class ShareGroupMetadataKey(Schema, versions=(0, 0), flexible=None):
-    """A share group."""
-
-    group_id: str = string()
-
-
 class ShareGroupMetadataValue(Schema, versions=(0, 0), flexible=0):
     """The group's epoch, and the hash of its topics."""
 
     epoch: int = int32()
     metadata_hash: int = int64()
-
-
-class ShareGroupTargetAssignmentMetadataKey(Schema, versions=(0, 0), flexible=None):
-    """A share group."""
-
-    group_id: str = string()
-
-
-class ShareGroupTargetAssignmentMetadataValue(Schema, versions=(0, 0), flexible=0):
-    """The epoch of the target assignment, and when it was made."""
-
-    assignment_epoch: int = int32()
-    assignment_timestamp: int = int64(tag=0, ignorable=True)
-
-
-class ShareGroupTargetAssignmentMemberKey(Schema, versions=(0, 0), flexible=None):
-    """A member of a share group."""
-
-    group_id: str = string()
-    member_id: str = string()
-
-
-class TopicPartition(Nested):
-    """Partitions of one topic."""
-
-    topic_id: bytes = uuid()
-    partitions: list[int] = array(int32)
-
-
-class ShareGroupTargetAssignmentMemberValue(Schema, versions=(0, 0), flexible=0):
-    """The partitions that a member is to get."""
-
-    topic_partitions: list[TopicPartition] = array(TopicPartition)
-
-
-class ShareGroupCurrentMemberAssignmentKey(Schema, versions=(0, 0), flexible=None):
-    """A member of a share group."""
-
-    group_id: str = string()
-    member_id: str = string()
-
-
-class TopicPartitions(Nested):
-    """Partitions of one topic."""
-
-    topic_id: bytes = uuid()
-    partitions: list[int] = array(int32)
 
 
 class ShareGroupCurrentMemberAssignmentValue(Schema, versions=(0, 0), flexible=0):
@@ -100,13 +38,7 @@ class ShareGroupCurrentMemberAssignmentValue(Schema, versions=(0, 0), flexible=0
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
     state: int = int8()
-    assigned_partitions: list[TopicPartitions] = array(TopicPartitions)
-
-
-class ShareGroupStatePartitionMetadataKey(Schema, versions=(0, 0), flexible=None):
-    """A share group."""
-
-    group_id: str = string()
+    assigned_partitions: list[TargetPartitions] = array(TargetPartitions)
 
 
 class TopicPartitionsInfo(Nested):
@@ -132,63 +64,14 @@ class ShareGroupStatePartitionMetadataValue(Schema, versions=(0, 0), flexible=0)
     deleting_topics: list[TopicInfo] = array(TopicInfo)
 
 
-WRITTEN: tuple[tuple[type[Schema], int], ...] = (
-    (ShareGroupMemberMetadataKey, 0),
-    (ShareGroupMemberMetadataValue, 0),
-    (ShareGroupMetadataKey, 0),
-    (ShareGroupMetadataValue, 0),
-    (ShareGroupTargetAssignmentMetadataKey, 0),
-    (ShareGroupTargetAssignmentMetadataValue, 0),
-    (ShareGroupTargetAssignmentMemberKey, 0),
-    (ShareGroupTargetAssignmentMemberValue, 0),
-    (ShareGroupCurrentMemberAssignmentKey, 0),
-    (ShareGroupCurrentMemberAssignmentValue, 0),
-    (ShareGroupStatePartitionMetadataKey, 0),
-    (ShareGroupStatePartitionMetadataValue, 0),
+metadata = GroupRecord(11, ShareGroupMetadataValue)
+member_metadata = MemberRecord(10, ShareGroupMemberMetadataValue)
+target_assignment_metadata = GroupRecord(12, TargetAssignmentMetadataValue)
+target_assignment_member = MemberRecord(13, TargetAssignmentMemberValue)
+current_member_assignment = MemberRecord(14, ShareGroupCurrentMemberAssignmentValue)
+state_partition_metadata = GroupRecord(15, ShareGroupStatePartitionMetadataValue)
+
+RECORDS = ModernRecords(
+    *(metadata, member_metadata, target_assignment_metadata),
+    *(target_assignment_member, current_member_assignment),
 )
-"""The schemas of this module, and the versions in which they are written."""
-
-
-def metadata(group_id: str, value: ShareGroupMetadataValue | None) -> CoordinatorRecord:
-    """The record of a group, or its tombstone."""
-    return new_record(METADATA_TYPE, ShareGroupMetadataKey(group_id=group_id), value)
-
-
-def member_metadata(
-    group_id: str, member_id: str, value: ShareGroupMemberMetadataValue | None
-) -> CoordinatorRecord:
-    """The record of a member, or its tombstone."""
-    key = ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
-    return new_record(MEMBER_METADATA_TYPE, key, value)
-
-
-def target_assignment_metadata(
-    group_id: str, value: ShareGroupTargetAssignmentMetadataValue | None
-) -> CoordinatorRecord:
-    """The record of a target assignment's epoch, or its tombstone."""
-    key = ShareGroupTargetAssignmentMetadataKey(group_id=group_id)
-    return new_record(TARGET_ASSIGNMENT_METADATA_TYPE, key, value)
-
-
-def target_assignment_member(
-    group_id: str, member_id: str, value: ShareGroupTargetAssignmentMemberValue | None
-) -> CoordinatorRecord:
-    """The record of a member's target, or its tombstone."""
-    key = ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    return new_record(TARGET_ASSIGNMENT_MEMBER_TYPE, key, value)
-
-
-def current_member_assignment(
-    group_id: str, member_id: str, value: ShareGroupCurrentMemberAssignmentValue | None
-) -> CoordinatorRecord:
-    """The record of a member's partitions, or its tombstone."""
-    key = ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-    return new_record(CURRENT_MEMBER_ASSIGNMENT_TYPE, key, value)
-
-
-def state_partition_metadata(
-    group_id: str, value: ShareGroupStatePartitionMetadataValue | None
-) -> CoordinatorRecord:
-    """The record of the partitions that have a share state, or its tombstone."""
-    key = ShareGroupStatePartitionMetadataKey(group_id=group_id)
-    return new_record(STATE_PARTITION_METADATA_TYPE, key, value)

@@ -21,12 +21,7 @@ from kwire.coordinator.share.group import ShareGroup
 from kwire.coordinator.share.member import NO_PARTITIONS, ShareMember, target_record
 from kwire.coordinator.share.records import (
     ShareGroupMetadataValue,
-    ShareGroupTargetAssignmentMetadataValue,
-    current_member_assignment,
-    member_metadata,
     metadata,
-    target_assignment_member,
-    target_assignment_metadata,
 )
 from kwire.coordinator.share.settings import ShareSettings
 from kwire.coordinator.share.state_topics import StateTopic, StateTopics
@@ -72,18 +67,6 @@ class ShareUpdate(PlannedChange[ShareGroup, ShareSettings, ShareQuestion]):
     def describe(self, member: ShareMember) -> None:
         """Add a new member, or a member's changed description."""
         self._write(member.description(self.group.group_id)).put_member(member)
-
-    def remove(self, member_ids: Iterable[str]) -> None:
-        """Remove members."""
-        group_id = self.group.group_id
-        for member_id in member_ids:
-            group = self._write(
-                current_member_assignment(group_id, member_id, None),
-                target_assignment_member(group_id, member_id, None),
-                member_metadata(group_id, member_id, None),
-            )
-            group.remove_member(member_id)
-            group.targets.pop(member_id, None)
 
     def reconcile(self, member: ShareMember, *, resubscribed: bool) -> ShareMember:
         """Give a member its target, as far as it subscribes to it; write it if that is a change."""
@@ -186,16 +169,6 @@ class ShareUpdate(PlannedChange[ShareGroup, ShareSettings, ShareQuestion]):
         # An assignment of nothing delays no other: the partitions' states may be there in a moment.
         self.set_target_epoch(epoch, self.turn.date_ms if any(shares.values()) else 0)
         self.note(f"assigned at epoch {epoch} to {len(shares)} members, {ASSIGNOR}")
-
-    def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """Set the epoch of the target; the time is 0 for an empty one."""
-        assert epoch <= self.group.epoch, (self.group.group_id, epoch, self.group.epoch)
-        assert epoch > self.group.target_epoch, (self.group.group_id, epoch)
-        value = ShareGroupTargetAssignmentMetadataValue(
-            assignment_epoch=epoch, assignment_timestamp=timestamp_ms
-        )
-        group = self._write(target_assignment_metadata(self.group.group_id, value))
-        group.target_epoch, group.target_timestamp_ms = epoch, timestamp_ms
 
     # The partitions' states
 

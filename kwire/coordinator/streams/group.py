@@ -28,6 +28,9 @@ from kwire.coordinator.streams.member import (
 )
 from kwire.coordinator.streams.reconciliation import Processes
 from kwire.coordinator.streams.records import (
+    RECORDS,
+    StreamsGroupMetadataValue,
+    StreamsGroupTopologyValue,
     current_member_assignment,
     member_metadata,
     metadata,
@@ -36,10 +39,6 @@ from kwire.coordinator.streams.records import (
     topology,
 )
 from kwire.coordinator.streams.topology.configured import ConfiguredTopology
-from kwire.coordinator.streams_group_records import (
-    StreamsGroupMetadataValue,
-    StreamsGroupTopologyValue,
-)
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.streams_group_heartbeat import EndpointToPartitions
 
@@ -152,6 +151,7 @@ class StreamsGroup(ModernGroup[StreamsMember, MemberTasks]):
     """One group; ``runs``, ``stands_by`` and ``warms_up`` are the processes that have a task."""
 
     kind = GroupType.STREAMS
+    records = RECORDS
     UNASSIGNED_EPOCH = FIRST_EPOCH
 
     new_member = StreamsMember

@@ -15,15 +15,15 @@ from kwire.coordinator.streams.member import (
     Description,
     StreamsMember,
 )
-from kwire.coordinator.streams.topology.configured import ConfiguredTopology, StatusCode
-from kwire.coordinator.streams.update import StreamsUpdate
-from kwire.coordinator.streams_group_records import (
+from kwire.coordinator.streams.records import (
     CopartitionGroup,
+    KeyValue,
     StreamsGroupTopologyValue,
     Subtopology,
-    TopicConfig,
     TopicInfo,
 )
+from kwire.coordinator.streams.topology.configured import ConfiguredTopology, StatusCode
+from kwire.coordinator.streams.update import StreamsUpdate
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages import streams_group_heartbeat as messages
 from kwire.protocol.messages.streams_group_heartbeat import (
@@ -266,7 +266,7 @@ def _topic(given: messages.TopicInfo) -> TopicInfo:
         partitions=given.partitions,
         replication_factor=given.replication_factor,
         topic_configs=[
-            TopicConfig(key=config.key, value=config.value) for config in given.topic_configs
+            KeyValue(key=config.key, value=config.value) for config in given.topic_configs
         ],
     )
 

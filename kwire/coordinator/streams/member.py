@@ -20,11 +20,6 @@ from typing import NamedTuple, TypeAlias
 from kwire.coordinator.records import CoordinatorRecord
 from kwire.coordinator.streams.assignors.spec import NO_TASKS, MemberTasks, Task, Tasks
 from kwire.coordinator.streams.records import (
-    current_member_assignment,
-    member_metadata,
-    target_assignment_member,
-)
-from kwire.coordinator.streams_group_records import (
     Endpoint,
     KeyValue,
     OwnedTaskIds,
@@ -32,6 +27,9 @@ from kwire.coordinator.streams_group_records import (
     StreamsGroupMemberMetadataValue,
     StreamsGroupTargetAssignmentMemberValue,
     TaskIds,
+    current_member_assignment,
+    member_metadata,
+    target_assignment_member,
 )
 
 JOINING_EPOCH = 0

@@ -21,21 +21,14 @@ from kwire.coordinator.streams.group import NO_EPOCH, Configured, StreamsGroup, 
 from kwire.coordinator.streams.member import NO_TARGET, StreamsMember, target_record
 from kwire.coordinator.streams.reconciliation import Target, reconcile
 from kwire.coordinator.streams.records import (
-    current_member_assignment,
-    member_metadata,
+    KeyValue,
+    StreamsGroupMetadataValue,
     metadata,
-    target_assignment_member,
-    target_assignment_metadata,
     topology,
 )
 from kwire.coordinator.streams.settings import StreamsSettings
 from kwire.coordinator.streams.topology.configuration import configure_topology
 from kwire.coordinator.streams.topology.configured import ConfiguredTopology
-from kwire.coordinator.streams_group_records import (
-    LastAssignmentConfig,
-    StreamsGroupMetadataValue,
-    StreamsGroupTargetAssignmentMetadataValue,
-)
 from kwire.errors import ErrorCode, KafkaError
 
 QUICK_COST = 500
@@ -100,18 +93,6 @@ class StreamsUpdate(PlannedChange[StreamsGroup, StreamsSettings, TaskQuestion]):
         group.put_member(member)
         group.targets[member_id] = target
         return member
-
-    def remove(self, member_ids: Iterable[str]) -> None:
-        """Remove members."""
-        group_id = self.group.group_id
-        for member_id in member_ids:
-            group = self._write(
-                current_member_assignment(group_id, member_id, None),
-                target_assignment_member(group_id, member_id, None),
-                member_metadata(group_id, member_id, None),
-            )
-            group.remove_member(member_id)
-            group.targets.pop(member_id, None)
 
     def settle(self, member: StreamsMember) -> None:
         """Write a member's tasks."""
@@ -202,7 +183,7 @@ class StreamsUpdate(PlannedChange[StreamsGroup, StreamsSettings, TaskQuestion]):
             metadata_hash=topics_hash,
             validated_topology_epoch=self._validated_epoch(),
             last_assignment_configs=[
-                LastAssignmentConfig(key=key, value=configs[key]) for key in sorted(configs)
+                KeyValue(key=key, value=configs[key]) for key in sorted(configs)
             ],
             stored_description_topology_epoch=self.group.stored_description_epoch,
             failed_description_topology_epoch=self.group.failed_description_epoch,
@@ -280,16 +261,6 @@ class StreamsUpdate(PlannedChange[StreamsGroup, StreamsSettings, TaskQuestion]):
         has_tasks = any(target.active for target in assigned.values())
         self.set_target_epoch(epoch, self.turn.date_ms if has_tasks else 0)
         self.note(f"assigned at epoch {epoch} to {len(assigned)} members, {self.settings.assignor}")
-
-    def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """Set the epoch of the target; the time is 0 for an empty one."""
-        assert epoch <= self.group.epoch, (self.group.group_id, epoch, self.group.epoch)
-        assert epoch > self.group.target_epoch, (self.group.group_id, epoch)
-        value = StreamsGroupTargetAssignmentMetadataValue(
-            assignment_epoch=epoch, assignment_timestamp=timestamp_ms
-        )
-        group = self._write(target_assignment_metadata(self.group.group_id, value))
-        group.target_epoch, group.target_timestamp_ms = epoch, timestamp_ms
 
 
 def check_tasks(known: ConfiguredTopology, reported: MemberTasks | None) -> None:

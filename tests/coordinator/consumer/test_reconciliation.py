@@ -6,12 +6,11 @@ from kwire.coordinator.consumer.group import ConsumerGroup
 from kwire.coordinator.consumer.member import ConsumerMember, Description, MemberState
 from kwire.coordinator.consumer.reconciliation import Target, reconcile
 from kwire.coordinator.consumer.records import (
-    PARTITION_METADATA_TYPE,
     CurrentMemberAssignmentValue,
     MetadataValue,
     OwnedPartitions,
     metadata,
-    partition_metadata_tombstone,
+    partition_metadata,
 )
 from kwire.coordinator.consumer.replaying import CONSUMER_GROUPS
 from kwire.coordinator.group import Group
@@ -89,13 +88,13 @@ def test_a_description_of_topics_that_kafka_4_0_wrote_is_done_away_with():
     groups: dict[str, Group] = {}
     key, value, _ = metadata("g", MetadataValue(epoch=3))
     CONSUMER_GROUPS.replay_into(groups, 3, Record(0, 0, key, value), loading=True)
-    tombstone = partition_metadata_tombstone("g")
+    tombstone = partition_metadata("g", None)
     old = Record(1, 0, tombstone.key, b"\0\0\1\0")
-    CONSUMER_GROUPS.replay_into(groups, PARTITION_METADATA_TYPE, old, loading=True)
+    CONSUMER_GROUPS.replay_into(groups, partition_metadata.number, old, loading=True)
     group = groups["g"]
     assert isinstance(group, ConsumerGroup)
     assert tombstone in group.tombstones()
     CONSUMER_GROUPS.replay_into(
-        groups, PARTITION_METADATA_TYPE, Record(2, 0, tombstone.key, None), loading=True
+        groups, partition_metadata.number, Record(2, 0, tombstone.key, None), loading=True
     )
     assert tombstone not in group.tombstones()

@@ -11,6 +11,11 @@ from collections.abc import Iterable
 from itertools import pairwise
 from types import MappingProxyType
 
+from kwire.coordinator.streams.records import (
+    StreamsGroupTopologyValue,
+    Subtopology,
+    TopicInfo,
+)
 from kwire.coordinator.streams.topology.configured import (
     DEFAULT_REPLICATION_FACTOR,
     ConfiguredSubtopology,
@@ -23,11 +28,6 @@ from kwire.coordinator.streams.topology.partition_counts import (
     PartitionsOf,
     TopicConfigurationError,
     invalid_topology,
-)
-from kwire.coordinator.streams_group_records import (
-    StreamsGroupTopologyValue,
-    Subtopology,
-    TopicInfo,
 )
 
 SHOWN_NAMES = 3

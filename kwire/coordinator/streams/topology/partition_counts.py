@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
+from kwire.coordinator.streams.records import CopartitionGroup, Subtopology
 from kwire.coordinator.streams.topology.configured import StatusCode
-from kwire.coordinator.streams_group_records import CopartitionGroup, Subtopology
 from kwire.errors import ErrorCode, KafkaError
 
 PartitionsOf: TypeAlias = Callable[[str], int | None]

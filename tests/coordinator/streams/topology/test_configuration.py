@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kwire.coordinator.streams.records import (
+    CopartitionGroup,
+    KeyValue,
+    StreamsGroupTopologyValue,
+    Subtopology,
+    TopicInfo,
+)
 from kwire.coordinator.streams.topology.configuration import configure_topology
 from kwire.coordinator.streams.topology.configured import (
     ConfiguredTopology,
     InternalTopic,
     StatusCode,
-)
-from kwire.coordinator.streams_group_records import (
-    CopartitionGroup,
-    StreamsGroupTopologyValue,
-    Subtopology,
-    TopicConfig,
-    TopicInfo,
 )
 from kwire.errors import ErrorCode, KafkaError
 from tests.support.calls import calls_within
@@ -107,7 +107,7 @@ def test_the_topic_to_create_has_what_the_member_asked_for() -> None:
     store = TopicInfo(
         name="counts",
         replication_factor=3,
-        topic_configs=[TopicConfig(key="cleanup.policy", value="compact")],
+        topic_configs=[KeyValue(key="cleanup.policy", value="compact")],
     )
     configured = configure({"in": 2}, part("0", ["in"], stores=[store, "other"]))
     assert configured.internal_topics_to_create == {
