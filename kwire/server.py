@@ -127,7 +127,9 @@ class Server:
                 from kwire.web.port import HttpPort
 
                 self.http = HttpPort(self.config, self._clock.steady_ms)
-                self.http.own_registry = self.registry.url if self.registry else ""
+                if self.registry:
+                    self.http.own_registry = self.registry.url
+                    self.http.observed.problems.append(self.registry.problem)
                 await ports.enter_async_context(self.http.open())
         except PortError as error:
             raise StartError(str(error)) from error

@@ -6,6 +6,7 @@ imported in that thread, and only if the port is switched on (``kwire.registry.l
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -13,6 +14,9 @@ from kwire.config.broker import BrokerConfig
 from kwire.config.extras import needs
 from kwire.web.cross_loop_calls import BrokerCalls, Observed
 from kwire.web.port_thread import PortError, PortThread, bind, missing_of
+
+if TYPE_CHECKING:
+    from kwire.registry.topic_journal import TopicJournal
 
 PACKAGES = ("hypercorn", "starlette")
 OPTION = "--registry HOST:PORT (kwire.registry.listen)"
@@ -31,7 +35,12 @@ class RegistryPort:
             raise PortError(f"the schema registry {needs('registry', *missing)}")
         self._bound = bind(address, "the schema registry", OPTION)
         self._thread = PortThread("schema registry", self._bound)
+        self._journal: TopicJournal | None = None
         self.address = self._thread.address
+
+    def problem(self) -> str:
+        """What is wrong with the registry, in one line; empty if nothing is."""
+        return "" if self._journal is None else self._journal.problem
 
     @property
     def url(self) -> str:
@@ -63,7 +72,7 @@ class RegistryPort:
         from kwire.web.connections import Connections
         from kwire.web.guard import Guard
 
-        journal = TopicJournal(calls, following)
+        journal = self._journal = TopicJournal(calls, following)
         hosts = self._config.strings("kwire.registry.allowed.hosts")
         app = Guard(
             RegistryApp(Registry(journal)),

@@ -16,6 +16,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from kwire.registry.compatibility import Level
 from kwire.registry.names import DEFAULT_CONTEXT, has_prefix, scopes, split_subject, subject_beside
 from kwire.registry.records import (
     CLEAR_SUBJECT,
@@ -31,7 +32,7 @@ from kwire.registry.records import (
 )
 
 READWRITE, READONLY, IMPORT = "READWRITE", "READONLY", "IMPORT"
-DEFAULT_LEVEL = "BACKWARD"
+DEFAULT_LEVEL = Level.BACKWARD
 
 
 class Place(NamedTuple):
@@ -50,14 +51,27 @@ def mark(schema: Schema) -> bytes:
 class _Context:
     """The ids of one context."""
 
-    __slots__ = ("last_id", "marks", "places", "schemas", "unidentified")
+    __slots__ = ("last_id", "marks", "marks_of", "places", "schemas", "unidentified")
 
     def __init__(self) -> None:
         self.schemas: dict[int, Schema] = {}
         self.places: dict[int, dict[Place, None]] = {}
         self.marks: dict[bytes, int] = {}
+        self.marks_of: dict[int, tuple[bytes, ...]] = {}
+        """The marks of each id, or deleting many ids would look at all marks for each."""
         self.unidentified: dict[int, None] = {}
         self.last_id = 0
+
+    def note_mark(self, found: bytes, number: int) -> None:
+        """Find an id by this mark, unless another id has it already."""
+        if self.marks.setdefault(found, number) == number:
+            self.marks_of[number] = tuple({*self.marks_of.get(number, ()), found})
+
+    def forget_marks(self, number: int) -> None:
+        """Find an id no more."""
+        for found in self.marks_of.pop(number, ()):
+            assert self.marks[found] == number, "a mark leads to the id that has noted it"
+            del self.marks[found]
 
 
 class RegistryState:
@@ -67,6 +81,8 @@ class RegistryState:
         self.text_chars = 0
         """The characters of all schemas, with their metadata and rules."""
         self._subjects: dict[str, dict[int, SchemaValue]] = {}
+        self._unordered: set[str] = set()
+        """The subjects whose versions aren't in their order."""
         self._contexts: dict[str, _Context] = {DEFAULT_CONTEXT: _Context()}
         self._configs: dict[str, Mapping[str, Any]] = {}
         self._modes: dict[str, str] = {}
@@ -98,7 +114,7 @@ class RegistryState:
         ids = self._context(context)
         ids.unidentified.pop(number, None)
         if number in ids.schemas:
-            ids.marks.setdefault(found, number)
+            ids.note_mark(found, number)
 
     def _put(self, place: Place, value: SchemaValue | None) -> bool:
         ids = self._context(split_subject(place.subject)[0])
@@ -109,17 +125,20 @@ class RegistryState:
             if known is not None and known == value.schema:
                 value = replace(value, schema=known)  # one text in memory for all its versions
         versions = self._subjects.setdefault(place.subject, {})
-        old = versions.pop(place.version, None)
+        old = versions.get(place.version)
         if old is not None:
             self._take_out(ids, place, old, keeps_id=value is not None and value.id == old.id)
         if value is None:
+            versions.pop(place.version, None)
             if not versions:
                 del self._subjects[place.subject]
+                self._unordered.discard(place.subject)
             return True
-        is_newest = not versions or place.version > next(reversed(versions))
+        if old is None and versions and place.version < next(reversed(versions)):
+            # Compaction leaves versions in the order in which they were last written. They are
+            # ordered once, when somebody asks for them, not at each record.
+            self._unordered.add(place.subject)
         versions[place.version] = value
-        if not is_newest:
-            self._subjects[place.subject] = dict(sorted(versions.items()))
         self._put_in(ids, place, value)
         return True
 
@@ -127,7 +146,7 @@ class RegistryState:
         if value.id not in ids.schemas:
             ids.schemas[value.id] = value.schema
             ids.unidentified[value.id] = None
-            ids.marks.setdefault(mark(value.schema), value.id)
+            ids.note_mark(mark(value.schema), value.id)
             self.text_chars += value.schema.chars
         ids.places.setdefault(value.id, {})[place] = None
         ids.last_id = max(ids.last_id, value.id)
@@ -149,7 +168,7 @@ class RegistryState:
         del ids.places[old.id]
         self.text_chars -= ids.schemas.pop(old.id).chars
         ids.unidentified.pop(old.id, None)
-        ids.marks = {found: number for found, number in ids.marks.items() if number != old.id}
+        ids.forget_marks(old.id)
 
     def _delete_until(self, subject: str, version: object) -> None:
         last = version if isinstance(version, int) else 0
@@ -188,6 +207,9 @@ class RegistryState:
         self, subject: str, *, deleted: bool = False, only_deleted: bool = False
     ) -> list[SchemaValue]:
         """The versions of a subject, the oldest first; with ``deleted``, soft deleted ones too."""
+        if subject in self._unordered:
+            self._unordered.discard(subject)
+            self._subjects[subject] = dict(sorted(self._subjects[subject].items()))
         return [
             value
             for value in self._subjects.get(subject, {}).values()
@@ -254,7 +276,8 @@ class RegistryState:
 
     def level(self, subject: str) -> str:
         """The level of compatibility that counts for a subject."""
-        return str(self._nearest(subject, "compatibilityLevel") or DEFAULT_LEVEL)
+        found = self._nearest(subject, "compatibilityLevel")
+        return found if found in tuple(Level) else DEFAULT_LEVEL
 
     def normalizes(self, subject: str) -> bool:
         """Whether the schemas of a subject are normalized without a client's asking."""

@@ -10,7 +10,9 @@ Rules:
   the topic then has.
 - The topic is made by the first change. If it is deleted, the registry is empty again.
 - A record that no registry writes, or that gives an id to a second schema, is left out, with a line
-  in the log.
+  in the log. So is one on which kwire fails, and a batch
+  beyond ``LIMITS``; ``/readyz`` of the HTTP port tells of these, too.
+- Work on many records gives way to requests. They may see a part of a change, never of a record.
 """
 
 import logging
@@ -22,9 +24,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from kwire.broker.topic_auto_creation import create_if_missing
+from kwire.budget.slices import Slices
 from kwire.config.internal_topics import SCHEMAS_TOPIC as TOPIC
 from kwire.errors import ErrorCode, KafkaError
-from kwire.record.batch import complete_batches
+from kwire.record.batch import InvalidRecords, complete_batches
 from kwire.record.records import BatchBuilder, Record, records
 from kwire.record.streaming_decompressor import Limits
 from kwire.registry.records import InvalidRecord, RegistryRecord, decode, encode
@@ -74,6 +77,8 @@ class TopicJournal:
         self._offset = 0
         self._reading = trio.Lock()
         self._is_loaded = trio.Event()
+        self.problem = ""
+        """What is wrong since the topic was read, in one line; any thread may read it."""
 
     async def run(self) -> None:
         """Read the topic, and follow it, forever."""
@@ -110,12 +115,14 @@ class TopicJournal:
 
     async def append(self, records: Sequence[RegistryRecord]) -> None:
         """Write the records in one batch behind those of the state; Refused."""
-        builder, encoded = BatchBuilder(), [encode(record) for record in records]
+        builder, slices = BatchBuilder(), Slices()
+        topic_id, offset = self._topic_id, self._offset
         with _refused():
             now_ms = await self._calls.run(_now_ms)
-            for key, value in encoded:
-                builder.add(now_ms, key, value)
-            await self._calls.run(_append, bytes(builder.build()), self._topic_id, self._offset)
+            for record in records:
+                builder.add(now_ms, *encode(record))
+                await slices.give_way()
+            await self._calls.run(_append, bytes(builder.build()), topic_id, offset)
             await self._read_to_the_end()
 
     async def _read_to_the_end(self) -> None:
@@ -127,34 +134,44 @@ class TopicJournal:
                     if piece.topic_id is None:
                         return
                     continue
-                self._apply(piece)
+                await self._apply(piece)
                 if self._offset >= piece.end_offset:
                     return
                 await trio.lowlevel.checkpoint()
 
-    def _apply(self, piece: _Piece) -> None:
+    async def _apply(self, piece: _Piece) -> None:
         """Apply what the bytes have from the offset on."""
+        slices = Slices()
         if not piece.content:
             self._offset = max(self._offset, piece.end_offset)  # compaction has left no more
             return
         for batch in complete_batches(piece.content):
-            batch.verify_crc()
-            if not batch.is_control:
-                for record in records(batch, LIMITS):
+            try:
+                batch.verify_crc()
+                for record in () if batch.is_control else records(batch, LIMITS):
                     if record.offset >= self._offset:
                         self._apply_one(record)
+                    await slices.give_way()
+            except InvalidRecords as error:
+                self._tell(f"the batch of {TOPIC} at offset {batch.base_offset}", error)
             assert batch.next_offset > self._offset or batch.base_offset < self._offset
             self._offset = max(self._offset, batch.next_offset)
 
     def _apply_one(self, record: Record) -> None:
+        where = f"the record of {TOPIC} at offset {record.offset}"
         try:
-            read = decode(record.key, record.value)
+            if not self.state.apply(decode(record.key, record.value)):
+                log.warning("left out %s: its id has another schema", where)
         except InvalidRecord as error:
-            log.warning("left out the record of %s at offset %d: %s", TOPIC, record.offset, error)
-            return
-        if not self.state.apply(read):
-            text = "left out the record of %s at offset %d: its id has another schema"
-            log.warning(text, TOPIC, record.offset)
+            log.warning("left out %s: %s", where, error)
+        except Exception as bug:
+            # It would end the registry, and again at each start.
+            self._tell(where, bug)
+
+    def _tell(self, where: str, error: Exception) -> None:
+        self.problem = f"the schema registry has left out {where}: {str(error) or error!r:.200}"
+        is_bug = not isinstance(error, InvalidRecords)
+        log.error("%s", self.problem, exc_info=error if is_bug else None)
 
 
 @contextmanager

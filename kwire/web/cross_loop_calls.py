@@ -40,6 +40,8 @@ class Observed:
 
     def __init__(self) -> None:
         self.not_serving = "the broker is starting"
+        self.problems: list[Callable[[], str]] = []
+        """Each says in one line what is wrong beside the broker; an empty line for nothing."""
         self._broker: Broker | None = None
         self._poller: Poller | None = None
 

@@ -5,6 +5,8 @@ is 503, a restart is the remedy.
 
 ``/readyz`` is 200 while the broker serves everything: its listeners are open, its coordinators are
 loaded, and all its data directories are online. Otherwise it is 503, with one line for each reason.
+What is wrong beside the broker, as in its schema registry, stands under ``ready``, for it keeps no
+client of Kafka away.
 """
 
 from starlette.requests import Request
@@ -25,11 +27,12 @@ def routes(broker_calls: BrokerCalls) -> list[Route]:
     async def readyz(_: Request) -> Response:
         try:
             reasons = await broker_calls.run(reasons_against)
+            problems = await broker_calls.run(_problems)
         except NotServing as error:
             reasons = [str(error)]
         if reasons:
             return PlainTextResponse("\n".join(reasons) + "\n", status_code=503)
-        return PlainTextResponse("ready\n")
+        return PlainTextResponse("\n".join(["ready", *problems]) + "\n")
 
     return [Route("/healthz", healthz), Route("/readyz", readyz)]
 
@@ -50,3 +53,7 @@ async def reasons_against(observed: Observed) -> list[str]:
             if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 reasons.append(f"{coordinators.topic_name} is being loaded")
     return reasons
+
+
+async def _problems(observed: Observed) -> list[str]:
+    return [found for problem in observed.problems if (found := problem())]

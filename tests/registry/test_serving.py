@@ -12,7 +12,10 @@ import trio
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.metadata.image import ConfigResourceType
+from kwire.record.streaming_decompressor import Limits
+from kwire.registry import topic_journal
 from tests.support.in_process import RunningServer, running_server
+from tests.support.records import batch
 
 SETTINGS = {"kwire.registry.listen": "127.0.0.1:0"}
 TOPIC = "_schemas"
@@ -105,6 +108,43 @@ async def test_records_that_no_registry_writes_end_nothing(
     assert len(left_out) == 3
     assert "offset 1: it is no JSON" in left_out[0]
     assert "offset 2: its id has another schema" in left_out[1]
+
+
+async def test_a_batch_beyond_the_limits_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is left out, and the HTTP port of the broker says so, too."""
+    monkeypatch.setattr(topic_journal, "LIMITS", Limits(max_records=2))
+    noop = (b'{"keytype":"NOOP","magic":0}', b"x")
+    both = {"kwire.http.listen": "127.0.0.1:0"}
+    async with registry_server(tmp_path, both) as (server, client):
+        assert await register(client, "a", "A") == 1
+        await server.produce_batch(TOPIC, batch(noop, noop, noop, compression=1))
+        assert await register(client, "b", "B") == 2
+        assert server.server.http is not None
+        host, port = server.server.http.address
+        async with httpx.AsyncClient(timeout=30, verify=False) as page:
+            ready = await page.get(f"http://{host}:{port}/readyz")
+        assert ready.status_code == 200
+        first, told = ready.text.splitlines()
+        assert first == "ready"
+        assert "left out the batch of _schemas at offset 1" in told
+    assert "left out the batch of _schemas at offset 1" in caplog.text
+
+
+async def test_a_subject_of_many_versions_is_deleted_while_others_read(tmp_path: Path) -> None:
+    """For good, and with its ids; those of others stay."""
+    async with registry_server(tmp_path) as (_, client):
+        await client.put("/config", json={"compatibility": "NONE"})
+        for number in range(100):
+            await register(client, "many", f"N{number}")
+        assert await register(client, "a", "A") == 101
+        numbers = list(range(1, 101))
+        assert (await client.delete("/subjects/many")).json() == numbers
+        assert (await client.delete("/subjects/many?permanent=true")).json() == numbers
+        assert (await client.get("/schemas/ids/1")).status_code == 404
+        assert (await client.get("/schemas/ids/101")).status_code == 200
+        assert await register(client, "a", "N5") == 102
 
 
 async def test_one_id_for_each_schema_of_many_clients(tmp_path: Path) -> None:

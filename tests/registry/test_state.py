@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from kwire.registry.records import (
     CLEAR_SUBJECT,
+    CONFIG,
     DELETE_SUBJECT,
     SCHEMA,
     Key,
@@ -123,3 +124,29 @@ def test_ids_marks_and_places_agree(steps: list[tuple[str, int, int, str]]) -> N
     for value in state.values():
         numbers = [one.version for one in state.versions(value.subject, deleted=True)]
         assert numbers == sorted(numbers)
+
+
+def test_versions_are_in_their_order_whatever_order_the_topic_has() -> None:
+    """Compaction leaves a version where it was last written."""
+    state = state_of(*(version("a", one, one) for one in (3, 1, 4, 2)))
+    assert [value.version for value in state.versions("a")] == [1, 2, 3, 4]
+    state.apply(version("a", 2, 2, deleted=True))
+    assert [value.version for value in state.versions("a", deleted=True)] == [1, 2, 3, 4]
+
+
+def test_a_schema_that_is_gone_is_found_by_none_of_its_marks() -> None:
+    """Neither by that of its text nor by that of its canonical text, and others are found."""
+    state = state_of(version("a", 1, 1, '{"type":"int"}'), version("a", 2, 2))
+    canonical = mark(Schema("AVRO", '"int"'))
+    state.identify(".", 1, canonical)
+    stored = mark(Schema("AVRO", '{"type":"int"}'))
+    assert [state.find(".", one) for one in (canonical, stored)] == [1, 1]
+    state.apply(tombstone(Place("a", 1)))
+    assert [state.find(".", one) for one in (canonical, stored)] == [None, None]
+    assert state.find(".", mark(Schema("AVRO", '"2"'))) == 2
+
+
+def test_a_level_that_no_registry_has_is_the_default() -> None:
+    """It could only come from somebody who writes to the topic."""
+    state = state_of(RegistryRecord(Key(CONFIG, "a"), {"compatibilityLevel": ["x"]}))
+    assert state.level("a") == "BACKWARD"
