@@ -10,10 +10,10 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -25,6 +25,9 @@ from tests.support.topics import create_topics
 
 MARKUP = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 GROUP = "billing"
+QUEUE = "packers"
+LOCK = "share.record.lock.duration.ms"
+LOCK_MS = "3600000"
 HOSTILE_GROUP = f'"><b>{MARKUP}'
 HOSTILE_CLIENT = f"client-{MARKUP}"
 WIDE_PARTITIONS = 5_000
@@ -47,7 +50,15 @@ CITIES = ("Malmö", "Zürich", "Kraków", "Porto", "Łódź")
 
 def fill(bootstrap: str) -> None:
     """Make a few topics with records."""
-    names = [("orders", 3), ("payments", 1), ("clicks", 6), ("audit", 1), ("hostile", 1)]
+    names = [
+        ("parcels", 2),
+        ("dlq.parcels", 1),
+        ("orders", 3),
+        ("payments", 1),
+        ("clicks", 6),
+        ("audit", 1),
+        ("hostile", 1),
+    ]
     for name, partitions in names:
         create_topics(bootstrap, name, partitions=partitions)
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -146,6 +157,78 @@ class _Member(threading.Thread):
 
 
 @contextmanager
+def packing(bootstrap: str) -> Iterator[None]:
+    """A queue: two workers have records, and some were released, rejected and accepted."""
+    changes = {
+        "share.auto.offset.reset": "earliest",
+        "errors.deadletterqueue.topic.name": "dlq.parcels",
+        LOCK: LOCK_MS,
+    }
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in changes.items()
+    ]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    group = ConfigResource(ConfigResource.Type.GROUP, QUEUE, incremental_configs=entries)
+    dead = ConfigResource(
+        ConfigResource.Type.TOPIC,
+        "dlq.parcels",
+        incremental_configs=[
+            ConfigEntry(
+                "errors.deadletterqueue.group.enable",
+                "true",
+                incremental_operation=AlterConfigOpType.SET,
+            )
+        ],
+    )
+    for resource in (group, dead):  # librdkafka takes one group in a request
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result()
+    # A member gets whole batches, so they are small.
+    producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 5})
+    for number in range(200):
+        producer.produce("parcels", value=f"parcel {number}", partition=number % 2)
+    producer.flush(60)
+    with ExitStack() as opened:
+        first = _worker(opened, bootstrap, "packer-1")
+        accept, release, reject = (
+            *(AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE),
+            AcknowledgeType.REJECT,
+        )
+        for place, message in enumerate(_taken(first)):
+            outcome = reject if place == 4 else release if place % 4 == 3 else accept
+            first.acknowledge(message, outcome)
+        first.commit_sync()
+        _taken(first)
+        _taken(_worker(opened, bootstrap, "packer-2"))
+        yield
+
+
+def _worker(opened: ExitStack, bootstrap: str, client_id: str) -> ShareConsumer:
+    consumer = ShareConsumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": QUEUE,
+            "client.id": client_id,
+            "share.acknowledgement.mode": "explicit",
+            "max.poll.records": 15,
+        }
+    )
+    opened.callback(consumer.close)
+    consumer.subscribe(["parcels"])
+    return consumer
+
+
+def _taken(consumer: ShareConsumer) -> list[Any]:
+    """The next records that a worker gets."""
+    end_s = time.monotonic() + 60
+    while time.monotonic() < end_s:
+        if found := list(consumer.poll(0.5) or []):
+            return found
+    raise AssertionError("a worker got no record")
+
+
+@contextmanager
 def living(bootstrap: str, *, is_hostile: bool = True) -> Iterator[None]:
     """Groups with members, and an open transaction, for as long as the block lasts."""
     members = [
@@ -179,7 +262,8 @@ def living(bootstrap: str, *, is_hostile: bool = True) -> Iterator[None]:
     transactional.produce("audit", value="not yet")
     transactional.flush(60)
     try:
-        yield
+        with packing(bootstrap):
+            yield
     finally:
         transactional.abort_transaction(60)
         for member in members:

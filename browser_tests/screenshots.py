@@ -6,11 +6,13 @@ from browser_tests import data, surroundings
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WIDE, NARROW = {"width": 1200, "height": 780}, {"width": 375, "height": 780}
+TALL = {"width": 1200, "height": 1150}
 LOAD_S = 100.0
 
 PICTURES = (
     ("overview-light", "/", "light", WIDE),
     ("group-dark", "/group?id=billing", "dark", WIDE),
+    ("queue-light", "/group?id=packers", "light", TALL),
     ("records-light", "/records?topic=orders&where=city = Porto and id > 2000", "light", WIDE),
     ("topic-phone", "/topics/orders", "light", NARROW),
 )

@@ -61,6 +61,8 @@ def site(*, is_large: bool, is_hostile: bool = True) -> Iterator[Site]:
             "kwire.http.listen": "127.0.0.1:0",
             "kwire.http.admin.enable": "true",
             "kwire.http.admin.token.file": str(token),
+            f"group.{data.LOCK}": "60000",
+            f"group.{data.LOCK.replace('record', 'max.record')}": data.LOCK_MS,
         }
         with (
             SchemaRegistry() as registry,

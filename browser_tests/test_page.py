@@ -40,6 +40,7 @@ VIEWS = {
     "group": ("/group?id=billing", "a rebalance begins"),
     "consumer group": ("/group?id=clickstream", "clicks"),
     "group with markup": (HOSTILE_GROUP, "<script>"),
+    "queue": ("/group?id=packers", "did not accept"),
     "producers": ("/producers", "ledger <script>"),
     "cluster": ("/brokers", "Under-replicated"),
     "this broker": ("/brokers", "transaction.version"),
@@ -175,6 +176,24 @@ def test_the_newest_records_are_followed(browser: Browser, small: Site) -> None:
         producer.produce("audit", value="just now")
         producer.flush(30)
         expect(page.locator("[data-live]")).to_contain_text("just now", timeout=30_000)
+
+
+def test_a_queue_is_followed(browser: Browser, small: Site) -> None:
+    """Who has which records for how long, and what waits, without a reload; unticked, it rests."""
+    with opened(browser) as page:
+        page.goto(f"{small.url}/group?id={data.QUEUE}")
+        waiting = page.locator(".figures > div", has_text="Waiting").locator("dd")
+        before = int(waiting.inner_text())
+        again = page.locator("[aria-label='Records in flight'] tr", has_text="acquired")
+        expect(again.filter(has_text="packer-1").first).to_be_visible()
+        expect(page.locator("[aria-label='Members'] tbody tr")).to_have_count(2)
+        expect(page.get_by_label("follow")).to_be_checked()
+        producer = Producer({"bootstrap.servers": small.bootstrap})
+        producer.produce("parcels", value="one more")
+        producer.flush(30)
+        expect(waiting).to_have_text(str(before + 1), timeout=30_000)
+        page.get_by_role("link", name="dlq.parcels").click()
+        expect(page.locator("h1")).to_contain_text("dlq.parcels")
 
 
 def test_a_page_is_used_without_a_mouse(browser: Browser, small: Site) -> None:

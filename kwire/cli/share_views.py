@@ -6,12 +6,15 @@ from typing import Any
 from kwire.cli.tables import show, show_fields
 from kwire.client.cluster import Cluster
 from kwire.client.groups import GroupView
-from kwire.client.share_groups import explain_share_group, share_offsets
+from kwire.client.share_groups import (
+    explain_share_group,
+    share_offsets,
+    state_name,
+    waiting_records,
+)
 
 MAX_RANGES = 10_000
 """So many ranges of records in flight are asked of each broker."""
-
-_STATES = ("available", "acquired", "acknowledged", "archiving", "archived")
 
 
 async def described_share_group(cluster: Cluster, group: GroupView) -> dict[str, Any]:
@@ -65,7 +68,7 @@ async def records_in_flight(cluster: Cluster, group: GroupView) -> dict[str, Any
                 "partition": one.partition_index,
                 "start": one.start_offset,
                 "end": one.end_offset,
-                "waiting": max(0, one.end_offset - one.next_offset) + one.available,
+                "waiting": waiting_records(one),
                 "acquired": one.acquired,
                 "redelivered": one.redelivered,
                 "acknowledged": one.acknowledged,
@@ -79,7 +82,7 @@ async def records_in_flight(cluster: Cluster, group: GroupView) -> dict[str, Any
                 "partition": one.partition_index,
                 "first": row.first_offset,
                 "last": row.last_offset,
-                "state": _STATES[row.state] if 0 <= row.state < len(_STATES) else str(row.state),
+                "state": state_name(row.state),
                 "deliveries": row.delivery_count,
                 "member": row.member_id or None,
                 "client": clients.get(row.member_id),

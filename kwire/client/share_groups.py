@@ -27,7 +27,11 @@ from kwire.protocol.messages.describe_share_group_offsets import (
 from kwire.protocol.messages.explain_share_group import (
     ExplainShareGroupRequest,
     ExplainShareGroupResponse,
+    SharePartitionData,
 )
+
+STATES = ("available", "acquired", "acknowledged", "archiving", "archived")
+"""The states of records, by their number in Kafka's RecordState."""
 
 
 class ShareOffset(NamedTuple):
@@ -132,3 +136,13 @@ async def explain_share_group(
         check(answer.error_code, f"group {group}")
         found.append(answer)
     return found
+
+
+def waiting_records(one: SharePartitionData) -> int:
+    """How many records of a partition no member has and none has finished."""
+    return max(0, one.end_offset - one.next_offset) + one.available
+
+
+def state_name(state: int) -> str:
+    """A state of records in words."""
+    return STATES[state] if 0 <= state < len(STATES) else str(state)

@@ -13,8 +13,8 @@ Behavior:
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kwire.broker.group_state_work import read_summaries
-from kwire.broker.latest_offsets import Place, latest_offsets
+from kwire.broker.latest_offsets import Place
+from kwire.broker.share_lag import ShareLag, share_lags
 from kwire.budget.work import Work
 from kwire.coordinator.share.group import ShareGroup
 from kwire.errors import ErrorCode, KafkaError
@@ -23,7 +23,6 @@ from kwire.handlers.lib.rights import DESCRIBE, GROUP, TOPIC, Serve, denied, eac
 from kwire.handlers.lib.share_groups import check_share_protocol
 from kwire.handlers.lib.slices import give_way
 from kwire.handlers.lib.waiting import later
-from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -34,13 +33,15 @@ from kwire.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 from kwire.share.key import SharePartitionKey
-from kwire.share.state_coordinator import NO_STATE, StateSummary
+from kwire.share.state_coordinator import NO_STATE
 
 if TYPE_CHECKING:
     from kwire.handlers.lib.authorization import Authorization
 
 BYTES = 40
 """The approximate bytes of a partition in the response."""
+
+_UNKNOWN = ShareLag(NO_STATE, None)
 
 
 async def handle(
@@ -108,29 +109,18 @@ async def _fill_in(
     context: RequestContext,
 ) -> None:
     """Fill in what the states say, and the lag."""
-    broker = context.broker
-    summaries = await later(partial(read_summaries, broker.persister, keys))
-    begun = [
-        keys[key]
-        for key, summary in summaries.items()
-        if isinstance(summary, StateSummary) and summary.start_offset >= 0
-    ]
-    own = broker.image.config(ConfigResourceType.GROUP, group_id)
-    read_committed = own.get("share.isolation.level") == "read_committed"
-    asks = partial(latest_offsets, broker, begun, read_committed=read_committed)
-    ends = await later(asks)
+    lags = await later(partial(share_lags, context.broker, group_id, keys))
     for topic in topics:
         for row in topic.partitions:
             await give_way(context.work)
             key = SharePartitionKey(group_id, topic.topic_id, row.partition_index)
-            summary = summaries.get(key, NO_STATE)
+            summary, lag = lags.get(key, _UNKNOWN)
             if isinstance(summary, KafkaError):
                 row.error_code, row.error_message = summary.code, summary.message or None
                 continue
             row.start_offset, row.leader_epoch = summary.start_offset, summary.leader_epoch
-            end_offset = ends.get((topic.topic_name, row.partition_index))
-            if end_offset is not None and summary.delivery_complete_count >= 0:
-                row.lag = end_offset - summary.start_offset - summary.delivery_complete_count
+            if lag is not None:
+                row.lag = lag
 
 
 @right("DESCRIBE on each group, and on each topic, of which others aren't shown")

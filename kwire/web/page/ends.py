@@ -1,20 +1,22 @@
-"""Where the logs begin and end that other brokers lead, for the lag of groups.
+"""What other brokers know: where the logs begin and end that they lead, the lag of share groups.
 
 Rules:
 
 - All calls are in the broker's event loop. A broker answers for the partitions that it leads, of
   which it is asked at once, ``MOST_IN_REQUEST`` in a request.
 - A broker that gives no answer within ``ANSWER_S`` isn't asked for ``SILENT_MS``, so that it delays
-  the page once. What isn't known is left out.
+  the page once. What isn't known is left out. So it is with the lag of all share groups, for which
+  several brokers may be asked.
 - At most ``MOST_ASKED`` partitions are asked for.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.share_lag import ShareLag, share_lags
 from kwire.errors import KafkaError
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -22,6 +24,10 @@ from kwire.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from kwire.protocol.types import Request, Response
+from kwire.share.key import SharePartitionKey
+
+R = TypeVar("R", bound=Response)
 
 ANSWER_S = 1.0
 SILENT_MS = 10_000
@@ -46,6 +52,42 @@ class OtherLeaders:
 
     def __init__(self) -> None:
         self._silent_until_ms: dict[int, int] = {}
+        self._no_share_lags_until_ms = 0
+
+    async def ask(
+        self,
+        broker: Broker,
+        node_id: int,
+        request: Request,
+        response: type[R],
+        version: int | None = None,
+    ) -> R | None:
+        """A broker's answer; None if it gives none in time, or gave none lately."""
+        if self._is_silent(broker, node_id):
+            return None
+        try:
+            with trio.fail_after(ANSWER_S):
+                return await broker.peers.ask(node_id, request, response, version=version)
+        except (KafkaError, trio.TooSlowError):
+            self._note_silent(broker, node_id)
+            return None
+
+    async def share_lags(
+        self, broker: Broker, group_id: str, places: Mapping[SharePartitionKey, Key]
+    ) -> dict[SharePartitionKey, ShareLag]:
+        """The lag of a share group; nothing if that takes too long, or took too long lately."""
+        if broker.clock.steady_ms() < self._no_share_lags_until_ms:
+            return {}
+        with trio.move_on_after(ANSWER_S):
+            return await share_lags(broker, group_id, places)
+        self._no_share_lags_until_ms = broker.clock.steady_ms() + SILENT_MS
+        return {}
+
+    def _is_silent(self, broker: Broker, node_id: int) -> bool:
+        return broker.clock.steady_ms() < self._silent_until_ms.get(node_id, 0)
+
+    def _note_silent(self, broker: Broker, node_id: int) -> None:
+        self._silent_until_ms[node_id] = broker.clock.steady_ms() + SILENT_MS
 
     async def ends(self, broker: Broker, partitions: Iterable[Key]) -> dict[Key, Ends]:
         """The ends of those partitions whose leaders answer."""
@@ -62,7 +104,7 @@ class OtherLeaders:
         found: dict[Key, Ends] = {}
         async with trio.open_nursery() as nursery:
             for leader, keys in by_leader.items():
-                if self._silent_until_ms.get(leader, 0) <= broker.clock.steady_ms():
+                if not self._is_silent(broker, leader):
                     nursery.start_soon(self._ask, broker, leader, keys, found)
         return found
 
@@ -78,7 +120,7 @@ class OtherLeaders:
                     for key in starts.keys() & ends.keys():
                         found[key] = Ends(starts[key], ends[key])
         except (KafkaError, trio.TooSlowError):
-            self._silent_until_ms[leader] = broker.clock.steady_ms() + SILENT_MS
+            self._note_silent(broker, leader)
 
 
 async def _offsets(

@@ -1,5 +1,6 @@
 """``/groups`` and ``/group?id=…``: groups, members, assignments, lag, and why they rebalanced."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
@@ -19,13 +20,22 @@ from kwire.protocol.messages.explain_group import ExplainGroupRequest, GroupEven
 from kwire.web.cross_loop_calls import Observed
 from kwire.web.page import formats
 from kwire.web.page.asking import ask_broker
-from kwire.web.page.assignments import assignment_of, partitions_of
+from kwire.web.page.assignments import ByTopic, assignment_of, partitions_of
 from kwire.web.page.charts import Chart, chart
 from kwire.web.page.ends import Ends, OtherLeaders
 from kwire.web.page.paging import PER_PAGE, page_of, paged, whole
 from kwire.web.page.pipelines import pipeline_of
 from kwire.web.page.sampler import GroupSample, Sample, Sampler
+from kwire.web.page.share_groups import Queue, gather_queue
 from kwire.web.page.site import PageError, Site
+from kwire.web.page.streams_groups import (
+    Subtopology,
+    Tasks,
+    describe_streams_group,
+    read_by,
+    subtopologies_of,
+    tasks_of,
+)
 
 LAG_WINDOW_S = 3600
 _DESCRIBE_VERSION = 6
@@ -45,8 +55,9 @@ class Member(NamedTuple):
     client_id: str
     host: str
     epoch: int | None
-    assignment: list[tuple[str, list[int]]]
-    target: list[tuple[str, list[int]]] | None
+    assignment: ByTopic
+    target: ByTopic | None
+    tasks: Tasks | None = None
 
 
 class OffsetRow(NamedTuple):
@@ -81,7 +92,10 @@ class OffsetRow(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """A group; ``state`` is empty if the group is gone and only its events are left."""
+    """A group; ``state`` is empty if the group is gone and only its events are left.
+
+    ``topology`` is that of a streams group, if it has told one.
+    """
 
     kind: str
     state: str
@@ -91,6 +105,7 @@ class Facts(NamedTuple):
     offsets: list[OffsetRow]
     offsets_count: int
     events: list[GroupEvent]
+    topology: Sequence[Subtopology] = ()
 
 
 def routes(site: Site) -> list[Route]:
@@ -111,22 +126,29 @@ def routes(site: Site) -> list[Route]:
         first = (whole(request, "page", 1, 1) - 1) * PER_PAGE
         facts = await site.broker_calls.run(gather, group_id, first, sampler.leaders)
         sample = await sampler.latest()
-        members = whole(request, "members", 1, 1) - 1
-        most = max(0, len(facts.members) - 1) // PER_PAGE
-        begin = min(members, most) * PER_PAGE
+        shown: dict[str, Any] = {
+            "title": f"Group {formats.visible(group_id, 60)}",
+            "group_id": group_id,
+            "sample": _sample_of(sample, group_id),
+            "chart": _chart(sampler, sample, group_id),
+        }
+        if isinstance(facts, Queue):
+            return site.render(
+                request,
+                "share_group.html",
+                **shown,
+                queue=facts,
+                page=paged(request, facts.partitions),
+                members=paged(request, facts.workers, name="members"),
+            )
         return site.render(
             request,
             "group.html",
-            title=f"Group {formats.visible(group_id, 60)}",
-            group_id=group_id,
+            **shown,
             facts=facts,
             page=page_of(request, facts.offsets, facts.offsets_count),
-            members=page_of(
-                request, facts.members[begin : begin + PER_PAGE], len(facts.members), "members"
-            ),
+            members=paged(request, facts.members, name="members"),
             owners=_owners(facts.members),
-            sample=_sample_of(sample, group_id),
-            chart=_chart(sampler, sample, group_id),
             pipeline=pipeline_of(one.metadata for one in facts.offsets),
         )
 
@@ -170,7 +192,9 @@ def _owners(members: list[Member]) -> dict[tuple[str, int], str]:
     }
 
 
-async def gather(observed: Observed, group_id: str, first: int, leaders: OtherLeaders) -> Facts:
+async def gather(
+    observed: Observed, group_id: str, first: int, leaders: OtherLeaders
+) -> Facts | Queue:
     """A group, with its offsets from the ``first`` on; in the broker's event loop. KafkaError."""
     if "groups" not in vars(observed.broker):
         raise PageError(404, "there is no group yet")
@@ -178,11 +202,15 @@ async def gather(observed: Observed, group_id: str, first: int, leaders: OtherLe
     if events.error_code:
         what = _MISSING.get(events.error_code, "the group can't be described now")
         raise KafkaError(ErrorCode(events.error_code), what)
+    if events.group_type == GroupType.SHARE.value:
+        return await gather_queue(observed, group_id, events.events, leaders)
     facts = Facts(
         events.group_type, events.group_state, "", None, [], [], 0, list(reversed(events.events))
     )
     if facts.kind == GroupType.CONSUMER.value:
         facts = await _consumer(observed, group_id, facts)
+    elif facts.kind == GroupType.STREAMS.value:
+        facts = await _streams(observed, group_id, facts)
     elif facts.state:
         facts = await _classic(observed, group_id, facts)
     assigned: set[tuple[str, int]] = set()
@@ -232,6 +260,31 @@ async def _consumer(observed: Observed, group_id: str, facts: Facts) -> Facts:
     ]
     return facts._replace(
         protocol=described.assignor_name, epoch=described.group_epoch, members=members
+    )
+
+
+async def _streams(observed: Observed, group_id: str, facts: Facts) -> Facts:
+    described = await describe_streams_group(observed, group_id)
+    topology = subtopologies_of(described)
+    topics = {one.subtopology_id: one.read_topics for one in topology}
+    members = [
+        Member(
+            member.member_id,
+            member.instance_id or "",
+            member.client_id,
+            member.client_host.lstrip("/"),
+            member.member_epoch,
+            read_by(tasks_of(member.assignment), topics),
+            None,
+            tasks_of(member.assignment),
+        )
+        for member in described.members
+    ]
+    return facts._replace(
+        protocol=described.assignor_name or "",
+        epoch=described.group_epoch,
+        members=members,
+        topology=topology,
     )
 
 

@@ -68,14 +68,17 @@ def page_of(request: Request, rows: Sequence[_T], total: int, name: str = "page"
 
 
 def paged(
-    request: Request, rows: Sequence[_T], text_of: Callable[[_T], str] | None = None
+    request: Request,
+    rows: Sequence[_T],
+    text_of: Callable[[_T], str] | None = None,
+    name: str = "page",
 ) -> Page[_T]:
-    """The page that the address names, of the rows whose text contains the filter."""
+    """The page that ``name`` in the address names, of the rows whose text contains the filter."""
     wanted = filter_text(request)
     if wanted and text_of is not None:
         rows = [row for row in rows if wanted in text_of(row).lower()]
-    _, places = span(request, len(rows))
-    return page_of(request, rows[places.start : places.stop], len(rows))
+    _, places = span(request, len(rows), name)
+    return page_of(request, rows[places.start : places.stop], len(rows), name)
 
 
 def with_parameter(request: Request, name: str, value: object) -> str:

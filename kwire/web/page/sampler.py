@@ -24,8 +24,10 @@ from kwire.broker.groups import LoadedCoordinator
 from kwire.broker.metrics_counters import MetricsCounters
 from kwire.budget.slices import Slices
 from kwire.coordinator.group import GroupType
+from kwire.coordinator.share.group import ShareGroup
 from kwire.handlers import PRODUCE_KEY
 from kwire.metadata.image import TopicImage
+from kwire.share.key import SharePartitionKey
 from kwire.web.cross_loop_calls import BrokerCalls, NotServing, Observed
 from kwire.web.page.assignments import assigned_partitions
 from kwire.web.page.ends import Key, OtherLeaders
@@ -325,7 +327,12 @@ async def _groups(
             group = home.groups.groups.get(group_id)
             lag: int | None = None
             topics: tuple[str, ...] = ()
-            if len(groups) < MAX_GROUPS and offsets_left > 0:
+            uncounted = 0
+            if len(groups) < MAX_GROUPS and offsets_left > 0 and isinstance(group, ShareGroup):
+                lag, count, uncounted = await _share_lag(broker, group, slices, leaders)
+                offsets_left -= count
+                topics = tuple(sorted(one.name for one in group.states.initialized.values()))
+            elif len(groups) < MAX_GROUPS and offsets_left > 0:
                 lag, count, others = await _lag(broker, home, group_id, slices)
                 offsets_left -= count
                 if others:
@@ -339,6 +346,7 @@ async def _groups(
                     len(getattr(group, "members", ())),
                     lag,
                     topics[:MAX_TOPICS_OF_GROUP],
+                    uncounted,
                 )
             )
     if elsewhere:
@@ -358,7 +366,7 @@ async def _with_others(
     ends = await leaders.ends(broker, wanted)
     found = []
     for group in groups:
-        lag, uncounted = group.lag, 0
+        lag, uncounted = group.lag, group.uncounted
         for key, committed in elsewhere.get(group.group_id, ()):
             await slices.give_way()
             known = ends.get(key)
@@ -368,6 +376,21 @@ async def _with_others(
                 lag += max(0, known.end - (known.log_start if committed is None else committed))
         found.append(group._replace(lag=lag, uncounted=uncounted))
     return found
+
+
+async def _share_lag(
+    broker: Broker, group: ShareGroup, slices: Slices, leaders: OtherLeaders
+) -> tuple[int | None, int, int]:
+    """What a share group has left, in how many partitions, and how many are missing in that sum."""
+    places: dict[SharePartitionKey, Key] = {}
+    for topic_id, state in group.states.initialized.items():
+        for index in state.partitions:
+            await slices.give_way()
+            places[SharePartitionKey(group.group_id, topic_id, index)] = state.name, index
+    found = await leaders.share_lags(broker, group.group_id, places)
+    known = [one.lag for one in found.values() if one.lag is not None]
+    lag = sum(known) if known or not places else None
+    return lag, len(places), len(places) - len(known)
 
 
 async def _lag(

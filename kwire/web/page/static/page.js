@@ -59,9 +59,10 @@ async function poll(part) {
   setTimeout(poll, EVERY_MS, part);
 }
 
-// The newest records: while the box is ticked, the page's own HTML is asked for again.
+// The newest records, and queues: while the box is ticked, the page's own HTML is asked for again.
 async function follow(box, part) {
-  if (box.checked && !document.hidden && !part.querySelector("details[open]")) {
+  const isUsed = part.querySelector("details[open]") || part.contains(document.activeElement);
+  if (box.checked && !document.hidden && !isUsed) {
     try {
       const answer = await fetch(location.href, { credentials: "same-origin" });
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
