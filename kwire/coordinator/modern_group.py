@@ -20,6 +20,7 @@ from kwire.coordinator.consumer.layered_dict import LayeredDict
 from kwire.coordinator.consumer.timers import GroupTimers
 from kwire.coordinator.group import GroupType
 from kwire.coordinator.modern_records import ModernRecords
+from kwire.coordinator.records import CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
 
 JOINING_EPOCH = 0
@@ -44,12 +45,20 @@ class ModernMember(Protocol):
         """The epoch of the target that the member has."""
         ...
 
+    def description(self) -> Any:
+        """The member's description in the form of its record."""
+        ...
+
+    def assignment(self) -> Any:
+        """What the member has, in the form of its record."""
+        ...
+
     def with_description(self, value: Any) -> Self:
         """The member as a record describes it."""
         ...
 
     def with_assignment(self, value: Any) -> Self:
-        """The member with the partitions of a record."""
+        """The member with what a record says that it has."""
         ...
 
     def without_assignment(self) -> Self:
@@ -70,6 +79,8 @@ class ModernGroup(ABC, Generic[M, T]):
 
     kind: ClassVar[GroupType]
     records: ClassVar[ModernRecords]
+    no_target: T
+    """The target of a member that is to have nothing."""
     UNASSIGNED_EPOCH: ClassVar[int]
     """The epoch of the target before the first assignment."""
 
@@ -111,8 +122,17 @@ class ModernGroup(ABC, Generic[M, T]):
 
     @staticmethod
     @abstractmethod
+    def target_record(group_id: str, member_id: str, target: T) -> CoordinatorRecord:
+        """The record of a member's target."""
+
+    @staticmethod
+    @abstractmethod
     def target_from_record(value: Any) -> T:
         """The target that a record holds."""
+
+    def target_of(self, member_id: str) -> T:
+        """What a member is to have."""
+        return self.targets.get(member_id, self.no_target)
 
     # Changes by records
 

@@ -104,9 +104,9 @@ def _records_of(group):
     yield target_assignment_metadata(group_id, target)
     for member_id, member in group.members.items():
         has = group.target_of(member_id)
-        yield member_metadata(group_id, member_id, member.about.to_record())
+        yield member_metadata(group_id, member_id, member.description())
         yield target_assignment_member(group_id, member_id, target_to_record(has))
-        yield current_member_assignment(group_id, member_id, member.to_record())
+        yield current_member_assignment(group_id, member_id, member.assignment())
 
 
 def test_kafkas_groups_are_loaded(kafkas_records):

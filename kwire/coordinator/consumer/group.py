@@ -24,6 +24,7 @@ from kwire.coordinator.consumer.member import (
     Owned,
     Partitions,
     target_from_record,
+    target_record,
 )
 from kwire.coordinator.consumer.records import (
     RECORDS,
@@ -79,6 +80,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     UNASSIGNED_EPOCH = 0
 
     new_member = ConsumerMember
+    no_target = NO_PARTITIONS
+    target_record = staticmethod(target_record)
     target_from_record = staticmethod(target_from_record)
 
     def __init__(self, group_id: str) -> None:
@@ -170,10 +173,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     def is_owned(self, topic_id: bytes, partition: int) -> bool:
         """Whether a member has this partition."""
         return (topic_id, partition) in self.owners
-
-    def target_of(self, member_id: str) -> Partitions:
-        """The partitions that a member is to have."""
-        return self.targets.get(member_id, NO_PARTITIONS)
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """The static member of an instance."""

@@ -15,15 +15,12 @@ from kwire.coordinator.consumer.group import NO_PARTITIONS, ConsumerGroup, Resol
 from kwire.coordinator.consumer.member import (
     ConsumerMember,
     Partitions,
-    target_record,
 )
 from kwire.coordinator.consumer.planned_change import PlannedChange
 from kwire.coordinator.consumer.reconciliation import Target, reconcile
 from kwire.coordinator.consumer.records import (
     MetadataValue,
     RegularExpressionValue,
-    current_member_assignment,
-    member_metadata,
     metadata,
     partition_metadata,
     regular_expression,
@@ -33,7 +30,6 @@ from kwire.coordinator.consumer.settings import ConsumerSettings
 from kwire.coordinator.consumer.topics import Topics
 from kwire.coordinator.effects import Turn
 from kwire.coordinator.joining import Visible
-from kwire.coordinator.records import CoordinatorRecord
 
 
 class GroupUpdate(PlannedChange[ConsumerGroup, ConsumerSettings, AssignmentQuestion]):
@@ -49,32 +45,6 @@ class GroupUpdate(PlannedChange[ConsumerGroup, ConsumerSettings, AssignmentQuest
         super().__init__(group, turn, topics, settings)
         self.to_match: Sequence[Question] = ()
         self.has_new_view = False
-
-    # Members
-
-    def describe(self, member: ConsumerMember) -> None:
-        """Add a new member, or a member's changed description."""
-        record = member_metadata(self.group.group_id, member.member_id, member.about.to_record())
-        self._write(record).put_member(member)
-
-    def settle(self, member: ConsumerMember) -> None:
-        """Set a member's changed partitions, epoch or state."""
-        record = current_member_assignment(
-            self.group.group_id, member.member_id, member.to_record()
-        )
-        assert member.member_id in self.group.members, member.member_id  # ``describe`` comes first
-        self._write(record).put_member(member)
-
-    def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Give a static member that is back under a new id its earlier partitions and target."""
-        new = old._replace(member_id=member_id, epoch=0, previous_epoch=0)
-        target = self.group.target_of(old.member_id)
-        self.remove([old.member_id])
-        assert self.group.static_member(old.about.instance_id) is None, old
-        self.describe(new)
-        self.set_target(member_id, target)
-        self.settle(new)
-        return new
 
     # The group
 
@@ -164,14 +134,6 @@ class GroupUpdate(PlannedChange[ConsumerGroup, ConsumerSettings, AssignmentQuest
             group.has_partition_metadata = False
 
     # The target
-
-    def set_target(
-        self, member_id: str, partitions: Partitions, record: CoordinatorRecord | None = None
-    ) -> None:
-        """Set a member's target; ``record`` is its record, if that exists already."""
-        if record is None:
-            record = target_record(self.group.group_id, member_id, partitions)
-        self._write(record).targets[member_id] = partitions
 
     def assign_in_time(self) -> None:
         """Compute the target of the group's epoch, now or at the end of the assignment interval.

@@ -169,7 +169,11 @@ class ConsumerMember(NamedTuple):
         """The member at an epoch, with its present epoch as the previous one."""
         return self._replace(epoch=epoch, previous_epoch=self.epoch)
 
-    def to_record(self) -> CurrentMemberAssignmentValue:
+    def description(self) -> MemberMetadataValue:
+        """The member's description in the form of its record."""
+        return self.about.to_record()
+
+    def assignment(self) -> CurrentMemberAssignmentValue:
         """The member's partitions in the form of their record."""
         return CurrentMemberAssignmentValue(
             member_epoch=self.epoch,
@@ -227,10 +231,10 @@ def _owned_from_record(topics: Iterable[OwnedPartitions]) -> Owned:
     }
 
 
-def target_record(group_id: str, member_id: str, partitions: Partitions) -> CoordinatorRecord:
+def target_record(group_id: str, member_id: str, target: Partitions) -> CoordinatorRecord:
     """The record of a member's target, with the same target as its content."""
-    record = target_assignment_member(group_id, member_id, target_to_record(partitions))
-    said = {topic_id: indexes for topic_id, indexes in partitions.items() if indexes}
+    record = target_assignment_member(group_id, member_id, target_to_record(target))
+    said = {topic_id: indexes for topic_id, indexes in target.items() if indexes}
     return record._replace(content=WrittenTarget(group_id, member_id, said))
 
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kwire.coordinator.consumer.topics import Topics, hash_topics
 from kwire.coordinator.effects import Turn
-from kwire.coordinator.modern_group import ModernGroup
+from kwire.coordinator.modern_group import M, ModernGroup, ModernMember
 from kwire.coordinator.modern_records import TargetAssignmentMetadataValue
 from kwire.coordinator.records import CoordinatorRecord
 
@@ -88,6 +88,33 @@ class PlannedChange(ABC, Generic[G, S, Q]):
         """Note what happens to the group."""
         self.turn.note(self.group.group_id, text, for_debug=len(self.group.members) <= 1)
 
+    # Members
+
+    def describe(self, member: ModernMember) -> None:
+        """Add a new member, or a member's changed description."""
+        group_id, records = self.group.group_id, self.group.records
+        record = records.member_metadata(group_id, member.member_id, member.description())
+        self._write(record).put_member(member)
+
+    def settle(self, member: ModernMember) -> None:
+        """Set what a member has, its epoch or its state."""
+        group_id, records = self.group.group_id, self.group.records
+        assert member.member_id in self.group.members, member.member_id  # ``describe`` comes first
+        record = records.current_member_assignment(group_id, member.member_id, member.assignment())
+        self._write(record).put_member(member)
+
+    def replace(self, old: M, member_id: str) -> M:
+        """Give a static member that is back under a new id what it had, and its target."""
+        former: Any = old
+        assert former.about.instance_id is not None, old.member_id  # others join anew
+        target = self.group.target_of(old.member_id)
+        self.remove([old.member_id])
+        new: M = former._replace(member_id=member_id, epoch=0, previous_epoch=0)
+        self.describe(new)
+        self.set_target(member_id, target)
+        self.settle(new)
+        return new
+
     def remove(self, member_ids: Iterable[str]) -> None:
         """Remove members."""
         group_id = self.group.group_id
@@ -95,6 +122,8 @@ class PlannedChange(ABC, Generic[G, S, Q]):
             group = self._write(*self.group.records.member_tombstones(group_id, [member_id]))
             group.remove_member(member_id)
             group.targets.pop(member_id, None)
+
+    # The group
 
     def next_epoch(self, *, is_certain: bool) -> None:
         """Go to the next epoch if that is certain or if the topics have changed."""
@@ -108,6 +137,16 @@ class PlannedChange(ABC, Generic[G, S, Q]):
     @abstractmethod
     def set_epoch(self, epoch: int, topics_hash: int) -> None:
         """Set the epoch of the group."""
+
+    # The target
+
+    def set_target(
+        self, member_id: str, target: Any, record: CoordinatorRecord | None = None
+    ) -> None:
+        """Set a member's target; ``record`` is its record, if that exists already."""
+        if record is None:
+            record = self.group.target_record(self.group.group_id, member_id, target)
+        self._write(record).targets[member_id] = target
 
     def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
         """Set the epoch of the target; the time is 0 for one that isn't computed here, or empty."""

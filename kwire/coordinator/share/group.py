@@ -15,7 +15,7 @@ from kwire.coordinator.consumer.member import Partitions, target_from_record
 from kwire.coordinator.group import EMPTY_STATE, Committer, GroupType
 from kwire.coordinator.modern_group import FIRST_EPOCH, ModernGroup
 from kwire.coordinator.records import CoordinatorRecord
-from kwire.coordinator.share.member import NO_PARTITIONS, ShareMember
+from kwire.coordinator.share.member import NO_PARTITIONS, ShareMember, target_record
 from kwire.coordinator.share.records import (
     RECORDS,
     current_member_assignment,
@@ -56,6 +56,8 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
     UNASSIGNED_EPOCH = FIRST_EPOCH
 
     new_member = ShareMember
+    no_target = NO_PARTITIONS
+    target_record = staticmethod(target_record)
     target_from_record = staticmethod(target_from_record)
 
     def __init__(self, group_id: str) -> None:
@@ -96,10 +98,6 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         """Whether no member has a target, or is about to get one: no heartbeat brings any news."""
         is_assigned = self.epoch == self.target_epoch and not self.states.initializing
         return is_assigned and not any(self.targets.values())
-
-    def target_of(self, member_id: str) -> Partitions:
-        """The partitions that a member is to have."""
-        return self.targets.get(member_id, NO_PARTITIONS)
 
     def subscribed_topics(self) -> frozenset[str]:
         """The names of the topics to which any member subscribes."""

@@ -18,8 +18,6 @@ from kwire.coordinator.records import CoordinatorRecord
 from kwire.coordinator.share.records import (
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataValue,
-    current_member_assignment,
-    member_metadata,
     target_assignment_member,
 )
 
@@ -45,19 +43,18 @@ class ShareMember(NamedTuple):
         """Whether both have the same description."""
         return self[1:5] == other[1:5]
 
-    def description(self, group_id: str) -> CoordinatorRecord:
-        """The record of the member's description."""
-        value = ShareGroupMemberMetadataValue(
+    def description(self) -> ShareGroupMemberMetadataValue:
+        """The member's description in the form of its record."""
+        return ShareGroupMemberMetadataValue(
             rack_id=self.rack_id,
             client_id=self.client_id,
             client_host=self.client_host,
             subscribed_topic_names=list(self.topics),
         )
-        return member_metadata(group_id, self.member_id, value)
 
-    def assignment(self, group_id: str) -> CoordinatorRecord:
-        """The record of the member's partitions."""
-        value = ShareGroupCurrentMemberAssignmentValue(
+    def assignment(self) -> ShareGroupCurrentMemberAssignmentValue:
+        """The member's partitions in the form of their record."""
+        return ShareGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             state=_STABLE,
@@ -66,7 +63,6 @@ class ShareMember(NamedTuple):
                 for topic_id, indexes in sorted(self.assigned.items())
             ],
         )
-        return current_member_assignment(group_id, self.member_id, value)
 
     def with_description(self, value: ShareGroupMemberMetadataValue) -> "ShareMember":
         """The member as a record describes it."""
@@ -94,6 +90,6 @@ class ShareMember(NamedTuple):
         return self._replace(epoch=0, previous_epoch=-1, assigned=NO_PARTITIONS)
 
 
-def target_record(group_id: str, member_id: str, partitions: Partitions) -> CoordinatorRecord:
+def target_record(group_id: str, member_id: str, target: Partitions) -> CoordinatorRecord:
     """The record of a member's target."""
-    return target_assignment_member(group_id, member_id, target_to_record(partitions))
+    return target_assignment_member(group_id, member_id, target_to_record(target))

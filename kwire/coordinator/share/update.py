@@ -18,7 +18,7 @@ from kwire.coordinator.consumer.member import Partitions
 from kwire.coordinator.consumer.planned_change import PlannedChange
 from kwire.coordinator.consumer.topics import Topic
 from kwire.coordinator.share.group import ShareGroup
-from kwire.coordinator.share.member import NO_PARTITIONS, ShareMember, target_record
+from kwire.coordinator.share.member import NO_PARTITIONS, ShareMember
 from kwire.coordinator.share.records import (
     ShareGroupMetadataValue,
     metadata,
@@ -64,10 +64,6 @@ class ShareUpdate(PlannedChange[ShareGroup, ShareSettings, ShareQuestion]):
 
     # Members
 
-    def describe(self, member: ShareMember) -> None:
-        """Add a new member, or a member's changed description."""
-        self._write(member.description(self.group.group_id)).put_member(member)
-
     def reconcile(self, member: ShareMember, *, resubscribed: bool) -> ShareMember:
         """Give a member its target, as far as it subscribes to it; write it if that is a change."""
         group = self.group
@@ -81,7 +77,7 @@ class ShareUpdate(PlannedChange[ShareGroup, ShareSettings, ShareQuestion]):
         if member.epoch != group.target_epoch:
             updated = updated._replace(epoch=group.target_epoch, previous_epoch=member.epoch)
         if updated != member:
-            self._write(updated.assignment(group.group_id)).put_member(updated)
+            self.settle(updated)
         return updated
 
     # The group
@@ -160,12 +156,10 @@ class ShareUpdate(PlannedChange[ShareGroup, ShareSettings, ShareQuestion]):
         The group may be at a later epoch by now. A member that joined meanwhile has no partitions
         until the next assignment.
         """
-        group_id = self.group.group_id
         for member_id in sorted(self.group.members):
             partitions = shares.get(member_id, NO_PARTITIONS)
             if partitions != self.group.targets.get(member_id):
-                record = target_record(group_id, member_id, partitions)
-                self._write(record).targets[member_id] = partitions
+                self.set_target(member_id, partitions)
         # An assignment of nothing delays no other: the partitions' states may be there in a moment.
         self.set_target_epoch(epoch, self.turn.date_ms if any(shares.values()) else 0)
         self.note(f"assigned at epoch {epoch} to {len(shares)} members, {ASSIGNOR}")

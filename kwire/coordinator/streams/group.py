@@ -25,6 +25,7 @@ from kwire.coordinator.streams.member import (
     OwnedTasks,
     StreamsMember,
     target_from_record,
+    target_record,
 )
 from kwire.coordinator.streams.reconciliation import Processes
 from kwire.coordinator.streams.records import (
@@ -155,6 +156,8 @@ class StreamsGroup(ModernGroup[StreamsMember, MemberTasks]):
     UNASSIGNED_EPOCH = FIRST_EPOCH
 
     new_member = StreamsMember
+    no_target = NO_TARGET
+    target_record = staticmethod(target_record)
     target_from_record = staticmethod(target_from_record)
 
     def __init__(self, group_id: str) -> None:
@@ -269,10 +272,6 @@ class StreamsGroup(ModernGroup[StreamsMember, MemberTasks]):
             lambda s, partition: self.stands_by.get((s, partition), NO_PROCESSES),
             lambda s, partition: self.warms_up.get((s, partition), NO_PROCESSES),
         )
-
-    def target_of(self, member_id: str) -> MemberTasks:
-        """The tasks that a member is to have."""
-        return self.targets.get(member_id, NO_TARGET)
 
     def static_member(self, instance_id: str | None) -> StreamsMember | None:
         """The static member of an instance."""

@@ -27,8 +27,6 @@ from kwire.coordinator.streams.records import (
     StreamsGroupMemberMetadataValue,
     StreamsGroupTargetAssignmentMemberValue,
     TaskIds,
-    current_member_assignment,
-    member_metadata,
     target_assignment_member,
 )
 
@@ -197,13 +195,13 @@ class StreamsMember(NamedTuple):
             revoking=NOTHING_OWNED,
         )
 
-    def description(self, group_id: str) -> CoordinatorRecord:
-        """The record of the member's description."""
-        return member_metadata(group_id, self.member_id, self.about.to_record())
+    def description(self) -> StreamsGroupMemberMetadataValue:
+        """The member's description in the form of its record."""
+        return self.about.to_record()
 
-    def assignment(self, group_id: str) -> CoordinatorRecord:
-        """The record of the member's tasks."""
-        value = StreamsGroupCurrentMemberAssignmentValue(
+    def assignment(self) -> StreamsGroupCurrentMemberAssignmentValue:
+        """The member's tasks in the form of their record."""
+        return StreamsGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             state=int(self.state),
@@ -214,7 +212,6 @@ class StreamsMember(NamedTuple):
             standby_tasks_pending_revocation=_owned_to_record(self.revoking.standby),
             warmup_tasks_pending_revocation=_owned_to_record(self.revoking.warmup),
         )
-        return current_member_assignment(group_id, self.member_id, value)
 
     def with_description(self, value: StreamsGroupMemberMetadataValue) -> "StreamsMember":
         """The member as a record describes it."""

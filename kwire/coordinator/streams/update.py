@@ -18,7 +18,7 @@ from kwire.coordinator.consumer.topics import hash_topics
 from kwire.coordinator.streams.assignors import TASK_ASSIGNORS
 from kwire.coordinator.streams.assignors.spec import MemberTasks, TaskAssignmentSpec, TaskMember
 from kwire.coordinator.streams.group import NO_EPOCH, Configured, StreamsGroup, Topology
-from kwire.coordinator.streams.member import NO_TARGET, StreamsMember, target_record
+from kwire.coordinator.streams.member import NO_TARGET, StreamsMember
 from kwire.coordinator.streams.reconciliation import Target, reconcile
 from kwire.coordinator.streams.records import (
     KeyValue,
@@ -74,29 +74,6 @@ class StreamsUpdate(PlannedChange[StreamsGroup, StreamsSettings, TaskQuestion]):
     """One operation on one group."""
 
     # Members
-
-    def describe(self, member: StreamsMember) -> None:
-        """Add a new member, or a member's changed description."""
-        self._write(member.description(self.group.group_id)).put_member(member)
-
-    def replace(self, old: StreamsMember, member_id: str) -> StreamsMember:
-        """A static member that comes back under an id takes over the tasks of its former entry."""
-        target = self.group.target_of(old.member_id)
-        self.remove([old.member_id])
-        member = old._replace(member_id=member_id, epoch=0, previous_epoch=0)
-        group_id = self.group.group_id
-        group = self._write(
-            member.description(group_id),
-            target_record(group_id, member_id, target),
-            member.assignment(group_id),
-        )
-        group.put_member(member)
-        group.targets[member_id] = target
-        return member
-
-    def settle(self, member: StreamsMember) -> None:
-        """Write a member's tasks."""
-        self._write(member.assignment(self.group.group_id)).put_member(member)
 
     def reconcile(self, member: StreamsMember, reported: MemberTasks | None) -> StreamsMember:
         """Take a member a step further towards its target; write it if that is a change."""
@@ -251,12 +228,10 @@ class StreamsUpdate(PlannedChange[StreamsGroup, StreamsSettings, TaskQuestion]):
         The group may be at a later epoch by now. A member that joined meanwhile has no tasks until
         the next assignment.
         """
-        group_id = self.group.group_id
         for member_id in sorted(self.group.members):
             target = assigned.get(member_id, NO_TARGET)
             if target != self.group.targets.get(member_id):
-                record = target_record(group_id, member_id, target)
-                self._write(record).targets[member_id] = target
+                self.set_target(member_id, target)
         # An assignment of nothing delays no other: the topics may be there in a moment.
         has_tasks = any(target.active for target in assigned.values())
         self.set_target_epoch(epoch, self.turn.date_ms if has_tasks else 0)
