@@ -13,6 +13,7 @@ Source: ModernGroup of Kafka 4.4.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from kwire.coordinator.consumer.heartbeat_interval import HeartbeatInterval
@@ -201,6 +202,23 @@ class ModernGroup(ABC, Generic[M, T]):
         """KafkaError (NON_EMPTY_GROUP) while the group has members."""
         if self.members:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """The records that delete the group with its members."""
+        return self.tombstones_with(self.members)
+
+    def tombstones_with(self, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
+        """The records that delete the group and these members."""
+        return [
+            *self.records.member_tombstones(self.group_id, member_ids),
+            self.records.target_assignment_metadata(self.group_id, None),
+            *self.own_tombstones(),
+            self.records.metadata(self.group_id, None),
+        ]
+
+    def own_tombstones(self) -> list[CoordinatorRecord]:
+        """The tombstones of records that only groups of this kind have."""
+        return []
 
     def next_deadline_ms(self) -> int | None:
         """The earliest deadline of the group."""

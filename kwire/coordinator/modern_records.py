@@ -67,6 +67,7 @@ class GroupRecord(RecordType[_S]):
 
     def __call__(self, group_id: str, value: _S | None) -> CoordinatorRecord:
         """The record of a group, or its tombstone."""
+        assert value is None or isinstance(value, self.value or ()), (self.number, value)
         return new_record(self.number, GroupKey(group_id=group_id), value)
 
 
@@ -77,6 +78,7 @@ class MemberRecord(RecordType[_S]):
 
     def __call__(self, group_id: str, member_id: str, value: _S | None) -> CoordinatorRecord:
         """The record of a member, or its tombstone."""
+        assert value is None or isinstance(value, self.value or ()), (self.number, value)
         key = MemberKey(group_id=group_id, member_id=member_id)
         return new_record(self.number, key, value)
 

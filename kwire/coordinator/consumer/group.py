@@ -28,10 +28,8 @@ from kwire.coordinator.consumer.member import (
 )
 from kwire.coordinator.consumer.records import (
     RECORDS,
-    metadata,
     partition_metadata,
     regular_expression,
-    target_assignment_metadata,
 )
 from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE
 from kwire.coordinator.group import EMPTY_STATE, Committer, GroupType
@@ -277,18 +275,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     def check_offset_delete(self) -> None:
         """Allow it: offsets of topics without a subscriber may be deleted."""
 
-    def tombstones(self) -> list[CoordinatorRecord]:
-        """The records that delete the group with its members."""
-        return self.tombstones_with(self.members)
-
-    def tombstones_with(self, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
-        """The records that delete the group and these members."""
-        records = RECORDS.member_tombstones(self.group_id, member_ids)
-        records += [regular_expression(self.group_id, regex, None) for regex in self.regexes]
-        records.append(target_assignment_metadata(self.group_id, None))
+    def own_tombstones(self) -> list[CoordinatorRecord]:
+        """The tombstones of expressions, and of the record in which an older Kafka had topics."""
+        records = [regular_expression(self.group_id, regex, None) for regex in self.regexes]
         if self.has_partition_metadata:
             records.append(partition_metadata(self.group_id, None))
-        records.append(metadata(self.group_id, None))
         return records
 
 

@@ -19,9 +19,7 @@ from kwire.coordinator.consumer.member import (
 from kwire.coordinator.consumer.planned_change import PlannedChange
 from kwire.coordinator.consumer.reconciliation import Target, reconcile
 from kwire.coordinator.consumer.records import (
-    MetadataValue,
     RegularExpressionValue,
-    metadata,
     partition_metadata,
     regular_expression,
 )
@@ -123,12 +121,9 @@ class GroupUpdate(PlannedChange[ConsumerGroup, ConsumerSettings, AssignmentQuest
         self._write(record).regexes[regex] = resolved
 
     def set_epoch(self, epoch: int, topics_hash: int) -> None:
-        """Set the epoch of the group."""
-        # Members know an epoch that is over by its number.
-        assert epoch >= self.group.epoch, (self.group.group_id, epoch, self.group.epoch)
-        value = MetadataValue(epoch=epoch, metadata_hash=topics_hash)
-        group = self._write(metadata(self.group.group_id, value))
-        group.epoch, group.metadata_hash = epoch, topics_hash
+        """Set the epoch of the group, with what it depends on."""
+        super().set_epoch(epoch, topics_hash)
+        group = self.group
         if group.has_partition_metadata:
             self._write(partition_metadata(group.group_id, None))
             group.has_partition_metadata = False

@@ -134,9 +134,19 @@ class PlannedChange(ABC, Generic[G, S, Q]):
                 self.note("its topics have changed")
             self.set_epoch(group.epoch + 1, topics_hash)
 
-    @abstractmethod
     def set_epoch(self, epoch: int, topics_hash: int) -> None:
-        """Set the epoch of the group."""
+        """Set the epoch of the group, with what it depends on."""
+        # Members know an epoch that is over by its number.
+        assert epoch >= self.group.epoch, (self.group.group_id, epoch, self.group.epoch)
+        value = self._metadata(epoch, topics_hash)
+        record = self.group.records.metadata(self.group.group_id, value)
+        self._write(record).take_metadata(value)
+
+    def _metadata(self, epoch: int, topics_hash: int) -> Any:
+        """The group at an epoch in the form of its record."""
+        value = self.group.records.metadata.value
+        assert value is not None, self.group.group_id
+        return value(epoch=epoch, metadata_hash=topics_hash)
 
     # The target
 
@@ -144,6 +154,7 @@ class PlannedChange(ABC, Generic[G, S, Q]):
         self, member_id: str, target: Any, record: CoordinatorRecord | None = None
     ) -> None:
         """Set a member's target; ``record`` is its record, if that exists already."""
+        assert member_id in self.group.members, member_id  # nothing would remove the target
         if record is None:
             record = self.group.target_record(self.group.group_id, member_id, target)
         self._write(record).targets[member_id] = target

@@ -18,12 +18,7 @@ from kwire.coordinator.records import CoordinatorRecord
 from kwire.coordinator.share.member import NO_PARTITIONS, ShareMember, target_record
 from kwire.coordinator.share.records import (
     RECORDS,
-    current_member_assignment,
-    member_metadata,
-    metadata,
     state_partition_metadata,
-    target_assignment_member,
-    target_assignment_metadata,
 )
 from kwire.coordinator.share.state_topics import StateTopics
 from kwire.errors import ErrorCode, KafkaError
@@ -126,14 +121,6 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         text = f"Group {self.group_id} is not a consumer group."
         return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
-    def tombstones(self) -> list[CoordinatorRecord]:
-        """The records that delete the group with its members."""
-        group_id, ids = self.group_id, list(self.members)
-        return [
-            *(current_member_assignment(group_id, member_id, None) for member_id in ids),
-            *(target_assignment_member(group_id, member_id, None) for member_id in ids),
-            target_assignment_metadata(group_id, None),
-            *(member_metadata(group_id, member_id, None) for member_id in ids),
-            state_partition_metadata(group_id, None),
-            metadata(group_id, None),
-        ]
+    def own_tombstones(self) -> list[CoordinatorRecord]:
+        """The tombstone of the partitions' states."""
+        return [state_partition_metadata(self.group_id, None)]

@@ -19,10 +19,6 @@ from kwire.coordinator.consumer.planned_change import PlannedChange
 from kwire.coordinator.consumer.topics import Topic
 from kwire.coordinator.share.group import ShareGroup
 from kwire.coordinator.share.member import NO_PARTITIONS, ShareMember
-from kwire.coordinator.share.records import (
-    ShareGroupMetadataValue,
-    metadata,
-)
 from kwire.coordinator.share.settings import ShareSettings
 from kwire.coordinator.share.state_topics import StateTopic, StateTopics
 
@@ -81,14 +77,6 @@ class ShareUpdate(PlannedChange[ShareGroup, ShareSettings, ShareQuestion]):
         return updated
 
     # The group
-
-    def set_epoch(self, epoch: int, topics_hash: int) -> None:
-        """Set the epoch of the group."""
-        # Members know an epoch that is over by its number.
-        assert epoch >= self.group.epoch, (self.group.group_id, epoch, self.group.epoch)
-        value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=topics_hash)
-        group = self._write(metadata(self.group.group_id, value))
-        group.epoch, group.metadata_hash = epoch, topics_hash
 
     def set_states(self, states: StateTopics) -> None:
         """Set which partitions have a state."""

@@ -32,11 +32,6 @@ from kwire.coordinator.streams.records import (
     RECORDS,
     StreamsGroupMetadataValue,
     StreamsGroupTopologyValue,
-    current_member_assignment,
-    member_metadata,
-    metadata,
-    target_assignment_member,
-    target_assignment_metadata,
     topology,
 )
 from kwire.coordinator.streams.topology.configured import ConfiguredTopology
@@ -374,17 +369,9 @@ class StreamsGroup(ModernGroup[StreamsMember, MemberTasks]):
 
     # The end
 
-    def tombstones(self) -> list[CoordinatorRecord]:
-        """The records that delete the group with its members."""
-        group_id, ids = self.group_id, list(self.members)
-        return [
-            *(current_member_assignment(group_id, member_id, None) for member_id in ids),
-            *(target_assignment_member(group_id, member_id, None) for member_id in ids),
-            target_assignment_metadata(group_id, None),
-            *(member_metadata(group_id, member_id, None) for member_id in ids),
-            metadata(group_id, None),
-            topology(group_id, None),
-        ]
+    def tombstones_with(self, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
+        """The records that delete the group and these members."""
+        return [*super().tombstones_with(member_ids), topology(self.group_id, None)]
 
 
 def iter_tasks(tasks: Tasks) -> Iterable[Task]:

@@ -23,7 +23,6 @@ from kwire.coordinator.streams.reconciliation import Target, reconcile
 from kwire.coordinator.streams.records import (
     KeyValue,
     StreamsGroupMetadataValue,
-    metadata,
     topology,
 )
 from kwire.coordinator.streams.settings import StreamsSettings
@@ -150,12 +149,9 @@ class StreamsUpdate(PlannedChange[StreamsGroup, StreamsSettings, TaskQuestion]):
             return self.group.validated_topology_epoch
         return known.result.epoch if known.result.ready else NO_EPOCH
 
-    def set_epoch(self, epoch: int, topics_hash: int) -> None:
-        """Set the epoch of the group, with what it depends on."""
-        # Members know an epoch that is over by its number.
-        assert epoch > self.group.epoch, (self.group.group_id, epoch, self.group.epoch)
+    def _metadata(self, epoch: int, topics_hash: int) -> StreamsGroupMetadataValue:
         configs = self.settings.assignment_configs
-        value = StreamsGroupMetadataValue(
+        return StreamsGroupMetadataValue(
             epoch=epoch,
             metadata_hash=topics_hash,
             validated_topology_epoch=self._validated_epoch(),
@@ -165,7 +161,6 @@ class StreamsUpdate(PlannedChange[StreamsGroup, StreamsSettings, TaskQuestion]):
             stored_description_topology_epoch=self.group.stored_description_epoch,
             failed_description_topology_epoch=self.group.failed_description_epoch,
         )
-        self._write(metadata(self.group.group_id, value)).take_metadata(value)
 
     # The target
 
