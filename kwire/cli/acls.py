@@ -130,8 +130,7 @@ def run_list(options: argparse.Namespace) -> int:
 
     async def work(cluster: "Cluster") -> int:
         rows = [_row(acl) for acl in await _described(cluster, _filters(options))]
-        keys = ("principal", "host", "permission", "operation", "resource")
-        columns = {key: key.upper() for key in keys}
+        columns = ("principal", "host", "permission", "operation", "resource")
         show(rows, columns, as_json=options.json, nothing="no such ACL")
         return 0
 

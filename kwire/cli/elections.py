@@ -80,8 +80,7 @@ def run_list(options: argparse.Namespace) -> int:
             for one, row in (await _partitions(cluster, options)).items()
             if _is_led_by_another(row)
         ]
-        keys = ("topic", "partition", "leader", "preferred", "isr", "replicas")
-        columns = {key: key.upper() for key in keys}
+        columns = ("topic", "partition", "leader", "preferred", "isr", "replicas")
         nothing = "the preferred replicas lead all partitions"
         show(rows, columns, as_json=options.json, nothing=nothing)
         return 0

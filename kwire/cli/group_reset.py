@@ -79,8 +79,7 @@ def run_reset(options: argparse.Namespace) -> int:
         rows, offsets = await _plan_changes(cluster, options, start)
         if options.execute and offsets:
             await commit_offsets(cluster, options.group, offsets)
-        keys = ("topic", "partition", "committed", "new", "change")
-        columns = {key: key.upper() for key in keys}
+        columns = ("topic", "partition", "committed", "new", "change")
         show(rows, columns, as_json=options.json, nothing="no offset is committed")
         if not options.json and rows:
             print("done" if options.execute else "nothing is changed yet: --execute changes it")

@@ -62,22 +62,12 @@ def run_list(options: argparse.Namespace) -> int:
     """List groups; returns the exit code."""
     from kwire.cli.session import run_on_cluster
     from kwire.cli.tables import show
-    from kwire.client.group_overview import overview_of_groups
 
     async def work(cluster: "Cluster") -> int:
-        rows = [
-            {
-                "group": group.listed.group_id,
-                "state": group.listed.group_state or None,
-                "type": group.listed.group_type or None,
-                "protocol": group.listed.protocol_type or None,
-                "members": group.members,
-                "lag": group.lag,
-            }
-            for group in await overview_of_groups(cluster)
-        ]
-        keys = ("group", "state", "type", "protocol", "members", "lag")
-        columns = {key: key.upper() for key in keys}
+        from kwire.cli.group_views import listed_groups
+
+        rows = await listed_groups(cluster)
+        columns = ("group", "state", "type", "protocol", "members", "lag")
         show(rows, columns, as_json=options.json, nothing="no groups yet")
         return 0
 
@@ -87,21 +77,16 @@ def run_list(options: argparse.Namespace) -> int:
 def run_describe(options: argparse.Namespace) -> int:
     """Describe groups; returns the exit code."""
     from kwire.cli.session import run_on_cluster
-    from kwire.cli.tables import show_json
-    from kwire.client.groups import describe_group
 
     async def work(cluster: "Cluster") -> int:
-        described = []
+        from kwire.cli.group_views import show_groups
+        from kwire.client.groups import describe_group
+
+        groups = []
         for name in options.groups:
             group = await describe_group(cluster, name)
-            described.append(await _described(cluster, group))
-        if options.json:
-            show_json(described)
-            return 0
-        for place, found in enumerate(described):
-            if place:
-                print()
-            _print_groups(found, members=options.members)
+            groups.append(await _described(cluster, group))
+        show_groups(options, groups, _show_partitions)
         return 0
 
     return run_on_cluster(options, work)
@@ -113,6 +98,7 @@ async def _described(cluster: "Cluster", group: "GroupView") -> dict[str, Any]:
         from kwire.cli.share_views import described_share_group
 
         return await described_share_group(cluster, group)
+    from kwire.cli.group_views import described
     from kwire.client.group_offsets import committed_offsets
     from kwire.client.offsets import EARLIEST, LATEST, list_offsets
 
@@ -143,41 +129,19 @@ async def _described(cluster: "Cluster", group: "GroupView") -> dict[str, Any]:
                 "host": owner.host if owner else None,
             }
         )
-    return {
-        "group": group.group,
-        "type": group.type,
-        "state": group.state,
-        "assignor": group.assignor or None,
-        "coordinator": group.coordinator,
-        "lag": sum(row["lag"] or 0 for row in rows),
-        "partitions": rows,
-        "members": [
-            {
-                "member": member.member_id,
-                "client": member.client_id,
-                "host": member.host,
-                "partitions": [str(one) for one in sorted(member.partitions)],
-            }
-            for member in group.members
-        ],
-    }
+    return described(group, rows)
 
 
-def _print_groups(found: dict[str, Any], *, members: bool) -> None:
-    from kwire.cli.tables import show, show_fields
+def _show_partitions(found: dict[str, Any]) -> None:
+    from kwire.cli.tables import show
 
     if found["type"] == "share":
-        from kwire.cli.share_views import print_share_group
+        from kwire.cli.share_views import show_share_partitions
 
-        print_share_group(found, members=members)
+        show_share_partitions(found)
         return
-    names = ("group", "type", "state", "assignor", "coordinator", "lag")
-    show_fields({name: found[name] for name in names} | {"members": len(found["members"])})
-    rows, titles = found["partitions"], "topic partition committed end lag client host"
-    if members:
-        rows, titles = found["members"], "member client host partitions"
-    columns = {key: key.upper() for key in titles.split()}
-    show(rows, columns, as_json=False)
+    columns = ("topic", "partition", "committed", "end", "lag", "client", "host")
+    show(found["partitions"], columns, as_json=False)
 
 
 def run_delete(options: argparse.Namespace) -> int:

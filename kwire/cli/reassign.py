@@ -111,7 +111,7 @@ def run_plan(options: argparse.Namespace) -> int:
             {"topic": one.topic, "partition": one.partition, "now": present[one], "then": replicas}
             for one, replicas in plan.items()
         ]
-        columns = {key: key.upper() for key in ("topic", "partition", "now", "then")}
+        columns = ("topic", "partition", "now", "then")
         show(rows, columns, as_json=False, nothing="the brokers share the replicas evenly already")
         return 0
 
@@ -291,8 +291,7 @@ def run_status(options: argparse.Namespace) -> int:
             for one, move in (await list_moves(cluster)).items()
             if is_meant(one, options.topics)
         ]
-        keys = ("topic", "partition", "replicas", "adding", "removing")
-        columns = {key: key.upper() for key in keys}
+        columns = ("topic", "partition", "replicas", "adding", "removing")
         show(rows, columns, as_json=options.json, nothing="no replica is being moved")
         return 0
 

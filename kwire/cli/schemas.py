@@ -124,7 +124,7 @@ def _list(options: argparse.Namespace, registry: "Registry") -> int:
         rows.append(
             {"subject": subject, "version": newest.version, "type": newest.type, "id": newest.id}
         )
-    columns = {key: key.upper() for key in ("subject", "version", "type", "id")}
+    columns = ("subject", "version", "type", "id")
     show(rows, columns, as_json=options.json, nothing="no subjects yet")
     return 0
 

@@ -163,20 +163,13 @@ def run_list(options: argparse.Namespace) -> int:
     """List share groups; returns the exit code."""
     from kwire.cli.session import run_on_cluster
     from kwire.cli.tables import show
-    from kwire.client.group_overview import overview_of_groups
 
     async def work(cluster: "Cluster") -> int:
-        rows = [
-            {
-                "group": group.listed.group_id,
-                "state": group.listed.group_state or None,
-                "members": group.members,
-                "lag": group.lag,
-            }
-            for group in await overview_of_groups(cluster)
-            if group.listed.group_type == "share"
-        ]
-        columns = {key: key.upper() for key in ("group", "state", "members", "lag")}
+        from kwire.cli.group_views import listed_groups
+
+        columns = ("group", "state", "members", "lag")
+        found = [row for row in await listed_groups(cluster) if row["type"] == "share"]
+        rows = [{key: row[key] for key in columns} for row in found]
         show(rows, columns, as_json=options.json, nothing="no share groups yet")
         return 0
 
@@ -186,29 +179,23 @@ def run_list(options: argparse.Namespace) -> int:
 def run_describe(options: argparse.Namespace) -> int:
     """Describe share groups; returns the exit code."""
     from kwire.cli.session import run_on_cluster
-    from kwire.cli.tables import show_json
 
     async def work(cluster: "Cluster") -> int:
+        from kwire.cli.group_views import show_groups
         from kwire.cli.share_views import (
             described_share_group,
-            print_share_group,
             records_in_flight,
+            show_share_partitions,
         )
 
-        described = []
+        groups = []
         for name in options.groups:
             group = await _share_group(cluster, name)
             found = await described_share_group(cluster, group)
             if options.records:
                 found |= await records_in_flight(cluster, group)
-            described.append(found)
-        if options.json:
-            show_json(described)
-            return 0
-        for place, found in enumerate(described):
-            if place:
-                print()
-            print_share_group(found, members=options.members)
+            groups.append(found)
+        show_groups(options, groups, show_share_partitions)
         return 0
 
     return run_on_cluster(options, work)

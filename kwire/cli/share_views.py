@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kwire.cli.tables import show, show_fields
+from kwire.cli.group_views import described
+from kwire.cli.tables import show
 from kwire.client.cluster import Cluster
 from kwire.client.groups import GroupView
 from kwire.client.share_groups import (
@@ -35,24 +36,7 @@ async def described_share_group(cluster: Cluster, group: GroupView) -> dict[str,
         }
         for one in sorted({*offsets, *clients})
     ]
-    return {
-        "group": group.group,
-        "type": group.type,
-        "state": group.state,
-        "assignor": group.assignor or None,
-        "coordinator": group.coordinator,
-        "lag": sum(row["lag"] or 0 for row in rows),
-        "partitions": rows,
-        "members": [
-            {
-                "member": member.member_id,
-                "client": member.client_id,
-                "host": member.host,
-                "partitions": [str(one) for one in sorted(member.partitions)],
-            }
-            for member in group.members
-        ],
-    }
+    return described(group, rows)
 
 
 async def records_in_flight(cluster: Cluster, group: GroupView) -> dict[str, Any]:
@@ -96,29 +80,25 @@ async def records_in_flight(cluster: Cluster, group: GroupView) -> dict[str, Any
     }
 
 
-def print_share_group(found: dict[str, Any], *, members: bool) -> None:
+def show_share_partitions(found: dict[str, Any]) -> None:
     """Print what ``described_share_group`` found, and ``records_in_flight`` if it is there."""
-    names = ("group", "type", "state", "assignor", "coordinator", "lag")
-    show_fields({name: found[name] for name in names} | {"members": len(found["members"])})
-    if members:
-        _show(found["members"], "member client host partitions")
-    elif "records" not in found:
+    if "records" not in found:
         _show(found["partitions"], "topic partition start lag members clients")
-    else:
+        return
+    _show(
+        found["in_flight"],
+        "topic partition start end waiting acquired redelivered archived",
+        "no broker has records of the group in memory: no member reads",
+    )
+    if found["records"]:
+        print()
         _show(
-            found["in_flight"],
-            "topic partition start end waiting acquired redelivered archived",
-            "no broker has records of the group in memory: no member reads",
+            found["records"],
+            "topic partition first last state deliveries client member held_s lock_left_s",
         )
-        if found["records"]:
-            print()
-            _show(
-                found["records"],
-                "topic partition first last state deliveries client member held_s lock_left_s",
-            )
-        if found["has_more"]:
-            print(f"and more: only {MAX_RANGES} ranges of a broker are shown")
+    if found["has_more"]:
+        print(f"and more: only {MAX_RANGES} ranges of a broker are shown")
 
 
-def _show(rows: Sequence[dict[str, Any]], titles: str, nothing: str = "") -> None:
-    show(rows, {key: key.upper() for key in titles.split()}, as_json=False, nothing=nothing)
+def _show(rows: Sequence[dict[str, Any]], columns: str, nothing: str = "") -> None:
+    show(rows, columns.split(), as_json=False, nothing=nothing)

@@ -10,7 +10,7 @@ Rules:
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _GAP = "  "
@@ -18,13 +18,14 @@ _GAP = "  "
 
 def show(
     rows: Sequence[Mapping[str, Any]],
-    columns: Mapping[str, str],
+    columns: Mapping[str, str] | Iterable[str],
     *,
     as_json: bool,
     nothing: str = "",
 ) -> None:
     """Print rows: the columns by key and title, or everything as JSON.
 
+    A column without a title has its key as the title, in capitals.
     ``nothing`` is printed on stderr if there are no rows.
     """
     if as_json:
@@ -34,16 +35,17 @@ def show(
         if nothing:
             print(nothing, file=sys.stderr)
         return
+    titles = columns if isinstance(columns, Mapping) else {key: key.upper() for key in columns}
     numeric = {
         key
-        for key in columns
+        for key in titles
         if {type(row.get(key)) for row in rows} - {type(None)} in ({int}, {float}, {int, float})
     }
-    cells = [[_cell(row.get(key)) for key in columns] for row in rows]
-    is_right = [key in numeric for key in columns]
-    if sys.stdout.isatty() and _draw(cells, list(columns.values()), is_right):
+    cells = [[_cell(row.get(key)) for key in titles] for row in rows]
+    is_right = [key in numeric for key in titles]
+    if sys.stdout.isatty() and _draw(cells, list(titles.values()), is_right):
         return
-    for line in _aligned([list(columns.values()), *cells], is_right):
+    for line in _aligned([list(titles.values()), *cells], is_right):
         print(line)
 
 

@@ -188,7 +188,7 @@ def _show_topic(topic: dict[str, Any]) -> None:
     show_fields(fields)
     titles = ("partition", "leader", "epoch", "replicas", "isr", "offline", "start", "end")
     shown = [key for key in titles if key != "offline" or any(r[key] for r in topic["partitions"])]
-    show(topic["partitions"], {key: key.upper() for key in shown}, as_json=False)
+    show(topic["partitions"], shown, as_json=False)
 
 
 def run_create(options: argparse.Namespace) -> int:

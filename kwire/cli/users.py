@@ -77,7 +77,7 @@ def run_list(options: argparse.Namespace) -> int:
             for credentials in found.values()
             for one in credentials
         ]
-        columns = {key: key.upper() for key in ("user", "mechanism", "iterations")}
+        columns = ("user", "mechanism", "iterations")
         show(rows, columns, as_json=options.json, nothing="no users: kwire users add NAME adds one")
         return 0
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from kwire.client.cluster import Cluster, check
 from kwire.client.errors import NotSupported
-from kwire.client.groups import GroupView, view_of_classic, view_of_new
+from kwire.client.groups import GroupView, view_of_classic, view_of_modern
 from kwire.client.leaders import TopicPartition
 from kwire.client.offsets import EARLIEST, LATEST, list_offsets
 from kwire.protocol.messages.consumer_group_describe import (
@@ -141,7 +141,8 @@ async def _members(
                 ConsumerGroupDescribeResponse,
                 node=node,
             )
-            return _of(view_of_new(row, node) for row in described.groups if not row.error_code)
+            found = (row for row in described.groups if not row.error_code)
+            return _of(view_of_modern(row, kind, node) for row in found)
         if kind == _SHARE:
             answer = await cluster.ask(
                 ShareGroupDescribeRequest(group_ids=ids), ShareGroupDescribeResponse, node=node

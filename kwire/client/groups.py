@@ -1,7 +1,7 @@
 """Groups: describe and delete."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from kwire.client.cluster import Cluster
 from kwire.client.leaders import TopicPartition
@@ -27,8 +27,13 @@ from kwire.protocol.messages.share_group_describe import (
 
 _VERSION_BYTES = 2
 _NEWEST_ASSIGNMENT = 3
-_NO_SHARE_GROUP = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION}
+_OTHER_TYPE = {
+    "consumer": {ErrorCode.GROUP_ID_NOT_FOUND},
+    "share": {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION},
+}
 """What a coordinator answers about a group of another type, or if it has no share groups at all."""
+
+DescribedModern: TypeAlias = DescribedNew | DescribedShare
 
 
 class MemberView(NamedTuple):
@@ -57,28 +62,24 @@ class GroupView(NamedTuple):
 async def describe_group(cluster: Cluster, group: str) -> GroupView:
     """A group of any of these types; KafkaError, GROUP_ID_NOT_FOUND if there is no such group."""
     served = (await (await cluster.any_peer()).served()).ranges
-    if ConsumerGroupDescribeRequest.API_KEY in served:
+    for kind, request, response in (
+        ("consumer", ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+        ("share", ShareGroupDescribeRequest, ShareGroupDescribeResponse),
+    ):
+        if request.API_KEY not in served:
+            continue
+        found: ConsumerGroupDescribeResponse | ShareGroupDescribeResponse
         found = await cluster.ask_coordinator(
             group,
-            ConsumerGroupDescribeRequest(group_ids=[group]),
-            ConsumerGroupDescribeResponse,
+            request(group_ids=[group]),
+            response,
             lambda answer: [row.error_code for row in answer.groups],
         )
-        if not found.groups[0].error_code:
-            return view_of_new(found.groups[0], await cluster.coordinator(group))
-        if found.groups[0].error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-            _raise_error(found.groups[0].error_code, found.groups[0].error_message, group)
-    if ShareGroupDescribeRequest.API_KEY in served:
-        shared = await cluster.ask_coordinator(
-            group,
-            ShareGroupDescribeRequest(group_ids=[group]),
-            ShareGroupDescribeResponse,
-            lambda answer: [row.error_code for row in answer.groups],
-        )
-        if not shared.groups[0].error_code:
-            return view_of_share(shared.groups[0], await cluster.coordinator(group))
-        if shared.groups[0].error_code not in _NO_SHARE_GROUP:
-            _raise_error(shared.groups[0].error_code, shared.groups[0].error_message, group)
+        [modern] = found.groups
+        if not modern.error_code:
+            return view_of_modern(modern, kind, await cluster.coordinator(group))
+        if modern.error_code not in _OTHER_TYPE[kind]:
+            _raise_error(modern.error_code, modern.error_message, group)
     answer = await cluster.ask_coordinator(
         group,
         DescribeGroupsRequest(groups=[group]),
@@ -110,8 +111,8 @@ async def delete_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, Ka
     return results
 
 
-def view_of_new(row: DescribedNew, coordinator: int) -> GroupView:
-    """A described group of the consumer protocol."""
+def view_of_modern(row: DescribedModern, kind: str, coordinator: int) -> GroupView:
+    """A described group of the type ``kind`` whose partitions the coordinator assigns."""
     members = [
         MemberView(
             member.member_id,
@@ -125,29 +126,7 @@ def view_of_new(row: DescribedNew, coordinator: int) -> GroupView:
         )
         for member in row.members
     ]
-    return GroupView(
-        row.group_id, "consumer", row.group_state, row.assignor_name, coordinator, members
-    )
-
-
-def view_of_share(row: DescribedShare, coordinator: int) -> GroupView:
-    """A described share group."""
-    members = [
-        MemberView(
-            member.member_id,
-            member.client_id,
-            member.client_host,
-            [
-                TopicPartition(topic.topic_name, index)
-                for topic in member.assignment.topic_partitions
-                for index in topic.partitions
-            ],
-        )
-        for member in row.members
-    ]
-    return GroupView(
-        row.group_id, "share", row.group_state, row.assignor_name, coordinator, members
-    )
+    return GroupView(row.group_id, kind, row.group_state, row.assignor_name, coordinator, members)
 
 
 def view_of_classic(row: DescribedGroup, coordinator: int) -> GroupView:
