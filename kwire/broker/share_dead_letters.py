@@ -52,6 +52,7 @@ from kwire.share.dead_letters import DeadLetters
 if TYPE_CHECKING:
     from kwire.broker.cold_reads import ColdReads
     from kwire.broker.peers import Peers
+    from kwire.broker.share_history import ShareHistory
 
 log = logging.getLogger(__name__)
 
@@ -111,8 +112,9 @@ def dead_letter_topic(image: MetadataImage, group_id: str) -> str:
 class ShareDeadLetters:
     """Writes the dead letters of one broker's share partitions; ``written`` counts them."""
 
-    def __init__(self, broker: DeadLetterBroker) -> None:
+    def __init__(self, broker: DeadLetterBroker, history: "ShareHistory") -> None:
         self._broker = broker
+        self._history = history
         self._last_refusal = ""
         self.written = self.refused = 0
 
@@ -173,12 +175,16 @@ class ShareDeadLetters:
             group_id, source, dead, copies, most_bytes, self._broker.now_ms()
         )
         assert dead.first_offset < next_offset <= dead.last_offset + 1, (dead, next_offset)
-        leader = topic.partitions[index].leader
-        if leader == self._broker.node_id:
-            await self._append(topic.name, index, batch)
-        else:
-            await self._send(leader, topic, index, batch)
-        self.written += next_offset - dead.first_offset
+        leader, written = topic.partitions[index].leader, 0
+        try:
+            if leader == self._broker.node_id:
+                await self._append(topic.name, index, batch)
+            else:
+                await self._send(leader, topic, index, batch)
+            written = next_offset - dead.first_offset
+        finally:
+            self._history.dead_letters_tried(group_id, written)
+        self.written += written
         return next_offset
 
     # The topic

@@ -34,14 +34,19 @@ class ShareCounts:
     """How many records of a group were delivered, and what became of them.
 
     ``redelivered`` are those of ``acquired`` that were delivered before. Those whose lock
-    ``expired`` are not among the ``released`` ones; they too may be ``archived``.
+    ``expired`` are not among the ``released`` ones; they too may be ``archived``. ``dead_letters``
+    are written, in as many ``dead_letter_requests``, without the ``dead_letter_failures`` of them.
     """
 
-    __slots__ = ("acknowledged", "acquired", "archived", "expired", "redelivered", "released")
+    __slots__ = (
+        *("acknowledged", "acquired", "archived", "expired", "redelivered", "released"),
+        *("dead_letter_failures", "dead_letter_requests", "dead_letters"),
+    )
 
     def __init__(self) -> None:
         self.acquired = self.redelivered = 0
         self.acknowledged = self.released = self.archived = self.expired = 0
+        self.dead_letters = self.dead_letter_requests = self.dead_letter_failures = 0
 
 
 class ShareHistory:
@@ -119,6 +124,13 @@ class ShareHistory:
         if archived:
             text = f"{_members(archived)} did not accept {_offsets(archived)}: archived"
             self._add(share, partition, now_ms, f"{text}, {_deliveries(archived, share)}")
+
+    def dead_letters_tried(self, group_id: str, written: int) -> None:
+        """So many dead letters were written together; 0 if that failed."""
+        counts = self._counted(group_id)
+        counts.dead_letters += written
+        counts.dead_letter_requests += 1
+        counts.dead_letter_failures += not written
 
     def session_ended(
         self, share: SharePartition, partition: Partition, held: Sequence[Held], now_ms: int

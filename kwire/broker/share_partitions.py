@@ -20,7 +20,7 @@ Source: SharePartitionManager of Kafka.
 """
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
@@ -93,15 +93,19 @@ class ShareBroker(DeadLetterBroker, Protocol):
 
 
 class ServedShare:
-    """A share partition, the partition whose records it has, and the fetches that wait for it."""
+    """A share partition, the partition whose records it has, and the fetches that wait for it.
 
-    __slots__ = ("dead", "is_writing", "partition", "share", "waiters", "writes_dead")
+    ``expired`` counts the records whose lock has ended, since the share partition was loaded.
+    """
+
+    __slots__ = ("dead", "expired", "is_writing", "partition", "share", "waiters", "writes_dead")
 
     def __init__(self, share: SharePartition, partition: Partition) -> None:
         assert share.key.partition == partition.index, (share.key, partition.index)
         self.share = share
         self.partition = partition
         self.is_writing = False
+        self.expired = 0
         self.dead: deque[DeadLetters] = deque()
         self.writes_dead = False
         self.waiters: set[Delayed] = set()
@@ -113,13 +117,17 @@ class ServedShare:
 
 
 class SharePartitions:
-    """The share partitions and share sessions of one broker."""
+    """The share partitions and share sessions of one broker.
+
+    ``acknowledgements`` counts records by the number of Kafka's type of acknowledgement.
+    """
 
     def __init__(self, broker: ShareBroker) -> None:
         self._broker = broker
         self.sessions = ShareSessions()
         self.history = ShareHistory()
-        self.dead_letters = ShareDeadLetters(broker)
+        self.acknowledgements: Counter[int] = Counter()
+        self.dead_letters = ShareDeadLetters(broker, self.history)
         self._served: dict[SharePartitionKey, ServedShare] = {}
         self._of_group: dict[str, dict[SharePartitionKey, ServedShare]] = {}
         self._loading: dict[SharePartitionKey, trio.Event] = {}
@@ -381,6 +389,7 @@ class SharePartitions:
 
     def _end_locks(self, served: ServedShare, now_ms: int) -> None:
         held = held_until(served.share, now_ms)
+        served.expired += sum(one.size for one in held)
         if served.share.expire(now_ms):
             served.wake()
         self.history.expired(served.share, served.partition, held, self._broker.now_ms())

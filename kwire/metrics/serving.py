@@ -11,6 +11,9 @@ from kwire.handlers import APIS, OWN_APIS
 from kwire.metrics.samples import Samples, Times
 
 PRODUCE_KEY, FETCH_KEY = 0, 1
+_KINDS = {PRODUCE_KEY: "produce", FETCH_KEY: "fetch", 78: "sharefetch", 79: "shareacknowledgement"}
+"""The APIs that Kafka counts in metrics of their own, and the names of these."""
+
 _METRICS = "kafka_server_brokertopicmetrics_"
 
 
@@ -28,8 +31,8 @@ def gather_requests(broker: Broker, samples: Samples) -> None:
         total = Times.of(times.total, *singles)
         count = sum(total.counts)
         samples.put("kafka_network_requestmetrics_requests_total", count, name)
-        if api_key in (PRODUCE_KEY, FETCH_KEY):
-            kind = "produce" if api_key == PRODUCE_KEY else "fetch"
+        kind = _KINDS.get(api_key)
+        if kind is not None:
             errors = sum(n for (key, _), n in counters.errors.items() if key == api_key)
             samples.put(f"{_METRICS}total{kind}requests_total", count)
             samples.put(f"{_METRICS}failed{kind}requests_total", errors)

@@ -13,6 +13,7 @@ from kwire.metrics.serving import (
     gather_loop,
     gather_requests,
 )
+from kwire.metrics.share_groups import gather_share_groups
 from kwire.metrics.topics import gather_topics
 
 
@@ -22,6 +23,7 @@ async def snapshot(broker: Broker, poller: Poller) -> Samples:
     samples.put("kwire_build_info", 1, __version__)
     await gather_topics(broker, slices, samples)
     await gather_groups(broker, slices, samples)
+    await gather_share_groups(broker, slices, samples)
     await gather_transactions(broker, slices, samples)
     await gather_connections(broker, poller, slices, samples)
     gather_requests(broker, samples)

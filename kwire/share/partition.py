@@ -169,14 +169,14 @@ class SharePartition:
         return self._open
 
     @property
-    def has_available(self) -> bool:
-        """Whether a record that was in flight can be acquired again."""
-        return self._available > 0
+    def available(self) -> int:
+        """The number of records that were in flight and can be acquired again."""
+        return self._available
 
     @property
     def can_acquire(self) -> bool:
         """Whether another record may be acquired, as far as the lock limit goes."""
-        return self.has_available or self._has_room
+        return self._available > 0 or self._has_room
 
     @property
     def _has_room(self) -> bool:

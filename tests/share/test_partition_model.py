@@ -264,7 +264,7 @@ class Model(RuleBasedStateMachine):
                     assert run.deadline_ms == known.deadline_ms
                     assert run.pending is not None or self.partition.wake_ms <= run.deadline_ms
         assert self.partition.in_flight == is_open
-        assert self.partition.has_available == (available > 0)
+        assert self.partition.available == available
         assert not runs or runs[0].state not in FINAL
 
 

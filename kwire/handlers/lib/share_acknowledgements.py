@@ -65,16 +65,19 @@ class Acknowledgements:
         try:
             check_may_read(key.topic_id, context)
             wanted: list[AckBatch] = []
+            counts: dict[int, int] = {}
             for piece in pieces(batches):
                 await give_way(context.work)
                 for one in piece:
                     last = wanted[-1].last_offset if wanted else -1
                     wanted.append(_checked(one, last, renews=renews))
+                    _count(wanted[-1], counts)
             served = manager.served(key)
             if served is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             served.share.limits = settings.limits
             transition = served.share.acknowledge(member_id, wanted, manager.now_ms())
+            manager.acknowledgements.update(counts)
             self.begun[place] = transition
             manager.write(served)
         except KafkaError as error:
@@ -94,6 +97,16 @@ class Acknowledgements:
                 self.errors[place] = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
             elif transition.error is not None:
                 self.errors[place] = transition.error
+
+
+def _count(batch: AckBatch, counts: dict[int, int]) -> None:
+    """Count a batch's records by their type."""
+    if len(batch.types) == 1:
+        kind = batch.types[0]
+        counts[kind] = counts.get(kind, 0) + batch.last_offset - batch.first_offset + 1
+        return
+    for kind in batch.types:
+        counts[kind] = counts.get(kind, 0) + 1
 
 
 def check_may_read(topic_id: bytes, context: RequestContext) -> None:
