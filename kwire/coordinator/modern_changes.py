@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from kwire.coordinator.consumer.planned_change import PlannedChange
-from kwire.coordinator.consumer.timers import Assigning
+from kwire.coordinator.consumer.timers import Assigning, GroupTimers, Timer
 from kwire.coordinator.effects import Effects, Job, Turn
 from kwire.coordinator.group import Group, GroupRegistry, GroupType
 from kwire.coordinator.modern_group import ModernGroup
@@ -106,6 +106,7 @@ class ModernChanges(ABC, Generic[_G, _U]):
         if update.is_changed:
             assert update.group is not update.original, group.group_id  # replay changes that one
             update.group.heartbeat_interval.start_anew(update.turn.now_ms)
+            _stop_timers(update)
             group = self._place(update)
         self._registry.reschedule(group)
         return group
@@ -135,6 +136,23 @@ class ModernChanges(ABC, Generic[_G, _U]):
             del self._registry.groups[group.group_id]
         else:
             self._registry.groups[group.group_id] = known
+
+
+def _stop_timers(update: PlannedChange[Any, Any, Any]) -> None:
+    """Stop the timers of removed members: nothing can refuse the change any more."""
+    timers = update.group.timers
+    for member_id in update.removed:
+        if member_id in update.group.members:
+            continue  # it is back under its id
+        until_ms = timers.deadline_ms(member_id, Timer.SESSION)
+        timers.cancel(member_id)
+        if until_ms is not None:
+            update.turn.effects.undo.append(partial(_watch_again, timers, member_id, until_ms))
+
+
+def _watch_again(timers: GroupTimers, member_id: str, until_ms: int, turn: Turn) -> None:
+    """Go on with a member's session, because its removal couldn't be written."""
+    timers.set(member_id, Timer.SESSION, until_ms)
 
 
 def assign_later(group: ModernGroup[Any, Any], turn: Turn) -> None:

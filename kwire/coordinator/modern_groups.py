@@ -113,7 +113,6 @@ class ModernGroups(ABC, Generic[_G, _U, _Request, _Response]):
         assert gone, update.group.group_id  # otherwise the group would assign for nothing
         for member_id, why in gone.items():
             update.note(f"{member_id} is out: {why}")
-            update.group.timers.cancel(member_id)
         update.remove(gone)
         original = update.original
         update.turn.effects.undo.append(lambda turn: _watch_again(original, gone, turn))

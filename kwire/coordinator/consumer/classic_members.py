@@ -29,6 +29,7 @@ from kwire.coordinator.consumer.member import (
     Description,
     MemberState,
 )
+from kwire.coordinator.consumer.reconciliation import check_state
 from kwire.coordinator.consumer.settings import MigrationPolicy
 from kwire.coordinator.consumer.timers import Timer
 from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE
@@ -71,6 +72,8 @@ class ClassicMembers:
             turn.effects.reply(waiter, required)
             return turn.effects
         before = self._joining_member(update, request, new_id)
+        owned = to_partitions(subscription.owned_partitions, update.topics)
+        check_state(before, owned)
         about = _described(request, client, subscription)
         is_new = before.member_id not in update.group.members
         resubscribed = (about.topics, about.regex) != (before.about.topics, before.about.regex)
@@ -80,7 +83,6 @@ class ClassicMembers:
             if is_new or not before.is_classic:
                 update.note(f"{member.member_id} joins with the classic protocol")
         self._groups.changes.go_on(update, is_certain=resubscribed)
-        owned = to_partitions(subscription.owned_partitions, update.topics)
         member = update.reconcile(member, owned, resubscribed=resubscribed)
         self._has_joined(update, member)
         placed = self._groups.changes.finish(update)

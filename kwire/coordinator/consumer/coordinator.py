@@ -30,6 +30,7 @@ from kwire.coordinator.consumer.member import (
     ConsumerMember,
     MemberState,
 )
+from kwire.coordinator.consumer.reconciliation import check_state
 from kwire.coordinator.consumer.regexes import check_regex
 from kwire.coordinator.consumer.replaying import CONSUMER_GROUPS, take_target_into
 from kwire.coordinator.consumer.timers import Timer
@@ -79,6 +80,7 @@ class ConsumerGroups(
         else:
             before = original.validate_member(request.member_id, request.instance_id)
             check_epoch(before, request.member_epoch, reported)
+        check_state(before, reported)
         about = described(before.about, request, client)
         if about.regex and about.regex != before.about.regex:
             check_regex(about.regex)
@@ -121,7 +123,6 @@ class ConsumerGroups(
     ) -> ConsumerMember:
         """Replace a static member's former entry, when the member comes back under another id."""
         update.note(f"static member {in_place.about.instance_id} is back as {member_id}")
-        update.group.timers.cancel(in_place.member_id)
         return update.replace(in_place, member_id)
 
     def _log_member(

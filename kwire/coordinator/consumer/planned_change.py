@@ -9,7 +9,7 @@ Rules:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 from kwire.coordinator.consumer.topics import Topics, hash_topics
@@ -64,8 +64,8 @@ Q = TypeVar("Q", bound=Question)
 class PlannedChange(ABC, Generic[G, S, Q]):
     """One operation on one group; ``group`` is the group as it will be, ``original`` as it is.
 
-    ``is_changed`` says that ``group`` is a changed copy of the original. ``to_assign`` is an
-    assignment that takes too long to be done here.
+    ``is_changed`` says that ``group`` is a changed copy of the original. ``removed`` are the ids of
+    members that were removed. ``to_assign`` is an assignment that takes too long to be done here.
     """
 
     def __init__(self, group: G, turn: Turn, topics: Topics, settings: S) -> None:
@@ -74,6 +74,7 @@ class PlannedChange(ABC, Generic[G, S, Q]):
         self.topics = topics
         self.settings = settings
         self.is_changed = False
+        self.removed: tuple[str, ...] = ()
         self.to_assign: Q | None = None
 
     def _write(self, *records: CoordinatorRecord) -> G:
@@ -115,9 +116,10 @@ class PlannedChange(ABC, Generic[G, S, Q]):
         self.settle(new)
         return new
 
-    def remove(self, member_ids: Iterable[str]) -> None:
-        """Remove members."""
+    def remove(self, member_ids: Collection[str]) -> None:
+        """Remove members; their timers run until the change is finished, for it may be refused."""
         group_id = self.group.group_id
+        self.removed = (*self.removed, *member_ids)
         for member_id in member_ids:
             group = self._write(*self.group.records.member_tombstones(group_id, [member_id]))
             group.remove_member(member_id)

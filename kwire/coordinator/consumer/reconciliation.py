@@ -51,18 +51,25 @@ class Target:
         return self.partitions.get(topic_id, NOTHING) if topic_id in self.subscribed else NOTHING
 
 
+def check_state(member: ConsumerMember, reported: Partitions | None) -> None:
+    """Raise KafkaError (FENCED_MEMBER_EPOCH) for a state that a newer broker has written.
+
+    Then the member has to come back without partitions.
+    """
+    if member.state is MemberState.UNKNOWN and (reported is None or reported):
+        raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, "the member's state is unknown")
+
+
 def reconcile(
     member: ConsumerMember, target: Target, reported: Partitions | None, *, resubscribed: bool
 ) -> ConsumerMember:
     """The member one step further towards its target, or unchanged if it can't get further.
 
     ``reported`` are the partitions that it says it owns, None if it doesn't say. ``resubscribed``:
-    it has just changed its subscription. Raises KafkaError (FENCED_MEMBER_EPOCH) for a state that a
-    newer broker has written: then the member has to come back without partitions.
+    it has just changed its subscription. ``check_state`` comes first.
     """
     if member.state is MemberState.UNKNOWN:
-        if reported is None or reported:
-            raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, "the member's state is unknown")
+        assert not reported, member.member_id
         return _next_assignment(member, target, reported)
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if not _still_owns(member.revoking, reported):

@@ -41,6 +41,7 @@ from kwire.coordinator.streams.member import (
     MemberState,
     StreamsMember,
 )
+from kwire.coordinator.streams.reconciliation import check_state
 from kwire.coordinator.streams.replaying import STREAMS_GROUPS
 from kwire.coordinator.streams.topology.configured import InternalTopic
 from kwire.coordinator.streams.update import StreamsUpdate, check_tasks
@@ -109,6 +110,7 @@ class StreamsGroups(
         else:
             before = original.validate_member(request.member_id, request.instance_id)
         check_epoch(before, request.member_epoch, reported)
+        check_state(before, reported)
         is_certain = self._describe(update, before, request, client)
         member = update.group.member(before.member_id)
         _take_topology(update, request)
@@ -145,7 +147,6 @@ class StreamsGroups(
             return known or StreamsMember(request.member_id)
         check_instance_is_free(in_place, request.member_id)
         update.note(f"static member {request.instance_id} is back as {request.member_id}")
-        update.group.timers.cancel(in_place.member_id)
         return update.replace(in_place, request.member_id)
 
     def _describe(
@@ -216,6 +217,7 @@ class StreamsGroups(
     ) -> StreamsGroupHeartbeatResponse:
         original = self.group(request.group_id)
         update = self._changes.start_update(original, turn)
+        # As in Kafka, whoever may read the group says so, even if the member isn't there any more.
         if request.shutdown_application:
             self._shut_down(update, request.member_id)
         member = original.validate_member(request.member_id, request.instance_id)

@@ -1,8 +1,8 @@
 """Which member answers queries about which partitions: endpoint information (KIP-1071).
 
 A member may name an endpoint, at which its state can be queried. All members are told which
-partitions the tasks at each endpoint read. What is said of a member is kept until its tasks, its
-endpoint or the topics change.
+partitions the tasks at each endpoint read; a topic that two subtopologies read is listed for each,
+as in Kafka. What is said of a member is kept until its tasks, its endpoint or the topics change.
 
 Source: EndpointToPartitionsManager of Kafka 4.4.
 """

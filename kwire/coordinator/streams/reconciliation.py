@@ -40,24 +40,31 @@ class Target(NamedTuple):
     tasks: MemberTasks
 
 
+def check_state(member: StreamsMember, reported: MemberTasks | None) -> None:
+    """Raise KafkaError (FENCED_MEMBER_EPOCH) for a state that a newer broker has written.
+
+    Then the member has to come back without tasks.
+    """
+    if member.state is MemberState.UNKNOWN and reported != MemberTasks():
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "The streams group member is in a unknown state. The member must abandon all its "
+            "tasks and rejoin.",
+        )
+
+
 def reconcile(
     member: StreamsMember, target: Target, processes: Processes, reported: MemberTasks | None
 ) -> StreamsMember:
     """The member one step further towards its target, or unchanged if it can't get further.
 
-    ``reported`` are the tasks that it says it has, None if it doesn't say. Raises KafkaError
-    (FENCED_MEMBER_EPOCH) for a state that a newer broker has written: then the member has to come
-    back without tasks.
+    ``reported`` are the tasks that it says it has, None if it doesn't say. ``check_state`` comes
+    first.
     """
     if member.is_reconciled_to(target.epoch):
         return member
     if member.state is MemberState.UNKNOWN:
-        if reported is None or reported != MemberTasks():
-            raise KafkaError(
-                ErrorCode.FENCED_MEMBER_EPOCH,
-                "The streams group member is in a unknown state. The member must abandon all its "
-                "tasks and rejoin.",
-            )
+        assert reported == MemberTasks(), member.member_id
         return _Step(member, target, processes, reported).next_member(target.epoch)
     if member.state is MemberState.UNREVOKED_TASKS:
         if _still_has(member.revoking, reported):

@@ -17,7 +17,13 @@ from kwire.coordinator.consumer.planned_change import PlannedChange
 from kwire.coordinator.consumer.topics import hash_topics
 from kwire.coordinator.streams.assignors import TASK_ASSIGNORS
 from kwire.coordinator.streams.assignors.spec import MemberTasks, TaskAssignmentSpec, TaskMember
-from kwire.coordinator.streams.group import NO_EPOCH, Configured, StreamsGroup, Topology
+from kwire.coordinator.streams.group import (
+    NO_EPOCH,
+    Configured,
+    StreamsGroup,
+    TaskOffsets,
+    Topology,
+)
 from kwire.coordinator.streams.member import NO_TARGET, StreamsMember
 from kwire.coordinator.streams.reconciliation import Target, reconcile
 from kwire.coordinator.streams.records import (
@@ -202,18 +208,17 @@ class StreamsUpdate(PlannedChange[StreamsGroup, StreamsSettings, TaskQuestion]):
         group, known = self.group, self.group.unrecorded.configured
         if known is None or not known.result.ready:
             return None
-        members = {}
-        for member_id, member in group.members.items():
-            offsets: dict[str, dict[int, int]] = {}
-            reported = group.unrecorded.task_offsets.get(member_id)
-            for (subtopology_id, partition), offset in reported.offsets.items() if reported else ():
-                offsets.setdefault(subtopology_id, {})[partition] = offset
-            members[member_id] = TaskMember(
+        reported = group.unrecorded.task_offsets
+        # Nothing is copied, for there may be many tasks: a change of a member makes new mappings.
+        members = {
+            member_id: TaskMember(
                 member.about.process_id,
-                {s: frozenset(tasks) for s, tasks in member.assigned.active.items()},
+                member.assigned.active,
                 member.assigned.standby,
-                offsets,
+                reported.get(member_id, TaskOffsets()).offsets,
             )
+            for member_id, member in group.members.items()
+        }
         spec = TaskAssignmentSpec(members, self.settings.standby_replicas)
         return TaskQuestion(spec, known.result, self.settings.assignor)
 

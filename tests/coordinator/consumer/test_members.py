@@ -232,6 +232,25 @@ def test_static_members_come_back_under_another_id(script):
     )
 
 
+def test_a_join_in_its_place_that_is_refused_leaves_a_static_member_its_session(script):
+    script.run(
+        """
+        topics t=1
+        join a instance=one
+            a joins
+            assigned at epoch 2 to 1 members, uniform
+            a: epoch 2 has t:0
+        away a instance=one
+            static member one is away
+            a: epoch -2
+        join b instance=one regex=(
+            INVALID_REGULAR_EXPRESSION
+        after 46
+            +45s a is out: its session has ended
+        """
+    )
+
+
 def test_a_full_group_takes_nobody_else(new_script):
     """Who is in it may join again."""
     script = new_script(max_size=1)

@@ -4,7 +4,7 @@ import pytest
 
 from kwire.coordinator.consumer.group import ConsumerGroup
 from kwire.coordinator.consumer.member import ConsumerMember, Description, MemberState
-from kwire.coordinator.consumer.reconciliation import Target, reconcile
+from kwire.coordinator.consumer.reconciliation import Target, check_state, reconcile
 from kwire.coordinator.consumer.records import (
     CurrentMemberAssignmentValue,
     MetadataValue,
@@ -38,7 +38,7 @@ def test_a_state_nobody_knows_begins_anew():
     assert unknown.state is MemberState.UNKNOWN
     for reported in (None, {T: frozenset({0})}):
         with pytest.raises(KafkaError) as refused:
-            reconcile(unknown, target(6, {}), reported, resubscribed=False)
+            check_state(unknown, reported)
         assert refused.value.code is ErrorCode.FENCED_MEMBER_EPOCH
     after = reconcile(unknown, target(6, {T: frozenset({1})}), {}, resubscribed=False)
     assert (after.epoch, after.state, after.assigned) == (6, MemberState.STABLE, {T: {1: 5}})

@@ -352,6 +352,30 @@ def test_an_instance_that_is_there_is_not_replaced(app):
         app.beat("a", instance_id="j")
 
 
+def test_a_join_in_its_place_that_is_refused_leaves_a_static_member_its_session(app):
+    app.join("a", instance_id="i")
+    app.leave("a", member_epoch=-2, instance_id="i")
+    with refused(ErrorCode.INVALID_REQUEST, "Topology updates"):
+        app.join("a2", instance_id="i", topology=topology(source="other"))
+    app.wait(44)
+    assert "a" in app.group.members
+    app.wait(2)
+    assert app.group.state_name == "Empty"
+
+
+def test_a_join_in_its_place_that_is_not_written_leaves_a_static_member_its_session(app):
+    app.join("a", instance_id="i")
+    app.leave("a", member_epoch=-2, instance_id="i")
+    app.wait(20)
+    app.writes_fail = True
+    app.join("a2", instance_id="i")
+    app.writes_fail = False
+    app.wait(24)
+    assert "a" in app.group.members
+    app.wait(2)
+    assert app.group.state_name == "Empty"
+
+
 # Restarts, and writes that fail
 
 

@@ -9,7 +9,7 @@ from kwire.coordinator.streams.member import (
     OwnedTasks,
     StreamsMember,
 )
-from kwire.coordinator.streams.reconciliation import Processes, Target, reconcile
+from kwire.coordinator.streams.reconciliation import Processes, Target, check_state, reconcile
 from kwire.errors import ErrorCode, KafkaError
 
 ME, OTHER = "me", "other"
@@ -111,7 +111,7 @@ def test_a_state_of_a_newer_broker_fences_the_member():
     has = member(owned({0: 1}), state=MemberState(9))
     for reported in (None, target([0])):
         with pytest.raises(KafkaError) as caught:
-            reconcile(has, Target(2, target([0])), processes({0: ME}), reported)
+            check_state(has, reported)
         assert caught.value.code == ErrorCode.FENCED_MEMBER_EPOCH
     done = reconcile(has, Target(2, target([0])), processes({0: ME}), target())
     assert (done.state, done.epoch) == (MemberState.STABLE, 2)

@@ -1,6 +1,6 @@
 """The input and the result of a task assignor."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -11,21 +11,21 @@ Tasks: TypeAlias = Mapping[str, frozenset[int]]
 """Tasks by subtopology."""
 
 NO_TASKS: Tasks = MappingProxyType({})
-NO_OFFSETS: Mapping[str, Mapping[int, int]] = MappingProxyType({})
+NO_OFFSETS: Mapping[Task, int] = MappingProxyType({})
 
 
 class TaskMember(NamedTuple):
     """A member: its process, and the tasks that it has now, which its current assignment says.
 
-    ``task_offsets`` are the sums of the changelog offsets that it has in its local stores, by
-    subtopology and partition, as its heartbeats say. They may name tasks that it doesn't have: a
+    ``task_offsets`` are the sums of the changelog offsets that it has in its local stores, by task,
+    as its heartbeats say. They may name tasks that it doesn't have: a
     process that has started again still has stores of its tasks before.
     """
 
     process_id: str
-    active: Tasks = NO_TASKS
+    active: Mapping[str, Iterable[int]] = NO_TASKS
     standby: Tasks = NO_TASKS
-    task_offsets: Mapping[str, Mapping[int, int]] = NO_OFFSETS
+    task_offsets: Mapping[Task, int] = NO_OFFSETS
 
 
 class TaskAssignmentSpec(NamedTuple):

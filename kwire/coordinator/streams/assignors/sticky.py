@@ -261,14 +261,9 @@ def _each(tasks: Iterable[tuple[str, Iterable[int]]]) -> Iterable[Task]:
 def _states(member: TaskMember) -> Iterable[tuple[Task, bool, int]]:
     """The tasks whose state a member has: whether as standby tasks, and how far it is."""
     standby = set(_each(member.standby.items()))
-    offsets = {
-        (subtopology_id, partition): offset
-        for subtopology_id, partitions in member.task_offsets.items()
-        for partition, offset in partitions.items()
-    }
     for task in standby:
-        yield task, True, offsets.get(task, 0)
-    for task, offset in offsets.items():
+        yield task, True, member.task_offsets.get(task, 0)
+    for task, offset in member.task_offsets.items():
         if task not in standby:
             yield task, False, offset
 

@@ -59,9 +59,9 @@ tasks_before = st.dictionaries(
     max_size=4,
 )
 offsets = st.dictionaries(
-    st.sampled_from(["0", "1", "2", "gone"]),
-    st.dictionaries(st.integers(0, 12), st.integers(-2, 5), max_size=6),
-    max_size=3,
+    st.tuples(st.sampled_from(["0", "1", "2", "gone"]), st.integers(0, 12)),
+    st.integers(-2, 5),
+    max_size=12,
 )
 
 
@@ -224,9 +224,9 @@ def test_of_two_standby_tasks_the_one_that_is_further_becomes_active() -> None:
     """And a standby task comes before a store that nobody keeps up to date."""
     standby = {"0": frozenset({0})}
     members = {
-        "a": TaskMember("x", standby=standby, task_offsets={"0": {0: 5}}),
-        "b": TaskMember("y", standby=standby, task_offsets={"0": {0: 7}}),
-        "c": TaskMember("z", task_offsets={"0": {0: 100}}),
+        "a": TaskMember("x", standby=standby, task_offsets={("0", 0): 5}),
+        "b": TaskMember("y", standby=standby, task_offsets={("0", 0): 7}),
+        "c": TaskMember("z", task_offsets={("0", 0): 100}),
     }
     result = assign(TaskAssignmentSpec(members), topology_of({"0": 1}))
     assert active_counts(result) == {"a": 0, "b": 1, "c": 0}
@@ -236,7 +236,7 @@ def test_a_process_that_comes_back_gets_the_tasks_of_its_stores() -> None:
     """It has another member id, so its offsets are all that is known of it."""
     members = {
         "a": TaskMember("x"),
-        "b": TaskMember("y", task_offsets={"0": {0: 10, 2: 10}}),
+        "b": TaskMember("y", task_offsets={("0", 0): 10, ("0", 2): 10}),
     }
     result = assign(TaskAssignmentSpec(members), topology_of({"0": 4}))
     assert result["b"].active == {"0": frozenset({0, 2})}
