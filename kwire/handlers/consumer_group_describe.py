@@ -50,7 +50,7 @@ def _assignments_of(member: Member) -> tuple[Assignment, ...]:
     return member.assignment, member.target_assignment
 
 
-def _describe(group_id: str, broker: Broker) -> DescribedGroup:
+def _describe(group_id: str, broker: Broker) -> tuple[DescribedGroup, Iterable[Member]]:
     check_consumer_protocol(broker)
     group = broker.groups.coordinator(group_id).groups.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
@@ -59,14 +59,15 @@ def _describe(group_id: str, broker: Broker) -> DescribedGroup:
     surroundings = broker.groups.surroundings
     default = surroundings.settings_of(group_id).assignors[0]
     topics = surroundings.topics()
-    return DescribedGroup(
+    described = DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.preferred_assignor(default),
-        members=[_member(group, member, topics) for member in group.members.values()],
     )
+    now = group.copy()  # the group may change while its members are described
+    return described, (_member(now, member, topics) for member in now.members.values())
 
 
 def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Member:

@@ -51,7 +51,7 @@ async def handle(
         if request.subscribed_topic_regex:
             await compile_ahead(request.subscribed_topic_regex, context)
         if names := request.subscribed_topic_names:
-            await check_member_size(names, len, context)
+            await check_member_size(map(len, names), context)
 
     return await heartbeat(
         request,

@@ -41,7 +41,7 @@ async def _join(request: JoinGroupRequest, context: RequestContext) -> JoinGroup
     try:
         if len(request.protocols) > MOST_PROTOCOLS:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        await check_member_size(request.protocols, _bytes_of, context)
+        await check_member_size(map(_bytes_of, request.protocols), context)
         home = context.broker.groups.coordinator(request.group_id)
         home.carry_out(
             home.groups.members.join(request, client, reply, context.broker.groups.now_ms())

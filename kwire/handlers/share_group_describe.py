@@ -43,18 +43,18 @@ def _assignments_of(member: Member) -> tuple[Assignment, ...]:
     return (member.assignment,)
 
 
-def _describe(group_id: str, broker: Broker) -> DescribedGroup:
+def _describe(group_id: str, broker: Broker) -> tuple[DescribedGroup, Iterable[Member]]:
     check_share_protocol(broker)
     group = broker.groups.coordinator(group_id).groups.share.group(group_id)
     topics = broker.groups.surroundings.topics()
-    return DescribedGroup(
+    described = DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=ASSIGNOR,
-        members=[_member(member, topics) for member in group.members.values()],
     )
+    return described, (_member(member, topics) for member in group.members.values())
 
 
 def _member(member: ShareMember, topics: Topics) -> Member:

@@ -25,7 +25,7 @@ async def handle(
     async def check_ahead() -> None:
         check_share_protocol(context.broker)
         if names := request.subscribed_topic_names:
-            await check_member_size(names, len, context)
+            await check_member_size(map(len, names), context)
 
     return await heartbeat(
         request, context, ShareGroupHeartbeatResponse, lambda groups: groups.share, check_ahead

@@ -42,24 +42,50 @@ async def handle(
     request: StreamsGroupDescribeRequest, context: RequestContext
 ) -> StreamsGroupDescribeResponse:
     """Describe every group that the request names; one that it names twice is described once."""
-    groups = await describe_groups(request, context, DescribedGroup, _described, _size_bytes)
+    sizes = _member_bytes, _group_bytes
+    groups = await describe_groups(request, context, DescribedGroup, _described, *sizes)
     return StreamsGroupDescribeResponse(groups=groups)
 
 
-def _size_bytes(member: Member) -> int:
+def _group_bytes(group: DescribedGroup) -> int:
+    """The approximate size of a group's topology in the response."""
+    size_bytes = BYTES
+    for one in group.topology.subtopologies or () if group.topology else ():
+        names = (*one.source_topics, *one.repartition_sink_topics)
+        size_bytes += BYTES + len(one.subtopology_id) + sum(BYTES + len(name) for name in names)
+        for topic in (*one.repartition_source_topics, *one.state_changelog_topics):
+            size_bytes += BYTES + len(topic.name) + _pairs_bytes(topic.topic_configs)
+    return size_bytes
+
+
+def _member_bytes(member: Member) -> int:
     """The approximate size of a member in the response."""
     roles = (
         tasks
         for one in (member.assignment, member.target_assignment)
         for tasks in (one.active_tasks, one.standby_tasks, one.warmup_tasks)
     )
-    return BYTES + sum(BYTES + 4 * len(one.partitions) for tasks in roles for one in tasks)
+    size_bytes = BYTES + len(member.process_id) + _pairs_bytes(member.client_tags)
+    size_bytes += sum(
+        BYTES + len(one.subtopology_id) + 4 * len(one.partitions)
+        for tasks in roles
+        for one in tasks
+    )
+    offsets = (*member.task_offsets, *member.task_end_offsets)
+    return size_bytes + sum(BYTES + len(one.subtopology_id) for one in offsets)
 
 
-def _described(group_id: str, broker: Broker) -> DescribedGroup:
+def _pairs_bytes(pairs: Iterable[KeyValue]) -> int:
+    return sum(BYTES + len(one.key) + len(one.value) for one in pairs)
+
+
+def _described(group_id: str, broker: Broker) -> tuple[DescribedGroup, Iterable[Member]]:
     check_streams_protocol(broker)
     streams = broker.groups.coordinator(group_id).groups.streams
-    return _describe(streams.group(group_id), streams.assignor_of(group_id))
+    group = streams.group(group_id)
+    now = group.copy()  # the group may change while its members are described
+    members = (_member(now, member) for member in now.members.values())
+    return _describe(group, streams.assignor_of(group_id)), members
 
 
 def _describe(group: StreamsGroup, assignor: str) -> DescribedGroup:
@@ -75,7 +101,6 @@ def _describe(group: StreamsGroup, assignor: str) -> DescribedGroup:
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         topology=topology,
-        members=[_member(group, member) for member in group.members.values()],
         assignor_name=assignor,
     )
 

@@ -26,6 +26,9 @@ from kwire.protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 
+BYTES_PER_INDEX = 16
+"""The memory that the index of a topic takes in a list, roughly."""
+
 _refused = partial(StreamsGroupHeartbeatResponse, status=[])
 
 
@@ -41,7 +44,7 @@ async def handle(
 
     async def check_ahead() -> None:
         check_streams_protocol(context.broker)
-        await check_member_size(list(_texts(request)), len, context)
+        await check_member_size(_kept(request), context)
         if request.topology is not None:
             _check_topics(request.topology)
 
@@ -55,24 +58,29 @@ async def handle(
     return response
 
 
-def _texts(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:
-    """The texts of a request that a group keeps."""
-    yield from (request.member_id, request.instance_id or "", request.rack_id or "")
-    yield request.process_id or ""
-    if request.user_endpoint is not None:
-        yield request.user_endpoint.host
+def _kept(request: StreamsGroupHeartbeatRequest) -> Iterator[int]:
+    """The bytes of each item of a request that a group keeps."""
+    host = request.user_endpoint.host if request.user_endpoint else ""
+    for text in (request.member_id, request.instance_id, request.rack_id, request.process_id, host):
+        yield len(text or "")
     for tag in request.client_tags or ():
-        yield tag.key
-        yield tag.value
+        yield len(tag.key) + len(tag.value)
+    for task in (*(request.task_offsets or ()), *(request.task_end_offsets or ())):
+        yield len(task.subtopology_id)
     for one in request.topology.subtopologies if request.topology else ():
-        yield one.subtopology_id
-        yield from one.source_topics
-        yield from one.repartition_sink_topics
+        yield len(one.subtopology_id)
+        yield from map(len, one.source_topics)
+        yield from map(len, one.repartition_sink_topics)
         for topic in (*one.repartition_source_topics, *one.state_changelog_topics):
-            yield topic.name
-            for config in topic.topic_configs:
-                yield config.key
-                yield config.value
+            yield len(topic.name)
+            yield from (len(config.key) + len(config.value) for config in topic.topic_configs)
+        for group in one.copartition_groups:
+            indexes = (
+                group.source_topics,
+                group.source_topic_regex,
+                group.repartition_source_topics,
+            )
+            yield sum(map(len, indexes)) * BYTES_PER_INDEX
 
 
 def _subscribed(request: StreamsGroupHeartbeatRequest) -> Iterable[str]:

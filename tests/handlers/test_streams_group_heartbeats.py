@@ -202,3 +202,44 @@ async def test_a_member_of_many_names_is_refused(server):
     answer = await Asking(server).join(topology=topology)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert "kwire.group.member.max.bytes" in answer.error_message
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"task_offsets": [streams_group_heartbeat.TaskOffset(subtopology_id="0")] * 20_000},
+        {"client_tags": [streams_group_heartbeat.KeyValue(key="k", value="v" * 30_000)] * 40},
+        {"topology": [streams_group_heartbeat.CopartitionGroup(source_topics=[0] * 1000)] * 70},
+    ],
+    ids=["task offsets", "tags", "copartition groups"],
+)
+async def test_all_that_a_group_keeps_of_a_member_counts(server, fields):
+    if "topology" in fields:
+        part = streams_group_heartbeat.Subtopology(
+            subtopology_id="0", source_topics=[TOPIC], copartition_groups=fields["topology"]
+        )
+        fields = {"topology": streams_group_heartbeat.Topology(subtopologies=[part])}
+    answer = await Asking(server).join(**fields)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert "kwire.group.member.max.bytes" in answer.error_message
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+async def test_the_topologies_of_described_groups_count_for_the_largest_answer(tmp_path, is_ready):
+    """A request of a few bytes names a group with a large topology often."""
+    settings = {**SETTINGS, "kwire.response.max.bytes": "1048576"}
+    async with running_server(tmp_path, settings) as server:
+        if is_ready:
+            await server.topic(TOPIC)
+        await error_of(server.find_coordinator(GROUP))
+        sinks = [f"{number:0200}" for number in range(500)]
+        part = streams_group_heartbeat.Subtopology(
+            subtopology_id="0", source_topics=[TOPIC], repartition_sink_topics=sinks
+        )
+        topology = streams_group_heartbeat.Topology(subtopologies=[part])
+        asking = Asking(server)
+        assert (await asking.join(topology=topology)).error_code == ErrorCode.NONE
+        [group] = await asking.describe(GROUP)
+        assert group.topology is not None
+        with pytest.raises(AssertionError, match="the connection was closed"):
+            await asking.describe(*[GROUP] * 10)

@@ -76,13 +76,16 @@ async def describe_groups(
     request: Any,
     context: RequestContext,
     described: Callable[..., _D],
-    describe: Callable[[str, Broker], _D],
+    describe: Callable[[str, Broker], tuple[_D, Iterable[Any]]],
     member_bytes: Callable[[Any], int],
+    group_bytes: Callable[[Any], int] = lambda group: BYTES,
 ) -> list[_D]:
     """Every group that a request names; one that it names twice is described once.
 
-    ``describe(group_id, broker)`` describes a group; its KafkaError goes into a group made by
-    ``described``. ``member_bytes`` gives the approximate size of a member in the response.
+    ``describe(group_id, broker)`` describes a group, and its members when they are asked for: a
+    group may have many. Its KafkaError goes into a group made by ``described``. ``group_bytes`` and
+    ``member_bytes`` give the approximate sizes in the response, of a group without its members, and
+    of a member.
     """
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     work = context.work
@@ -92,16 +95,24 @@ async def describe_groups(
         await give_way(work)
         if group_id not in known:
             group: Any
+            members: Iterable[Any] = ()
             try:
-                group = describe(group_id, context.broker)
+                group, members = describe(group_id, context.broker)
                 group.authorized_operations = operations
             except KafkaError as error:
                 group = described(
                     group_id=group_id, error_code=error.code, error_message=error.message or None
                 )
-            known[group_id] = group, BYTES + sum(map(member_bytes, group.members))
-        group, size_bytes = known[group_id]
-        work.answer(size_bytes)
+            before_bytes = work.answered_bytes
+            work.answer(group_bytes(group))
+            for member in members:
+                work.answer(member_bytes(member))
+                group.members.append(member)
+                await give_way(work)
+            known[group_id] = group, work.answered_bytes - before_bytes
+        else:
+            group, size_bytes = known[group_id]
+            work.answer(size_bytes)
         groups.append(group)
     return groups
 
@@ -150,7 +161,7 @@ def topics_of_members(
 
 def bytes_of_member(member: Any, assignments_of: Callable[[Any], Iterable[Any]]) -> int:
     """The approximate size of a described member that subscribes to topics."""
-    size_bytes = BYTES + sum(map(len, member.subscribed_topic_names))
+    size_bytes = BYTES + sum(BYTES + len(name) for name in member.subscribed_topic_names)
     for assignment in assignments_of(member):
         size_bytes += sum(BYTES + 4 * len(t.partitions) for t in assignment.topic_partitions)
     return size_bytes
