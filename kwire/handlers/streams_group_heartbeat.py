@@ -26,8 +26,8 @@ from kwire.protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 
-BYTES_PER_INDEX = 16
-"""The memory that the index of a topic takes in a list, roughly."""
+BYTES_PER_NUMBER = 16
+"""The memory that a number takes in a list, roughly."""
 
 _refused = partial(StreamsGroupHeartbeatResponse, status=[])
 
@@ -59,12 +59,15 @@ async def handle(
 
 
 def _kept(request: StreamsGroupHeartbeatRequest) -> Iterator[int]:
-    """The bytes of each item of a request that a group keeps."""
+    """The bytes of each item of a request that a group keeps, or looks at in one step."""
     host = request.user_endpoint.host if request.user_endpoint else ""
     for text in (request.member_id, request.instance_id, request.rack_id, request.process_id, host):
         yield len(text or "")
     for tag in request.client_tags or ():
         yield len(tag.key) + len(tag.value)
+    for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
+        for ids in tasks or ():
+            yield len(ids.subtopology_id) + len(ids.partitions) * BYTES_PER_NUMBER
     for task in (*(request.task_offsets or ()), *(request.task_end_offsets or ())):
         yield len(task.subtopology_id)
     for one in request.topology.subtopologies if request.topology else ():
@@ -80,7 +83,7 @@ def _kept(request: StreamsGroupHeartbeatRequest) -> Iterator[int]:
                 group.source_topic_regex,
                 group.repartition_source_topics,
             )
-            yield sum(map(len, indexes)) * BYTES_PER_INDEX
+            yield sum(map(len, indexes)) * BYTES_PER_NUMBER
 
 
 def _subscribed(request: StreamsGroupHeartbeatRequest) -> Iterable[str]:

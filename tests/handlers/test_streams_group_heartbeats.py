@@ -208,10 +208,12 @@ async def test_a_member_of_many_names_is_refused(server):
     "fields",
     [
         {"task_offsets": [streams_group_heartbeat.TaskOffset(subtopology_id="0")] * 20_000},
+        {"active_tasks": [streams_group_heartbeat.TaskIds(subtopology_id="0")] * 20_000},
+        {"standby_tasks": [streams_group_heartbeat.TaskIds(partitions=[0] * 70_000)]},
         {"client_tags": [streams_group_heartbeat.KeyValue(key="k", value="v" * 30_000)] * 40},
         {"topology": [streams_group_heartbeat.CopartitionGroup(source_topics=[0] * 1000)] * 70},
     ],
-    ids=["task offsets", "tags", "copartition groups"],
+    ids=["task offsets", "active tasks", "standby tasks", "tags", "copartition groups"],
 )
 async def test_all_that_a_group_keeps_of_a_member_counts(server, fields):
     if "topology" in fields:

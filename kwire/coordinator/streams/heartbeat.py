@@ -183,10 +183,11 @@ def reported_tasks(request: StreamsGroupHeartbeatRequest) -> MemberTasks | None:
 
 
 def _by_subtopology(listed: Iterable[TaskIds]) -> Tasks:
-    found: dict[str, frozenset[int]] = {}
+    # A client may name a subtopology once for each task: a set that grows is not copied.
+    found: dict[str, set[int]] = {}
     for one in listed:
-        found[one.subtopology_id] = found.get(one.subtopology_id, frozenset()).union(one.partitions)
-    return found
+        found.setdefault(one.subtopology_id, set()).update(one.partitions)
+    return {subtopology_id: frozenset(tasks) for subtopology_id, tasks in found.items()}
 
 
 def take_task_offsets(

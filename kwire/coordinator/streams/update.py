@@ -85,6 +85,8 @@ class StreamsUpdate(PlannedChange[StreamsGroup, StreamsSettings, TaskQuestion]):
         group = self.group
         target = Target(group.target_epoch, group.target_of(member.member_id))
         updated = reconcile(member, target, group.processes, reported)
+        if updated is member:
+            return member
         had = {*member.assigned.iter_active(), *member.revoking.iter_active()}
         # A task has one owner: two would write to the same changelog.
         for task in updated.assigned.iter_active():

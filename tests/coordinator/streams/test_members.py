@@ -212,6 +212,14 @@ def test_tasks_that_there_arent_are_refused(app, reported, text):
         app.beat("a", active_tasks=tasks(reported))
 
 
+def test_tasks_of_a_subtopology_may_be_listed_one_by_one(app):
+    app.join("a")
+    held = [task for partition in range(4) for task in tasks([partition])]
+    assert app.beat("a", active_tasks=held).error_code == ErrorCode.NONE
+    with refused(ErrorCode.INVALID_REQUEST, "Task 4 for subtopology 0 is invalid."):
+        app.beat("a", active_tasks=held + tasks([4]))
+
+
 def test_a_group_of_the_largest_size_takes_no_more(new_application):
     app = new_application(max_size=1)
     app.join("a")
