@@ -9,10 +9,11 @@ Rules:
 """
 
 from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, overload
 
 K = TypeVar("K")
 V = TypeVar("V")
+D = TypeVar("D")
 
 CHANGES_ABOVE = 256
 _ABSENT: Any = object()
@@ -55,13 +56,30 @@ class LayeredDict(MutableMapping[K, V], Generic[K, V]):
             raise KeyError(key)
         return value
 
+    @overload
+    def get(self, key: K, default: None = None, /) -> V | None: ...
+    @overload
+    def get(self, key: K, default: V, /) -> V: ...
+    @overload
+    def get(self, key: K, default: D, /) -> V | D: ...
+    def get(self, key: K, default: Any = None, /) -> Any:
+        """The value, or the default: as for any mapping, without an exception on the way."""
+        value: Any = self._changes.get(key, _ABSENT)
+        if value is _ABSENT:
+            return self._below.get(key, default)
+        return default if value is _REMOVED else value
+
     def __contains__(self, key: object) -> bool:
-        value = self._changes.get(cast("K", key), _ABSENT)
-        return key in self._below if value is _ABSENT else value is not _REMOVED
+        changes: dict[Any, V] = self._changes
+        if key in changes:
+            return changes[key] is not _REMOVED
+        return key in self._below
 
     def __setitem__(self, key: K, value: V) -> None:
-        self._size += key not in self
-        self._changes[key] = value
+        changes = self._changes
+        if changes.get(key, _REMOVED) is _REMOVED:
+            self._size += key in changes or key not in self._below
+        changes[key] = value
 
     def __delitem__(self, key: K) -> None:
         if key not in self:
