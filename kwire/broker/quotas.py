@@ -92,6 +92,16 @@ class Quotas:
             return wait_ms, False
         return wait_ms, True
 
+    def acquired(self, principal: Principal, client_id: str | None, size_bytes: int) -> int:
+        """Count the records that a share consumer gets, and return its wait in ms.
+
+        They are counted also if it has to wait, because it gets them all the same: their locks run.
+        With 0 bytes: the wait of a consumer that should acquire nothing before it is over.
+        """
+        meter = self.of(principal, client_id).fetch
+        assert size_bytes >= 0, size_bytes
+        return 0 if meter is None else meter.use(size_bytes, self.steady_ms())
+
     def note(self, kind: str, wait_ms: int) -> None:
         """Note that a client has to wait."""
         self.throttled[kind] += 1

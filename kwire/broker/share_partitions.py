@@ -9,7 +9,9 @@ Rules:
   deleted, which nobody tells its partitions' leaders.
 - Changes of a share partition are written by one task at a time, while more changes collect. If the
   state's coordinator is on this broker and nothing else has to be waited for, they are written on
-  the spot, without a task.
+  the spot, without a task. A write that failed is tried again, with pauses, also if nobody fetches.
+- A share partition whose records are ARCHIVING is loaded also without a member (``resume``), so
+  that a restart or another leader leaves no dead letter unwritten until somebody fetches.
 - One task ends the locks whose time is up, and the sessions of closed connections, partition by
   partition: others have their turn meanwhile.
 - Dead letters of a share partition are written by one task at a time, oldest first. The share
@@ -21,7 +23,7 @@ Source: SharePartitionManager of Kafka.
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,6 +35,7 @@ from kwire.broker.share_dead_letters import DeadLetterBroker, ShareDeadLetters
 from kwire.broker.share_history import ShareHistory, held_by, held_until
 from kwire.broker.share_settings import EARLIEST, LATEST, ShareSettings, share_settings
 from kwire.budget.slices import Slices
+from kwire.client.backoff import Backoff
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.time_search import TimeSearch
 from kwire.log.validation import INLINE_LIMITS
@@ -53,6 +56,9 @@ log = logging.getLogger(__name__)
 TICK_S = 0.5
 SHORTEST_TICK_S = 0.05
 """The longest and the shortest interval between two looks at locks and sessions, in seconds."""
+
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0
+"""The pauses before a failed write of state is tried again, or a failed ``resume``."""
 
 AT_ONCE = 20
 """So many partitions of a session that ends are released on the spot."""
@@ -98,10 +104,15 @@ class ServedShare:
     ``expired`` counts the records whose lock has ended, since the share partition was loaded.
     """
 
-    __slots__ = ("dead", "expired", "is_writing", "partition", "share", "waiters", "writes_dead")
+    __slots__ = (
+        *("dead", "expired", "is_writing", "partition", "pauses", "retry_ms", "share", "waiters"),
+        "writes_dead",
+    )
 
-    def __init__(self, share: SharePartition, partition: Partition) -> None:
+    def __init__(self, share: SharePartition, partition: Partition, pauses: Backoff) -> None:
         assert share.key.partition == partition.index, (share.key, partition.index)
+        self.pauses = pauses
+        self.retry_ms = 0  # no write is tried again sooner after a failure
         self.share = share
         self.partition = partition
         self.is_writing = False
@@ -124,13 +135,15 @@ class SharePartitions:
 
     def __init__(self, broker: ShareBroker) -> None:
         self._broker = broker
-        self.sessions = ShareSessions()
+        self.sessions = ShareSessions(self.end)
         self.history = ShareHistory()
         self.acknowledgements: Counter[int] = Counter()
         self.dead_letters = ShareDeadLetters(broker, self.history)
         self._served: dict[SharePartitionKey, ServedShare] = {}
         self._of_group: dict[str, dict[SharePartitionKey, ServedShare]] = {}
         self._loading: dict[SharePartitionKey, trio.Event] = {}
+        self._to_resume: dict[SharePartitionKey, None] = {}
+        self._resumes = False
 
     def now_ms(self) -> int:
         """Milliseconds for locks."""
@@ -200,13 +213,50 @@ class SharePartitions:
         is_written = start_offset == state.start_offset
         share.load(state.state_epoch, start_offset, state.batches, is_written=is_written)
         share.begin_at(partition.log.log_start_offset)
-        served = ServedShare(share, partition)
+        served = ServedShare(share, partition, self._pauses())
         if self._broker.partition_by_id(key.topic_id, key.partition) is partition:
             self._served[key] = served
             self._of_group.setdefault(key.group_id, {})[key] = served
             self.history.loaded(share, partition, self._broker.now_ms())
             self.write(served)
             self._write_dead(served)
+
+    def _pauses(self) -> Backoff:
+        return Backoff(FIRST_PAUSE_S, LAST_PAUSE_S, self._broker.random)
+
+    def resume(self, keys: Iterable[SharePartitionKey]) -> None:
+        """Load those share partitions that this broker leads: dead letters may be missing."""
+        for key in keys:
+            if key not in self._served and self._is_led(key):
+                self._to_resume[key] = None
+        if self._to_resume and not self._resumes:
+            self._resumes = True
+            self._broker.background.start_soon(self._resume)
+
+    async def _resume(self) -> None:
+        pauses = self._pauses()
+        while self._to_resume:
+            key = next(iter(self._to_resume))
+            del self._to_resume[key]
+            try:
+                if self._is_led(key):
+                    await self.load(key)
+            except KafkaError as error:
+                if error.retriable and self._is_led(key):
+                    self._to_resume[key] = None
+                    await trio.sleep(pauses.next_s())
+                else:
+                    log.warning("share partition %s: dead letters: %s", key.coordinator_key, error)
+            else:
+                pauses.reset()
+        self._resumes = False
+
+    def _is_led(self, key: SharePartitionKey) -> bool:
+        try:
+            self._broker.partition_by_id(key.topic_id, key.partition)
+        except KafkaError:
+            return False
+        return True
 
     async def _reset_offset(self, partition: Partition, settings: ShareSettings) -> int:
         """Where a group begins that has no state, by its ``share.auto.offset.reset``."""
@@ -242,7 +292,8 @@ class SharePartitions:
     def _drop_unused(self, served: ServedShare) -> None:
         """Drop a share partition without members in its group, unless it is being written."""
         is_used = self.sessions.has_group(served.share.key.group_id)
-        if not (is_used or served.is_writing or served.writes_dead or served.waiters):
+        is_used |= served.is_writing or served.writes_dead or served.share.has_unwritten
+        if not (is_used or served.waiters):
             self._drop(served)
 
     # Changes
@@ -317,6 +368,8 @@ class SharePartitions:
 
     def _commit(self, served: ServedShare, transitions: list[Transition]) -> None:
         """Have written acknowledgements count."""
+        served.pauses.reset()
+        served.retry_ms = 0
         now_ms = self._broker.now_ms()
         self.history.settled(served.share, served.partition, transitions, now_ms)
         if served.share.commit(transitions):
@@ -329,6 +382,7 @@ class SharePartitions:
         """Give the acknowledgements of a write that failed, and of the next one, their error."""
         told = KafkaError(_TOLD.get(error.code, error.code), error.message)
         served.share.roll_back([*transitions, *served.share.take_waiting()], told)
+        served.retry_ms = self.now_ms() + int(served.pauses.next_s() * 1000)
         key = served.share.key
         log.warning("cannot write the state of share partition %s: %s", key.coordinator_key, error)
         if error.code in _REPLACED:
@@ -380,6 +434,8 @@ class SharePartitions:
                 yield
                 served.share.limits = self.settings(served.share.key.group_id).limits
                 self._end_locks(served, now_ms)
+            elif served.retry_ms <= now_ms:
+                self.write(served)
             self._drop_unused(served)
 
     def end_locks(self, group_id: str) -> None:

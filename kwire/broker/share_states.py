@@ -4,6 +4,7 @@ Rules (besides those of ``PartitionCoordinators``):
 
 - A request for a partition that doesn't exist gets UNKNOWN_TOPIC_OR_PARTITION. The states of
   deleted topics are deleted.
+- Where dead letters may be missing, this broker's share partitions write them (``_after_loading``).
 - At Kafka's intervals the broker writes snapshots of states that nobody writes to, and deletes the
   records that no state needs (``share.coordinator.state.topic.prune.interval.ms``).
 
@@ -121,6 +122,9 @@ class ShareStates(PartitionCoordinators[LoadedStates]):
 
     async def _after_loading(self) -> None:
         await self.forget_deleted_topics()
+        keys = [key for loaded in self.loaded() for key in loaded.coordinator.archiving]
+        if keys:
+            self._broker.share_partitions.resume(keys)
 
     def _new(self, partition: Partition) -> LoadedStates:
         setting = "share.coordinator.snapshot.update.records.per.snapshot"

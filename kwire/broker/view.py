@@ -4,7 +4,7 @@ Rule: a coordinator depends on these protocols, never on the broker's module. So
 read and tested without a broker, and there is no circle of imports.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +21,7 @@ from kwire.config.settings import Value
 from kwire.metadata.image import MetadataImage
 
 if TYPE_CHECKING:
+    from kwire.share.key import SharePartitionKey
     from kwire.share.persister import Persister
 
 
@@ -40,6 +41,13 @@ class TopicMaker(Protocol):
         """Commit the changes that ``decide`` returns; see ``Commits.commit``."""
 
 
+class Resumable(Protocol):
+    """The share partitions that a broker leads."""
+
+    def resume(self, keys: "Iterable[SharePartitionKey]") -> None:
+        """Write the dead letters that may be missing, also if nobody fetches."""
+
+
 class BrokerView(TopicMaker, Protocol):
     """The part of a broker that its coordinators use."""
 
@@ -57,6 +65,11 @@ class BrokerView(TopicMaker, Protocol):
     @property
     def persister(self) -> "Persister":
         """The states of share partitions."""
+        ...
+
+    @property
+    def share_partitions(self) -> Resumable:
+        """The share partitions that this broker leads."""
         ...
 
     def partition(self, topic: str, index: int) -> Partition:

@@ -5,8 +5,9 @@ Rules:
 - The response is sent at once. It says how long the client has to wait. During that time kwire
   reads nothing more from the connection (KIP-219).
 - Produce counts the bytes of the request, even if its records are refused. Fetch counts the bytes
-  of records, in its handler. The handler sends no records to a consumer that has to wait. If a
-  client exceeds several quotas, the longest wait counts.
+  of records, in its handler. The handler sends no records to a consumer that has to wait, and
+  ShareFetch acquires none for one. What it has acquired counts. If a client exceeds several quotas,
+  the longest wait counts.
 - The time of a request is the time that the event loop works on it, from its frame to its response,
   and the time that it takes the threads which decode, decompress and encode. The time in
   which the request itself waits, for a turn, a disk or a change, isn't counted.
@@ -33,7 +34,9 @@ from kwire.metadata.acls import AclOperation
 from kwire.protocol.frame import RequestHeader
 from kwire.quotas.clients import OwnQuotas, RateMeter
 
-FETCH_KEY = 1
+FETCHES = frozenset({1, 78})
+"""Fetch, ShareFetch: their handlers say how long to wait, as do those of ``MUTATING``."""
+
 ADD_PARTITIONS_TO_TXN_KEY, BROKERS_SINCE = 24, 4
 LOGIN = frozenset({17, 36})
 """SaslHandshake, SaslAuthenticate."""
@@ -134,8 +137,8 @@ class Metering:
             own_ms = own.produce.use(self._frame_bytes, now_ms)
             if own_ms > wait_ms:
                 kind, wait_ms = PRODUCE, own_ms
-        elif (key == FETCH_KEY or key in MUTATING) and response.throttle_time_ms > wait_ms:
-            kind = FETCH if key == FETCH_KEY else MUTATION
+        elif (key in FETCHES or key in MUTATING) and response.throttle_time_ms > wait_ms:
+            kind = FETCH if key in FETCHES else MUTATION
             wait_ms = response.throttle_time_ms
         if wait_ms:
             self.wait_ms = wait_ms
@@ -180,7 +183,7 @@ def quotas_of(broker: Broker, info: ConnectionInfo, header: RequestHeader) -> Ow
     counts = own.request is not None
     if key == PRODUCE_KEY:
         counts = counts or own.produce is not None
-    elif key == FETCH_KEY:
+    elif key in FETCHES:
         counts = counts or own.fetch is not None
     elif key in MUTATING:
         counts = counts or own.mutation is not None

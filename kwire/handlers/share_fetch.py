@@ -5,8 +5,11 @@ Behavior:
 - A share session remembers the partitions of a member, so that requests name only changes. Epoch 0
   begins a session, which acknowledges nothing; -1 ends it, and releases what the member holds.
 - The answer has the records that were acquired, and which of them: other records may be between
-  them. It waits until there are any, until an error, or until ``max_wait_ms`` have passed. What a
-  member acquires, another member doesn't get until the lock ends.
+  them. It waits until there are ``min_bytes`` of them, until an error, or until ``max_wait_ms``
+  have passed; nothing is acquired before. What a member acquires, another member doesn't get until
+  the lock ends.
+- A consumer that has to wait because of its quota acquires nothing. (Kafka acquires records, and
+  then sends none.)
 - Partitions take turns in being the first, because ``max_records`` may be reached before the last.
   With ``share_acquire_mode`` 1, ``max_records`` is exact. Otherwise the last batch of the log is
   acquired whole.
@@ -54,7 +57,13 @@ from kwire.record.batch import CONTROL_MASK, TRANSACTIONAL_MASK
 from kwire.record.batch_scan import BatchHeader, scan_headers
 from kwire.share.key import SharePartitionKey
 from kwire.share.partition import Acquired, FetchedBatch
-from kwire.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicPartition
+from kwire.share.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    Client,
+    ShareSession,
+    TopicPartition,
+)
 
 RIGHTS = (once(READ, of=GROUP),)
 
@@ -112,7 +121,9 @@ async def _session(request: ShareFetchRequest, context: RequestContext) -> Share
         if await _acknowledges(request, context):
             text = "the first request of a session acknowledges nothing"
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-        session = sessions.begin(group_id, member_id, limits, context.connection.is_gone)
+        connection = context.connection
+        client = Client(connection.connection_id, str(connection.principal), connection.is_gone)
+        session = sessions.begin(group_id, member_id, limits, client)
     else:
         session = sessions.next(group_id, member_id, epoch)
         if epoch == FINAL_EPOCH:
@@ -153,6 +164,8 @@ class _ShareFetch:
         self._rows: dict[TopicPartition, PartitionData] = {}
         self._left_records = request.max_records
         self._left_bytes = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
+        self._least_bytes = request.min_bytes
+        self._wait_ms = 0
         self._has_error = self._lacks_coordinator = False
         self.acknowledgements = Acknowledgements()
 
@@ -177,20 +190,33 @@ class _ShareFetch:
         quotas, context = self._context.broker.quotas, self._context
         if quotas is not None:
             principal, client_id = context.principal, context.client_id
+            self._wait_ms = quotas.acquired(principal, client_id, 0)
+            if self._wait_ms:
+                return
             self._left_bytes = quotas.most_fetched(principal, client_id, self._left_bytes)
-        await self._acquire()
         wait_s = self._request.max_wait_ms / 1000
-        if self._rows or wait_s <= 0 or not self._session.partitions:
-            return
+        if wait_s <= 0:
+            self._least_bytes = 0
+        await self._acquire()
+        if not self._rows and wait_s > 0 and self._session.partitions:
+            await self._wait(wait_s)
+
+    async def _wait(self, wait_s: float) -> None:
+        """Wait for records, and acquire them."""
+        context = self._context
         change = Delayed(trio.current_time() + wait_s, len(self._session.partitions))
         watched: list[set[Any]] = []
         try:
             await self._watch(change, watched)
             if context.work.is_large:
                 change.set()  # records may have arrived while the request waited for a slice
-            while not self._rows:
-                if context.broker.is_stopping or not await happens(change):
-                    break
+            is_over = False
+            while not (self._rows or is_over or context.broker.is_stopping):
+                if not await happens(change):
+                    if self._least_bytes <= 1:
+                        return
+                    is_over = True
+                    self._least_bytes = 0  # what there is has to be enough now
                 await self._acquire()
         finally:
             for waiters in watched:
@@ -212,7 +238,9 @@ class _ShareFetch:
                 watched.append(waiters)
 
     async def _acquire(self) -> None:
-        """Look once at every partition of the session."""
+        """Look once at every partition of the session, if there may be records enough."""
+        if self._least_bytes > 1 and not await self._has_enough():
+            return
         places = list(self._session.partitions)
         turn = self._session.epoch % len(places) if places else 0
         for place in (*places[turn:], *places[:turn]):
@@ -230,18 +258,45 @@ class _ShareFetch:
             if row is not None:
                 self._rows[place] = row
 
-    async def _acquire_from(self, place: TopicPartition) -> PartitionData | None:
-        """One partition's records, None if there are none now; KafkaError."""
+    async def _has_enough(self) -> bool:
+        """Whether there are ``min_bytes`` to acquire; True also if a partition fails.
+
+        As in Kafka, the whole batches count from the first record that can be acquired on.
+        """
+        left = min(self._least_bytes, self._left_bytes)
+        commits = self._settings.reads_committed
+        for place in list(self._session.partitions):
+            await give_way(self._context.work)
+            try:
+                served = await self._served(place)
+                share, partition = served.share, served.partition
+                at = max(share.next_fetch_offset, partition.log.log_start_offset)
+                if share.can_acquire and at < partition.high_watermark:
+                    read = partition.read(at, left, read_committed=commits, min_one_batch=True)
+                    left -= 0 if read is None else read.size_bytes
+            except (KafkaError, ColdPages):
+                return True
+            if left <= 0:
+                return True
+        return False
+
+    async def _served(self, place: TopicPartition) -> ServedShare:
+        """A share partition, which is loaded if it isn't yet; KafkaError."""
         check_may_read(place[0], self._context)
         key = self._key(place)
         served = self._manager.served(key)
         if served is None:
-            if self._lacks_coordinator:
-                return None  # the next request tries, which begins with another partition
             await later(partial(self._manager.load, key))
             served = self._manager.served(key)
             if served is None:
                 raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        return served
+
+    async def _acquire_from(self, place: TopicPartition) -> PartitionData | None:
+        """One partition's records, None if there are none now; KafkaError."""
+        if self._lacks_coordinator and self._manager.served(self._key(place)) is None:
+            return None  # the next request tries, which begins with another partition
+        served = await self._served(place)
         found, at = None, -1
         while found is None and served.share.next_fetch_offset > at:
             # A look that gives nothing may have gone past markers or aborted records.
@@ -330,7 +385,8 @@ class _ShareFetch:
         quotas = self._context.broker.quotas
         if quotas is not None and size_bytes:
             principal, client_id = self._context.principal, self._context.client_id
-            told.throttle_time_ms = quotas.fetched(principal, client_id, size_bytes)[0]
+            self._wait_ms = quotas.acquired(principal, client_id, size_bytes)
+        told.throttle_time_ms = self._wait_ms
         if self._has_error or self.acknowledgements.errors:
             await in_slices(hint_member(told, self._context), self._context.work)
         return told

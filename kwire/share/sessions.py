@@ -5,15 +5,19 @@ Rules:
 - A member of a group has one session on each broker. Epoch 0 begins it, which ends an earlier one;
   -1 ends it. In between, epochs count up from 1 and wrap to 1. Any other epoch is
   INVALID_SHARE_SESSION_EPOCH, an unknown session SHARE_SESSION_NOT_FOUND.
-- There are at most as many sessions, with as many partitions, as ``SessionLimits`` says. Who comes
-  later gets SHARE_SESSION_LIMIT_REACHED. No session is evicted for another: that would release its
-  records.
+- There are at most as many sessions, with as many partitions, as ``SessionLimits`` says. If there
+  is no room, who has most of it loses the largest session: the connection, or else the principal
+  that has most, but only if they have more than who asks has then. What the session held is
+  released. Otherwise SHARE_SESSION_LIMIT_REACHED is the answer. So nobody keeps all sessions
+  from others, and members with a connection each don't drive each other out. Kafka ends no session
+  for another.
 - A session ends with its connection.
 
 Source: ShareSessionCache, SharePartitionManager of Kafka.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
@@ -32,25 +36,41 @@ class SessionLimits(NamedTuple):
     partitions: int
 
 
+class Client(NamedTuple):
+    """Who begins a session; ``is_gone`` says whether the connection has ended."""
+
+    connection_id: int
+    principal: str
+    is_gone: Callable[[], bool]
+
+
 class ShareSession:
     """A member's session; ``epoch`` is the one that its next request has to have."""
 
-    __slots__ = ("connection_is_gone", "epoch", "group_id", "member_id", "partitions")
+    __slots__ = ("client", "epoch", "group_id", "member_id", "partitions")
 
-    def __init__(
-        self, group_id: str, member_id: str, connection_is_gone: Callable[[], bool]
-    ) -> None:
+    def __init__(self, group_id: str, member_id: str, client: Client) -> None:
         self.group_id = group_id
         self.member_id = member_id
-        self.connection_is_gone = connection_is_gone
+        self.client = client
         self.epoch = 1
         self.partitions: dict[TopicPartition, None] = {}
 
 
-class ShareSessions:
-    """The sessions of all members on one broker."""
+_OWNERS: tuple[Callable[[ShareSession], Hashable], ...] = (
+    attrgetter("client.connection_id"),
+    attrgetter("client.principal"),
+)
 
-    def __init__(self) -> None:
+
+class ShareSessions:
+    """The sessions of all members on one broker.
+
+    ``evicted`` gets each session that ends for another: what it held is to be released.
+    """
+
+    def __init__(self, evicted: Callable[[ShareSession], object]) -> None:
+        self._evicted = evicted
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._of_group: dict[str, int] = {}
         self._partitions = 0
@@ -71,13 +91,13 @@ class ShareSessions:
         group_id: str,
         member_id: str,
         limits: SessionLimits,
-        connection_is_gone: Callable[[], bool],
+        client: Client,
     ) -> ShareSession:
         """A new session; KafkaError (SHARE_SESSION_LIMIT_REACHED)."""
         self.remove(group_id, member_id)
+        session = ShareSession(group_id, member_id, client)
         if len(self._sessions) >= limits.sessions:
-            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-        session = ShareSession(group_id, member_id, connection_is_gone)
+            self._make_room(session, lambda one: 1)
         self._sessions[group_id, member_id] = session
         self._of_group[group_id] = self._of_group.get(group_id, 0) + 1
         return session
@@ -107,10 +127,31 @@ class ShareSessions:
         for one in partitions:
             if one not in session.partitions:
                 if self._partitions >= limits.partitions:
-                    self.remove(session.group_id, session.member_id)
-                    raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+                    try:
+                        self._make_room(session, lambda one: len(one.partitions))
+                    except KafkaError:
+                        self.remove(session.group_id, session.member_id)
+                        raise
                 session.partitions[one] = None
                 self._partitions += 1
+
+    def _make_room(self, asking: ShareSession, size: Callable[[ShareSession], int]) -> None:
+        """Evict the largest one that who has most has; KafkaError (SHARE_SESSION_LIMIT_REACHED)."""
+        for owner in _OWNERS:
+            sizes: dict[Hashable, int] = {}
+            largest: dict[Hashable, ShareSession] = {}
+            for session in self._sessions.values():
+                of = owner(session)
+                sizes[of] = sizes.get(of, 0) + size(session)
+                if of not in largest or size(session) >= size(largest[of]):
+                    largest[of] = session
+            most = max(sizes, key=sizes.__getitem__, default=None)
+            if most is not None and sizes[most] > sizes.get(owner(asking), 0) + 1:
+                ending = largest[most]
+                self.remove(ending.group_id, ending.member_id)
+                self._evicted(ending)
+                return
+        raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
     def forget(self, session: ShareSession, partitions: Iterable[TopicPartition]) -> None:
         """Remove partitions; KafkaError (SHARE_SESSION_NOT_FOUND) as for ``add``."""
@@ -136,7 +177,7 @@ class ShareSessions:
 
     def remove_gone(self) -> list[ShareSession]:
         """End the sessions whose connections are gone."""
-        gone = [one for one in self._sessions.values() if one.connection_is_gone()]
+        gone = [one for one in self._sessions.values() if one.client.is_gone()]
         for session in gone:
             self.remove(session.group_id, session.member_id)
         return gone

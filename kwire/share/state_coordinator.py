@@ -26,7 +26,7 @@ from kwire.coordinator.share_state_records import ShareSnapshotValue, ShareUpdat
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import Record
 from kwire.share.key import SharePartitionKey
-from kwire.share.state_batches import StateBatch, merge_batches
+from kwire.share.state_batches import RecordState, StateBatch, merge_batches
 from kwire.share.state_records import (
     SNAPSHOT,
     parse_key,
@@ -107,11 +107,15 @@ NO_STATE = StateSummary(0, 0, UNKNOWN, UNKNOWN)
 
 
 class ShareStateCoordinator(Coordinator):
-    """The share partitions of one partition; ``states`` is for reading only."""
+    """The share partitions of one partition; ``states`` is for reading only.
+
+    ``archiving`` has those with records that are ARCHIVING: dead letters may be missing (KIP-1191).
+    """
 
     def __init__(self, updates_per_snapshot: int) -> None:
         self.updates_per_snapshot = updates_per_snapshot
         self.states: dict[SharePartitionKey, ShareState] = {}
+        self.archiving: set[SharePartitionKey] = set()
 
     # Requests
 
@@ -238,13 +242,26 @@ class ShareStateCoordinator(Coordinator):
         state = self.states.get(key)
         if record.value is None:
             self.states.pop(key, None)
+            self.archiving.discard(key)
         elif kind == SNAPSHOT:
             new = ShareState(parse_snapshot(record.value), record.offset)
             if state is not None:
                 new.leader_epoch = max(new.leader_epoch, state.leader_epoch)
             self.states[key] = new
+            self._note_archiving(key, new)
         elif state is not None:
-            state.update(parse_update(record.value))
+            value = parse_update(record.value)
+            state.update(value)
+            if key in self.archiving or any(
+                batch.delivery_state == RecordState.ARCHIVING for batch in value.state_batches
+            ):
+                self._note_archiving(key, state)
+
+    def _note_archiving(self, key: SharePartitionKey, state: ShareState) -> None:
+        if any(batch.delivery_state == RecordState.ARCHIVING for batch in state.batches):
+            self.archiving.add(key)
+        else:
+            self.archiving.discard(key)
 
 
 def _check_leader(state: ShareState, leader_epoch: int) -> None:

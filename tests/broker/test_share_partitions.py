@@ -7,6 +7,7 @@ from kwire.broker.share_partitions import SharePartitions
 from kwire.errors import ErrorCode, KafkaError
 from kwire.share.key import SharePartitionKey
 from kwire.share.partition import AckBatch, Acknowledge, Acquired, FetchedBatch
+from kwire.share.sessions import Client
 from kwire.testing.waiting import until
 from tests.support.in_process import running_server
 from tests.support.share_member import begin_group
@@ -60,7 +61,7 @@ async def manager(elsewhere):
     """Its share partitions; members of the group have sessions."""
     made = SharePartitions(elsewhere)
     for member in ("a", "b"):
-        made.sessions.begin(GROUP, member, made.limits(), lambda: False)
+        made.sessions.begin(GROUP, member, made.limits(), Client(1, "User:a", lambda: False))
     return made
 
 
@@ -124,10 +125,28 @@ async def test_a_share_partition_stays_until_its_last_write_has_ended(elsewhere,
 async def test_a_late_release_leaves_a_new_session_alone(manager, served):
     """A member begins anew while the partitions of its earlier session are still released."""
     limits, topic_id = manager.limits(), served.share.key.topic_id
-    earlier = manager.sessions.begin(GROUP, "a", limits, lambda: True)
+    earlier = manager.sessions.begin(GROUP, "a", limits, Client(1, "User:a", lambda: True))
     manager.sessions.add(earlier, [(topic_id, 0)], limits)
     pieces = manager.tick()
     next(pieces)
-    manager.sessions.begin(GROUP, "a", limits, lambda: False)
+    manager.sessions.begin(GROUP, "a", limits, Client(2, "User:a", lambda: False))
     list(pieces)
     assert [(run.first, run.member) for run in served.share.runs] == [(0, "a"), (1, "b")]
+
+
+async def test_a_write_that_failed_is_tried_again_though_nothing_else_happens(
+    elsewhere, manager, served
+):
+    """Also when no member is left."""
+    elsewhere.error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    accept(manager, served, "a", 0)
+    for member in ("a", "b"):
+        manager.end(manager.sessions.remove(GROUP, member))
+    elsewhere.goes_on.set()
+    await until(lambda: not served.is_writing)
+    assert not elsewhere.starts
+    assert manager.loaded() == [served]
+    elsewhere.error = None
+    elsewhere.background.start_soon(manager.run)
+    await until(lambda: not manager.loaded())
+    assert elsewhere.starts == [0]

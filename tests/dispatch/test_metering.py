@@ -48,6 +48,7 @@ from tests.support.clock import FakeClock
 from tests.support.in_process import RawClient, RunningServer, running_server
 from tests.support.records import batch
 from tests.support.requests import fetch_request, produce_request
+from tests.support.share_member import ShareMember, acquired, begin_group, only_row
 
 USER = (("user", "ANONYMOUS"),)
 PAUSE_MS = 300
@@ -234,6 +235,33 @@ async def test_a_quota_holds_for_consumers_of_new_versions(tmp_path, version):
         answer = await client.request(asked, version, FetchResponse)
         assert answer.throttle_time_ms > 0
         assert server.broker.counters.throttled == {"fetch": 1}
+
+
+async def test_a_share_consumer_acquires_nothing_until_its_wait_is_over(tmp_path):
+    """What it has acquired counts, though its locks run already; acknowledgements go on."""
+    async with _running(tmp_path) as server:
+        client = await server.connect()
+        for _ in range(30):
+            await client.request(_produce(size=1000), 9, ProduceResponse)
+        topic_id = await begin_group(server, "workers", "t")
+        await alter(server, consumer_byte_rate=500.0)
+        member = ShareMember(await server.connect(), "workers", "first", topic_id)
+        first = await member.fetch(partitions=(0,))
+        ((begin, end, _),) = acquired(first)
+        assert 1000 < len(only_row(first).records) <= 5000
+        assert first.throttle_time_ms == 0
+        second = await member.fetch()
+        ((_, last, _),) = acquired(second)
+        assert second.throttle_time_ms > 0
+        assert len(server.broker.quotas.pauses) == 1
+        others = ShareMember(await server.connect(), "workers", "second", topic_id)
+        third = await others.fetch(partitions=(0,))
+        assert not third.responses
+        assert 0 < third.throttle_time_ms <= second.throttle_time_ms
+        assert server.broker.counters.throttled == {"fetch": 2}
+        await alter(server, consumer_byte_rate=None)
+        assert acquired(await others.fetch())[0] == (last + 1, 29, 1)
+        assert (begin, end < last) == (0, True)
 
 
 async def test_replication_and_its_bytes_are_exempt(tmp_path):

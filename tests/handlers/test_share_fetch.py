@@ -174,6 +174,37 @@ async def test_a_fetch_waits_for_records_and_for_releases(server, new_member):
         await second.acknowledge({0: [(0, 2, [ACCEPT, RELEASE, ACCEPT])]})
 
 
+async def test_a_fetch_waits_for_the_bytes_that_it_asks_for(server, new_member):
+    """Meanwhile it acquires nothing; at the end of its time it takes what there is."""
+    first, second = await new_member(), await new_member("second")
+    await write(server, 2)
+    answers = []
+
+    async def fetch_much() -> None:
+        answers.append(
+            await first.fetch(partitions=(0, 1), wait_ms=LONG_MS, min_bytes=150, max_bytes=5000)
+        )
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fetch_much)
+        await until(lambda: server.broker.share_partitions.loaded() and share_of(server).waiters)
+        await write(server, 1, partition=1)
+        await until(lambda: share_of(server).waiters)
+        assert not answers
+        assert acquired(await second.fetch(partitions=(0,), max_records=1, mode=1)) == [(0, 0, 1)]
+        await write(server, 1, partition=1)
+        with trio.fail_after(10):
+            await until(lambda: answers)
+    assert acquired(answers[0]) == [(1, 1, 1)]
+    assert acquired(answers[0], 1) == [(0, 1, 1)]
+    await first.fetch(wait_ms=1, min_bytes=5000)
+    await write(server, 1)
+    late = await first.fetch(wait_ms=50, min_bytes=5000)
+    assert acquired(late) == [(2, 2, 1)]
+    await write(server, 1)
+    assert acquired(await first.fetch(wait_ms=0, min_bytes=5000)) == [(3, 3, 1)]
+
+
 async def test_the_end_of_a_session_releases_as_not_delivered(server, new_member):
     first, second = await new_member(), await new_member("second")
     await write(server, 3)
