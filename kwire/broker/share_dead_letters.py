@@ -11,9 +11,9 @@ Rules:
   far as the log still has the record. Partition n's dead letters go to partition n, modulo the
   number of the topic's partitions.
 - Dead letters that can't be written now are tried again, for as long as this broker leads the
-  partition: their records stay in flight meanwhile. Kafka gives up after some tries. Where another
-  try can't help, because of a config or a refusal, the log says so and the group goes on without
-  them, as in Kafka.
+  partition: their records stay in flight meanwhile, and the log says what they wait for. Kafka
+  gives up after some tries. Where another try can't help (``HOPELESS``), because of a config or a
+  refusal, the log says so and the group goes on without them, as in Kafka.
 - A try may be repeated after it has gone well, so a record may have several dead letters.
 - A copy that the topic has no room for (``max.message.bytes``) is left out of its dead letter.
 
@@ -71,6 +71,20 @@ BATCH_BYTES = 64 * 1024
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 30.0
 """The pauses between two tries."""
 
+HOPELESS = frozenset(
+    {
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+"""Errors after which the same dead letters would be refused again."""
+
 _READ_BYTES = 1024 * 1024
 _COPIED_BYTES = 1024 * 1024
 """About so much is read, and kept until it is written."""
@@ -115,7 +129,7 @@ class ShareDeadLetters:
     def __init__(self, broker: DeadLetterBroker, history: "ShareHistory") -> None:
         self._broker = broker
         self._history = history
-        self._last_refusal = ""
+        self._last_refusal = self._last_wait = ""
         self.written = self.refused = 0
 
     async def write(
@@ -132,10 +146,10 @@ class ShareDeadLetters:
                     copies = await self._copies(group_id, source, left)
                 at = await self._write_batch(topic, group_id, source, left, copies)
             except KafkaError as error:
-                if not (error.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE):
+                if error.code in HOPELESS:
                     self._refuse(group_id, source, left, error)
                     return True
-                log.debug("dead letters of share group %s have to wait: %s", group_id, error)
+                self._say_wait(group_id, error)
                 await trio.sleep(pauses.next_s())
             else:
                 pauses.reset()
@@ -159,6 +173,13 @@ class ShareDeadLetters:
                 error,
             )
 
+    def _say_wait(self, group_id: str, error: KafkaError) -> None:
+        """Say once in a row what dead letters wait for."""
+        reason = f"{group_id}: {error}"
+        if reason != self._last_wait:
+            self._last_wait = reason
+            log.warning("dead letters of share group %a have to wait: %s", group_id, error)
+
     async def _write_batch(
         self,
         topic: TopicImage,
@@ -169,8 +190,10 @@ class ShareDeadLetters:
     ) -> int:
         """Write as many as one batch takes; the offset of the next one. KafkaError."""
         index = source.index % len(topic.partitions)
-        most_bytes = self._broker.topic_settings(topic.name)["max.message.bytes"]
-        assert isinstance(most_bytes, int), most_bytes
+        settings_of_topic = self._broker.topic_settings(topic.name)
+        limits = settings_of_topic["max.message.bytes"], settings_of_topic["segment.bytes"]
+        most_bytes = min(limit for limit in limits if isinstance(limit, int))
+        assert most_bytes >= 0, (topic.name, most_bytes)
         batch, next_offset = _batch(
             group_id, source, dead, copies, most_bytes, self._broker.now_ms()
         )
@@ -226,7 +249,11 @@ class ShareDeadLetters:
         read = await self._read(source, dead.first_offset)
         if read is None:
             return nothing
-        return await self._broker.threads.housekeeping.run(_opened, read, dead)
+        try:
+            return await self._broker.threads.housekeeping.run(_opened, read, dead)
+        except OSError as error:
+            text = f"{source.topic}-{source.index} can't be read: {error}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
 
     async def _read(self, source: Partition, offset: int) -> FileSlice | None:
         """The batches from an offset on; None if the log doesn't have them any more."""
@@ -300,7 +327,7 @@ def _opened(read: FileSlice, dead: DeadLetters) -> _Copies:
             for record in records(batch, Limits(max_bytes=_OPENED_BYTES)):
                 if dead.first_offset <= record.offset <= dead.last_offset:
                     found[record.offset] = record
-                    size_bytes += len(record.key or b"") + len(record.value or b"")
+                    size_bytes += _size(record)  # headers, too: a client chooses them
                 if size_bytes > _COPIED_BYTES:
                     return _Copies(found, max(found))
         except InvalidRecords:

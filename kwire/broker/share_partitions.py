@@ -215,6 +215,7 @@ class SharePartitions:
         share.begin_at(partition.log.log_start_offset)
         served = ServedShare(share, partition, self._pauses())
         if self._broker.partition_by_id(key.topic_id, key.partition) is partition:
+            assert key not in self._served, key  # one request loads it for all
             self._served[key] = served
             self._of_group.setdefault(key.group_id, {})[key] = served
             self.history.loaded(share, partition, self._broker.now_ms())
@@ -249,6 +250,7 @@ class SharePartitions:
                     log.warning("share partition %s: dead letters: %s", key.coordinator_key, error)
             else:
                 pauses.reset()
+        assert not self._to_resume, len(self._to_resume)  # nothing is left behind
         self._resumes = False
 
     def _is_led(self, key: SharePartitionKey) -> bool:

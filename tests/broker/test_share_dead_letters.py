@@ -1,14 +1,19 @@
 """Dead letters of share groups (KIP-1191): which records get one, where it is, and what it says."""
 
+import tracemalloc
+
 import pytest
 
-from kwire.errors import ErrorCode
+from kwire.broker.share_dead_letters import ShareDeadLetters
+from kwire.broker.share_history import ShareHistory
+from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from kwire.share.dead_letters import DeadLetters
 from kwire.share.key import SharePartitionKey
 from kwire.share.run import ARCHIVED, ARCHIVING
 from kwire.share.state_batches import StateBatch
@@ -35,6 +40,7 @@ REJECTED, EXCEEDED = (
     b"Offset delivery count exceeded the threshold.",
 )
 LONG_MS = 600_000
+GZIP = 1
 SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "group.share.delivery.count.limit": "2",
@@ -239,6 +245,74 @@ async def test_a_new_leader_writes_the_dead_letters_that_may_be_missing(server, 
     assert [one["__dlq.errors.offset"] for one in letters] == [b"0", b"2"]
     assert [one["__dlq.errors.message"] for one in letters] == [REJECTED, EXCEEDED]
     await start_offset(server, 3)
+
+
+async def test_dead_letters_that_may_be_missing_are_written_without_a_member(tmp_path):
+    """After a restart: nobody has to fetch for it."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.topic(TOPIC)
+        topic_id = await begin_group(server, GROUP, TOPIC)
+        await configure(server, GROUP, NAME, DEAD)
+        key = SharePartitionKey(GROUP, topic_id, 0)
+        await server.produce(TOPIC, b"one", b"two")
+        batches = [StateBatch(1, 1, ARCHIVING, 2)]
+        await server.broker.persister.write(key, StateWrite(0, 0, 0, 0, batches))
+    async with running_server(tmp_path, SETTINGS) as server:
+        [letter] = await dead_letters(server, 1)
+        assert dict(letter.headers)["__dlq.errors.offset"] == b"1"
+        await until(lambda: not server.broker.share_partitions.loaded())
+        state = await server.broker.persister.read(key, 1 << 20)
+        assert [tuple(one) for one in state.batches] == [(1, 1, ARCHIVED, 2)]
+        await until(lambda: not server.broker.share_states.loaded()[0].coordinator.archiving)
+
+
+class Odd:
+    """A broker that at first refuses to have a partition, with an error that says nothing."""
+
+    def __init__(self, broker) -> None:
+        self.broker = broker
+        self.refusals = 2
+
+    def __getattr__(self, name):
+        return getattr(self.broker, name)
+
+    def partition(self, topic, index):
+        """The partition."""
+        if self.refusals:
+            self.refusals -= 1
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return self.broker.partition(topic, index)
+
+
+async def test_an_error_that_says_nothing_loses_no_dead_letter(server, member, caplog):
+    """The log says once what the dead letters wait for."""
+    await server.topic(DEAD, partitions=1, **{ENABLE: "true"})
+    odd = Odd(server.broker)
+    letters = ShareDeadLetters(odd, ShareHistory())
+    source = server.broker.partition(TOPIC, 0)
+    assert await letters.write(GROUP, source, DeadLetters(0, 0, 1, True), lambda: True)
+    assert (odd.refusals, letters.written, letters.refused) == (0, 1, 0)
+    assert len(await dead_letters(server, 1)) == 1
+    assert caplog.text.count("have to wait: UNKNOWN_SERVER_ERROR") == 1
+
+
+async def test_copies_with_large_headers_are_not_all_in_memory_at_once(server, member):
+    """Compressed, they are small: what a client writes must not cost the broker so much more."""
+    await configure(server, GROUP, COPY, "true")
+    headers = (("h", b"x" * 300_000),)
+    for _ in range(60):
+        await server.produce(TOPIC, b"v", headers=headers, compression=GZIP)
+    await member.fetch(partitions=(0,))
+    tracemalloc.start()
+    try:
+        await member.acknowledge({0: [(0, 59, [REJECT])]})
+        await until(lambda: server.broker.share_partitions.dead_letters.written == 60)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 10_000_000
+    letters = await dead_letters(server, 60)
+    assert all(one.headers[0] == headers[0] for one in letters)
 
 
 async def test_records_stay_in_flight_until_their_dead_letters_can_be_written(server, member):
