@@ -19,10 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, TypeAlias
-from urllib.parse import unquote
-
-from starlette.requests import Request
-from starlette.responses import Response
+from urllib.parse import parse_qsl, unquote
 
 from kwire.registry import changes, reading
 from kwire.registry.names import (
@@ -43,8 +40,13 @@ V1_JSON = "application/vnd.schemaregistry.v1+json"
 TYPES = (V1_JSON, "application/vnd.schemaregistry+json", "application/json")
 BODY_TYPES = (*TYPES, "application/octet-stream")
 
+_JSON = json.JSONEncoder(separators=(",", ":"))
+
 MAX_BODY_BYTES = 4 << 20
 """A schema of the largest size whose characters are all escaped is smaller."""
+MOST_BODY_PARTS = 400_000
+"""The commas and opening brackets of a body. A schema of the largest size has fewer; a body made of
+nothing else would hold up everybody while it is read."""
 MOST_LISTED = 20_000
 MOST_SCHEMAS = 1_000
 MOST_ANSWER_CHARS = 16 << 20
@@ -343,6 +345,13 @@ ROUTES: Mapping[str, Mapping[str, Handler]] = {
 """The handlers by path and method; ``*`` stands for a part that the client names."""
 
 
+_PATTERNS: dict[int, list[tuple[list[str], Mapping[str, Handler]]]] = {}
+"""The paths by the number of their parts."""
+for _path, _handlers in ROUTES.items():
+    _pattern = _path.split("/") if _path else []
+    _PATTERNS.setdefault(len(_pattern), []).append((_pattern, _handlers))
+
+
 def _split(raw_path: bytes) -> list[str]:
     """The decoded parts of a path."""
     text = raw_path.decode("latin-1").partition("?")[0].strip("/")
@@ -351,11 +360,8 @@ def _split(raw_path: bytes) -> list[str]:
 
 def _match(parts: list[str]) -> tuple[Mapping[str, Handler], tuple[str, ...]]:
     """The handlers of a path, and the parts that the client has named; Refused (404)."""
-    for path, handlers in ROUTES.items():
-        pattern = path.split("/") if path else []
-        if len(pattern) == len(parts) and all(
-            one in ("*", part) for one, part in zip(pattern, parts, strict=True)
-        ):
+    for pattern, handlers in _PATTERNS.get(len(parts), ()):
+        if all(one in ("*", part) for one, part in zip(pattern, parts, strict=True)):
             named = [part for one, part in zip(pattern, parts, strict=True) if one == "*"]
             return handlers, tuple(named)
     raise Refused(404, "HTTP 404 Not Found")
@@ -369,37 +375,55 @@ class RegistryApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http":
-            return
-        request = Request(scope, receive)
+        status = 200
         try:
-            answer = await self._answer(request)
-            response = _response(request, 200, answer)
+            answer = await self._answer(scope, receive)
         except Refused as error:
-            body = {"error_code": error.code, "message": error.message}
-            response = _response(request, error.status, body)
-        await response(scope, receive, send)
+            status, answer = error.status, {"error_code": error.code, "message": error.message}
+        content = (answer if isinstance(answer, Text) else _JSON.encode(answer)).encode()
+        accepted = _header(scope, b"accept")
+        media_type = next((one for one in TYPES if one in accepted), V1_JSON)
+        headers = [
+            (b"content-length", str(len(content)).encode()),
+            (b"content-type", media_type.encode()),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
 
-    async def _answer(self, request: Request) -> Answer:
-        parts, context = _split(request.scope["raw_path"]), ""
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+        parts, context = _split(scope["raw_path"]), ""
         if len(parts) > 2 and parts[0] == "contexts":
             context, parts = parts[1].strip(":"), parts[2:]
         handlers, named = _match(parts)
-        handler = handlers.get(request.method)
+        handler = handlers.get(scope["method"])
         if handler is None:
             raise Refused(405, "HTTP 405 Method Not Allowed")
-        body = await _body(request)
+        body = await _body(scope, receive)
         await self._registry.journal.ready()
-        return await handler(self._registry, Ask(named, request.query_params, body, context))
+        return await handler(self._registry, Ask(named, _query(scope), body, context))
 
 
-async def _body(request: Request) -> Any:
-    content = await request.body()
+def _header(scope: Scope, name: bytes) -> str:
+    """The value of a header, empty without it."""
+    found = next((value for one, value in scope["headers"] if one == name), b"")
+    return str(found, "latin-1")
+
+
+def _query(scope: Scope) -> Mapping[str, str]:
+    query = scope["query_string"].decode("latin-1")
+    return dict(parse_qsl(query, keep_blank_values=True)) if query else {}
+
+
+async def _body(scope: Scope, receive: Receive) -> Any:
+    """The JSON of the body, which the guard has read; None for an empty one; Refused."""
+    content: bytes = (await receive()).get("body", b"")
     if not content:
         return None
-    named = request.headers.get("content-type", V1_JSON).partition(";")[0].strip().lower()
-    if named not in BODY_TYPES:
+    named = _header(scope, b"content-type").partition(";")[0].strip().lower()
+    if named and named not in BODY_TYPES:
         raise Refused(415, f"HTTP 415 Unsupported Media Type: send {V1_JSON}")
+    if sum(map(content.count, (b",", b"[", b"{"))) > MOST_BODY_PARTS:
+        raise Refused(413, f"the body has more than {MOST_BODY_PARTS:,} commas and brackets")
     try:
         return json.loads(content, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
@@ -412,10 +436,3 @@ def _finite(text: str) -> float:
     if not isfinite(found):
         raise ValueError(text)
     return found
-
-
-def _response(request: Request, status: int, answer: Answer) -> Response:
-    accepted = request.headers.get("accept", "")
-    media_type = next((one for one in TYPES if one in accepted), V1_JSON)
-    text = answer if isinstance(answer, Text) else json.dumps(answer, separators=(",", ":"))
-    return Response(text, status, media_type=media_type)

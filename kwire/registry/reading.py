@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from kwire.registry.names import split_subject
@@ -65,6 +66,8 @@ def schema_body(schema: Schema) -> Body:
 
 def more_body(schema: Schema) -> Body:
     """What clients see of a schema's other properties."""
+    if schema.more == "{}":
+        return {}
     more = json.loads(schema.more)
     return {name: more[name] for name in ("metadata", "ruleSet") if name in more}
 
@@ -140,6 +143,5 @@ def mode_body(state: RegistryState, scope: str, *, with_default: bool) -> Body:
 
 
 def page(found: Iterable[Any], offset: int, limit: int) -> list[Any]:
-    """The part of a list that a client asks for; a negative limit is none."""
-    listed = list(found)[max(offset, 0) :]
-    return listed if limit < 0 else listed[:limit]
+    """The part of a list that a client asks for."""
+    return list(islice(found, max(offset, 0), max(offset, 0) + limit))

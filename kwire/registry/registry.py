@@ -31,11 +31,14 @@ from kwire.registry.records import (
     references_of,
 )
 from kwire.registry.refusals import Refused, incompatible, invalid_schema, no_schema, no_subject
+from kwire.registry.schema_types.parsed import MAX_REFERENCES
 from kwire.registry.state import IMPORT, RegistryState, mark
 
 THREADS = 2
 IDENTIFIED_AT_ONCE = 200
 """Schemas of another registry that a thread makes canonical in one go."""
+MAX_MORE_CHARS = 256 << 10
+"""Of a schema's metadata and rules, as JSON."""
 
 _T = TypeVar("_T")
 
@@ -208,6 +211,11 @@ def _registration(subject: str, body: Mapping[str, Any]) -> Registration:
     except InvalidRecord as error:
         raise invalid_schema(str(error)) from error
     more = more_of(body, "metadata", "ruleSet")
+    if len(references) > MAX_REFERENCES or len(more) > MAX_MORE_CHARS:
+        raise invalid_schema(
+            f"it has more than {MAX_REFERENCES} references, or more than {MAX_MORE_CHARS >> 10} "
+            "KiB of metadata and rules"
+        )
     number, version = _number(body, "id"), _number(body, "version")
     return Registration(subject, Schema(kind, text, references, more), number, version)
 

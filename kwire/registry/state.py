@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from kwire.registry.compatibility import Level
-from kwire.registry.names import DEFAULT_CONTEXT, has_prefix, scopes, split_subject, subject_beside
+from kwire.registry.names import DEFAULT_CONTEXT, prefix_test, scopes, split_subject, subject_beside
 from kwire.registry.records import (
     CLEAR_SUBJECT,
     CONFIG,
@@ -196,12 +196,14 @@ class RegistryState:
         self, prefix: str, *, deleted: bool = False, only_deleted: bool = False
     ) -> list[str]:
         """The subjects with a prefix that have such a version."""
-        return sorted(
-            subject
-            for subject in self._subjects
-            if has_prefix(subject, prefix)
-            and self.versions(subject, deleted=deleted, only_deleted=only_deleted)
-        )
+        is_listed = prefix_test(prefix)
+        found: Iterable[str] = filter(is_listed, self._subjects)
+        if only_deleted or not deleted:
+            found = (one for one in found if self._has_version(one, is_deleted=only_deleted))
+        return sorted(found)
+
+    def _has_version(self, subject: str, *, is_deleted: bool) -> bool:
+        return any(value.is_deleted == is_deleted for value in self._subjects[subject].values())
 
     def versions(
         self, subject: str, *, deleted: bool = False, only_deleted: bool = False

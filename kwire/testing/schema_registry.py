@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 MOST_CONNECTIONS = 256
 START_TIMEOUT_S = 30.0
-"""The first start imports hypercorn."""
+"""The first start imports h11 and starlette."""
 
 _ports_given: set[int] = set()
 """The free ports that registries of this process had."""

@@ -1,43 +1,39 @@
-"""The connections of the HTTP port: hypercorn speaks HTTP on them, this module limits them.
+"""The connections of a port that speaks HTTP: HTTP/1.1 for an ASGI application, within limits.
 
 Rules:
 
-- There are at most ``kwire.http.max.connections``. For a new one beyond that, a connection of the
+- There are at most ``max_connections``. For a new one beyond that, a connection of the
   address that has most of them is closed: the oldest one on which no request is being answered, or
   else the oldest. So nobody can keep out the probes of ``/healthz``, not even from their own
   address: a probe is answered long before its connection is the oldest. (A reserve for probes
   doesn't help, because what a connection is for is known only after its request.) Addresses with
   one connection each keep it while they are answered; only then is a new connection refused.
-- A client has ``IDLE_S`` for the head of its request, and ``SEND_S`` to read a piece of an answer.
+- A client has ``IDLE_S`` for the handshake of TLS and for the head of its request, and ``SEND_S``
+  to read a piece of an answer.
   A connection lasts ``LIFE_S`` at most; browsers and Prometheus then connect again.
 - A head has at most ``HEAD_BYTES``.
-- Clients speak HTTP/1.1. hypercorn also speaks HTTP/2 without TLS, which no browser uses, and then
-  waits for the first request without a limit. So a client's request for HTTP/2 is ignored.
-
-hypercorn itself limits neither the connections nor the time for which a client may read nothing, so
-this module accepts connections and gives hypercorn their streams.
+- A connection is one task: it reads a request, runs the application, and sends the answer. Requests
+  that a client sends ahead wait. If the client leaves during an answer, the answer is given up.
+  All that ends a connection is looked at every ``LOOK_S``: a scope of trio with a deadline for each
+  step, or a second task, would cost as much as the request.
+- Clients speak HTTP/1.1 or 1.0, which h11 reads and writes. A wish for another protocol is passed
+  over.
 """
 
 import logging
+import select
 import socket
 import ssl
 from collections import Counter
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from http import HTTPStatus
+from typing import NoReturn, TypeAlias
+from urllib.parse import unquote
 
+import h11
 import trio
-from hypercorn.app_wrappers import ASGIWrapper
-from hypercorn.config import Config
-from hypercorn.events import Event, Updated
-from hypercorn.protocol import ProtocolWrapper
-from hypercorn.protocol.h11 import H11Protocol
-from hypercorn.trio.tcp_server import TCPServer
-from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import ConnectionState
 
-from kwire.web.guard import App
-
-if TYPE_CHECKING:
-    import h11
+from kwire.web.guard import App, Message, Scope
 
 log = logging.getLogger(__name__)
 
@@ -45,91 +41,202 @@ IDLE_S = 5.0
 SEND_S = 30.0
 LIFE_S = 600.0
 STOP_S = 1.0
+LOOK_S = 0.25
+REST_S = 1.0
+"""How long a client may send the rest of a body after its answer."""
 HEAD_BYTES = 16 * 1024
+READ_BYTES = 64 * 1024
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+_LEFT = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+"""Linux says that a client has left, though it has sent more; others when the socket is gone."""
+
+_STATUSES = frozenset(HTTPStatus)
+_GONE = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
-class _Stream:
-    """A connection for hypercorn, which ends if its client doesn't read."""
+@lru_cache(256)
+def _response(status: int, headers: Headers) -> h11.Response:
+    """The head of an answer; most answers have one of few heads, which h11 checks once."""
+    reason = HTTPStatus(status).phrase if status in _STATUSES else ""
+    return h11.Response(status_code=status, headers=list(headers), reason=reason)
 
-    def __init__(self, stream: trio.SocketStream, host: str) -> None:
+
+class _Connection:
+    """A client's connection."""
+
+    def __init__(
+        self, accepted: trio.SocketStream, host: str, app: App, tls: ssl.SSLContext | None
+    ) -> None:
         self.host = host
         self.is_idle = True
         """Whether no request is being answered."""
-        self.socket = stream.socket
-        self.receive_some = stream.receive_some
-        self.send_eof = stream.send_eof
-        self.aclose = stream.aclose
+        self.socket = accepted.socket
         self.life = trio.CancelScope()
-        self._send_all = stream.send_all
+        self._ends_s = trio.current_time() + LIFE_S
+        self._wait_at_most(IDLE_S)
+        self.scheme = "http" if tls is None else "https"
+        self._app = app
+        self._tls = tls
+        self._accepted = accepted
+        self._stream: trio.abc.Stream = accepted
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
 
     def end(self) -> None:
-        """Close the connection now, though hypercorn can't be cancelled in a send."""
+        """Close the connection now."""
         self.life.cancel()
         self.socket.close()
 
-    async def send_all(self, data: bytes) -> None:
-        """Send bytes. If the client doesn't read them in time, the connection ends."""
+    def end_if_over(self, now_s: float) -> None:
+        """End the connection if its client lets it wait too long, or has left its answer."""
+        if now_s >= self._until_s or (not self.is_idle and self._has_left()):
+            self.life.cancel()
+
+    def _has_left(self) -> bool:
+        poll = select.poll()
+        poll.register(self.socket.fileno(), _LEFT)
+        return bool(poll.poll(0))
+
+    async def serve(self, stopping: trio.Event) -> None:
+        """Answer requests until the client leaves or its time is over; errors of the network."""
+        with self.life:
+            if self._tls is not None:
+                secured = trio.SSLStream(
+                    self._accepted, self._tls, server_side=True, https_compatible=True
+                )
+                await secured.do_handshake()
+                self._stream = secured
+            while not stopping.is_set() and await self._serve_one():
+                pass
+            self._wait_at_most(IDLE_S)
+            await self._stream.aclose()
+
+    def _wait_at_most(self, seconds: float) -> None:
+        """End the connection unless what it waits for comes in time; ``end_if_over`` looks."""
+        self._until_s = min(self._ends_s, trio.current_time() + seconds)
+
+    async def _serve_one(self) -> bool:
+        """Answer one request; False if there is no other one on this connection."""
         try:
-            with trio.fail_after(SEND_S):
-                await self._send_all(data)
-        except (trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self.life.cancel()  # because hypercorn may wait forever for its pipelined requests
-            raise trio.BrokenResourceError("the client doesn't read") from error
+            self._wait_at_most(IDLE_S)
+            request = await self._next_event()
+            if not isinstance(request, h11.Request):
+                return False
+            self.is_idle = False
+            self._wait_at_most(LIFE_S)
+            try:
+                answer = _Answer(self, request)
+                await self._app(answer.scope, answer.receive, answer.send)
+                answer.check_whole()
+            finally:
+                self.is_idle = True
+            # The answer to a request whose body nobody wants would be lost if the connection ended
+            # before the client has sent the body.
+            self._wait_at_most(REST_S)
+            while self._http.their_state is h11.SEND_BODY:
+                await self._next_event()
+            if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+                return False
+            self._http.start_next_cycle()
+            return True
+        except h11.RemoteProtocolError as error:
+            if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                close = ((b"content-length", b"0"), (b"connection", b"close"))
+                status = error.error_status_hint
+                await self.write(_response(status, close), h11.EndOfMessage())
+            return False
+
+    async def _next_event(self) -> h11.Event | type[h11.PAUSED]:
+        """The next part of a request; h11.RemoteProtocolError, errors of the network."""
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            if self._http.they_are_waiting_for_100_continue:
+                await self.write(h11.InformationalResponse(status_code=100, headers=[]))
+            self._http.receive_data(bytes(await self._stream.receive_some(READ_BYTES)))
+        return event  # type: ignore[return-value]
+
+    async def next_body(self) -> bytes | None:
+        """The next piece of the request's body, None at its end; a broken one ends the answer."""
+        try:
+            event = await self._next_event()
+        except (h11.RemoteProtocolError, *_GONE):
+            await self._give_up()
+        return bytes(event.data) if isinstance(event, h11.Data) else None
+
+    async def write(self, *events: h11.Event) -> None:
+        """Send parts of an answer; it ends if the client doesn't read them in time."""
+        content = b"".join([part for event in events if (part := self._http.send(event))])
+        self._wait_at_most(SEND_S)
+        try:
+            await self._stream.send_all(content)
+        except _GONE:
+            await self._give_up()
+        self._wait_at_most(LIFE_S)
+
+    async def _give_up(self) -> NoReturn:
+        """End the connection from within the application, which is no bug in there."""
+        self.life.cancel()
+        await trio.lowlevel.checkpoint()
+        raise AssertionError("the connection's life has ended")
 
 
-class _TlsStream(_Stream):
-    """A connection with TLS; hypercorn begins with the handshake."""
+class _Answer:
+    """One request, and what the application says to it."""
 
-    def __init__(self, stream: trio.SocketStream, host: str, tls: ssl.SSLContext) -> None:
-        super().__init__(stream, host)
-        secured = trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
-        self.transport_stream = stream
-        self.do_handshake = secured.do_handshake
-        self.receive_some = secured.receive_some  # type: ignore[assignment]
-        self.aclose = secured.aclose
-        del self.send_eof  # TLS has no half-closed connections, which hypercorn knows
-        self._send_all = secured.send_all
+    def __init__(self, connection: _Connection, request: h11.Request) -> None:
+        self._connection = connection
+        self._is_head = request.method == b"HEAD"
+        self._head: h11.Response | None = None
+        self._has_ended = self._is_read = False
+        raw_path, _, query = request.target.partition(b"?")
+        self.scope: Scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": request.http_version.decode("latin-1"),
+            "method": request.method.decode("latin-1"),
+            "scheme": connection.scheme,
+            "path": _decoded(raw_path),
+            "raw_path": raw_path,
+            "query_string": query,
+            "root_path": "",
+            "headers": list(request.headers),
+            "client": (connection.host, 0),
+            "server": None,
+        }
 
-    def selected_alpn_protocol(self) -> str:
-        """The protocol: TLS's negotiation is not used."""
-        return "http/1.1"
+    async def receive(self) -> Message:
+        """ASGI: the next piece of the body."""
+        if self._is_read:
+            await trio.sleep_forever()  # until the client leaves, which cancels the answer
+        piece = await self._connection.next_body()
+        self._is_read = piece is None
+        return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
+
+    async def send(self, message: Message) -> None:
+        """ASGI: the head or a piece of the answer. The head is sent with the first piece."""
+        if message["type"] == "http.response.start":
+            self._head = _response(message["status"], tuple(message["headers"]))
+            return
+        assert message["type"] == "http.response.body", message["type"]
+        events: list[h11.Event] = []
+        if self._head is not None:
+            events.append(self._head)
+            self._head = None
+        if message.get("body") and not self._is_head:
+            events.append(h11.Data(data=message["body"]))
+        if not message.get("more_body"):
+            events.append(h11.EndOfMessage())
+            self._has_ended = True
+        await self._connection.write(*events)
+
+    def check_whole(self) -> None:
+        """See to it that the application has answered."""
+        if not self._has_ended:
+            raise RuntimeError(f"no whole answer to {self.scope['method']} {self.scope['path']}")
 
 
-class _Http1(H11Protocol):
-    """hypercorn's HTTP/1.1, which never changes to HTTP/2."""
-
-    async def _check_protocol(self, event: "h11.Request") -> None:
-        """Stay with HTTP/1.1.
-
-        In this method, hypercorn would change to HTTP/2 if a request asks for it.
-        """
-
-
-class _Server(TCPServer):
-    """One connection of hypercorn's that speaks HTTP/1.1 only."""
-
-    async def protocol_send(self, event: Event) -> None:
-        """Carry out what the protocol wants; it says here when a request begins and ends."""
-        if isinstance(event, Updated):
-            stream: _Stream = self.stream  # type: ignore[assignment]
-            stream.is_idle = event.idle
-        await super().protocol_send(event)
-
-    async def _read_data(self) -> None:
-        """Read requests until the client has left or its time is over."""
-        wrapper: ProtocolWrapper = self.protocol
-        wrapper.protocol = _Http1(
-            wrapper.app,
-            wrapper.config,
-            wrapper.context,
-            wrapper.task_group,
-            wrapper.state,
-            wrapper.ssl,
-            wrapper.client,
-            wrapper.server,
-            wrapper.send,
-        )
-        await super()._read_data()
+def _decoded(raw_path: bytes) -> str:
+    return unquote(raw_path.decode("latin-1")) if b"%" in raw_path else raw_path.decode("latin-1")
 
 
 class Connections:
@@ -145,13 +252,14 @@ class Connections:
         max_connections: int,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._app = ASGIWrapper(app)  # type: ignore[arg-type]
+        self._app = app
         self._bound = bound
         self._tls = tls
         self._max_connections = max_connections
-        self._config = _config()
-        self._context = WorkerContext(None)
-        self._streams: dict[_Stream, None] = {}  # the oldest one first
+        self._connections: dict[_Connection, None] = {}  # the oldest one first
+        self._begun = trio.Event()
+        """Set when the first connection has begun since there was none."""
+        self._stopping = trio.Event()
         self._all_gone = trio.Event()
 
     async def serve(self, stop: trio.Event) -> None:
@@ -160,68 +268,69 @@ class Connections:
         async with trio.open_nursery() as handlers:
             async with trio.open_nursery() as accepting:
                 accepting.start_soon(self._accept, listener, handlers)
+                accepting.start_soon(self._end_connections)
                 await stop.wait()
-                self._all_gone = trio.Event()
-                if not self._streams:
+                self._stopping.set()
+                for connection in list(self._connections):
+                    if connection.is_idle:
+                        connection.end()
+                if not self._connections:
                     self._all_gone.set()
                 accepting.cancel_scope.cancel()
-            await self._context.terminated.set()  # ends the connections that are idle
             with trio.move_on_after(STOP_S):
                 await self._all_gone.wait()
-            for stream in list(self._streams):
-                stream.end()
+            for connection in list(self._connections):
+                connection.end()
             handlers.cancel_scope.cancel()
 
     async def _accept(self, listener: trio.SocketListener, handlers: trio.Nursery) -> None:
         await trio.serve_listeners(self._handle, [listener], handler_nursery=handlers)
+
+    async def _end_connections(self) -> None:
+        """Look now and then at what connections wait for."""
+        while True:
+            if not self._connections:
+                await self._begun.wait()
+            await trio.sleep(LOOK_S)
+            now_s = trio.current_time()
+            for connection in list(self._connections):
+                connection.end_if_over(now_s)
 
     async def _handle(self, accepted: trio.SocketStream) -> None:
         try:
             host = str(accepted.socket.getpeername()[0])
         except OSError:  # the client has left
             host = ""
-        tls = self._tls
-        stream = _Stream(accepted, host) if tls is None else _TlsStream(accepted, host, tls)
-        if len(self._streams) >= self._max_connections and not self._make_room():
-            await stream.aclose()
+        if len(self._connections) >= self._max_connections and not self._make_room():
+            await accepted.aclose()
             return
-        self._streams[stream] = None
+        connection = _Connection(accepted, host, self._app, self._tls)
+        self._connections[connection] = None
+        self._begun.set()
         try:
-            stream.life.deadline = trio.current_time() + LIFE_S
-            state = ConnectionState({})
-            with stream.life:
-                await _Server(self._app, self._config, self._context, state, stream)  # type: ignore[arg-type]
-        except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as ended:
-            log.debug("an HTTP connection ended: %r", ended.exceptions[0])
-        except* Exception as bug:
+            await connection.serve(self._stopping)
+        except _GONE as ended:
+            log.debug("an HTTP connection ended: %r", ended)
+        except Exception as bug:
             log.error("bug in an HTTP connection", exc_info=bug)
         finally:
-            self._streams.pop(stream, None)
-            if not self._streams:
+            self._connections.pop(connection, None)
+            if not self._connections:
+                self._begun = trio.Event()
+            if self._stopping.is_set() and not self._connections:
                 self._all_gone.set()
-            stream.socket.close()
+            connection.socket.close()
 
     def _make_room(self) -> bool:
         """End a connection of an address that has most of them; False if none may end."""
-        counts = Counter(stream.host for stream in self._streams)
+        counts = Counter(one.host for one in self._connections)
         most = max(counts.values())
-        crowded = [stream for stream in self._streams if counts[stream.host] == most]
-        ended = next((stream for stream in crowded if stream.is_idle), None)
+        crowded = [one for one in self._connections if counts[one.host] == most]
+        ended = next((one for one in crowded if one.is_idle), None)
         if ended is None and most > 1:
             ended = crowded[0]
         if ended is None:
             return False
-        del self._streams[ended]
+        del self._connections[ended]
         ended.end()
         return True
-
-
-def _config() -> Config:
-    config = Config()
-    config.accesslog = None
-    config.errorlog = logging.getLogger("kwire.web.hypercorn")
-    config.include_server_header = False
-    config.keep_alive_timeout = IDLE_S
-    config.h11_max_incomplete_size = HEAD_BYTES
-    config.websocket_max_message_size = HEAD_BYTES
-    return config

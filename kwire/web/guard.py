@@ -17,6 +17,7 @@ Rules:
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, TypeAlias
 
@@ -115,7 +116,7 @@ class Guard:
         header = headers.get(b"host", b"").decode("latin-1")
         host = _host(header)
         shown = host or header[:80] or "no host"
-        if host != "localhost" and not _is_address(host) and host not in self._allowed:
+        if host not in self._allowed and not _is_this_machine(host):
             return _text(
                 403,
                 f"the Host header names {shown!r}, which this port doesn't serve: dial "
@@ -127,13 +128,18 @@ class Guard:
         return None
 
 
+@lru_cache(256)
 def _host(header: str) -> str:
     """The host of ``HOST``, ``HOST:PORT``, or ``[IPv6]:PORT``, in small letters; else empty."""
     found = _HOST.fullmatch(header)
     return (found[1] or found[2]).lower() if found else ""
 
 
-def _is_address(host: str) -> bool:
+@lru_cache(256)
+def _is_this_machine(host: str) -> bool:
+    """Whether it is ``localhost`` or an address, which nobody else can give to a browser."""
+    if host == "localhost":
+        return True
     try:
         ip_address(host)
     except ValueError:

@@ -14,7 +14,7 @@ from kwire.web.cross_loop_calls import BrokerCalls, Observed
 from kwire.web.port_thread import PortError, PortThread, bind, missing_of
 from kwire.web.token import TokenError, admin_token
 
-PACKAGES = ("hypercorn", "jinja2", "prometheus_client", "starlette")
+PACKAGES = ("h11", "jinja2", "prometheus_client", "starlette")
 
 
 class HttpPort:

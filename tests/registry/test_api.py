@@ -242,6 +242,7 @@ def test_hostile_schemas_end_in_an_error(http: httpx.Client) -> None:
     large = {"schema": json.dumps({"type": "string", "doc": "x" * (1 << 20)})}
     assert http.post(path, json=large).json()["error_code"] == 42201
     assert http.post(path, content=b"[" * (5 << 20)).status_code == 413
+    assert http.post(path, content=b"[{},{}]" * 110_000).status_code == 413
     deep = '{"type":"array","items":' * 5000 + '"int"' + "}" * 5000
     assert http.post(path, json={"schema": deep}).json()["error_code"] == 42201
     http.post("/subjects/0/versions", json={"schema": '{"type":"fixed","name":"F0","size":2}'})

@@ -263,7 +263,7 @@ async def test_a_client_that_reads_nothing_is_dropped(
 async def test_a_client_that_reads_nothing_does_not_hold_up_the_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server ends although hypercorn waits for that client."""
+    """The server ends although an answer waits for that client."""
     monkeypatch.setattr("kwire.web.connections.STOP_S", 0.05)
     async with http_server(tmp_path) as (running, _):
         stream = await http_stream(running)

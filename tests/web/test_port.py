@@ -134,9 +134,9 @@ async def test_a_missing_package_is_one_line_that_says_what_to_install(
     """The broker doesn't start without the port that it was asked for."""
     found = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "hypercorn" else found(name)
+        importlib.util, "find_spec", lambda name: None if name == "h11" else found(name)
     )
-    with pytest.raises(StartError, match=r"hypercorn, which .*: pip install -e '\.\[web\]'"):
+    with pytest.raises(StartError, match=r"h11, which .*: pip install -e '\.\[web\]'"):
         await Server(BrokerConfig.load(HTTP | {"log.dirs": str(tmp_path)})).serve()
 
 

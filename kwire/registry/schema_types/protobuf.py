@@ -33,6 +33,9 @@ from kwire.schemas.undecodable import WrongSchema
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\Z")
 """No text of a ``.proto`` file is like that: each statement ends with ``;`` or ``}``."""
+MAX_DESCRIPTOR_BYTES = 256 << 10
+"""Two bytes of a descriptor may be a message, and nobody has a turn while the library reads it."""
+
 _MAIN = "kwire_schema.proto"
 _OPTIONS = "google/protobuf/descriptor.proto"
 
@@ -122,7 +125,10 @@ def _of_base64(text: str, used: list[tuple[str, ProtobufSchema]]) -> list[bytes]
     from google.protobuf.message import DecodeError
 
     try:
-        own = descriptor_pb2.FileDescriptorProto.FromString(b64decode("".join(text.split())))
+        content = b64decode("".join(text.split()))
+        if len(content) > MAX_DESCRIPTOR_BYTES:
+            raise InvalidSchema(f"its descriptor has more than {MAX_DESCRIPTOR_BYTES >> 10} KiB")
+        own = descriptor_pb2.FileDescriptorProto.FromString(content)
     except (DecodeError, ValueError) as error:
         raise InvalidSchema("it is neither a .proto file nor a descriptor in base64") from error
     own.name = _MAIN
