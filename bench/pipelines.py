@@ -26,7 +26,7 @@ from bench.publish import publish_part
 from bench.segments import wait_for_high_watermarks
 from compat_tests.java_tools import MissingTool
 from kwire.testing.process import BrokerProcess
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from spark_tests.environment import LaneMissing, fetch_jars, made_environment
 
 LANES = {"stock": "PySpark 4.0", "new": "PySpark 4.3"}

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from browser_tests import data
 from kwire.testing.process import BrokerProcess
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SCHEMA_REGISTRY = "kwire.http.schema.registry.url"

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from kwire.schemas.wire_format import header
 from kwire.spark.settings import WrongSetting
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from spark_tests.avro_schemas import Schemas, resolved_by_java
 from spark_tests.worker_outcomes import from_registry, given, outcomes
 
@@ -98,7 +98,7 @@ COMPUTED = {
 def registry() -> Iterator[SchemaRegistry]:
     """A registry that takes any schema."""
     with SchemaRegistry() as running:
-        running.store.configure({"compatibility": "NONE"})
+        running.set_compatibility("NONE")
         yield running
 
 

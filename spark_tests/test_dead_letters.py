@@ -18,7 +18,7 @@ from kwire.spark.decode.resolved_decoding import decode_resolved, resolve_decodi
 from kwire.spark.settings import Decode
 from kwire.spark.split import Splits
 from kwire.spark.storage import storage_at
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from kwire.testing.waiting import wait_until
 from spark_tests.commands import Commands
 from spark_tests.decoding import records_of

@@ -29,7 +29,7 @@ from kwire.spark.sinks.iceberg_table import IcebergTable
 from kwire.spark.split import Splits, may_change
 from kwire.spark.storage import LocalStorage
 from kwire.spark.truncates import Truncates
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from spark_tests.connect_avro import AvroConverter
 from spark_tests.decoding import CONNECTOR
 from spark_tests.readers import by_deltalake, by_pyiceberg

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from compat_tests.java_tools import MissingTool
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from kwire.testing.waiting import wait_until
 from spark_tests.apicurio import apicurio, avro_converters
 from spark_tests.commands import Commands

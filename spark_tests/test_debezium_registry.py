@@ -25,7 +25,7 @@ from kwire.spark.decode.options import options_of
 from kwire.spark.decode.plans import debezium_plan, given_struct
 from kwire.spark.decode.protobuf_decoder import ProtobufReader
 from kwire.spark.settings import Decode, WrongSetting
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from spark_tests.connect_avro import AvroConverter
 from tests.support.debezium import (
     CONNECT,

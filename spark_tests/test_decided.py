@@ -21,7 +21,7 @@ from kwire.spark.sinks import make_sink
 from kwire.spark.sinks.arrow_rows import TooManyRows
 from kwire.spark.split import Splits
 from kwire.spark.storage import storage_at
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from spark_tests.decoding import records_of
 from spark_tests.readers import read
 from spark_tests.rows import committed_offsets
@@ -212,7 +212,7 @@ def test_a_new_version_between_two_attempts(spark: SparkSession, tmp_path: Path)
     )
     sink = sink_of("delta-rs", tmp_path)
     with SchemaRegistry() as registry:
-        registry.store.configure({"compatibility": "NONE"})
+        registry.set_compatibility("NONE")
         known = registry.register("orders-value", json.dumps(long))
         values = [avro(long, {"x": one}, known) for one in (5, 2**53 + 1)]
         tried = Attempts(spark, tmp_path, [*values, b"garbage"])

@@ -16,7 +16,7 @@ import pytest
 
 from kwire.schemas.wire_format import header
 from kwire.spark.settings import WrongSetting
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from spark_tests.worker_outcomes import from_registry, given, outcomes, survives_random_bytes
 
 UTC = datetime.UTC
@@ -115,7 +115,7 @@ def test_an_unknown_symbol_is_the_default_of_its_enum(registry: SchemaRegistry) 
     fields.append({"name": "u", "type": ["null", "E"]})  # type: ignore[dict-item]
     old = {"type": "record", "name": "R", "fields": fields}
     value = encoded(old, {"e": "B", "u": "B"}, registry.register("orders-value", json.dumps(old)))
-    registry.store.configure({"compatibility": "NONE"})
+    registry.set_compatibility("NONE")
     for more, wanted in (({"default": "C"}, {"e": "C", "u": "C"}), ({}, "value: B not found")):
         enum = {"type": "enum", "name": "E", "symbols": ["A", "C"], **more}
         newer = {**old, "fields": [{"name": "e", "type": enum}, fields[1]]}
@@ -228,7 +228,7 @@ def test_topics_with_different_columns_are_merged(registry: SchemaRegistry) -> N
     [error] = outcomes(plan, [value], "three")
     assert error.startswith("registry: topic three has no subject")
     two["fields"] = [{"name": "id", "type": "string"}]
-    registry.store.configure({"compatibility": "NONE"})
+    registry.set_compatibility("NONE")
     number = registry.register("two-value", json.dumps(two))
     plan = from_registry(registry, "avro", "one", "two")
     [error] = outcomes(plan, [encoded(two, {"id": "x"}, number)], "two")

@@ -13,7 +13,7 @@ from kwire.spark.column_names import DELTA
 from kwire.spark.decode import decode, decoder
 from kwire.spark.settings import Decode, SinkSettings, WrongSetting
 from kwire.spark.sinks.table_rows import table_columns
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from spark_tests.decoding import decoded, outcome, records_of
 from spark_tests.jvm import optimized_plan
 
@@ -330,7 +330,7 @@ def test_names_of_json_that_differ_only_by_case(spark: SparkSession) -> None:
         return json.dumps({"type": "object", "properties": properties, "required": [name]})
 
     with SchemaRegistry() as registry:
-        registry.store.configure({"compatibility": "NONE"})
+        registry.set_compatibility("NONE")
         old = header(registry.register("orders-value", of("ID", "Sku"), "JSON"))
         new = header(registry.register("orders-value", of("id", "sku"), "JSON"))
         registry.register("other-value", of("iD", "SKU"), "JSON")

@@ -25,7 +25,7 @@ from kwire.spark.decode import decode
 from kwire.spark.settings import DeadLetters, Decode, Source
 from kwire.spark.sinks.delta import EXTENSION
 from kwire.spark.sinks.table_rows import has_class
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from spark_tests.commands import Commands
 from spark_tests.decoding import records_of
 from spark_tests.pipelines import settings_of

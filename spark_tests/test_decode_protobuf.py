@@ -14,7 +14,7 @@ import pytest
 
 from kwire.schemas.wire_format import header
 from kwire.spark.settings import WrongSetting
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from spark_tests.worker_outcomes import from_registry, given, outcomes, survives_random_bytes
 
 UTC = datetime.UTC

@@ -22,7 +22,7 @@ from kwire.spark.pipeline_file import pipeline_of
 from kwire.spark.schema_history import read_history
 from kwire.spark.sinks.delta_rs import DeltaRsSink
 from kwire.spark.storage import LocalStorage
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from spark_tests.commands import Commands
 from spark_tests.pipelines import run, settings_of
 from spark_tests.processes import toml
@@ -52,7 +52,7 @@ NAMES = ("id", "gone", "old", "renamed", "f", "d", "added")
 def registry() -> Iterator[SchemaRegistry]:
     """A registry that takes every version."""
     with SchemaRegistry() as running:
-        running.store.configure({"compatibility": "NONE"})
+        running.set_compatibility("NONE")
         yield running
 
 

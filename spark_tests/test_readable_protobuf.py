@@ -9,7 +9,7 @@ from kwire.schemas.readable import ReadableValues
 from kwire.schemas.registry import PROTOBUF, RegistrySettings
 from kwire.schemas.undecodable import Undecodable
 from kwire.schemas.wire_format import header
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 
 ADDRESS = 'syntax = "proto3"; package shop; message Address { string city = 1; }'
 ORDER = """syntax = "proto3";

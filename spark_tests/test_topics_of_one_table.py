@@ -16,7 +16,7 @@ from kwire.schemas.wire_format import header
 from kwire.spark.decode.options import options_of
 from kwire.spark.decode.plans import registry_plan
 from kwire.spark.settings import Decode
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from spark_tests.commands import Commands
 from spark_tests.pipelines import produce_values, settings_of
 from spark_tests.processes import toml

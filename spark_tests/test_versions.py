@@ -18,7 +18,7 @@ from kwire.spark.decode.plans import registry_struct
 from kwire.spark.decode.spark_types import text_of
 from kwire.spark.decode.subjects import MOST_OLDER
 from kwire.spark.settings import Decode, WrongSetting
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from spark_tests.test_decode_avro import encoded
 from spark_tests.worker_outcomes import from_registry, outcomes
 
@@ -38,7 +38,7 @@ NO_HEADER = b"\0"
 def registry() -> Iterator[SchemaRegistry]:
     """A registry that takes every version."""
     with SchemaRegistry() as running:
-        running.store.configure({"compatibility": "NONE"})
+        running.set_compatibility("NONE")
         yield running
 
 

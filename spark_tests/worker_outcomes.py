@@ -11,7 +11,7 @@ from kwire.spark.decode.in_python import decoded_batches
 from kwire.spark.decode.options import options_of
 from kwire.spark.decode.plans import given_plan, registry_plan
 from kwire.spark.settings import Decode
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 
 
 def outcomes(plan: Any, values: list[bytes | None], topic: str = "orders") -> list[Any]:

@@ -380,7 +380,8 @@ class RegistryApp:
             answer = await self._answer(scope, receive)
         except Refused as error:
             status, answer = error.status, {"error_code": error.code, "message": error.message}
-        content = (answer if isinstance(answer, Text) else _JSON.encode(answer)).encode()
+        text = answer if isinstance(answer, Text) else _JSON.encode(answer)
+        content = text.encode(errors="replace")  # another registry may have stored half a character
         accepted = _header(scope, b"accept")
         media_type = next((one for one in TYPES if one in accepted), V1_JSON)
         headers = [

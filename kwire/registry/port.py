@@ -18,7 +18,7 @@ from kwire.web.port_thread import PortError, PortThread, bind, missing_of
 if TYPE_CHECKING:
     from kwire.registry.topic_journal import TopicJournal
 
-PACKAGES = ("h11", "starlette")
+PACKAGES = ("h11",)
 OPTION = "--registry HOST:PORT (kwire.registry.listen)"
 
 

@@ -33,7 +33,11 @@ from urllib.parse import quote
 
 import trio
 
+from kwire.registry.changes import Registration, register
 from kwire.registry.journal import MemoryJournal
+from kwire.registry.names import split_subject
+from kwire.registry.records import Reference, Schema, SchemaValue
+from kwire.registry.state import mark
 from kwire.web.port_thread import bind
 
 if TYPE_CHECKING:
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
 
 MOST_CONNECTIONS = 256
 START_TIMEOUT_S = 30.0
-"""The first start imports h11 and starlette."""
+"""The first start imports h11."""
 
 _ports_given: set[int] = set()
 """The free ports that registries of this process had."""
@@ -127,6 +131,31 @@ class SchemaRegistry:
         body = {"schema": text, "schemaType": kind, "references": list(references)}
         return int(self.ask("POST", f"/subjects/{quote(subject, safe='')}/versions", body)["id"])
 
+    def keep(
+        self,
+        subject: str,
+        text: str,
+        kind: str = "AVRO",
+        references: Sequence[dict[str, Any]] = (),
+    ) -> int:
+        """Keep a schema that nobody has looked at, as another registry may have one; its id."""
+        assert self._token is not None, "the registry serves"
+        return trio.from_thread.run(
+            self._keep, subject, text, kind, references, trio_token=self._token
+        )
+
+    async def _keep(
+        self, subject: str, text: str, kind: str, references: Sequence[dict[str, Any]]
+    ) -> int:
+        state = self._journal.state
+        uses = tuple(Reference(**one) for one in references)
+        asked = Registration(subject, Schema(kind, text, uses))
+        records = register(state, asked, state.find(split_subject(subject)[0], mark(asked.schema)))
+        await self._journal.append(records)
+        written = records[-1].value
+        assert isinstance(written, SchemaValue)
+        return written.id
+
     def set_compatibility(self, level: str, subject: str = "") -> None:
         """Set the level of a subject, or of all."""
         path = f"/config/{quote(subject, safe='')}" if subject else "/config"
@@ -171,8 +200,6 @@ class _Watched:
         self._app = app
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        from starlette.responses import JSONResponse
-
         owner = self._owner
         path = scope["raw_path"].decode("latin-1").partition("?")[0]
         owner.requests.append(f"{scope['method']} {path}")
@@ -183,8 +210,10 @@ class _Watched:
         if not status:
             await self._app(scope, receive, send)
             return
-        answer = JSONResponse({"error_code": status, "message": why}, status)
-        await answer(scope, receive, send)
+        content = json.dumps({"error_code": status, "message": why}).encode()
+        headers = [(b"content-length", str(len(content)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
 
 
 def _bound(port: int) -> socket.socket:

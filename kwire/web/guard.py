@@ -22,7 +22,6 @@ from ipaddress import ip_address
 from typing import Any, TypeAlias
 
 import trio
-from starlette.responses import PlainTextResponse
 
 from kwire.web.cross_loop_calls import NotServing
 
@@ -172,4 +171,15 @@ def _too_long(max_body_bytes: int) -> App:
 
 
 def _text(status: int, text: str) -> App:
-    return PlainTextResponse(text + "\n", status_code=status, headers={"connection": "close"})
+    content = (text + "\n").encode()
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [
+            (b"content-length", str(len(content)).encode()),
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"connection", b"close"),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
+
+    return answer

@@ -8,7 +8,7 @@ import trio
 
 from kwire.cli import main
 from kwire.schemas.wire_format import header
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from tests.support.in_process import running_server
 
 run = partial(trio.to_thread.run_sync, main)

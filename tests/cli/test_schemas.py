@@ -1,4 +1,4 @@
-"""``kwire schemas``, against the small registry: what it lists, registers, checks and compares."""
+"""``kwire schemas``, against a registry: what it lists, registers, checks and compares."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kwire.cli import main
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 
 MISSING = "field 'price' of record Order has no default, and the old schema has no such field"
 
@@ -86,7 +86,7 @@ def test_check_says_what_would_break_and_for_whom(at, tmp_path, capsys):
 
 def test_diff_shows_lines_and_both_directions(registry, at, capsys):
     """Changed lines, then what readers with each version can't read of the other's data."""
-    registry.store.configure("loose-value", {"compatibility": "NONE"})
+    registry.set_compatibility("NONE", "loose-value")
     registry.register("loose-value", order("id"))
     registry.register("loose-value", order("id", "price"))
     assert main(["schemas", "diff", "loose-value", "1", "2", *at]) == 0

@@ -1,4 +1,4 @@
-"""Values as people read them, by the schemas of the small registry; hostile values and schemas."""
+"""Values as people read them, by the schemas of a registry; hostile values and schemas."""
 
 import json
 import struct
@@ -25,7 +25,7 @@ from kwire.schemas.readable import (
 from kwire.schemas.registry import JSON, PROTOBUF, RegistrySettings
 from kwire.schemas.undecodable import NotYet, Undecodable
 from kwire.schemas.wire_format import header
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 
 ASK_S = 60.0
 
@@ -72,7 +72,7 @@ def decode(values: ReadableValues, value: bytes) -> Decoded:
 
 def in_avro(server: SchemaRegistry, values: ReadableValues, schema: str, content: bytes) -> Any:
     """What JSON has of a value of Avro with this schema."""
-    return json.loads(decode(values, header(server.register(schema, schema)) + content).text)
+    return json.loads(decode(values, header(server.keep(schema, schema)) + content).text)
 
 
 ORDER = record(
@@ -236,7 +236,7 @@ def test_protobuf_needs_packages(
     monkeypatch.setitem(sys.modules, "grpc_tools", None)
     schema = 'syntax = "proto3"; message Order { int64 id = 1; }'
     with pytest.raises(Undecodable) as raised:
-        decode(values, header(server.register("p", schema, PROTOBUF), (0,)) + b"\x08\x07")
+        decode(values, header(server.keep("p", schema, PROTOBUF), (0,)) + b"\x08\x07")
     assert str(raised.value) == (
         "its schema, id 1: to compile a .proto needs the package grpcio-tools, which isn't "
         "installed: pip install -e '.[schemas]' in a checkout of kwire"
@@ -312,14 +312,14 @@ def test_whatever_a_schema_makes_a_library_raise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is the error of the schema's values. What may pass is tried again, nothing else is."""
-    server.register("used", "message U {}", PROTOBUF)
+    server.keep("used", "message U {}", PROTOBUF)
     uses = [{"name": "u\0.proto", "subject": "used", "version": 1}]
-    hostile = header(server.register("p", "message M {}", PROTOBUF, references=uses), (0,))
+    hostile = header(server.keep("p", "message M {}", PROTOBUF, references=uses), (0,))
     with pytest.raises(Undecodable, match="its schema, id 2, can't be read: ValueError"):
         decode(values, hostile)
     assert values.unknown([hostile]) == []
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    start = header(server.register("q", "message N {}", PROTOBUF), (0,))
+    start = header(server.keep("q", "message N {}", PROTOBUF), (0,))
     with pytest.raises(NotYet, match="schema id 3 can't be read at the moment: No such file"):
         decode(values, start)
     assert values.unknown([start]) == [3]
@@ -330,6 +330,7 @@ def test_all_schemas_are_forgotten_when_they_are_many(
 ) -> None:
     """They are asked for again when a value needs them; the registry's client has none either."""
     monkeypatch.setattr(readable, "MAX_KEPT_CHARS", 10)
+    server.set_compatibility("NONE")
     numbers = [server.register("a", f'"{name}"') for name in ("long", "string", "int")]
     for number_of in numbers:
         values.learn([number_of], time.monotonic() + ASK_S)
@@ -343,5 +344,5 @@ def test_names_of_types_are_cut(server: SchemaRegistry, values: ReadableValues) 
     """A page has them for each value; half a character of a name can't be sent."""
     long = server.register("a", record("N" * 1000, f="null"))
     assert decode(values, header(long)).kind == f"Avro {'N' * (MAX_KIND - 5)}…"
-    half = server.register("b", '{"title": "\\ud800"}', JSON)
+    half = server.keep("b", '{"title": "\\ud800"}', JSON)
     assert decode(values, header(half) + b"1").kind == "JSON Schema \\ud800"

@@ -1,6 +1,7 @@
-"""The registry's client against the small registry, and what a process keeps of it."""
+"""The registry's client against a registry, and what a process keeps of it."""
 
 import json
+import socket
 import ssl
 import threading
 from base64 import b64encode
@@ -25,10 +26,11 @@ from kwire.schemas.registry import (
 from kwire.spark.decode.options import options_of
 from kwire.spark.decode.subjects import AWAY_S, Subjects, Version
 from kwire.spark.settings import Decode, WrongSetting
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from tests.support.certificates import Authority
 
-RECORD = '{"type": "record", "name": "a.Order", "fields": [{"name": "id", "type": "long"}]}'
+RECORD = '{"type":"record","name":"Order","namespace":"a","fields":[{"name":"id","type":"long"}]}'
+"""As a registry answers it."""
 
 
 @pytest.fixture
@@ -51,15 +53,13 @@ def test_a_port_is_not_given_to_a_second_registry(monkeypatch: pytest.MonkeyPatc
     with SchemaRegistry() as first:
         address = first.url
     offered = [int(address.rpartition(":")[2])]
-    bind = ThreadingHTTPServer.server_bind
+    bind = socket.socket.bind
 
-    def bind_as_the_system_may(server: ThreadingHTTPServer) -> None:
+    def bind_as_the_system_may(bound: socket.socket, wanted: tuple[str, int]) -> None:
         """Give the port that was free before, once."""
-        if offered and server.server_address[1] == 0:
-            server.server_address = ("127.0.0.1", offered.pop())
-        bind(server)
+        bind(bound, (wanted[0], offered.pop()) if offered and not wanted[1] else wanted)
 
-    monkeypatch.setattr(ThreadingHTTPServer, "server_bind", bind_as_the_system_may)
+    monkeypatch.setattr(socket.socket, "bind", bind_as_the_system_may)
     with SchemaRegistry() as second:
         assert not offered
         assert second.url != address
@@ -68,10 +68,11 @@ def test_a_port_is_not_given_to_a_second_registry(monkeypatch: pytest.MonkeyPatc
         second.start()  # the same one may have its own port again
 
 
-def test_schemas_by_subject_version_and_id(client: Registry) -> None:
+def test_schemas_by_subject_version_and_id(server: SchemaRegistry, client: Registry) -> None:
     """The same schema has one id; subjects with odd names work too."""
+    server.set_compatibility("NONE")
     first = client.register("orders-value", RECORD)
-    assert client.register("orders-value", RECORD.replace(" ", "")) == first
+    assert client.register("orders-value", RECORD.replace(",", " ,\n")) == first
     assert client.register("a/b c-value", RECORD) == first
     newer = client.register("orders-value", '"string"')
     assert client.subjects() == ["a/b c-value", "orders-value"]
@@ -100,7 +101,7 @@ def test_errors_are_one_line(server: SchemaRegistry, client: Registry) -> None:
     with pytest.raises(RegistryRefuses, match="422: Invalid schema"):
         client.register("x", "{")
     client.register("x", RECORD)
-    with pytest.raises(RegistryRefuses, match=r"409: .* field new is new and has no default"):
+    with pytest.raises(RegistryRefuses, match=r"409: .*READER_FIELD_MISSING_DEFAULT_VALUE"):
         client.register("x", RECORD.replace('"id"', '"new"'))
     server.fail_with = 503
     asked = len(server.requests)
@@ -294,15 +295,15 @@ def test_options_of_the_client_are_checked_with_the_file() -> None:
 def test_compatibility_is_configured(server: SchemaRegistry, client: Registry) -> None:
     """NONE takes what BACKWARD refuses."""
     client.register("x", RECORD)
-    assert not server.store.compatible("x", "latest", {"schema": RECORD.replace("id", "no")})[
-        "is_compatible"
-    ]
-    server.store.configure("x", {"compatibility": "NONE"})
-    assert client.register("x", RECORD.replace("id", "no")) == 2
-    assert server.store.config("x") == {"compatibilityLevel": "NONE"}
-    assert server.store.delete_version("x", "2") == 2
-    assert server.store.where("1") == [{"subject": "x", "version": 1}]
-    assert server.store.delete("x") == [1]
+    wrong = RECORD.replace("id", "no")
+    asked = server.ask("POST", "/compatibility/subjects/x/versions/latest", {"schema": wrong})
+    assert asked == {"is_compatible": False}
+    server.set_compatibility("NONE", "x")
+    assert client.register("x", wrong) == 2
+    assert server.ask("GET", "/config/x") == {"compatibilityLevel": "NONE"}
+    assert server.ask("DELETE", "/subjects/x/versions/2") == 2
+    assert server.ask("GET", "/schemas/ids/1/versions") == [{"subject": "x", "version": 1}]
+    assert server.ask("DELETE", "/subjects/x") == [1]
     assert client.by_id(1).text == RECORD
 
 

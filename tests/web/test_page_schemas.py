@@ -8,11 +8,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+import trio
 
 from kwire.schemas.readable import MAX_VALUE_BYTES
 from kwire.schemas.registry import JSON, PROTOBUF
 from kwire.schemas.wire_format import header
-from kwire.testing.registry import SchemaRegistry
+from kwire.testing.schema_registry import SchemaRegistry
 from kwire.web.page import reading, records, schemas
 from tests.web.conftest import http_server
 from tests.web.page_data import Item, produce
@@ -155,7 +156,10 @@ async def test_a_login_and_a_message_without_packages(
     monkeypatch.setitem(sys.modules, "grpc_tools", None)
     with SchemaRegistry(user="page", password="geheim") as registry:
         text_of_schema = 'syntax = "proto3"; message Order { int64 id = 1; }'
-        start = header(registry.register("orders-value", text_of_schema, PROTOBUF), (0,))
+        kept = await trio.to_thread.run_sync(
+            registry.keep, "orders-value", text_of_schema, PROTOBUF
+        )
+        start = header(kept, (0,))
         settings = {
             SETTING: registry.url,
             "kwire.http.schema.registry.basic.auth.user.info": "page:geheim",
