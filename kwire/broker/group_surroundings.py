@@ -7,7 +7,7 @@ Rules:
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kwire.broker.view import BrokerView
 from kwire.config.groups import assignors
@@ -78,11 +78,11 @@ def group_surroundings(broker: BrokerView) -> Surroundings:
     """The broker's topics, settings and budget, for its consumer groups."""
     return Surroundings(
         _topics_of(broker),
-        _settings_of(broker, consumer_settings, "consumer"),
+        _settings_of(broker, consumer_settings, _CONSUMER),
         BrokerHeartbeats(),
         RegexMatches(),
-        _settings_of(broker, share_settings, "share"),
-        _settings_of(broker, streams_settings, "streams"),
+        _settings_of(broker, share_settings, _SHARE),
+        _settings_of(broker, streams_settings, _STREAMS),
     )
 
 
@@ -102,9 +102,9 @@ _S = TypeVar("_S", ConsumerSettings, ShareSettings, StreamsSettings)
 
 
 def _settings_of(
-    broker: BrokerView, of_broker: Callable[[Mapping[str, Value]], _S], kind: str
+    broker: BrokerView, of_broker: Callable[[Mapping[str, Value]], _S], names: Mapping[str, str]
 ) -> Callable[[str], _S]:
-    """The settings of a group: those ``of_broker``, or the group's own of this kind."""
+    """The settings of a group: those ``of_broker``, or the group's own of these names."""
     common, made_from = of_broker(broker.settings), broker.settings
 
     def settings_of(group_id: str) -> _S:
@@ -112,24 +112,43 @@ def _settings_of(
         if made_from is not broker.settings:
             common, made_from = of_broker(broker.settings), broker.settings
         own = broker.image.config(ConfigResourceType.GROUP, group_id)
-        return _with_own(common, own, kind) if own else common
+        return _with_own(common, own, names) if own else common
 
     return settings_of
 
 
+_CONSUMER = {
+    "session_timeout_ms": "consumer.session.timeout.ms",
+    "heartbeat_interval_ms": "consumer.heartbeat.interval.ms",
+    "assignment_interval_ms": "consumer.assignment.interval.ms",
+    "max_size": "consumer.max.size",
+    "classic_max_size": "max.size",
+}
+_SHARE = {
+    "session_timeout_ms": "share.session.timeout.ms",
+    "heartbeat_interval_ms": "share.heartbeat.interval.ms",
+    "assignment_interval_ms": "share.assignment.interval.ms",
+    "initialize_retry_interval_ms": "share.initialize.retry.interval.ms",
+    "max_size": "share.max.size",
+}
+_STREAMS = {
+    "session_timeout_ms": "streams.session.timeout.ms",
+    "heartbeat_interval_ms": "streams.heartbeat.interval.ms",
+    "assignment_interval_ms": "streams.assignment.interval.ms",
+    "initial_rebalance_delay_ms": "streams.initial.rebalance.delay.ms",
+    "max_size": "streams.max.size",
+    "standby_replicas": "streams.num.standby.replicas",
+    "task_offset_interval_ms": "streams.task.offset.interval.ms",
+    "acceptable_recovery_lag": "streams.acceptable.recovery.lag",
+}
+"""The settings with numbers: of the broker they begin with ``group.``; some a group may have."""
+
+
 def consumer_settings(values: Mapping[str, Value]) -> ConsumerSettings:
     """The settings of groups without configs of their own."""
-
-    def integer(name: str) -> int:
-        return _integer(values, name)
-
     policy = str(values["group.consumer.migration.policy"]).lower()
     return ConsumerSettings(
-        session_timeout_ms=integer("consumer.session.timeout.ms"),
-        heartbeat_interval_ms=integer("consumer.heartbeat.interval.ms"),
-        assignment_interval_ms=integer("consumer.assignment.interval.ms"),
-        max_size=integer("consumer.max.size"),
-        classic_max_size=integer("max.size"),
+        **_integers(values, _CONSUMER),
         assignors=assignors(values),
         migration_policy=MigrationPolicy(policy),
     )
@@ -137,68 +156,29 @@ def consumer_settings(values: Mapping[str, Value]) -> ConsumerSettings:
 
 def share_settings(values: Mapping[str, Value]) -> ShareSettings:
     """The settings of share groups without configs of their own."""
-
-    def integer(name: str) -> int:
-        return _integer(values, name)
-
-    return ShareSettings(
-        session_timeout_ms=integer("share.session.timeout.ms"),
-        heartbeat_interval_ms=integer("share.heartbeat.interval.ms"),
-        assignment_interval_ms=integer("share.assignment.interval.ms"),
-        initialize_retry_interval_ms=integer("share.initialize.retry.interval.ms"),
-        max_size=integer("share.max.size"),
-    )
+    return ShareSettings(**_integers(values, _SHARE))
 
 
 def streams_settings(values: Mapping[str, Value]) -> StreamsSettings:
     """The settings of streams groups without configs of their own."""
-
-    def integer(name: str) -> int:
-        return _integer(values, name)
-
     tags = values["group.streams.rack.aware.assignment.tags"]
     return StreamsSettings(
-        session_timeout_ms=integer("streams.session.timeout.ms"),
-        heartbeat_interval_ms=integer("streams.heartbeat.interval.ms"),
-        assignment_interval_ms=integer("streams.assignment.interval.ms"),
-        initial_rebalance_delay_ms=integer("streams.initial.rebalance.delay.ms"),
-        max_size=integer("streams.max.size"),
-        standby_replicas=integer("streams.num.standby.replicas"),
-        rack_aware_tags=tuple(tags) if isinstance(tags, list) else (),
-        task_offset_interval_ms=integer("streams.task.offset.interval.ms"),
-        acceptable_recovery_lag=integer("streams.acceptable.recovery.lag"),
+        **_integers(values, _STREAMS), rack_aware_tags=tuple(tags) if isinstance(tags, list) else ()
     )
 
 
-def _integer(values: Mapping[str, Value], name: str) -> int:
-    value = values[f"group.{name}"]
-    assert isinstance(value, int)
-    return value
+def _integers(values: Mapping[str, Value], names: Mapping[str, str]) -> dict[str, Any]:
+    found = {field: values[f"group.{name}"] for field, name in names.items()}
+    assert all(isinstance(value, int) for value in found.values()), found
+    return found
 
 
-def _with_own(common: _S, own: Mapping[str, str], kind: str) -> _S:
+def _with_own(common: _S, own: Mapping[str, str], names: Mapping[str, str]) -> _S:
     known = settings(GROUP)
     values = {name: known[name].parse(text) for name, text in own.items() if name in known}
-
-    def integer(name: str, default: int) -> int:
-        value = values.get(f"{kind}.{name}", default)
-        assert isinstance(value, int)
-        return value
-
-    changed = common._replace(
-        session_timeout_ms=integer("session.timeout.ms", common.session_timeout_ms),
-        heartbeat_interval_ms=integer("heartbeat.interval.ms", common.heartbeat_interval_ms),
-        assignment_interval_ms=integer("assignment.interval.ms", common.assignment_interval_ms),
-    )
-    if not isinstance(changed, StreamsSettings):
-        return changed
+    changed: dict[str, Any] = {f: values[name] for f, name in names.items() if name in values}
+    assert all(isinstance(value, int) for value in changed.values()), changed
     tags = values.get("streams.rack.aware.assignment.tags")
-    return changed._replace(
-        initial_rebalance_delay_ms=integer(
-            "initial.rebalance.delay.ms", changed.initial_rebalance_delay_ms
-        ),
-        standby_replicas=integer("num.standby.replicas", changed.standby_replicas),
-        rack_aware_tags=tuple(tags) if isinstance(tags, list) else changed.rack_aware_tags,
-        task_offset_interval_ms=integer("task.offset.interval.ms", changed.task_offset_interval_ms),
-        acceptable_recovery_lag=integer("acceptable.recovery.lag", changed.acceptable_recovery_lag),
-    )
+    if names is _STREAMS and isinstance(tags, list):
+        changed["rack_aware_tags"] = tuple(tags)
+    return common._replace(**changed)
