@@ -29,6 +29,9 @@ JOINING_EPOCH = 0
 
 LEAVING_EPOCH = -1
 
+STATIC_LEAVING_EPOCH = -2
+"""The epoch with which a static member leaves for a while, and which it has until it is back."""
+
 FIRST_EPOCH = 1
 """The epoch of a group before the first member joins."""
 
@@ -193,6 +196,10 @@ class ModernGroup(ABC, Generic[M, T]):
                 f"Member {member_id} is not a member of group {self.group_id}.",
             )
         return member
+
+    def static_member(self, instance_id: str | None) -> M | None:
+        """The static member of an instance; only some kinds of groups have static members."""
+        return None
 
     def offset_age_since_ms(self, commit_timestamp_ms: int) -> int | None:
         """The time of the commit, from which the offset's age counts."""

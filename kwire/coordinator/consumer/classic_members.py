@@ -22,7 +22,6 @@ from kwire.coordinator.consumer.embedded import (
 )
 from kwire.coordinator.consumer.group import ConsumerGroup
 from kwire.coordinator.consumer.group_update import GroupUpdate
-from kwire.coordinator.consumer.heartbeat import check_room
 from kwire.coordinator.consumer.member import (
     ClassicMember,
     ConsumerMember,
@@ -34,6 +33,7 @@ from kwire.coordinator.consumer.settings import MigrationPolicy
 from kwire.coordinator.consumer.timers import Timer
 from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE
 from kwire.coordinator.effects import Effects, Turn, Waiter
+from kwire.coordinator.heartbeat_checks import check_room
 from kwire.coordinator.joining import REQUIRES_KNOWN_ID_SINCE, Client
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest

@@ -16,9 +16,7 @@ from kwire.coordinator.consumer.group_update import GroupUpdate
 from kwire.coordinator.consumer.heartbeat import (
     assignment_of,
     check_epoch,
-    check_instance_is_free,
     check_request,
-    check_room,
     described,
     has_other_partitions,
     is_full,
@@ -26,7 +24,6 @@ from kwire.coordinator.consumer.heartbeat import (
 )
 from kwire.coordinator.consumer.member import (
     NOTHING_OWNED,
-    STATIC_LEAVING_EPOCH,
     ConsumerMember,
     MemberState,
 )
@@ -36,8 +33,9 @@ from kwire.coordinator.consumer.replaying import CONSUMER_GROUPS, take_target_in
 from kwire.coordinator.consumer.timers import Timer
 from kwire.coordinator.effects import Turn
 from kwire.coordinator.group import GroupRegistry
+from kwire.coordinator.heartbeat_checks import check_instance_is_free, check_room
 from kwire.coordinator.joining import Client
-from kwire.coordinator.modern_group import JOINING_EPOCH
+from kwire.coordinator.modern_group import JOINING_EPOCH, STATIC_LEAVING_EPOCH
 from kwire.coordinator.modern_groups import ModernGroups
 from kwire.coordinator.records import WrittenTarget
 from kwire.coordinator.surroundings import Surroundings
@@ -114,7 +112,8 @@ class ConsumerGroups(
         member_id = request.member_id or self._registry.new_id()
         in_place = update.group.static_member(request.instance_id)
         if in_place is not None and in_place.member_id != member_id:
-            check_instance_is_free(in_place, member_id)
+            if not in_place.is_classic:
+                check_instance_is_free(in_place, member_id)
             return self.replace_static(update, in_place, member_id)
         return update.group.members.get(member_id) or ConsumerMember(member_id)
 

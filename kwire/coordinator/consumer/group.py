@@ -32,15 +32,11 @@ from kwire.coordinator.consumer.records import (
     regular_expression,
 )
 from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE
-from kwire.coordinator.group import EMPTY_STATE, Committer, GroupType
+from kwire.coordinator.group import Committer, GroupType
 from kwire.coordinator.joining import Visible
-from kwire.coordinator.modern_group import ModernGroup
 from kwire.coordinator.records import CoordinatorRecord
+from kwire.coordinator.static_group import STABLE_STATE, StaticGroup
 from kwire.errors import ErrorCode, KafkaError
-
-ASSIGNING_STATE = "Assigning"
-RECONCILING_STATE = "Reconciling"
-STABLE_STATE = "Stable"
 
 COMMIT_VERSION = 9
 """The first version of OffsetCommit with member epochs."""
@@ -66,7 +62,7 @@ class View(NamedTuple):
     visible: Visible
 
 
-class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
+class ConsumerGroup(StaticGroup[ConsumerMember, Partitions]):
     """One group.
 
     ``owners`` names the member that has a partition, or is still giving it back. ``classic_count``
@@ -84,7 +80,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
-        self.static_members: dict[str, str] = {}
         self.owners: LayeredDict[tuple[bytes, int], str] = LayeredDict()
         self.classic_count = 0
         self.regexes: dict[str, ResolvedRegex] = {}
@@ -96,7 +91,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         """A copy for an update; it shares the original's timers, heartbeat interval and views."""
         group = super().copy()
         group.classic_count = self.classic_count
-        group.static_members = dict(self.static_members)
         group.owners = self.owners.copy()
         group.regexes = dict(self.regexes)
         group.has_partition_metadata = self.has_partition_metadata
@@ -110,19 +104,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
     # Changes by records
 
-    def remove_member(self, member_id: str) -> None:
-        """Remove a member, if it is there."""
-        member = self.members.get(member_id)
-        super().remove_member(member_id)
-        instance_id = None if member is None else member.about.instance_id
-        if instance_id is not None and self.static_members.get(instance_id) == member_id:
-            del self.static_members[instance_id]
-
     def _count(self, member: ConsumerMember) -> None:
         super()._count(member)
         self.classic_count += member.is_classic
-        if member.about.instance_id is not None:
-            self.static_members[member.about.instance_id] = member.member_id
         for partition in _owned_by(member):
             self.owners[partition] = member.member_id
 
@@ -137,25 +121,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     # Questions about the group
 
     @property
-    def state_name(self) -> str:
-        """Kafka's name of the group's state."""
-        if not self.members:
-            return EMPTY_STATE
-        if self.epoch > self.target_epoch:
-            return ASSIGNING_STATE
-        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
-            return STABLE_STATE
-        return RECONCILING_STATE
-
-    @property
     def protocol_type_name(self) -> str:
         """The protocol type that ListGroups shows."""
         return CONSUMER_PROTOCOL_TYPE
-
-    @property
-    def may_expire(self) -> bool:
-        """Whether the group has no members."""
-        return not self.members
 
     @property
     def has_nothing_to_share(self) -> bool:
@@ -171,10 +139,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     def is_owned(self, topic_id: bytes, partition: int) -> bool:
         """Whether a member has this partition."""
         return (topic_id, partition) in self.owners
-
-    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The static member of an instance."""
-        return self.members.get(self.static_members.get(instance_id or "", ""))
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The names of the topics to which a member subscribes, by name or by its expression."""
@@ -195,21 +159,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
             if member.about.assignor is not None:
                 votes[member.about.assignor] = votes.get(member.about.assignor, 0) + 1
         return max(votes, key=lambda name: (votes[name], name), default=default)
-
-    def validate_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        """The member with these ids; KafkaError (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
-        if instance_id is None:
-            return self.member(member_id)
-        member = self.static_member(instance_id)
-        if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-        if member.member_id != member_id:
-            raise KafkaError(
-                ErrorCode.FENCED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} was fenced by "
-                f"member {member.member_id}.",
-            )
-        return member
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
         """Whether another member still has a partition of this member's target."""
@@ -243,7 +192,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
                 "OffsetCommit version 9 or above must be used by members of the consumer protocol",
             )
         if committer.generation > member.epoch:
-            raise _stale(member)
+            raise self._stale(member, f"The member is at epoch {member.epoch}.")
 
     def check_commit_of(
         self, committer: Committer, topic: str, topic_id: bytes, partition: int
@@ -257,23 +206,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
             return
         epoch = member.assignment_epoch(topic_id, partition)
         if epoch is None or committer.generation < epoch:
-            raise _stale(member)
+            raise self._stale(member, f"The member is at epoch {member.epoch}.")
 
-    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Check that a member may fetch offsets; clients that aren't members may always.
-
-        Raises KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
-        """
-        if member_id is None and member_epoch < 0:
-            return
-        member = self.members.get(member_id or "")
-        if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if member_epoch != member.epoch:
-            raise _stale(member)
-
-    def check_offset_delete(self) -> None:
-        """Allow it: offsets of topics without a subscriber may be deleted."""
+    def _stale(self, member: ConsumerMember, text: str) -> KafkaError:
+        if member.is_classic:
+            return KafkaError(ErrorCode.ILLEGAL_GENERATION, text)
+        return super()._stale(member, text)
 
     def own_tombstones(self) -> list[CoordinatorRecord]:
         """The tombstones of expressions, and of the record in which an older Kafka had topics."""
@@ -289,11 +227,6 @@ def topics_of(subscription: Subscription, regexes: Mapping[str, ResolvedRegex]) 
     resolved = regexes.get(regex) if regex else None
     names = frozenset(topics)
     return names | resolved.topics if resolved is not None else names
-
-
-def _stale(member: ConsumerMember) -> KafkaError:
-    classic = member.is_classic
-    return KafkaError(ErrorCode.ILLEGAL_GENERATION if classic else ErrorCode.STALE_MEMBER_EPOCH)
 
 
 def _owned_by(member: ConsumerMember) -> Iterable[tuple[bytes, int]]:

@@ -4,16 +4,15 @@ Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid an
 GroupMetadataManager.consumerGroupHeartbeat of Kafka 4.3; KIP-848, KIP-1082.
 """
 
-from kwire.coordinator.consumer.group import ConsumerGroup
 from kwire.coordinator.consumer.member import (
-    STATIC_LEAVING_EPOCH,
     ConsumerMember,
     Description,
     Owned,
     Partitions,
 )
+from kwire.coordinator.heartbeat_checks import check_filled, fenced, invalid
 from kwire.coordinator.joining import Client
-from kwire.coordinator.modern_group import JOINING_EPOCH, LEAVING_EPOCH
+from kwire.coordinator.modern_group import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -32,20 +31,18 @@ def check_request(
     epoch = request.member_epoch
     needs_id = api_version >= CLIENT_MADE_IDS_SINCE or epoch > 0 or epoch == LEAVING_EPOCH
     if needs_id and not request.member_id.strip():
-        raise _invalid("MemberId can't be empty.")
-    for name, value in (
+        raise invalid("MemberId can't be empty.")
+    check_filled(
         ("GroupId", request.group_id),
         ("InstanceId", request.instance_id),
         ("RackId", request.rack_id),
-    ):
-        if value is not None and not value.strip():
-            raise _invalid(f"{name} can't be empty.")
+    )
     if epoch == JOINING_EPOCH:
         _check_joining(request)
     elif epoch == STATIC_LEAVING_EPOCH and request.instance_id is None:
-        raise _invalid("InstanceId can't be null.")
+        raise invalid("InstanceId can't be null.")
     elif epoch < STATIC_LEAVING_EPOCH:
-        raise _invalid("MemberEpoch is invalid.")
+        raise invalid("MemberEpoch is invalid.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -56,18 +53,14 @@ def check_request(
 
 def _check_joining(request: ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == -1:
-        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        raise invalid("RebalanceTimeoutMs must be provided in first request.")
     if request.topic_partitions is None or request.topic_partitions:
-        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        raise invalid("TopicPartitions must be empty when (re-)joining.")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        raise _invalid(
+        raise invalid(
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
             "(re-)joining."
         )
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 def described(
@@ -104,10 +97,9 @@ def check_epoch(member: ConsumerMember, epoch: int, reported: Partitions | None)
     """
     if epoch in (JOINING_EPOCH, member.epoch):
         return
-    if epoch > member.epoch:
-        raise _fenced("greater", epoch, member.epoch)
-    if epoch != member.previous_epoch or not _has_no_more(reported, member.assigned):
-        raise _fenced("smaller", epoch, member.epoch)
+    is_behind = epoch == member.previous_epoch and epoch < member.epoch
+    if not is_behind or not _has_no_more(reported, member.assigned):
+        raise fenced("consumer", member, epoch)
 
 
 def _has_no_more(reported: Partitions | None, assigned: Owned) -> bool:
@@ -115,34 +107,6 @@ def _has_no_more(reported: Partitions | None, assigned: Owned) -> bool:
         topic_id in assigned and partitions <= assigned[topic_id].keys()
         for topic_id, partitions in reported.items()
     )
-
-
-def _fenced(how: str, received: int, known: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {how} member epoch ({received}) than the one known by "
-        f"the group coordinator ({known}). The member must abandon all its partitions and rejoin.",
-    )
-
-
-def check_instance_is_free(member: ConsumerMember, member_id: str) -> None:
-    """Raise KafkaError (UNRELEASED_INSTANCE_ID) unless the present static member is away."""
-    if not member.is_away and not member.is_classic:
-        raise KafkaError(
-            ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {member.about.instance_id} cannot join "
-            f"the group because the instance id is owned by {member.member_id} member.",
-        )
-
-
-def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, most: int) -> None:
-    """Raise KafkaError (GROUP_MAX_SIZE_REACHED) unless the group has room for this member."""
-    is_known = member_id in group.members or group.static_member(instance_id) is not None
-    if len(group.members) >= most and not is_known:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {most} members.",
-        )
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:

@@ -35,8 +35,6 @@ Owned: TypeAlias = Mapping[bytes, Mapping[int, int]]
 
 NOTHING_OWNED: Owned = MappingProxyType({})
 
-STATIC_LEAVING_EPOCH = -2
-
 CONSUMER_MEMBER_TYPE = 1
 CLASSIC_MEMBER_TYPE = 0
 
@@ -137,11 +135,6 @@ class ConsumerMember(NamedTuple):
     def is_classic(self) -> bool:
         """Whether the member uses the classic protocol."""
         return self.about.classic is not None
-
-    @property
-    def is_away(self) -> bool:
-        """Whether the member is a static member that has left for a while."""
-        return self.epoch == STATIC_LEAVING_EPOCH
 
     @property
     def owned(self) -> Partitions:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from kwire.coordinator.effects import Effects, Turn
 from kwire.coordinator.group import GroupRegistry
+from kwire.coordinator.heartbeat_checks import check_room
 from kwire.coordinator.joining import Client
 from kwire.coordinator.modern_group import JOINING_EPOCH
 from kwire.coordinator.modern_groups import ModernGroups
@@ -19,7 +20,6 @@ from kwire.coordinator.share.heartbeat import (
     assignment_of,
     check_epoch,
     check_request,
-    check_room,
     described,
     is_full,
 )
@@ -81,7 +81,7 @@ class ShareGroups(
         member_id = request.member_id
         original = self.group_or_new(request.group_id) if joins else self.group(request.group_id)
         update = self._changes.start_update(original, turn)
-        check_room(original, member_id, update.settings.max_size)
+        check_room(original, member_id, None, update.settings.max_size)
         is_new = joins and member_id not in original.members
         before = ShareMember(member_id) if is_new else original.member(member_id)
         check_epoch(before, request.member_epoch)

@@ -4,9 +4,9 @@ Source: GroupCoordinatorService.throwIfShareGroupHeartbeatRequestIsInvalid and
 GroupMetadataManager.shareGroupHeartbeat of Kafka 4.4, and what a broker of Kafka 4.4.0 answers.
 """
 
+from kwire.coordinator.heartbeat_checks import check_filled, fenced, invalid
 from kwire.coordinator.joining import Client
 from kwire.coordinator.modern_group import JOINING_EPOCH, LEAVING_EPOCH
-from kwire.coordinator.share.group import ShareGroup
 from kwire.coordinator.share.member import ShareMember
 from kwire.coordinator.share.settings import LONGEST_MEMBER_ID
 from kwire.errors import ErrorCode, KafkaError
@@ -21,30 +21,15 @@ def check_request(request: ShareGroupHeartbeatRequest) -> None:
     """Raise KafkaError (INVALID_REQUEST) for an invalid request."""
     if not 0 < len(request.member_id) <= LONGEST_MEMBER_ID:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    for name, value in (
+    check_filled(
         ("MemberId", request.member_id),
         ("GroupId", request.group_id),
         ("RackId", request.rack_id),
-    ):
-        if value is not None and not value.strip():
-            raise _invalid(f"{name} can't be empty.")
+    )
     if request.member_epoch == JOINING_EPOCH and not request.subscribed_topic_names:
-        raise _invalid("SubscribedTopicNames must be set in first request.")
+        raise invalid("SubscribedTopicNames must be set in first request.")
     if request.member_epoch < LEAVING_EPOCH:
-        raise _invalid("MemberEpoch is invalid.")
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)
-
-
-def check_room(group: ShareGroup, member_id: str, most: int) -> None:
-    """Raise KafkaError (GROUP_MAX_SIZE_REACHED) unless the group has room for this member."""
-    if len(group.members) >= most and member_id not in group.members:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The share group has reached its maximum capacity of {most} members.",
-        )
+        raise invalid("MemberEpoch is invalid.")
 
 
 def check_epoch(member: ShareMember, epoch: int) -> None:
@@ -54,19 +39,8 @@ def check_epoch(member: ShareMember, epoch: int) -> None:
     """
     if epoch in (JOINING_EPOCH, member.epoch, member.previous_epoch):
         return
-    abandon = "The member must abandon all its partitions and rejoin."
-    if epoch > member.epoch:
-        raise KafkaError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The share group member has a greater member epoch ({epoch}) than the one known by "
-            f"the group coordinator ({member.epoch}). {abandon}",
-        )
-    raise KafkaError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The share group member has a smaller member epoch ({epoch}) than the one known by the "
-        f"group coordinator ({member.epoch}), and it does not match the previous member epoch "
-        f"({member.previous_epoch}). {abandon}",
-    )
+    also = f", and it does not match the previous member epoch ({member.previous_epoch})"
+    raise fenced("share", member, epoch, "" if epoch > member.epoch else also)
 
 
 def described(

@@ -18,16 +18,16 @@ from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.consumer.timers import Timer
 from kwire.coordinator.effects import Turn
 from kwire.coordinator.group import GroupRegistry
+from kwire.coordinator.heartbeat_checks import check_instance_is_free, check_room
 from kwire.coordinator.joining import Client
+from kwire.coordinator.modern_group import JOINING_EPOCH, STATIC_LEAVING_EPOCH
 from kwire.coordinator.modern_groups import ModernGroups
 from kwire.coordinator.streams.changes import StreamsChanges
 from kwire.coordinator.streams.endpoints import partitions_by_endpoint
 from kwire.coordinator.streams.group import StreamsGroup, Topology
 from kwire.coordinator.streams.heartbeat import (
     check_epoch,
-    check_instance_is_free,
     check_request,
-    check_room,
     described,
     reported_tasks,
     show_tasks,
@@ -36,8 +36,6 @@ from kwire.coordinator.streams.heartbeat import (
     topology_value,
 )
 from kwire.coordinator.streams.member import (
-    JOINING_EPOCH,
-    STATIC_LEAVING_EPOCH,
     MemberState,
     StreamsMember,
 )

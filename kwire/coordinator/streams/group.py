@@ -16,9 +16,10 @@ from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from kwire.coordinator.consumer.layered_dict import LayeredDict
-from kwire.coordinator.group import EMPTY_STATE, Committer, GroupType
-from kwire.coordinator.modern_group import FIRST_EPOCH, ModernGroup
+from kwire.coordinator.group import Committer, GroupType
+from kwire.coordinator.modern_group import FIRST_EPOCH
 from kwire.coordinator.records import CoordinatorRecord
+from kwire.coordinator.static_group import StaticGroup
 from kwire.coordinator.streams.assignors.spec import MemberTasks, Task, Tasks
 from kwire.coordinator.streams.member import (
     NO_TARGET,
@@ -39,9 +40,6 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.streams_group_heartbeat import EndpointToPartitions
 
 NOT_READY_STATE = "NotReady"
-ASSIGNING_STATE = "Assigning"
-RECONCILING_STATE = "Reconciling"
-STABLE_STATE = "Stable"
 
 STREAMS_PROTOCOL_TYPE = "streams"
 
@@ -143,7 +141,7 @@ class Unrecorded:
         self.task_offsets.pop(member_id, None)
 
 
-class StreamsGroup(ModernGroup[StreamsMember, MemberTasks]):
+class StreamsGroup(StaticGroup[StreamsMember, MemberTasks]):
     """One group; ``runs``, ``stands_by`` and ``warms_up`` are the processes that have a task."""
 
     kind = GroupType.STREAMS
@@ -162,7 +160,6 @@ class StreamsGroup(ModernGroup[StreamsMember, MemberTasks]):
         self.failed_description_epoch = NO_EPOCH
         self.assignment_configs: Mapping[str, str] = {}
         self.topology: Topology | None = None
-        self.static_members: LayeredDict[str, str] = LayeredDict()
         self.runs: LayeredDict[Task, str] = LayeredDict()
         self.stands_by: LayeredDict[Task, frozenset[str]] = LayeredDict()
         self.warms_up: LayeredDict[Task, frozenset[str]] = LayeredDict()
@@ -175,8 +172,8 @@ class StreamsGroup(ModernGroup[StreamsMember, MemberTasks]):
         group.stored_description_epoch = self.stored_description_epoch
         group.failed_description_epoch = self.failed_description_epoch
         group.assignment_configs, group.topology = self.assignment_configs, self.topology
-        group.static_members, group.runs = self.static_members.copy(), self.runs.copy()
-        group.stands_by, group.warms_up = self.stands_by.copy(), self.warms_up.copy()
+        group.runs, group.stands_by = self.runs.copy(), self.stands_by.copy()
+        group.warms_up = self.warms_up.copy()
         group.unrecorded = self.unrecorded
         return group
 
@@ -200,8 +197,7 @@ class StreamsGroup(ModernGroup[StreamsMember, MemberTasks]):
         self.unrecorded.forget(member_id)
 
     def _count(self, member: StreamsMember) -> None:
-        if member.about.instance_id is not None:
-            self.static_members[member.about.instance_id] = member.member_id
+        super()._count(member)
         process_id = member.about.process_id
         for owned in (member.assigned, member.revoking):
             for task in owned.iter_active():
@@ -211,9 +207,8 @@ class StreamsGroup(ModernGroup[StreamsMember, MemberTasks]):
                     having[task] = having.get(task, NO_PROCESSES) | {process_id}
 
     def _uncount(self, member: StreamsMember) -> None:
-        instance_id, process_id = member.about.instance_id, member.about.process_id
-        if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
-            del self.static_members[instance_id]
+        super()._uncount(member)
+        process_id = member.about.process_id
         for owned in (member.assigned, member.revoking):
             for task in owned.iter_active():
                 # A damaged log may say that another process runs the task by now.
@@ -232,26 +227,15 @@ class StreamsGroup(ModernGroup[StreamsMember, MemberTasks]):
     @property
     def state_name(self) -> str:
         """Kafka's name of the group's state."""
-        if not self.members:
-            return EMPTY_STATE
-        if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
+        topology_epoch = None if self.topology is None else self.topology.epoch
+        if self.members and topology_epoch != self.validated_topology_epoch:
             return NOT_READY_STATE
-        if self.epoch > self.target_epoch:
-            return ASSIGNING_STATE
-        target_epoch = self.target_epoch
-        if all(member.is_reconciled_to(target_epoch) for member in self.members.values()):
-            return STABLE_STATE
-        return RECONCILING_STATE
+        return super().state_name
 
     @property
     def protocol_type_name(self) -> str:
         """The protocol type that ListGroups shows."""
         return STREAMS_PROTOCOL_TYPE
-
-    @property
-    def may_expire(self) -> bool:
-        """Whether the group has no members."""
-        return not self.members
 
     @property
     def has_nothing_to_share(self) -> bool:
@@ -268,30 +252,11 @@ class StreamsGroup(ModernGroup[StreamsMember, MemberTasks]):
             lambda s, partition: self.warms_up.get((s, partition), NO_PROCESSES),
         )
 
-    def static_member(self, instance_id: str | None) -> StreamsMember | None:
-        """The static member of an instance."""
-        return self.members.get(self.static_members.get(instance_id or "", ""))
-
     def subscribed_topics(self) -> frozenset[str]:
         """The names of the topics that the tasks read, while there are members."""
         if self.topology is None or not self.members:
             return frozenset()
         return frozenset(self.topology.subtopology_of)
-
-    def validate_member(self, member_id: str, instance_id: str | None) -> StreamsMember:
-        """The member with these ids; KafkaError (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
-        if instance_id is None:
-            return self.member(member_id)
-        member = self.static_member(instance_id)
-        if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-        if member.member_id != member_id:
-            raise KafkaError(
-                ErrorCode.FENCED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} was fenced by member "
-                f"{member.member_id}.",
-            )
-        return member
 
     # Offsets
 
@@ -349,23 +314,6 @@ class StreamsGroup(ModernGroup[StreamsMember, MemberTasks]):
                 f"Received member epoch {committer.generation} is older than assignment epoch "
                 f"{epoch} for task {task}."
             )
-
-    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Check that a member may fetch offsets; clients that aren't members may always.
-
-        Raises KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
-        """
-        if member_id is None and member_epoch < 0:
-            return
-        member = self.member(member_id or "")
-        if member_epoch != member.epoch:
-            raise _stale(
-                f"The received member epoch {member_epoch} does not match the expected member "
-                f"epoch {member.epoch}."
-            )
-
-    def check_offset_delete(self) -> None:
-        """Allow it: offsets of topics that no task reads may be deleted."""
 
     # The end
 

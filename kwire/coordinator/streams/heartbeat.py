@@ -6,12 +6,12 @@ GroupMetadataManager.streamsGroupHeartbeat of Kafka 4.4, and what a broker of Ka
 
 from collections.abc import Iterable, Mapping
 
+from kwire.coordinator.heartbeat_checks import check_filled, fenced, invalid
 from kwire.coordinator.joining import Client
+from kwire.coordinator.modern_group import JOINING_EPOCH, STATIC_LEAVING_EPOCH
 from kwire.coordinator.streams.assignors.spec import MemberTasks, Task, Tasks
 from kwire.coordinator.streams.group import StreamsGroup, TaskOffsets
 from kwire.coordinator.streams.member import (
-    JOINING_EPOCH,
-    STATIC_LEAVING_EPOCH,
     Description,
     StreamsMember,
 )
@@ -34,49 +34,45 @@ from kwire.protocol.messages.streams_group_heartbeat import (
     TaskOffset,
 )
 
-ABANDON = "The member must abandon all its partitions and rejoin."
-
 
 def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     """Raise KafkaError for an invalid request: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
     subtopologies = request.topology.subtopologies if request.topology else ()
     if any(one.source_topic_regex for one in subtopologies):
-        raise _invalid("Regular expressions for source topics are not supported yet.")
-    for name, value in (
+        raise invalid("Regular expressions for source topics are not supported yet.")
+    check_filled(
         ("MemberId", request.member_id),
         ("GroupId", request.group_id),
         ("InstanceId", request.instance_id),
         ("RackId", request.rack_id),
-    ):
-        if value is not None and not value.strip():
-            raise _invalid(f"{name} can't be empty.")
+    )
     if request.member_epoch == JOINING_EPOCH:
         _check_join(request)
     elif request.member_epoch == STATIC_LEAVING_EPOCH and request.instance_id is None:
-        raise _invalid("InstanceId can't be null.")
+        raise invalid("InstanceId can't be null.")
     elif request.member_epoch < STATIC_LEAVING_EPOCH:
-        raise _invalid(
+        raise invalid(
             f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
         )
     roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     if any(one is None for one in roles) and any(one is not None for one in roles):
-        raise _invalid("If one task-type is non-null, all must be non-null.")
+        raise invalid("If one task-type is non-null, all must be non-null.")
     if request.member_epoch != JOINING_EPOCH and request.topology is not None:
-        raise _invalid("Topology can only be provided when (re-)joining.")
+        raise invalid("Topology can only be provided when (re-)joining.")
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == -1:
-        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        raise invalid("RebalanceTimeoutMs must be provided in first request.")
     for name, tasks in (
         ("ActiveTasks", request.active_tasks),
         ("StandbyTasks", request.standby_tasks),
         ("WarmupTasks", request.warmup_tasks),
     ):
         if tasks is None or tasks:
-            raise _invalid(f"{name} must be empty when (re-)joining.")
+            raise invalid(f"{name} must be empty when (re-)joining.")
     if request.topology is None:
-        raise _invalid("Topology must be non-null when (re-)joining.")
+        raise invalid("Topology must be non-null when (re-)joining.")
     for subtopology in request.topology.subtopologies:
         for topic in subtopology.state_changelog_topics:
             if topic.partitions:
@@ -86,22 +82,7 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
                     f"is set to {topic.partitions}.",
                 )
     if request.topology.epoch < 0:
-        raise _invalid("Topology epoch must be non-negative.")
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)
-
-
-def check_room(group: StreamsGroup, member_id: str, instance_id: str | None, most: int) -> None:
-    """Raise KafkaError (GROUP_MAX_SIZE_REACHED) unless the group has room for this member."""
-    if group.static_member(instance_id) is not None:
-        return
-    if len(group.members) >= most and member_id not in group.members:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The streams group has reached its maximum capacity of {most} members.",
-        )
+        raise invalid("Topology epoch must be non-negative.")
 
 
 def check_epoch(member: StreamsMember, epoch: int, reported: MemberTasks | None) -> None:
@@ -113,24 +94,8 @@ def check_epoch(member: StreamsMember, epoch: int, reported: MemberTasks | None)
     if epoch in (JOINING_EPOCH, member.epoch):
         return
     is_behind = epoch == member.previous_epoch and epoch < member.epoch
-    if is_behind and reported is not None and member.assigned.contains(reported):
-        return
-    size = "greater" if epoch > member.epoch else "smaller"
-    raise KafkaError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {size} member epoch ({epoch}) than the one known by the "
-        f"group coordinator ({member.epoch}). {ABANDON}",
-    )
-
-
-def check_instance_is_free(in_place: StreamsMember, member_id: str) -> None:
-    """Raise KafkaError (UNRELEASED_INSTANCE_ID) unless a static member is away."""
-    if in_place.epoch != STATIC_LEAVING_EPOCH:
-        raise KafkaError(
-            ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {in_place.about.instance_id} cannot join "
-            f"the group because the instance id is owned by {in_place.member_id} member.",
-        )
+    if not is_behind or reported is None or not member.assigned.contains(reported):
+        raise fenced("streams", member, epoch)
 
 
 # What a request says
@@ -218,7 +183,7 @@ def _offsets(
     for one in listed:
         task = one.subtopology_id, one.partition
         if task in found:
-            raise _invalid(
+            raise invalid(
                 "Task offsets contain a duplicate entry for subtopology "
                 f"{one.subtopology_id} and partition {one.partition}."
             )

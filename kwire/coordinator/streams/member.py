@@ -17,6 +17,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
+from kwire.coordinator.modern_group import STATIC_LEAVING_EPOCH
 from kwire.coordinator.records import CoordinatorRecord
 from kwire.coordinator.streams.assignors.spec import NO_TASKS, MemberTasks, Task, Tasks
 from kwire.coordinator.streams.records import (
@@ -29,10 +30,6 @@ from kwire.coordinator.streams.records import (
     TaskIds,
     target_assignment_member,
 )
-
-JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
-STATIC_LEAVING_EPOCH = -2
 
 ActiveTasks: TypeAlias = Mapping[str, Mapping[int, int]]
 """Active tasks by subtopology, each with the epoch at which it was assigned."""
