@@ -82,6 +82,10 @@ class ShareSessions:
         """Whether a member has a session."""
         return (group_id, member_id) in self._sessions
 
+    def of_member(self, group_id: str, member_id: str) -> ShareSession | None:
+        """A member's session, None if it has none."""
+        return self._sessions.get((group_id, member_id))
+
     def has_group(self, group_id: str) -> bool:
         """Whether any member of a group has a session."""
         return group_id in self._of_group

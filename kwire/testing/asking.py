@@ -33,7 +33,14 @@ class Asker:
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
 
-    def ask(self, address: str, request: Request, version: int, response: type[_R]) -> _R:
+    def ask(
+        self,
+        address: str,
+        request: Request,
+        version: int,
+        response: type[_R],
+        client_id: str = CLIENT_ID,
+    ) -> _R:
         """Send a request to ``host:port`` and return its response; NoAnswer if there is none."""
         with self._lock:
             if address != self._address or self._has_ended():
@@ -45,7 +52,7 @@ class Asker:
                     self._socket = socket.create_connection(
                         (host.strip("[]"), int(port)), self._timeout_s
                     )
-                return self._ask(self._socket, request, version, response)
+                return self._ask(self._socket, request, version, response, client_id)
             except OSError as error:
                 self.close()
                 raise NoAnswer(f"the broker at {address} does not answer: {error}") from error
@@ -71,10 +78,15 @@ class Asker:
             self._socket.settimeout(self._timeout_s)
 
     def _ask(
-        self, connection: socket.socket, request: Request, version: int, response: type[_R]
+        self,
+        connection: socket.socket,
+        request: Request,
+        version: int,
+        response: type[_R],
+        client_id: str,
     ) -> _R:
         assert message_classes(request.API_KEY)[1] is response
-        connection.sendall(bytes(encode_request(request, version, 1, CLIENT_ID)))
+        connection.sendall(bytes(encode_request(request, version, 1, client_id)))
         answer = _receive(connection, int.from_bytes(_receive(connection, _SIZE_BYTES)))
         _, position = decode_response_header(answer, response, version)
         return decode(response, version, memoryview(answer)[position:])

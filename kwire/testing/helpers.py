@@ -26,6 +26,10 @@ from kwire.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kwire.protocol.messages.explain_share_group import (
+    ExplainShareGroupRequest,
+    ExplainShareGroupResponse,
+)
 from kwire.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -51,6 +55,7 @@ from kwire.protocol.messages.produce import (
 )
 from kwire.record.records import BatchBuilder
 from kwire.testing.asking import Asker, NoAnswer
+from kwire.testing.faults.planning import END_LOCKS, LOCKS_CLIENT_ID, Faults
 from kwire.testing.real_time import real_date_ms
 from kwire.testing.rebalancing import Rebalance
 from kwire.testing.share_state import ShareState, find_share_state
@@ -89,6 +94,7 @@ class Helpers(ABC):
 
     bootstrap: str
     data_dir: Path
+    faults: Faults
 
     def __init__(self) -> None:
         self._asker = Asker()
@@ -297,6 +303,16 @@ class Helpers(ABC):
             topics,
             lambda partitions: self._offsets(partitions, LATEST),
         )
+
+    def end_share_locks(self, group: str) -> None:
+        """End the locks of a share group's records at once, as if their time was up.
+
+        What its members had acquired and not acknowledged is delivered again.
+        """
+        request = ExplainShareGroupRequest(group_id=group)
+        with self.faults.plan(END_LOCKS):
+            for address in self._all_brokers():
+                self._asker.ask(address, request, 0, ExplainShareGroupResponse, LOCKS_CLIENT_ID)
 
     def _committed(self, group: str) -> dict[Partition, int]:
         wanted = OffsetFetchRequestGroup(group_id=group, topics=None)

@@ -22,7 +22,7 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 from weakref import WeakSet
@@ -169,16 +169,6 @@ class Kafka(Helpers, EndsWithBlock):
     def now_ms(self) -> int:
         """The broker's date, which ``clock.advance`` puts ahead."""
         return self.clock.now_ms()
-
-    def end_share_locks(self, group: str) -> None:
-        """End the locks of a share group's records at once, as if their time was up.
-
-        What its members had acquired and not acknowledged is delivered again.
-        """
-        assert self._thread is not None, "the broker has not been started"
-        if self._serving is not None:
-            partitions = self._serving.server.broker.share_partitions
-            self._thread.call(partial(partitions.end_locks, group))
 
     def log(self) -> str:
         """The last lines that the broker has logged."""

@@ -199,12 +199,6 @@ class KafkaCluster(Helpers, EndsWithBlock):
         what = f"group {group!r} to have a coordinator"
         return wait_until(lambda: self._coordinator_if_known(group), timeout_s=WAIT_S, what=what)
 
-    def end_share_locks(self, group: str) -> None:
-        """Like that of one broker, on each that runs."""
-        for serving in self._running.values():
-            partitions = serving.server.broker.share_partitions
-            self._thread.call(partial(partitions.end_locks, group))
-
     def http(self, broker: int) -> str:
         """The URL of a broker's page; ValueError without ``kwire.http.listen`` in the settings."""
         serving = self._running.get(broker)

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
 
-from kwire.testing import Kafka, KafkaCluster
+from kwire.testing import Kafka, KafkaCluster, KafkaProcess
 from kwire.testing.helpers import Helpers
 from kwire.testing.waiting import wait_until
 
@@ -138,6 +138,52 @@ def test_an_acquisition_that_fails(kafka: Kafka, opened: ExitStack) -> None:
 
         wait_until(is_there, timeout_s=30, what="records after a fault")
     assert min(found) > message.offset()
+
+
+def test_an_acquisition_that_fails_for_one_topic(kafka: Kafka, opened: ExitStack) -> None:
+    """Requests of a session name no partitions; the other topic's records come all the same."""
+    kafka.topic("orders")
+    kafka.topic("returns")
+    consumer = worker(opened, kafka, **{"share.acknowledgement.mode": "implicit"})
+    consumer.subscribe(["orders", "returns"])
+    first_messages(kafka, consumer)
+    found: set[str] = set()
+
+    def has(topic: str) -> bool:
+        found.update(one.topic() for one in consumer.poll(0.2) or () if not one.error())
+        return topic in found
+
+    def has_returns() -> bool:
+        kafka.produce("returns", ["return"])
+        return has("returns")
+
+    wait_until(has_returns, timeout_s=30, what="a record of each topic")
+    error = "NOT_LEADER_OR_FOLLOWER"
+    with kafka.faults.fail("ShareFetch", topic="orders", error=error) as fault:
+        wait_until(
+            lambda: not consumer.poll(0.2) and fault.observed, timeout_s=30, what="the fault"
+        )
+        found.clear()
+        kafka.produce("orders", ["next"])
+        kafka.produce("returns", ["next"])
+        wait_until(lambda: has("returns"), timeout_s=30, what="the other topic")
+        assert found == {"returns"}
+    wait_until(lambda: has("orders"), timeout_s=30, what="the topic after the fault")
+
+
+def test_the_locks_of_a_broker_in_a_process_end(opened: ExitStack) -> None:
+    """At once, and also after it was killed."""
+    with KafkaProcess(start_timeout_s=60) as kafka:
+        kafka.topic("orders")
+        consumer = worker(opened, kafka)
+        message = first_messages(kafka, consumer)[0]
+        kafka.end_share_locks("workers")
+        [free, *_] = kafka.share_state("workers").available
+        assert (free.offset, free.deliveries) == (message.offset(), 1)
+        assert kafka.share_state("workers").acquired == []
+        kafka.kill()
+        kafka.restart()
+        kafka.end_share_locks("workers")
 
 
 def test_share_groups_of_a_cluster(opened: ExitStack) -> None:

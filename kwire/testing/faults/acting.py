@@ -11,9 +11,13 @@ Rules:
 - While an error is planned for fetches of some topics, clients get no fetch session (KIP-227), so
   that each of their requests names its partitions. Kafka does the same when it has too many
   sessions.
+- A share session can't be taken away, because a member's records belong to it. So a fault of
+  ShareFetch concerns the partitions of the session, too. Those that fail are out of the session
+  while the handler serves the others, and their acknowledgements in the request don't count.
 """
 
 from collections.abc import Callable
+from copy import copy
 from types import CoroutineType, coroutine
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,6 +31,14 @@ from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.fetch import FetchRequest, FetchResponse
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kwire.protocol.messages.share_fetch import (
+    ForgottenTopic,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from kwire.share.sessions import INITIAL_EPOCH, ShareSession, TopicPartition
 from kwire.testing.faults.mirror import Wanted, merge, refusal, split
 
 LOOK_INTERVAL_S = 0.02
@@ -78,6 +90,8 @@ def _is_meant(call: Call, wanted: Wanted | None) -> bool:
         return True
     if isinstance(call.request, MetadataRequest):
         return _asks_metadata_of(call, wanted)
+    if isinstance(call.request, ShareFetchRequest):
+        return bool(_fetched_by_member(call, wanted))
     return split(call.request, call.context.api_version, wanted, call.name_of)[0] is not None
 
 
@@ -182,12 +196,13 @@ def fail(call: Call, wanted: Wanted | None, error: ErrorCode) -> Any:
     """Answer the wanted parts with an error, and let the handler serve the others."""
     if isinstance(call.request, MetadataRequest):
         return _then(call.carry_out(), lambda told: _fail_metadata(told, call, wanted, error))
-    is_general = wanted is None
-    if isinstance(call.request, FetchRequest):
-        is_general = error in SESSION_ERRORS
-        renewed = None if is_general else _without_session(call)
-        if renewed is not None:
-            return renewed
+    if wanted is not None and isinstance(call.request, ShareFetchRequest):
+        return _fail_share_fetch(call, wanted, error)
+    is_fetch = isinstance(call.request, FetchRequest)
+    is_general = error in SESSION_ERRORS if is_fetch else wanted is None
+    renewed = None if is_general else _without_session(call)
+    if renewed is not None:
+        return renewed
     version = call.context.api_version
     meant, rest = call.request, None
     if wanted is not None:
@@ -196,7 +211,7 @@ def fail(call: Call, wanted: Wanted | None, error: ErrorCode) -> Any:
         return PASSED
     if getattr(call.request, "acks", None) == 0:
         raise ConnectionClosed(f"a fault of the test: {error.name} for a Produce without response")
-    text = f"{error.name} was planned by the test"
+    text = _text_of(error)
     refused = refusal(meant, version, error, general=is_general, text=text)
     if rest is None:
         return refused
@@ -223,6 +238,73 @@ def _without_session(call: Call) -> FetchResponse | None:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     request.session_epoch = FINAL_EPOCH
     return None
+
+
+def _text_of(error: ErrorCode) -> str:
+    return f"{error.name} was planned by the test"
+
+
+def _session_of(call: Call) -> ShareSession | None:
+    request = call.request
+    sessions = call.context.broker.share_partitions.sessions
+    return sessions.of_member(request.group_id or "", request.member_id or "")
+
+
+def _fetched_by_member(call: Call, wanted: Wanted) -> list[TopicPartition]:
+    """The wanted partitions from which a ShareFetch acquires records, or that it acknowledges."""
+    request = call.request
+    session = _session_of(call) if request.share_session_epoch > INITIAL_EPOCH else None
+    places = dict.fromkeys(session.partitions if session is not None else ())
+    for forgotten in request.forgotten_topics_data:
+        for index in forgotten.partitions:
+            places.pop((forgotten.topic_id, index), None)
+    for topic in request.topics:
+        places |= dict.fromkeys((topic.topic_id, one.partition_index) for one in topic.partitions)
+    return [one for one in places if wanted.fits(call.name_of(one[0]), one[1])]
+
+
+def _fail_share_fetch(call: Call, wanted: Wanted, error: ErrorCode) -> Any:
+    """Answer the wanted partitions with an error, and serve the others of the session."""
+    places = _fetched_by_member(call, wanted)
+    if not places or not call.take():
+        return PASSED
+    meant, others = split(call.request, call.context.api_version, wanted, call.name_of)
+    acknowledged = {
+        (topic.topic_id, one.partition_index)
+        for topic in (() if meant is None else meant.topics)
+        for one in topic.partitions
+        if one.acknowledgement_batches
+    }
+    rest = copy(call.request)
+    rest.max_wait_ms, rest.topics = 0, [] if others is None else others.topics
+    rest.forgotten_topics_data = [
+        *rest.forgotten_topics_data,
+        *(ForgottenTopic(topic_id=topic_id, partitions=[index]) for topic_id, index in places),
+    ]
+
+    def with_errors(response: ShareFetchResponse) -> ShareFetchResponse:
+        session, manager = _session_of(call), call.context.broker.share_partitions
+        if response.error_code:
+            return response
+        if session is not None:
+            manager.sessions.add(session, places, manager.limits())
+        for place in places:
+            row = PartitionData(partition_index=place[1], error_code=error)
+            row.error_message = _text_of(error)
+            if place in acknowledged:
+                row.acknowledge_error_code, row.acknowledge_error_message = error, _text_of(error)
+            topic = ShareFetchableTopicResponse(topic_id=place[0], partitions=[row])
+            response.responses.append(topic)
+        return response
+
+    return _then(call._replace(request=rest).carry_out(), with_errors)
+
+
+def end_locks(call: Call, _: Wanted | None) -> Any:
+    """End the locks of a share group's records, as if their time was up."""
+    call.take()
+    call.context.broker.share_partitions.end_locks(call.request.group_id)
+    return call.carry_out()
 
 
 def _fail_metadata(

@@ -32,7 +32,7 @@ from kwire.handlers import APIS
 from kwire.handlers.lib.context import RequestContext
 from kwire.protocol.types import Request
 from kwire.testing.asking import CLIENT_ID
-from kwire.testing.faults.acting import PASSED, Act, Call, cut, fail, in_task, pause
+from kwire.testing.faults.acting import PASSED, Act, Call, cut, end_locks, fail, in_task, pause
 from kwire.testing.faults.mirror import Wanted
 
 ANY = "*"
@@ -45,7 +45,8 @@ WITH_PARTITIONS = frozenset(
     {
         *("AddPartitionsToTxn", "DeleteRecords", "DescribeProducers", "Fetch", "ListOffsets"),
         *("Metadata", "OffsetCommit", "OffsetDelete", "OffsetFetch", "OffsetForLeaderEpoch"),
-        *("Produce", "ShareAcknowledge", "TxnOffsetCommit", "WriteTxnMarkers"),
+        *("Produce", "ShareAcknowledge", "ShareFetch", "TxnOffsetCommit"),
+        "WriteTxnMarkers",
     }
 )
 """APIs whose requests or responses name partitions of topics."""
@@ -85,6 +86,14 @@ class Plan(NamedTuple):
     act: Act
     times: int | None
     text: str
+
+
+LOCKS_CLIENT_ID = "kwire.testing locks"
+"""The client id of the helper's request after which the locks of a share group end."""
+
+END_LOCKS = Plan(
+    Where("ExplainShareGroup", client_id=LOCKS_CLIENT_ID), end_locks, None, "end share locks"
+)
 
 
 def _nothing() -> None:
