@@ -44,6 +44,7 @@ APICURIO_POM = Path(__file__).parent / "java" / "apicurio.xml"
 CHECKERS_LIBS = HOME / "schema-checkers"
 CHECKERS_POM = Path(__file__).parent / "java" / "schema_checkers.xml"
 CHECKERS_SOURCE = Path(__file__).parent / "java" / "SchemaPairs.java"
+FLEET_SOURCE = Path(__file__).parent / "java" / "StreamsFleet.java"
 TOOL_TIMEOUT_S = 120
 
 _QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m", "-XX:+UseSerialGC")
@@ -211,6 +212,13 @@ def streams_command(main_class: str, *arguments: str) -> list[str]:
     jars = streams_tests_libs() if main_class.startswith(STREAMS_TESTS) else streams_libs()
     place = start.index("-cp") + 1
     return [*start[:place], f"{jars}/*:{start[place]}", *start[place + 1 :]]
+
+
+def fleet_command(*arguments: str) -> list[str]:
+    """The command line of StreamsFleet.java, which Java compiles itself; MissingTool."""
+    if shutil.which("javac") is None:
+        raise MissingTool("instances of Kafka Streams in one JVM need a JDK, the javac command")
+    return streams_command(str(FLEET_SOURCE), *arguments)
 
 
 def connect_command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
