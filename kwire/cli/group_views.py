@@ -26,7 +26,21 @@ async def listed_groups(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def described(group: GroupView, partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A group with its partitions, each with its lag, ready for JSON."""
+    """A group with its partitions, each with its lag, ready for JSON; a streams group has tasks."""
+    tasks = [
+        {
+            "task": f"{task.subtopology}_{task.partition}",
+            "role": task.role,
+            "state": task.state,
+            "member": member.member_id,
+            "client": member.client_id,
+            "host": member.host,
+        }
+        for task, member in sorted(
+            ((task, member) for member in group.members for task in member.tasks),
+            key=lambda row: (row[0], row[1].member_id),
+        )
+    ]
     return {
         "group": group.group,
         "type": group.type,
@@ -35,6 +49,7 @@ def described(group: GroupView, partitions: Sequence[Mapping[str, Any]]) -> dict
         "coordinator": group.coordinator,
         "lag": sum(row["lag"] or 0 for row in partitions),
         "partitions": partitions,
+        **({"tasks": tasks} if group.type == "streams" else {}),
         "members": [
             {
                 "member": member.member_id,

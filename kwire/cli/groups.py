@@ -32,7 +32,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="show the state, the members, the offsets and the lag of groups",
         description="Shows the state of groups, and for each partition the committed offset, the "
         "end, the lag (how many records are left: all of them, until an offset is committed) and "
-        "the member that has it. Of a share group it shows what kwire share describe shows.",
+        "the member that has it. Of a share group it shows what kwire share describe shows; of a "
+        "streams group also who has which tasks.",
     )
     describe.add_argument("groups", metavar="GROUP", nargs="+")
     describe.add_argument("--members", action="store_true", help="one line for each member")
@@ -43,7 +44,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="explain why a group has rebalanced (kwire only)",
         description="Prints which members joined, left or sent no heartbeat in time, and which "
         "rebalances followed. Of a share group also why records were delivered again or "
-        "archived: a lock that ended, a release, a member that is gone, another leader.",
+        "archived: a lock that ended, a release, a member that is gone, another leader. Of a "
+        "streams group also what keeps its members from working, and what to do.",
     )
     explain.add_argument("group", metavar="GROUP", help="the id of the group")
     for action, run in (
@@ -142,6 +144,9 @@ def _show_partitions(found: dict[str, Any]) -> None:
         return
     columns = ("topic", "partition", "committed", "end", "lag", "client", "host")
     show(found["partitions"], columns, as_json=False)
+    if found.get("tasks"):
+        print()
+        show(found["tasks"], ["task", "role", "state", "client", "host", "member"], as_json=False)
 
 
 def run_delete(options: argparse.Namespace) -> int:
@@ -206,10 +211,12 @@ def _explain(
     if options.json:
         state = {"state": found.group_state or None, "type": found.group_type or None}
         rows = [{"at_ms": at_ms, "text": text} for at_ms, text in events]
-        show_json({"group": options.group, **state, "events": rows})
+        show_json({"group": options.group, **state, "problems": found.problems, "events": rows})
         return
     state_text = f"{found.group_state} ({found.group_type})" if found.group_state else "gone"
     print(f"{options.group}: {state_text}")
+    for problem in found.problems:
+        print(f"  now: {one_line(problem)}")
     for at_ms, text in events:
         at = datetime.fromtimestamp(at_ms / 1000).astimezone()
         print(f"  {at.isoformat(sep=' ', timespec='milliseconds')}  {one_line(text)}")

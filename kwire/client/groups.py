@@ -24,29 +24,49 @@ from kwire.protocol.messages.share_group_describe import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
+from kwire.protocol.messages.streams_group_describe import DescribedGroup as DescribedStreams
+from kwire.protocol.messages.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    TaskIds,
+)
 
 _VERSION_BYTES = 2
 _NEWEST_ASSIGNMENT = 3
 _OTHER_TYPE = {
     "consumer": {ErrorCode.GROUP_ID_NOT_FOUND},
     "share": {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION},
+    "streams": {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION},
 }
-"""What a coordinator answers about a group of another type, or if it has no share groups at all."""
+"""What a coordinator answers about a group of another type, or if it has none of the type."""
 
 DescribedModern: TypeAlias = DescribedNew | DescribedShare
 
 
+class TaskView(NamedTuple):
+    """A task of a member of a streams group; ``role`` is active, standby or warm-up.
+
+    ``state`` says whether the member has it, is yet to get it, or has to give it back.
+    """
+
+    subtopology: str
+    partition: int
+    role: str
+    state: str
+
+
 class MemberView(NamedTuple):
-    """A member of a group, and the partitions that it has."""
+    """A member of a group, and the partitions that it has: in a streams group it reads them."""
 
     member_id: str
     client_id: str
     host: str
     partitions: list[TopicPartition]
+    tasks: Sequence[TaskView] = ()
 
 
 class GroupView(NamedTuple):
-    """A group as its coordinator describes it; ``type`` is classic, consumer or share.
+    """A group as its coordinator describes it; ``type`` is classic, consumer, share or streams.
 
     In a share group several members have the same partition.
     """
@@ -65,10 +85,15 @@ async def describe_group(cluster: Cluster, group: str) -> GroupView:
     for kind, request, response in (
         ("consumer", ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
         ("share", ShareGroupDescribeRequest, ShareGroupDescribeResponse),
+        ("streams", StreamsGroupDescribeRequest, StreamsGroupDescribeResponse),
     ):
         if request.API_KEY not in served:
             continue
-        found: ConsumerGroupDescribeResponse | ShareGroupDescribeResponse
+        found: (
+            ConsumerGroupDescribeResponse
+            | ShareGroupDescribeResponse
+            | StreamsGroupDescribeResponse
+        )
         found = await cluster.ask_coordinator(
             group,
             request(group_ids=[group]),
@@ -77,7 +102,10 @@ async def describe_group(cluster: Cluster, group: str) -> GroupView:
         )
         [modern] = found.groups
         if not modern.error_code:
-            return view_of_modern(modern, kind, await cluster.coordinator(group))
+            coordinator = await cluster.coordinator(group)
+            if isinstance(modern, DescribedStreams):
+                return view_of_streams(modern, coordinator)
+            return view_of_modern(modern, kind, coordinator)
         if modern.error_code not in _OTHER_TYPE[kind]:
             _raise_error(modern.error_code, modern.error_message, group)
     answer = await cluster.ask_coordinator(
@@ -127,6 +155,49 @@ def view_of_modern(row: DescribedModern, kind: str, coordinator: int) -> GroupVi
         for member in row.members
     ]
     return GroupView(row.group_id, kind, row.group_state, row.assignor_name, coordinator, members)
+
+
+def view_of_streams(row: DescribedStreams, coordinator: int) -> GroupView:
+    """A described streams group: a task reads its partition of each topic of its subtopology."""
+    topics: dict[str, list[str]] = {}
+    for one in row.topology.subtopologies or () if row.topology else ():
+        repartitions = (topic.name for topic in one.repartition_source_topics)
+        topics[one.subtopology_id] = [*one.source_topics, *repartitions]
+    members = []
+    for member in row.members:
+        has, wanted = member.assignment, member.target_assignment
+        partitions = [
+            TopicPartition(topic, index)
+            for tasks in has.active_tasks
+            for topic in topics.get(tasks.subtopology_id, ())
+            for index in tasks.partitions
+        ]
+        tasks = [
+            *_tasks("active", has.active_tasks, wanted.active_tasks),
+            *_tasks("standby", has.standby_tasks, wanted.standby_tasks),
+            *_tasks("warm-up", has.warmup_tasks, wanted.warmup_tasks),
+        ]
+        members.append(
+            MemberView(member.member_id, member.client_id, member.client_host, partitions, tasks)
+        )
+    assignor = row.assignor_name or ""
+    return GroupView(row.group_id, "streams", row.group_state, assignor, coordinator, members)
+
+
+def _tasks(role: str, has: Sequence[TaskIds], wanted: Sequence[TaskIds]) -> list[TaskView]:
+    """The tasks of one role that a member has, and those that it is to get."""
+    has_now, is_to_have = (
+        {(one.subtopology_id, index) for one in listed for index in one.partitions}
+        for listed in (has, wanted)
+    )
+    return [
+        TaskView(
+            *task,
+            role,
+            "to come" if task not in has_now else "has" if task in is_to_have else "gives back",
+        )
+        for task in sorted(has_now | is_to_have)
+    ]
 
 
 def view_of_classic(row: DescribedGroup, coordinator: int) -> GroupView:

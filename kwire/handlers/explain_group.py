@@ -1,6 +1,8 @@
 """ExplainGroup, an API of kwire's own: why a group has rebalanced (``kwire groups explain``)."""
 
 from kwire.coordinator.group import GroupType
+from kwire.coordinator.streams.group import StreamsGroup
+from kwire.coordinator.streams.problems import problems_of
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.rights import DESCRIBE, GROUP, once
@@ -28,4 +30,5 @@ def handle(request: ExplainGroupRequest, context: RequestContext) -> ExplainGrou
         group_type=(group.kind if group else GroupType.CLASSIC).value if state else "",
         group_state=state or "",
         events=[GroupEvent(at_ms=event.at_ms, text=event.text) for event in events],
+        problems=problems_of(group) if isinstance(group, StreamsGroup) else [],
     )

@@ -19,10 +19,12 @@ from kwire.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
+from tests.support.asking import error_of
 from tests.support.in_process import running_server
 from tests.support.ports import free_port
 from tests.support.share_group import join_share_group
 from tests.support.share_member import ACCEPT, RELEASE
+from tests.support.streams_group import GROUP, SETTINGS, TOPIC, StreamsClient
 from tests.web.page_data import join
 
 
@@ -141,6 +143,54 @@ async def test_a_list_shows_members_and_lag(tmp_path: Path, capsys) -> None:
     assert (told["reader"]["members"], told["reader"]["lag"]) == (1, 10)
     assert [(row["committed"], row["lag"]) for row in described[0]["partitions"]] == [(None, 10)]
     assert shown.splitlines()[0].split() == ["GROUP", "STATE", "TYPE", "PROTOCOL", "MEMBERS", "LAG"]
+
+
+async def test_a_streams_group_shows_who_has_which_tasks(tmp_path: Path, capsys) -> None:
+    """And what keeps its members from working, with what to do."""
+    settings = {**SETTINGS, "group.streams.num.standby.replicas": "1"}
+    async with running_server(tmp_path / "data", settings) as server:
+        at = ["-b", f"{server.host}:{server.port}"]
+
+        async def run(*command: str) -> str:
+            assert await trio.to_thread.run_sync(partial(main, ["groups", *command, *at])) == 0
+            return capsys.readouterr().out
+
+        app = StreamsClient(server)
+        await error_of(server.find_coordinator(GROUP))
+        await app.join("a", stateful=True)
+        state, problem, *_ = (await run("explain", GROUP)).splitlines()
+        assert state == f"{GROUP}: NotReady (streams)"
+        assert problem == (
+            f"  now: MISSING_SOURCE_TOPICS: Source topics {TOPIC} are missing: create them (kwire "
+            "topics create); members get tasks with their next heartbeats"
+        )
+        await server.topic(TOPIC, partitions=2)
+        patient = {"stateful": True, "rebalance_timeout_ms": 600_000}
+        await app.join("a", **patient)  # which creates the topic of its store
+        joined = await app.join("a", **patient)
+        await app.join("b", **patient)
+        has = {"member_epoch": joined.member_epoch, "active_tasks": joined.active_tasks}
+        await app.beat("a", **has)
+        told = json.loads(await run("explain", GROUP, "--json"))
+        assert told["problems"] == [
+            "a has yet to give back 0_1",
+            "b waits for 0_1 of process a",
+        ]
+        [group] = json.loads(await run("describe", GROUP, "--json"))
+        shown = await run("describe", GROUP)
+        members = await run("describe", GROUP, "--members")
+    rows = [(row["task"], row["role"], row["state"], row["member"]) for row in group["tasks"]]
+    assert rows == [
+        ("0_0", "active", "has", "a"),
+        ("0_0", "standby", "has", "b"),
+        ("0_1", "active", "to come", "b"),
+        ("0_1", "standby", "has", "a"),
+    ]
+    assert (group["type"], group["state"], group["assignor"]) == (
+        *("streams", "Reconciling", "sticky"),
+    )
+    assert "TASK  ROLE     STATE" in shown
+    assert "orders-0" in members
 
 
 async def test_a_mistyped_group_is_told_the_right_one(tmp_path: Path, capsys) -> None:

@@ -6,76 +6,15 @@ from kwire.config.authorizer import STANDARD_AUTHORIZER
 from kwire.errors import ErrorCode
 from kwire.protocol.messages import (
     delete_groups,
-    incremental_alter_configs,
     list_groups,
-    streams_group_describe,
     streams_group_heartbeat,
     update_features,
 )
 from tests.support.asking import error_of
 from tests.support.in_process import running_server
+from tests.support.streams_group import CHANGELOG, GROUP, SETTINGS, TOPIC, StreamsClient
 
-GROUP = "app"
-TOPIC = "orders"
-CHANGELOG = "app-store-changelog"
-SETTINGS = {
-    "offsets.topic.num.partitions": "1",
-    "group.streams.initial.rebalance.delay.ms": "0",
-    "group.streams.assignment.interval.ms": "0",
-}
-GROUP_RESOURCE = 32
 MISSING_INTERNAL_TOPICS = 3
-
-
-class Asking:
-    """A client that knows the APIs of streams groups by short names."""
-
-    def __init__(self, server) -> None:
-        self.server = server
-
-    async def join(self, member_id="a", *, stateful=False, topic=TOPIC, **fields):
-        """A member's first heartbeat."""
-        stores = [streams_group_heartbeat.TopicInfo(name=CHANGELOG)] if stateful else []
-        part = streams_group_heartbeat.Subtopology(
-            subtopology_id="0", source_topics=[topic], state_changelog_topics=stores
-        )
-        first = {
-            "member_epoch": 0,
-            "rebalance_timeout_ms": 1000,
-            "topology": streams_group_heartbeat.Topology(subtopologies=[part]),
-            "process_id": member_id,
-        }
-        return await self.beat(member_id, **{**first, **fields})
-
-    async def beat(self, member_id="a", **fields):
-        """A member's heartbeat."""
-        none = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
-        given = {"group_id": GROUP, "member_id": member_id, **none, **fields}
-        request = streams_group_heartbeat.StreamsGroupHeartbeatRequest(**given)
-        response = streams_group_heartbeat.StreamsGroupHeartbeatResponse
-        return await self.server.request(request, 1, response)
-
-    async def describe(self, *groups, **fields):
-        """The groups' descriptions."""
-        request = streams_group_describe.StreamsGroupDescribeRequest(
-            group_ids=list(groups), **fields
-        )
-        response = streams_group_describe.StreamsGroupDescribeResponse
-        return (await self.server.request(request, 1, response)).groups
-
-    async def set(self, **configs):
-        """Set configs of the group."""
-        api = incremental_alter_configs
-        changes = [
-            api.AlterableConfig(name=name, config_operation=0, value=value)
-            for name, value in configs.items()
-        ]
-        resource = api.AlterConfigsResource(
-            resource_type=GROUP_RESOURCE, resource_name=GROUP, configs=changes
-        )
-        request = api.IncrementalAlterConfigsRequest(resources=[resource])
-        answer = await self.server.request(request, 1, api.IncrementalAlterConfigsResponse)
-        assert answer.responses[0].error_code == ErrorCode.NONE
 
 
 @pytest.fixture
@@ -88,7 +27,7 @@ async def server(tmp_path):
 
 
 async def test_a_member_gets_tasks_whose_internal_topics_its_heartbeat_creates(server):
-    asking = Asking(server)
+    asking = StreamsClient(server)
     answer = await asking.join(stateful=True)
     [status] = answer.status
     assert (status.status_code, status.status_detail) == (
@@ -108,14 +47,14 @@ async def test_a_client_without_the_right_to_create_is_told_so(tmp_path):
     """The topology's topics have to be visible, too; see compat_tests for all rights."""
     secured = {**SETTINGS, "authorizer.class.name": STANDARD_AUTHORIZER}
     async with running_server(tmp_path, {**secured, "super.users": "User:admin"}) as server:
-        asking = Asking(server)
+        asking = StreamsClient(server)
         assert (await asking.join()).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
         [group] = await asking.describe(GROUP)
         assert group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 async def test_a_group_is_described_listed_and_deleted(server):
-    asking = Asking(server)
+    asking = StreamsClient(server)
     await asking.join(user_endpoint=streams_group_heartbeat.Endpoint(host="h", port=1))
     [group, again, unknown] = await asking.describe(GROUP, GROUP, "nobody")
     assert group == again
@@ -141,7 +80,7 @@ async def test_a_group_is_described_listed_and_deleted(server):
 
 
 async def test_a_group_without_its_topics_shows_the_topology_as_it_came(server):
-    asking = Asking(server)
+    asking = StreamsClient(server)
     await asking.join(topic="nowhere", stateful=True)
     [group] = await asking.describe(GROUP)
     assert group.group_state == "NotReady"
@@ -150,7 +89,7 @@ async def test_a_group_without_its_topics_shows_the_topology_as_it_came(server):
 
 
 async def test_the_settings_of_a_group_act_on_the_next_heartbeat(server):
-    asking = Asking(server)
+    asking = StreamsClient(server)
     answer = await asking.join()
     assert answer.task_offset_interval_ms == 60_000
     await asking.set(
@@ -177,7 +116,7 @@ async def test_the_feature_switches_streams_groups_off(server):
     request = api.UpdateFeaturesRequest(feature_updates=[update])
     answer = await server.request(request, 1, api.UpdateFeaturesResponse)
     assert answer.error_code == ErrorCode.NONE
-    asking = Asking(server)
+    asking = StreamsClient(server)
     assert (await asking.join()).error_code == ErrorCode.UNSUPPORTED_VERSION
     [group] = await asking.describe(GROUP)
     assert group.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -191,7 +130,7 @@ async def test_the_feature_switches_streams_groups_off(server):
     ],
 )
 async def test_topics_that_may_not_be_in_a_topology_are_named(server, topic, text):
-    answer = await Asking(server).join(topic=topic)
+    answer = await StreamsClient(server).join(topic=topic)
     assert answer.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
     assert text in answer.error_message
 
@@ -199,7 +138,7 @@ async def test_topics_that_may_not_be_in_a_topology_are_named(server, topic, tex
 async def test_a_member_of_many_names_is_refused(server):
     part = streams_group_heartbeat.Subtopology(subtopology_id="0" * 30_000, source_topics=[TOPIC])
     topology = streams_group_heartbeat.Topology(subtopologies=[part] * 40)
-    answer = await Asking(server).join(topology=topology)
+    answer = await StreamsClient(server).join(topology=topology)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert "kwire.group.member.max.bytes" in answer.error_message
 
@@ -221,7 +160,7 @@ async def test_all_that_a_group_keeps_of_a_member_counts(server, fields):
             subtopology_id="0", source_topics=[TOPIC], copartition_groups=fields["topology"]
         )
         fields = {"topology": streams_group_heartbeat.Topology(subtopologies=[part])}
-    answer = await Asking(server).join(**fields)
+    answer = await StreamsClient(server).join(**fields)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert "kwire.group.member.max.bytes" in answer.error_message
 
@@ -239,7 +178,7 @@ async def test_the_topologies_of_described_groups_count_for_the_largest_answer(t
             subtopology_id="0", source_topics=[TOPIC], repartition_sink_topics=sinks
         )
         topology = streams_group_heartbeat.Topology(subtopologies=[part])
-        asking = Asking(server)
+        asking = StreamsClient(server)
         assert (await asking.join(topology=topology)).error_code == ErrorCode.NONE
         [group] = await asking.describe(GROUP)
         assert group.topology is not None

@@ -20,9 +20,13 @@ class GroupEvent(Nested):
 
 
 class ExplainGroupResponse(Response, key=20_000, versions=(0, 0), flexible=0):
-    """The answer to ``ExplainGroupRequest``; a deleted group still has events, but no state."""
+    """The answer to ``ExplainGroupRequest``; a deleted group still has events, but no state.
+
+    ``problems`` are those of the moment, with what to do about them; only streams groups have any.
+    """
 
     error_code: int = int16()
     group_type: str = string()
     group_state: str = string()
     events: list[GroupEvent] = array(GroupEvent)
+    problems: list[str] = array(string, tag=0)
