@@ -115,23 +115,25 @@ class Server:
 
     async def _open_ports(self, ports: AsyncExitStack) -> None:
         """Open the ports that speak HTTP, each in a thread of its own; StartError."""
+        from kwire.config.settings import ConfigError
         from kwire.web.port_thread import PortError
 
         try:
             if self.config.registry_address():
                 from kwire.registry.port import RegistryPort
 
-                self.registry = RegistryPort(self.config, self._clock.steady_ms)
+                self.registry = RegistryPort(self.config, self._clock.now_ms, self._clock.steady_ms)
                 await ports.enter_async_context(self.registry.open())
             if self.config.http_address():
                 from kwire.web.port import HttpPort
 
                 self.http = HttpPort(self.config, self._clock.steady_ms)
                 if self.registry:
-                    self.http.own_registry = self.registry.url
+                    if not self.config["kwire.registry.security.listener"]:
+                        self.http.own_registry = self.registry.url  # the page has no login for it
                     self.http.observed.problems.append(self.registry.problem)
                 await ports.enter_async_context(self.http.open())
-        except PortError as error:
+        except (PortError, ConfigError) as error:
             raise StartError(str(error)) from error
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:

@@ -410,7 +410,7 @@ def test_properties_of_json_come_and_go(registry: SchemaRegistry) -> None:
         '"string"',
     ]
     for one in versions:
-        registry.register("orders-value", one, "JSON")
+        registry.keep("orders-value", one, "JSON")
     settings = Decode("json", registry=registry.url)
     columns = registry_struct(options_of(settings), ["orders"])
     assert text_of(columns) == (

@@ -349,7 +349,7 @@ def _serve(config: "BrokerConfig", given_open_frame: "OpenFrame | None") -> int:
                     f"data={directories} cluster={server.broker.cluster_id}{http}"
                 )
                 process_tuning.print_ready(ready, server.http.token if server.http else None)
-                http_addresses = [port.address for port in server.ports]
+                http_addresses = [port.address for port in server.ports if not port.asks_who]
                 _warn_if_open(config, server.addresses, http_addresses)
                 async with trio.open_nursery() as serving:
                     serving.start_soon(process_tuning.freeze_objects_of_start)
@@ -386,7 +386,10 @@ def _serve(config: "BrokerConfig", given_open_frame: "OpenFrame | None") -> int:
 def _ports_told(server: "Server") -> str:
     """The addresses of the ports that speak HTTP, for the ready line."""
     http = f" http=http://{shown(server.http.address)}/" if server.http else ""
-    return http + (f" registry=http://{shown(server.registry.address)}" if server.registry else "")
+    if server.registry is None:
+        return http
+    scheme = "https" if server.registry.is_tls else "http"
+    return f"{http} registry={scheme}://{shown(server.registry.address)}"
 
 
 def _tell_of_the_end(failures: "Mapping[Path, str]", took_s: float) -> None:

@@ -26,7 +26,7 @@ def warning(
         _shown(address)
         for listener, address in listeners
         if not is_loopback(address[0])
-        if not _asks_who(config, listener.name)
+        if not asks_who(config, listener.name)
     ]
     power = "read, write and delete everything" if exposed else "read everything"
     exposed += [f"http://{_shown(address)}/" for address in http if not is_loopback(address[0])]
@@ -39,7 +39,7 @@ def warning(
     )
 
 
-def _asks_who(config: BrokerConfig, listener: str) -> bool:
+def asks_who(config: BrokerConfig, listener: str) -> bool:
     """Whether clients of a listener have to authenticate."""
     if config.security_protocol(listener) == "PLAINTEXT":
         return False

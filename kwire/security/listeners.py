@@ -51,7 +51,7 @@ class ListenerSecurity:
         image: Callable[[], MetadataImage],
         steady_ms: Callable[[], int] = steady_clock_ms,
     ) -> None:
-        self._name = name
+        self.name = name
         self._config = config
         self.settings = settings = config.of_listener(name)
         self._image = image
@@ -83,11 +83,16 @@ class ListenerSecurity:
         from kwire.security.own_keys import OwnKeys
         from kwire.security.tls import Tls
 
-        return OwnKeys(self._name, self._config, self._dynamic, Tls)
+        return OwnKeys(self.name, self._config, self._dynamic, Tls)
 
     def _dynamic(self) -> Mapping[str, str]:
         node_id = str(self._config["node.id"])
         return self._image().config(ConfigResourceType.BROKER, node_id)
+
+    @property
+    def mechanisms(self) -> Mapping[str, NewExchange]:
+        """What begins a login, by SASL mechanism; none on a listener without SASL."""
+        return self._mechanisms
 
     @property
     def max_login_bytes(self) -> int:

@@ -27,6 +27,7 @@ import threading
 import urllib.request
 from base64 import b64encode
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
@@ -187,9 +188,14 @@ class SchemaRegistry:
         self._stop, self._token = trio.Event(), trio.lowlevel.current_trio_token()
         self._is_serving.set()
         try:
-            await Connections(guarded, bound, MOST_CONNECTIONS, self._tls).serve(self._stop)
+            tls = None if self._tls is None else partial(_same, self._tls)
+            await Connections(guarded, bound, MOST_CONNECTIONS, tls).serve(self._stop)
         finally:
             bound.close()
+
+
+def _same(tls: ssl.SSLContext) -> ssl.SSLContext:
+    return tls
 
 
 class _Watched:

@@ -25,6 +25,7 @@ import select
 import socket
 import ssl
 from collections import Counter
+from collections.abc import Callable
 from functools import lru_cache
 from http import HTTPStatus
 from typing import NoReturn, TypeAlias
@@ -47,6 +48,7 @@ REST_S = 1.0
 HEAD_BYTES = 16 * 1024
 READ_BYTES = 64 * 1024
 
+GetTls: TypeAlias = Callable[[], ssl.SSLContext]
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 _LEFT = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
@@ -67,7 +69,7 @@ class _Connection:
     """A client's connection."""
 
     def __init__(
-        self, accepted: trio.SocketStream, host: str, app: App, tls: ssl.SSLContext | None
+        self, accepted: trio.SocketStream, host: str, app: App, tls: GetTls | None
     ) -> None:
         self.host = host
         self.is_idle = True
@@ -103,7 +105,7 @@ class _Connection:
         with self.life:
             if self._tls is not None:
                 secured = trio.SSLStream(
-                    self._accepted, self._tls, server_side=True, https_compatible=True
+                    self._accepted, self._tls(), server_side=True, https_compatible=True
                 )
                 await secured.do_handshake()
                 self._stream = secured
@@ -242,7 +244,7 @@ def _decoded(raw_path: bytes) -> str:
 class Connections:
     """Serves ``app`` on a bound socket; the caller runs ``serve`` in the thread of the port.
 
-    With ``tls`` it serves HTTPS.
+    With ``tls`` it serves HTTPS; it is asked for each connection, as keys may be renewed.
     """
 
     def __init__(
@@ -250,7 +252,7 @@ class Connections:
         app: App,
         bound: socket.socket,
         max_connections: int,
-        tls: ssl.SSLContext | None = None,
+        tls: GetTls | None = None,
     ) -> None:
         self._app = app
         self._bound = bound

@@ -44,6 +44,11 @@ class HttpPort:
         self._bound = bound
         self.address = self._thread.address
 
+    @property
+    def asks_who(self) -> bool:
+        """Whether it asks who wants to read; it doesn't."""
+        return False
+
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Serve HTTP during the block."""

@@ -1,0 +1,140 @@
+"""Who asks the registry: TLS and logins of one of the broker's listeners.
+
+Rules:
+
+- ``kwire.registry.security.listener`` names the listener. The port then speaks TLS if that listener
+  does, with its keys and its demands on clients' certificates. If the listener has logins, each
+  request needs one: ``Authorization: Basic`` for users of PLAIN and SCRAM, ``Bearer`` for tokens.
+- A request without a login is answered with 401 before its body is read.
+- A password is checked in a thread, for SCRAM makes that slow. A login that was right is known for
+  ``KNOWN_MS``, as long as the users of SCRAM stay as they are; wrong ones are checked each time.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from secrets import token_bytes
+from typing import NamedTuple
+
+from kwire.budget.thread_pool import ThreadPool
+from kwire.config.broker import BrokerConfig
+from kwire.config.settings import ConfigError
+from kwire.metadata.image import MetadataImage
+from kwire.metadata.scram import Credentials
+from kwire.protocol.wire import problem_of_string
+from kwire.security.http_login import log_in, schemes
+from kwire.security.listeners import ListenerSecurity
+from kwire.security.sasl import Identity, LoginRefused, printable
+from kwire.web.guard import App, Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+
+SETTING = "kwire.registry.security.listener"
+KNOWN_MS = 60_000
+MOST_KNOWN = 1_000
+
+
+class _Known(NamedTuple):
+    """A login that was right."""
+
+    identity: Identity
+    credentials: Credentials
+    until_ms: float
+
+
+class Logins:
+    """The security of the port of a registry; ``image`` returns the metadata, None before a start.
+
+    Raises ConfigError.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: Callable[[], MetadataImage | None],
+        now_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
+    ) -> None:
+        name = str(config[SETTING]).upper()
+        if name not in config.secured_listeners:
+            problem = "must name one of the listeners with TLS or logins"
+            raise ConfigError(SETTING, config[SETTING], problem)
+        self._image = image
+        self._listener = ListenerSecurity(
+            name, config, lambda: image() or MetadataImage(), steady_ms
+        )
+        self._now_ms, self._steady_ms = now_ms, steady_ms
+        self._schemes = schemes(self._listener.mechanisms)
+        if self._listener.settings.is_sasl and not self._schemes:
+            problem = f"{name} has no login that HTTP has: PLAIN, SCRAM or OAUTHBEARER"
+            raise ConfigError(SETTING, config[SETTING], problem)
+        self._secret = token_bytes(32)
+        self._known: dict[bytes, _Known] = {}
+        self._threads = ThreadPool(1)
+
+    @property
+    def listener(self) -> ListenerSecurity:
+        """The listener whose TLS it is."""
+        return self._listener
+
+    def guarded(self, app: App) -> App:
+        """The application behind the login."""
+        if not self._listener.settings.is_sasl:
+            return app
+
+        async def asked_for_login(scope: Scope, receive: Receive, send: Send) -> None:
+            status, why = await self._refusal(scope)
+            if not status:
+                await app(scope, receive, send)
+                return
+            content = json.dumps({"error_code": status, "message": why}).encode()
+            headers = [
+                (b"content-length", str(len(content)).encode()),
+                (b"content-type", b"application/json"),
+                (b"cache-control", b"no-store"),
+            ]
+            if status == 401:
+                headers += [
+                    (b"www-authenticate", f'{one} realm="kwire"'.encode()) for one in self._schemes
+                ]
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": content})
+
+        return asked_for_login
+
+    async def _refusal(self, scope: Scope) -> tuple[int, str]:
+        """The status of a request that isn't served, and why; 0 for one that is."""
+        headers = [value for name, value in scope["headers"] if name == b"authorization"]
+        image = self._image()
+        if image is None:
+            return 503, "the broker is starting"
+        if len(headers) != 1:
+            return 401, "Unauthorized"
+        try:
+            await self._identity(headers[0], image)
+        except LoginRefused as refused:
+            host = scope["client"][0]
+            log.info("the schema registry refuses a login from %s: %s", host, refused)
+            return 401, "Unauthorized"
+        return 0, ""
+
+    async def _identity(self, header: bytes, image: MetadataImage) -> Identity:
+        """Who has logged in; LoginRefused."""
+        found = hashlib.blake2b(header, key=self._secret, digest_size=32).digest()
+        steady_ms, credentials = self._steady_ms(), image.scram_credentials
+        known = self._known.get(found)
+        if known is not None and known.until_ms > steady_ms and known.credentials is credentials:
+            return known.identity
+        now_ms = self._now_ms()
+        identity = await self._threads.run(log_in, header, self._listener.mechanisms, now_ms)
+        problem = problem_of_string(identity.principal.name)
+        if problem is not None:
+            raise LoginRefused(f"the name {printable(identity.principal.name)} {problem}")
+        until_ms = steady_ms + KNOWN_MS
+        if identity.expires_ms is not None:
+            until_ms = min(until_ms, steady_ms + identity.expires_ms - now_ms)
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        self._known[found] = _Known(identity, credentials, until_ms)
+        return identity
