@@ -28,14 +28,11 @@ Source: FetchSessionCacheShard of Kafka.
 from collections.abc import Collection, Iterable
 from operator import attrgetter
 from random import Random
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from kwire.broker.partition import NOWHERE, Partition, PartitionReference
+from kwire.broker.partition import NOWHERE, HostedPartition, PartitionReference
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.fetch import PartitionData
-
-if TYPE_CHECKING:
-    from kwire.broker.replica.follower_partition import FollowerPartition, FollowerReference
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -73,7 +70,7 @@ class CachedPartition:
 
     def __init__(self, key: PartitionKey, wanted: WantedPartition) -> None:
         self.topic, self.topic_id, self.partition = key
-        self.reference: PartitionReference | FollowerReference = NOWHERE
+        self.reference: PartitionReference = NOWHERE
         self.high_watermark = -1
         self.log_start_offset = -1
         self.want(wanted)
@@ -84,7 +81,7 @@ class CachedPartition:
         self.fetch_offset = wanted.fetch_offset
         self.partition_max_bytes = wanted.partition_max_bytes
 
-    def answered_by(self, partition: "Partition | FollowerPartition") -> None:
+    def answered_by(self, partition: HostedPartition) -> None:
         """Remember which partition answered, without keeping it in memory."""
         self.reference = partition.reference
 

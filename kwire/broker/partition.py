@@ -42,14 +42,92 @@ class PartitionReference:
 
     __slots__ = ("partition",)
 
-    def __init__(self, partition: "Partition | None") -> None:
+    def __init__(self, partition: "HostedPartition | None") -> None:
         self.partition = partition
 
 
 NOWHERE = PartitionReference(None)
 
 
-class Partition:
+class HostedPartition:
+    """One partition on this broker, in one role: that of its leader, or of a follower.
+
+    ``is_deleted`` says that the role is over: another object uses the log then, if there is one.
+    """
+
+    __slots__ = (
+        *("high_watermark", "index", "is_deleted", "leader_epoch", "log", "quiet_answer"),
+        *("reference", "topic", "topic_id", "waiters"),
+    )
+
+    def __init__(
+        self, topic: str, index: int, topic_id: bytes, log: PartitionLog, leader_epoch: int
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.high_watermark = log.log_end_offset
+        self.is_deleted = False
+        self.reference = PartitionReference(self)
+        self.quiet_answer: PartitionData | None = None  # see kwire.handlers.lib.reading
+        self.waiters: set[Waiter] = set()
+
+    def know_watermark(self, high_watermark: int) -> None:
+        """Begin with a high watermark that was known before, as far as the log has it."""
+        log = self.log
+        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        assert log.log_start_offset <= self.high_watermark, (self.topic, self.index)
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the partition's data directory has failed."""
+        return self.log.is_offline
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which read_committed consumers read."""
+        if not self.log.producers.open_transactions:
+            return self.high_watermark
+        first_unstable = self.log.first_unstable_offset
+        if first_unstable is None or first_unstable > self.high_watermark:
+            return self.high_watermark
+        return first_unstable
+
+    def read(
+        self, offset: int, max_bytes: int, *, read_committed: bool, min_one_batch: bool
+    ) -> FileSlice | None:
+        """Batches from ``offset`` on, up to the limit of the isolation level.
+
+        None if there is no such batch yet; KafkaError (OFFSET_OUT_OF_RANGE) outside of the log.
+        """
+        end_offset = self.last_stable_offset if read_committed else self.high_watermark
+        return self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch)
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Compare the leader epoch of a request (-1: none) with the partition's leader epoch.
+
+        Raises KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer.
+        """
+        if current_leader_epoch in (-1, self.leader_epoch):
+            return
+        older = current_leader_epoch < self.leader_epoch
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def delete(self) -> None:
+        """End the role: wake the fetches that wait for it, and empty references."""
+        self.is_deleted = True
+        self.reference.partition = None
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake all fetches that wait for this partition."""
+        for waiter in self.waiters:
+            waiter.set()
+
+
+class Partition(HostedPartition):
     """One partition on its leader.
 
     With followers, until the high watermark has reached ``epoch_start``, it may be smaller than the
@@ -57,25 +135,8 @@ class Partition:
     """
 
     __slots__ = (
-        "_flusher",
-        "bytes_before",
-        "bytes_out",
-        "epoch_start",
-        "flush",
-        "high_watermark",
-        "index",
-        "is_deleted",
-        "isr_size",
-        "leader_epoch",
-        "log",
-        "min_isr",
-        "offset_before",
-        "quiet_answer",
-        "reference",
-        "topic",
-        "topic_id",
-        "waiters",
-        "writing",
+        *("_flusher", "bytes_before", "bytes_out", "epoch_start", "flush", "isr_size", "min_isr"),
+        *("offset_before", "writing"),
     )
 
     def __init__(
@@ -87,21 +148,13 @@ class Partition:
         leader_epoch: int,
         flusher: Flusher,
     ) -> None:
-        self.topic = topic
-        self.index = index
-        self.topic_id = topic_id
-        self.log = log
-        self.leader_epoch = leader_epoch
-        self.high_watermark = self.offset_before = log.log_end_offset
+        super().__init__(topic, index, topic_id, log, leader_epoch)
+        self.offset_before = log.log_end_offset
         self.bytes_before = log.segments.written_bytes
         self.bytes_out = 0
         self.epoch_start = 0
         self.isr_size = 1
         self.min_isr = 1
-        self.is_deleted = False
-        self.reference = PartitionReference(self)
-        self.quiet_answer: PartitionData | None = None  # see kwire.handlers.lib.reading
-        self.waiters: set[Waiter] = set()
         self.flush: Flush | None = None
         self.writing: Event | None = None  # a large batch; other producers wait for its end
         self._flusher = flusher
@@ -124,11 +177,6 @@ class Partition:
         return max(0, self.log.segments.written_bytes - self.bytes_before)
 
     @property
-    def is_offline(self) -> bool:
-        """Whether the partition's data directory has failed."""
-        return self.log.is_offline
-
-    @property
     def low_watermark(self) -> int:
         """The offset before which no replica has records."""
         return self.log.log_start_offset
@@ -137,16 +185,6 @@ class Partition:
     def is_under_replicated(self) -> bool:
         """Whether a replica is out of sync."""
         return False
-
-    @property
-    def last_stable_offset(self) -> int:
-        """The offset up to which read_committed consumers read."""
-        if not self.log.producers.open_transactions:
-            return self.high_watermark
-        first_unstable = self.log.first_unstable_offset
-        if first_unstable is None or first_unstable > self.high_watermark:
-            return self.high_watermark
-        return first_unstable
 
     def append(
         self,
@@ -252,26 +290,6 @@ class Partition:
         assert seen_to <= log.log_end_offset, (self.topic, self.index, seen_to)
         self.wake()
 
-    def read(
-        self, offset: int, max_bytes: int, *, read_committed: bool, min_one_batch: bool
-    ) -> FileSlice | None:
-        """Batches from ``offset`` on, up to the limit of the isolation level.
-
-        None if there is no such batch yet; KafkaError (OFFSET_OUT_OF_RANGE) outside of the log.
-        """
-        end_offset = self.last_stable_offset if read_committed else self.high_watermark
-        return self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch)
-
-    def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Compare the leader epoch of a request (-1: none) with the partition's leader epoch.
-
-        Raises KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer.
-        """
-        if current_leader_epoch in (-1, self.leader_epoch):
-            return
-        older = current_leader_epoch < self.leader_epoch
-        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
-
     def delete_records(self, before_offset: int) -> int:
         """Delete the records before an offset (-1: the high watermark).
 
@@ -284,14 +302,3 @@ class Partition:
         self.log.advance_log_start_offset(target)
         assert target <= self.log.log_start_offset <= self.high_watermark, (self.topic, self.index)
         return self.log.log_start_offset
-
-    def delete(self) -> None:
-        """Stop serving the partition: wake the fetches that wait for it, and empty references."""
-        self.is_deleted = True
-        self.reference.partition = None
-        self.wake()
-
-    def wake(self) -> None:
-        """Wake all fetches that wait for this partition."""
-        for waiter in self.waiters:
-            waiter.set()

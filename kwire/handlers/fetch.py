@@ -30,7 +30,7 @@ from kwire.broker.fetch_sessions import (
     SessionLimits,
     WantedPartition,
 )
-from kwire.broker.replica.partition_registry import Hosted
+from kwire.broker.partition import HostedPartition
 from kwire.budget.work import Work
 from kwire.errors import KafkaError
 from kwire.handlers.lib.context import RequestContext
@@ -118,7 +118,7 @@ async def _read_later(
     """Wait until there is enough to answer, or until the time is up; what was read then."""
     deadline_s = trio.current_time() + max(request.max_wait_ms, 0) / 1000
     change = Delayed(deadline_s, len(reading.partitions))
-    watched: list[Hosted] = []
+    watched: list[HostedPartition] = []
     try:
         while reading.size_bytes < min_bytes and not reading.has_error:
             await _watch_partitions(change, reading, watched, context.work)
@@ -132,7 +132,7 @@ async def _read_later(
 
 
 async def _watch_partitions(
-    change: Delayed, reading: Reading, watched: list[Hosted], work: Work
+    change: Delayed, reading: Reading, watched: list[HostedPartition], work: Work
 ) -> None:
     """Have a change of each partition that was read set ``change``; add them to ``watched``."""
     watched_before = len(watched)

@@ -17,32 +17,17 @@ Source: Partition.appendRecordsToFollowerOrFutureReplica, ReplicaFetcherThread o
 
 import trio
 
-from kwire.broker.partition import Waiter
+from kwire.broker.partition import HostedPartition
 from kwire.broker.replica.fetching import Position
-from kwire.errors import ErrorCode, KafkaError
 from kwire.log.partition_log import PartitionLog
 from kwire.log.replication import append_replicated
-from kwire.protocol.file_slice import FileSlice
-from kwire.protocol.messages.fetch import PartitionData
 from kwire.record.batch import Buffer
 
 
-class FollowerReference:
-    """A reference to a partition while its role lasts; see ``PartitionReference``."""
-
-    __slots__ = ("partition",)
-
-    def __init__(self, partition: "FollowerPartition") -> None:
-        self.partition: FollowerPartition | None = partition
-
-
-class FollowerPartition:
+class FollowerPartition(HostedPartition):
     """One partition, on one of its followers. ``leader`` is -1 while it has no leader."""
 
-    __slots__ = (
-        *("cutting", "high_watermark", "index", "is_deleted", "leader", "leader_epoch"),
-        *("log", "quiet_answer", "reference", "topic", "topic_id", "waiters"),
-    )
+    __slots__ = ("cutting", "leader")
 
     def __init__(
         self,
@@ -54,32 +39,11 @@ class FollowerPartition:
         leader_epoch: int,
         high_watermark: int,
     ) -> None:
-        self.topic = topic
-        self.index = index
-        self.topic_id = topic_id
-        self.log = log
+        super().__init__(topic, index, topic_id, log, leader_epoch)
         log.producers.keep_ended()
         self.leader = leader
-        self.leader_epoch = leader_epoch
-        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
-        self.is_deleted = False
         self.cutting: trio.Event | None = None
-        self.reference = FollowerReference(self)
-        self.quiet_answer: PartitionData | None = None
-        self.waiters: set[Waiter] = set()
-
-    @property
-    def is_offline(self) -> bool:
-        """Whether the partition's data directory has failed."""
-        return self.log.is_offline
-
-    @property
-    def last_stable_offset(self) -> int:
-        """The offset below which no transaction is open; compaction stops there."""
-        first_unstable = self.log.first_unstable_offset
-        if first_unstable is None:
-            return self.high_watermark
-        return min(first_unstable, self.high_watermark)
+        self.know_watermark(high_watermark)
 
     @property
     def position(self) -> Position:
@@ -140,30 +104,3 @@ class FollowerPartition:
 
     def flushed(self) -> None:
         """Do nothing after a flush: on a follower, nobody waits for it."""
-
-    def read(
-        self, offset: int, max_bytes: int, *, read_committed: bool, min_one_batch: bool
-    ) -> FileSlice | None:
-        """Batches for a consumer, up to the high watermark; see ``Partition.read``."""
-        end_offset = self.last_stable_offset if read_committed else self.high_watermark
-        return self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch)
-
-    def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """See ``Partition.check_leader_epoch``."""
-        if current_leader_epoch not in (-1, self.leader_epoch):
-            is_older = current_leader_epoch < self.leader_epoch
-            raise KafkaError(_FENCED if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH)
-
-    def wake(self) -> None:
-        """Wake all fetches that wait for this partition."""
-        for waiter in list(self.waiters):
-            waiter.set()
-
-    def delete(self) -> None:
-        """End the role: wake the fetches that wait, and clear all references."""
-        self.is_deleted = True
-        self.reference.partition = None
-        self.wake()
-
-
-_FENCED = ErrorCode.FENCED_LEADER_EPOCH

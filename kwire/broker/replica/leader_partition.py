@@ -94,8 +94,7 @@ class LeaderPartition(Partition):
         log.producers.keep_ended()
         self.node_id = node_id
         self.epoch_start = log.log_end_offset
-        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
-        assert log.log_start_offset <= self.high_watermark, (topic, index)
+        self.know_watermark(high_watermark)
         self.followers: dict[int, Follower] = {}
         self.acks = DelayedProduceQueue()
         self.replica_waiters: dict[ReplicaWaiter, None] = {}

@@ -13,7 +13,7 @@ Behavior:
 Source: ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector of Kafka.
 """
 
-from kwire.broker.partition import Partition
+from kwire.broker.partition import HostedPartition
 from kwire.broker.replica.follower_partition import FollowerPartition
 from kwire.broker.replica.leader_partition import LeaderPartition
 from kwire.errors import ErrorCode, KafkaError
@@ -40,7 +40,7 @@ def followed(name: str, index: int, context: RequestContext) -> FollowerPartitio
 
 
 def nearer(
-    partition: Partition | FollowerPartition,
+    partition: HostedPartition,
     offset: int,
     request: FetchRequest,
     context: RequestContext,

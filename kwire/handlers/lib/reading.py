@@ -15,8 +15,7 @@ from contextlib import nullcontext
 from typing import Protocol
 
 from kwire.broker.fetch_sessions import CachedPartition, WantedPartition
-from kwire.broker.partition import Partition
-from kwire.broker.replica.partition_registry import Hosted
+from kwire.broker.partition import HostedPartition, Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.lib.context import RequestContext
 from kwire.handlers.lib.slices import give_way, pieces
@@ -78,7 +77,7 @@ class Reading:
         self._name: str | None = None
         self._topic: WantedTopic
         self.answers: list[tuple[WantedTopic, list[PartitionData]]] = []
-        self.partitions: list[Hosted] = []
+        self.partitions: list[HostedPartition] = []
         self.read: list[tuple[Partition, int]] = []
         self.size_bytes = 0
         self.has_error = self.has_waited = False
@@ -115,7 +114,7 @@ class Reading:
 
     def read_partition(self, wanted: WantedPartition, *, hurry: bool = True) -> PartitionData:
         """One partition's answer. Only here errors become error codes. Raises ColdPages."""
-        partition: Hosted | None = None
+        partition: HostedPartition | None = None
         try:
             name = self._name
             if name is not None:
@@ -145,7 +144,7 @@ class Reading:
             return self._failed(error, wanted.partition, partition)
         return self._without_records(partition, watermark, stable)
 
-    def _find_partition(self, index: int) -> Hosted:
+    def _find_partition(self, index: int) -> HostedPartition:
         """A partition that this broker doesn't lead, or that the client may not read; KafkaError.
 
         Consumers may read it here if this broker follows it.
@@ -164,7 +163,7 @@ class Reading:
 
             return followed(name, index, context)
 
-    def _nearer_replica(self, partition: Hosted, offset: int) -> PartitionData | None:
+    def _nearer_replica(self, partition: HostedPartition, offset: int) -> PartitionData | None:
         """The answer that names a replica nearer to the client, if there is one."""
         from kwire.handlers.lib.nearest_replica import nearer
 
@@ -174,7 +173,7 @@ class Reading:
         return elsewhere
 
     def _read_records(
-        self, partition: Hosted, wanted: WantedPartition, *, hurry: bool
+        self, partition: HostedPartition, wanted: WantedPartition, *, hurry: bool
     ) -> PartitionData | None:
         """The answer with records; None if there are none. Raises KafkaError, ColdPages."""
         offset, log, aborted = wanted.fetch_offset, partition.log, None
@@ -203,7 +202,9 @@ class Reading:
             records=records,
         )
 
-    def _without_records(self, partition: Hosted, watermark: int, stable: int) -> PartitionData:
+    def _without_records(
+        self, partition: HostedPartition, watermark: int, stable: int
+    ) -> PartitionData:
         """The answer of a partition without new records."""
         data, start = partition.quiet_answer, partition.log.log_start_offset
         if (
@@ -223,7 +224,9 @@ class Reading:
             )
         return data
 
-    def _failed(self, error: KafkaError, index: int, partition: Hosted | None) -> PartitionData:
+    def _failed(
+        self, error: KafkaError, index: int, partition: HostedPartition | None
+    ) -> PartitionData:
         """The answer with an error."""
         self.has_error = True
         start = -1
@@ -238,7 +241,9 @@ class Reading:
         )
 
 
-def _aborted(partition: Hosted, offset: int, records: FileSlice) -> list[AbortedTransaction]:
+def _aborted(
+    partition: HostedPartition, offset: int, records: FileSlice
+) -> list[AbortedTransaction]:
     """The aborted transactions whose records a read_committed consumer leaves out."""
     found = partition.log.aborted_transactions(offset, partition.last_stable_offset, records)
     return [
