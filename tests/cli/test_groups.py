@@ -86,20 +86,18 @@ def test_a_broker_that_does_not_answer(capsys):
 
 
 async def test_a_broker_that_is_not_kwire(capsys):
-    """It closes the connection when it is asked."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
+    """It closes every connection on which it is asked."""
 
-    def hang_up() -> None:
-        connection, _ = listener.accept()
-        connection.recv(1000)
-        connection.close()
+    async def hang_up(stream: trio.SocketStream) -> None:
+        await stream.receive_some(1000)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.to_thread.run_sync, hang_up)
-        assert await _explain("g", f"127.0.0.1:{port}") == 1
-    listener.close()
-    assert "127.0.0.1" in capsys.readouterr().err
+        serve = partial(trio.serve_tcp, hang_up, 0, host="127.0.0.1")
+        [listener] = await nursery.start(serve)
+        address = "{}:{}".format(*listener.socket.getsockname())
+        assert await _explain("g", address) == 1
+        nursery.cancel_scope.cancel()
+    assert f"{address}: the broker closed the connection" in capsys.readouterr().err
 
 
 async def test_a_list_shows_members_and_lag(tmp_path: Path, capsys) -> None:
