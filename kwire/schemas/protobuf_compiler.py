@@ -18,6 +18,11 @@ from kwire.schemas.undecodable import WrongSchema
 _TIMEOUT_S = 60
 _MAIN = "kwire_schema.proto"
 
+_RUN = "import sys; sys.path.append(sys.argv.pop(1)); import grpc_tools.protoc as it; "
+_PROTOC = ("-I", "-S", "-c", _RUN + "sys.exit(it.main(sys.argv))")
+"""Python that finds nothing but its own library and grpcio-tools, whose directory is the first
+argument: what else an environment has would be half of the time of a compilation."""
+
 _LOGGED = re.compile(r"WARNING: All log messages|[IWE]\d{4} ")
 """What protoc's own log writes among the errors."""
 
@@ -83,10 +88,11 @@ def _compiled(directory: Path, name: str) -> bytes:
     except ImportError as error:
         raise WrongSchema(f"to compile a .proto {needs('schemas', 'grpcio-tools')}") from error
 
-    well_known = Path(next(iter(grpc_tools.__path__))) / "_proto"
+    package = Path(next(iter(grpc_tools.__path__)))
     with tempfile.TemporaryDirectory(prefix="kwire-proto-") as out:
         target = Path(out) / "descriptors"
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{directory}", f"-I{well_known}"]
+        command = [sys.executable, *_PROTOC, str(package.parent)]
+        command += [f"-I{directory}", f"-I{package / '_proto'}"]
         command += ["--include_imports", f"--descriptor_set_out={target}", name]
         # A process of its own: protoc writes its errors to the process's standard error.
         run = subprocess.run(
