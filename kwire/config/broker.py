@@ -280,8 +280,7 @@ class BrokerConfig(Mapping[str, Value]):
 
             check_registry(str(self["kwire.http.schema.registry.url"]))
         if self.registry_address():
-            names = ("kwire.metadata.store", "authorizer.class.name")
-            others = [name for name in names if self[name]]
+            others = ["kwire.metadata.store"] if self["kwire.metadata.store"] else []
             others += ["kwire.workers"] if self["kwire.workers"] != 1 else []
             if others:
                 problem = f"can't be together with {others[0]} yet"

@@ -21,6 +21,7 @@ from math import isfinite
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
+from kwire.budget.slices import Slices
 from kwire.registry import changes, reading
 from kwire.registry.names import (
     ALL_CONTEXTS,
@@ -28,10 +29,13 @@ from kwire.registry.names import (
     normal_scope,
     normal_subject,
     split_subject,
+    subject_beside,
 )
 from kwire.registry.records import Body
-from kwire.registry.refusals import Refused, no_version
+from kwire.registry.refusals import Refused, invalid_schema, no_version
 from kwire.registry.registry import Registry
+from kwire.registry.rights import MODES, Asking, Right, Rights, question
+from kwire.registry.schema_types.parsed import MAX_REFERENCES
 from kwire.registry.schema_types.parsing import SCHEMA_TYPES
 from kwire.registry.serialized import serialized
 from kwire.web.guard import Receive, Scope, Send
@@ -60,6 +64,8 @@ class Ask:
     query: Mapping[str, str]
     body: Any
     context: str
+    client: Asking
+    rights: Rights
 
     @property
     def subject(self) -> str:
@@ -101,6 +107,10 @@ class Ask:
         """Whether a parameter of the query is ``true``."""
         return self.query.get(name, "").lower() == "true"
 
+    async def check(self, right: Right, *subjects: str) -> None:
+        """Refuse the request unless the client has a right on these subjects."""
+        await self.rights.check(self.client, *(question(right, one) for one in subjects))
+
     def listed(self, found: Any, most: int = MOST_LISTED) -> list[Any]:
         """The part of a list that ``offset`` and ``limit`` ask for."""
         limit = _integer(self.query, "limit", -1)
@@ -117,6 +127,10 @@ Answer: TypeAlias = Any
 Handler: TypeAlias = Callable[[Registry, Ask], Awaitable[Answer]]
 
 
+CLIENT = "kwire.client"
+"""Where a scope of ASGI has who has logged in (``logins``)."""
+
+
 class Text(str):
     """An answer that stands as it is, not as a text of JSON."""
 
@@ -131,7 +145,8 @@ def _integer(query: Mapping[str, str], name: str, default: int) -> int:
 
 async def _subjects(registry: Registry, ask: Ask) -> Answer:
     deleted, only = ask.flag("deleted"), ask.flag("deletedOnly")
-    return ask.listed(registry.state.subjects(ask.prefix, deleted=deleted, only_deleted=only))
+    found = registry.state.subjects(ask.prefix, deleted=deleted, only_deleted=only)
+    return ask.listed(await ask.rights.readable(ask.client, found))
 
 
 async def _versions(registry: Registry, ask: Ask) -> Answer:
@@ -207,14 +222,18 @@ async def _subjects_of_id(registry: Registry, ask: Ask) -> Answer:
     found = reading.subjects_of_id(
         registry.state, ask.number, ask.subject_of_id, deleted=ask.flag("deleted")
     )
-    return ask.listed(sorted({value.subject for value in found}))
+    names = sorted({value.subject for value in found})
+    return ask.listed(await ask.rights.readable(ask.client, names))
 
 
 async def _versions_of_id(registry: Registry, ask: Ask) -> Answer:
     found = reading.subjects_of_id(
         registry.state, ask.number, ask.subject_of_id, deleted=ask.flag("deleted")
     )
-    return ask.listed([{"subject": one.subject, "version": one.version} for one in found])
+    names = set(await ask.rights.readable(ask.client, [one.subject for one in found]))
+    return ask.listed(
+        [{"subject": one.subject, "version": one.version} for one in found if one.subject in names]
+    )
 
 
 async def _types(registry: Registry, ask: Ask) -> Answer:
@@ -222,10 +241,12 @@ async def _types(registry: Registry, ask: Ask) -> Answer:
 
 
 async def _schemas(registry: Registry, ask: Ask) -> Answer:
+    deleted = ask.flag("deleted")
+    names = registry.state.subjects(ask.prefix, deleted=deleted)
     found = reading.schemas(
         registry.state,
-        ask.prefix,
-        deleted=ask.flag("deleted"),
+        await ask.rights.readable(ask.client, names),
+        deleted=deleted,
         newest_only=ask.flag("latestOnly"),
     )
     values = ask.listed(found, MOST_SCHEMAS)
@@ -320,32 +341,105 @@ async def _root(registry: Registry, ask: Ask) -> Answer:
     return {}
 
 
-ROUTES: Mapping[str, Mapping[str, Handler]] = {
-    "": {"GET": _root},
-    "subjects": {"GET": _subjects},
-    "subjects/*": {"POST": _look_up, "DELETE": _delete_subject},
-    "subjects/*/versions": {"GET": _versions, "POST": _register},
-    "subjects/*/versions/*": {"GET": _version, "DELETE": _delete_version},
-    "subjects/*/versions/*/schema": {"GET": _version_text},
-    "subjects/*/versions/*/referencedby": {"GET": _users},
-    "schemas": {"GET": _schemas},
-    "schemas/types": {"GET": _types},
-    "schemas/ids/*": {"GET": _schema},
-    "schemas/ids/*/schema": {"GET": _schema_text},
-    "schemas/ids/*/subjects": {"GET": _subjects_of_id},
-    "schemas/ids/*/versions": {"GET": _versions_of_id},
-    "compatibility/subjects/*/versions": {"POST": _compatible_with_all},
-    "compatibility/subjects/*/versions/*": {"POST": _compatible},
-    "config": {"GET": _config, "PUT": _set_config, "DELETE": _delete_config},
-    "config/*": {"GET": _config, "PUT": _set_config, "DELETE": _delete_config},
-    "mode": {"GET": _mode, "PUT": _set_mode, "DELETE": _delete_mode},
-    "mode/*": {"GET": _mode, "PUT": _set_mode, "DELETE": _delete_mode},
-    "contexts": {"GET": _contexts},
+Check: TypeAlias = Callable[[Registry, Ask], Awaitable[None]]
+
+
+async def _nothing(registry: Registry, ask: Ask) -> None:
+    """Whoever is connected may ask this; lists have what the client may read."""
+
+
+def _of_subject(right: Right) -> Check:
+    """A right on the subject of the path, and to read the subjects that the body refers to."""
+
+    async def check(registry: Registry, ask: Ask) -> None:
+        await ask.check(right, ask.subject)
+        if not ask.rights.are_asked:
+            return
+        found = ask.body.get("references") if isinstance(ask.body, dict) else None
+        names = [one.get("subject") for one in found or () if isinstance(one, dict)]
+        used = [subject_beside(ask.subject, one) for one in names if isinstance(one, str)]
+        if len(used) > MAX_REFERENCES:
+            raise invalid_schema(f"it has more than {MAX_REFERENCES} references")
+        await ask.check(Right.READ, *used)
+
+    return check
+
+
+def _of_scope(right: Right) -> Check:
+    """A right on the subject or context of the path, or on all subjects."""
+
+    async def check(registry: Registry, ask: Ask) -> None:
+        await ask.check(right, ask.scope)
+
+    return check
+
+
+async def _of_modes(registry: Registry, ask: Ask) -> None:
+    await ask.rights.check(ask.client, MODES)
+
+
+async def _of_all(registry: Registry, ask: Ask) -> None:
+    await ask.check(Right.READ, "")
+
+
+async def _of_id(registry: Registry, ask: Ask) -> None:
+    """To read one of the subjects that have the id; Refused (40403) if there is no such id."""
+    if not ask.rights.are_asked:
+        return
+    context, _ = split_subject(ask.subject_of_id)
+    reading.find_schema(registry.state, ask.number, ask.subject_of_id)
+    found, slices = set(), Slices()
+    for value in registry.state.places(context, ask.number):
+        found.add(question(Right.READ, value.subject))
+        await slices.give_way()
+    await ask.rights.check_any(ask.client, sorted(found))
+
+
+READ, DELETE = _of_subject(Right.READ), _of_subject(Right.DELETE)
+READ_SETTING, CONFIGURE = _of_scope(Right.READ), _of_scope(Right.CONFIGURE)
+
+_CONFIG_ROUTES: Mapping[str, tuple[Check, Handler]] = {
+    "GET": (READ_SETTING, _config),
+    "PUT": (CONFIGURE, _set_config),
+    "DELETE": (CONFIGURE, _delete_config),
 }
-"""The handlers by path and method; ``*`` stands for a part that the client names."""
+_MODE_ROUTES: Mapping[str, tuple[Check, Handler]] = {
+    "GET": (READ_SETTING, _mode),
+    "PUT": (_of_modes, _set_mode),
+    "DELETE": (_of_modes, _delete_mode),
+}
+
+ROUTES: Mapping[str, Mapping[str, tuple[Check, Handler]]] = {
+    "": {"GET": (_nothing, _root)},
+    "subjects": {"GET": (_nothing, _subjects)},
+    "subjects/*": {"POST": (READ, _look_up), "DELETE": (DELETE, _delete_subject)},
+    "subjects/*/versions": {
+        "GET": (READ, _versions),
+        "POST": (_of_subject(Right.REGISTER), _register),
+    },
+    "subjects/*/versions/*": {"GET": (READ, _version), "DELETE": (DELETE, _delete_version)},
+    "subjects/*/versions/*/schema": {"GET": (READ, _version_text)},
+    "subjects/*/versions/*/referencedby": {"GET": (READ, _users)},
+    "schemas": {"GET": (_nothing, _schemas)},
+    "schemas/types": {"GET": (_nothing, _types)},
+    "schemas/ids/*": {"GET": (_of_id, _schema)},
+    "schemas/ids/*/schema": {"GET": (_of_id, _schema_text)},
+    "schemas/ids/*/subjects": {"GET": (_of_id, _subjects_of_id)},
+    "schemas/ids/*/versions": {"GET": (_of_id, _versions_of_id)},
+    "compatibility/subjects/*/versions": {"POST": (READ, _compatible_with_all)},
+    "compatibility/subjects/*/versions/*": {"POST": (READ, _compatible)},
+    "config": _CONFIG_ROUTES,
+    "config/*": _CONFIG_ROUTES,
+    "mode": _MODE_ROUTES,
+    "mode/*": _MODE_ROUTES,
+    "contexts": {"GET": (_of_all, _contexts)},
+}
+"""What a client needs, and what answers it, by path and method.
+
+``*`` stands for a part that the client names."""
 
 
-_PATTERNS: dict[int, list[tuple[list[str], Mapping[str, Handler]]]] = {}
+_PATTERNS: dict[int, list[tuple[list[str], Mapping[str, tuple[Check, Handler]]]]] = {}
 """The paths by the number of their parts."""
 for _path, _handlers in ROUTES.items():
     _pattern = _path.split("/") if _path else []
@@ -358,7 +452,7 @@ def _split(raw_path: bytes) -> list[str]:
     return [unquote(part) for part in text.split("/")] if text else []
 
 
-def _match(parts: list[str]) -> tuple[Mapping[str, Handler], tuple[str, ...]]:
+def _match(parts: list[str]) -> tuple[Mapping[str, tuple[Check, Handler]], tuple[str, ...]]:
     """The handlers of a path, and the parts that the client has named; Refused (404)."""
     for pattern, handlers in _PATTERNS.get(len(parts), ()):
         if all(one in ("*", part) for one, part in zip(pattern, parts, strict=True)):
@@ -370,8 +464,9 @@ def _match(parts: list[str]) -> tuple[Mapping[str, Handler], tuple[str, ...]]:
 class RegistryApp:
     """The ASGI application over a registry."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, rights: Rights | None = None) -> None:
         self._registry = registry
+        self._rights = rights or Rights()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -396,12 +491,16 @@ class RegistryApp:
         if len(parts) > 2 and parts[0] == "contexts":
             context, parts = parts[1].strip(":"), parts[2:]
         handlers, named = _match(parts)
-        handler = handlers.get(scope["method"])
-        if handler is None:
+        found = handlers.get(scope["method"])
+        if found is None:
             raise Refused(405, "HTTP 405 Method Not Allowed")
+        check, handler = found
         body = await _body(scope, receive)
         await self._registry.journal.ready()
-        return await handler(self._registry, Ask(named, _query(scope), body, context))
+        client = scope.get(CLIENT) or Asking(peer_host=scope["client"][0])
+        ask = Ask(named, _query(scope), body, context, client, self._rights)
+        await check(self._registry, ask)
+        return await handler(self._registry, ask)
 
 
 def _header(scope: Scope, name: bytes) -> str:

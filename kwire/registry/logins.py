@@ -23,9 +23,14 @@ from kwire.config.settings import ConfigError
 from kwire.metadata.image import MetadataImage
 from kwire.metadata.scram import Credentials
 from kwire.protocol.wire import problem_of_string
+from kwire.registry.app import CLIENT
+from kwire.registry.rights import Asking
 from kwire.security.http_login import log_in, schemes
 from kwire.security.listeners import ListenerSecurity
+from kwire.security.principal import Principal
 from kwire.security.sasl import Identity, LoginRefused, printable
+from kwire.security.tls import NoPrincipal
+from kwire.web.connections import TLS
 from kwire.web.guard import App, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
@@ -79,15 +84,19 @@ class Logins:
         return self._listener
 
     def guarded(self, app: App) -> App:
-        """The application behind the login."""
-        if not self._listener.settings.is_sasl:
-            return app
+        """The application behind the login, which tells it the client (``CLIENT``)."""
 
         async def asked_for_login(scope: Scope, receive: Receive, send: Send) -> None:
-            status, why = await self._refusal(scope)
-            if not status:
-                await app(scope, receive, send)
-                return
+            image, status, why = self._image(), 401, "Unauthorized"
+            host = scope["client"][0]
+            try:
+                if image is not None:
+                    scope[CLIENT] = Asking(await self._principal(scope, image), host)
+                    await app(scope, receive, send)
+                    return
+                status, why = 503, "the broker is starting"
+            except (LoginRefused, NoPrincipal) as refused:
+                log.info("the schema registry refuses a login from %s: %s", host, refused)
             content = json.dumps({"error_code": status, "message": why}).encode()
             headers = [
                 (b"content-length", str(len(content)).encode()),
@@ -103,21 +112,16 @@ class Logins:
 
         return asked_for_login
 
-    async def _refusal(self, scope: Scope) -> tuple[int, str]:
-        """The status of a request that isn't served, and why; 0 for one that is."""
-        headers = [value for name, value in scope["headers"] if name == b"authorization"]
-        image = self._image()
-        if image is None:
-            return 503, "the broker is starting"
-        if len(headers) != 1:
-            return 401, "Unauthorized"
-        try:
-            await self._identity(headers[0], image)
-        except LoginRefused as refused:
-            host = scope["client"][0]
-            log.info("the schema registry refuses a login from %s: %s", host, refused)
-            return 401, "Unauthorized"
-        return 0, ""
+    async def _principal(self, scope: Scope, image: MetadataImage) -> Principal:
+        """Who asks; LoginRefused, NoPrincipal."""
+        if self._listener.settings.is_sasl:
+            headers = [value for name, value in scope["headers"] if name == b"authorization"]
+            if len(headers) != 1:
+                raise LoginRefused("the request has no login")
+            return (await self._identity(headers[0], image)).principal
+        tls = self._listener.tls(self._steady_ms() / 1000)
+        assert tls is not None, "the listener has TLS or logins"
+        return tls.principal(scope[TLS])
 
     async def _identity(self, header: bytes, image: MetadataImage) -> Identity:
         """Who has logged in; LoginRefused."""

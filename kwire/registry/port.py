@@ -82,15 +82,15 @@ class RegistryPort:
     async def open(self) -> AsyncIterator[None]:
         """Serve the registry during the block."""
         async with trio.open_nursery() as nursery:
-            calls, following = (
-                BrokerCalls(self.observed, nursery, self._steady_ms) for _ in range(2)
-            )
+            # Reads, the wait for new records, and questions to the authorizer: one of each at a
+            # time, so that none waits for another.
+            calls = [BrokerCalls(self.observed, nursery, self._steady_ms) for _ in range(3)]
             try:
-                async with self._thread.open(lambda stop: self._serve(calls, following, stop)):
+                async with self._thread.open(lambda stop: self._serve(calls, stop)):
                     yield
             finally:
-                calls.close()
-                following.close()
+                for one in calls:
+                    one.close()
                 nursery.cancel_scope.cancel()
 
     def _image(self) -> MetadataImage | None:
@@ -106,18 +106,21 @@ class RegistryPort:
         assert tls is not None
         return tls.context
 
-    async def _serve(self, calls: BrokerCalls, following: BrokerCalls, stop: trio.Event) -> None:
+    async def _serve(self, broker_calls: list[BrokerCalls], stop: trio.Event) -> None:
         """The main task of the thread."""
         from kwire.registry.app import MAX_BODY_BYTES, RegistryApp
         from kwire.registry.registry import Registry
+        from kwire.registry.rights import Rights
         from kwire.registry.topic_journal import TopicJournal
         from kwire.web.connections import Connections
         from kwire.web.guard import Guard
 
+        calls, following, asking = broker_calls
         journal = self._journal = TopicJournal(calls, following)
         hosts = self._config.strings("kwire.registry.allowed.hosts")
+        rights = Rights(asking if self._config.authorizer() is not None else None)
         app = Guard(
-            RegistryApp(Registry(journal)),
+            RegistryApp(Registry(journal), rights),
             hosts,
             max_body_bytes=MAX_BODY_BYTES,
             hosts_setting="kwire.registry.allowed.hosts",

@@ -110,10 +110,10 @@ def users(state: RegistryState, subject: str, text: str) -> list[int]:
 
 
 def schemas(
-    state: RegistryState, prefix: str, *, deleted: bool, newest_only: bool
+    state: RegistryState, subjects: Iterable[str], *, deleted: bool, newest_only: bool
 ) -> Iterator[SchemaValue]:
-    """The versions of all subjects with a prefix."""
-    for subject in state.subjects(prefix, deleted=deleted):
+    """The versions of these subjects."""
+    for subject in subjects:
         versions = state.versions(subject, deleted=deleted)
         yield from versions[-1:] if newest_only else versions
 

@@ -19,6 +19,11 @@ class Refused(Exception):
         return self.code if self.code < 1000 else self.code // 100
 
 
+def denied() -> Refused:
+    """The client may not do this; which right it lacks, the audit log says."""
+    return Refused(40301, "Forbidden: the user may not do this with these schemas")
+
+
 def no_subject(subject: str) -> Refused:
     """The subject has no version that the request may see."""
     return Refused(40401, f"Subject '{subject}' not found.")

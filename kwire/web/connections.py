@@ -48,6 +48,9 @@ REST_S = 1.0
 HEAD_BYTES = 16 * 1024
 READ_BYTES = 64 * 1024
 
+TLS = "kwire.tls"
+"""Where a scope of ASGI has the TLS of its client, which knows the certificate; None without."""
+
 GetTls: TypeAlias = Callable[[], ssl.SSLContext]
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
@@ -83,6 +86,7 @@ class _Connection:
         self._tls = tls
         self._accepted = accepted
         self._stream: trio.abc.Stream = accepted
+        self.tls_of_client: trio.SSLStream[trio.SocketStream] | None = None
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
 
     def end(self) -> None:
@@ -108,7 +112,7 @@ class _Connection:
                     self._accepted, self._tls(), server_side=True, https_compatible=True
                 )
                 await secured.do_handshake()
-                self._stream = secured
+                self._stream = self.tls_of_client = secured
             while not stopping.is_set() and await self._serve_one():
                 pass
             self._wait_at_most(IDLE_S)
@@ -204,6 +208,7 @@ class _Answer:
             "headers": list(request.headers),
             "client": (connection.host, 0),
             "server": None,
+            TLS: connection.tls_of_client,
         }
 
     async def receive(self) -> Message:

@@ -219,7 +219,6 @@ async def test_a_page_of_another_site_reads_nothing(tmp_path: Path) -> None:
     [
         {"kwire.workers": "2"},
         {"kwire.metadata.store": "etcd://127.0.0.1:2379", "advertised.listeners": "P://h:1"},
-        {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
     ],
 )
 def test_where_it_is_not_served_yet(other: dict[str, str]) -> None:
