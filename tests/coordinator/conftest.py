@@ -29,6 +29,7 @@ from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.joining import Client
 from kwire.coordinator.records import (
     GROUP_METADATA_TYPE,
+    CoordinatorRecord,
     GroupMetadataValue,
     OffsetCommitValue,
     parse_offset_commit_key,
@@ -49,10 +50,8 @@ from kwire.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tests.coordinator.scripts import START_MS, TickingScript, Words
-from tests.coordinator.written import take_in
-
-GROUP = "g"
+from tests.coordinator.group_scripts import GROUP, GroupsScript
+from tests.coordinator.scripts import START_MS, Words
 
 
 class ScriptClient:
@@ -63,7 +62,7 @@ class ScriptClient:
         self.generation = -1
 
 
-class GroupScript(TickingScript):
+class GroupScript(GroupsScript):
     """A coordinator whose log is a list, and the clients of one group."""
 
     def __init__(self, **settings: int) -> None:
@@ -175,10 +174,6 @@ class GroupScript(TickingScript):
             self.coordinator.committed.add_record(GROUP, topic, int(index), value, effects)
         self.take(effects)
 
-    def do_delete(self, plain: list[str], given: Words) -> None:
-        """The group is deleted."""
-        self.take(self.coordinator.delete(GROUP))
-
     def do_expire(self, plain: list[str], given: Words) -> None:
         """Old offsets are looked for."""
         for effects in self.coordinator.expire_offsets(lambda at_ms: self.now_ms - at_ms):
@@ -204,28 +199,16 @@ class GroupScript(TickingScript):
         ]
         self.told = len(events)
 
-    def load(self) -> GroupCoordinator:
-        """A coordinator that has replayed the log."""
-        coordinator = GroupCoordinator(self.settings, self.new_id)
-        for record in self.log:
-            coordinator.replay(record, -1, self.now_ms, loading=True)
-        self.coordinator = coordinator
-        self.take(coordinator.begin(self.now_ms))
-        return coordinator
+    def new_coordinator(self) -> GroupCoordinator:
+        """A coordinator that knows nothing yet."""
+        return GroupCoordinator(self.settings, self.new_id)
 
-    def take(self, effects: Effects) -> None:
-        """What the runtime does: write, replay, answer; or go back."""
-        if self.writes_fail and effects.records:
-            undone = self.coordinator.undo(effects, self.now_ms)
-            for waiter, response in effects.replies:
-                self.answer(waiter, type(response)(error_code=ErrorCode.NOT_COORDINATOR))
-            self.take(undone)
-            return
-        for written in effects.records:
-            self.trace.append(f"record {_describe_record(written.key, written.value)}")
-            self.log.append(take_in(self.coordinator, written, len(self.log), self.now_ms))
-        for waiter, response in effects.replies:
-            self.answer(waiter, response)
+    def note(self, effects: Effects) -> None:
+        """What is said of the group is asked with ``why``."""
+
+    def note_record(self, written: CoordinatorRecord) -> None:
+        """Add a record to the trace."""
+        self.trace.append(f"record {_describe_record(written.key, written.value)}")
 
     def answer(self, waiter: Any, response: Any) -> None:
         """Note an answer, and let the client remember what it says."""

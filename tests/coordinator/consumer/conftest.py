@@ -23,8 +23,7 @@ from kwire.coordinator.consumer.group import ConsumerGroup
 from kwire.coordinator.consumer.heartbeat_interval import BrokerHeartbeats
 from kwire.coordinator.consumer.regexes import RegexMatches
 from kwire.coordinator.consumer.settings import ConsumerSettings
-from kwire.coordinator.consumer.topics import Topic, TopicSet
-from kwire.coordinator.effects import Effects, Job
+from kwire.coordinator.effects import Effects
 from kwire.coordinator.group import Committer
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.joining import Client
@@ -45,8 +44,8 @@ from tests.coordinator.consumer.notation import (
     topic_id,
     topic_name,
 )
-from tests.coordinator.scripts import TickingScript, Words
-from tests.coordinator.written import take_in
+from tests.coordinator.group_scripts import GroupsScript
+from tests.coordinator.scripts import Words
 
 
 class Visible(frozenset[str]):
@@ -60,18 +59,15 @@ def _visible(given: Words) -> Visible | None:
     return Visible(given["sees"].split(",")) if "sees" in given else None
 
 
-class ConsumerScript(ClassicCommands, TickingScript):
+class ConsumerScript(ClassicCommands, GroupsScript):
     """A coordinator whose log is a list, its topics, and the members of one group."""
 
     initial_rebalance_delay_ms = 0
 
     def __init__(self, **settings: Any) -> None:
         self.settings = ConsumerSettings(**{"assignment_interval_ms": 0, **settings})
-        self.topics = TopicSet()
         super().__init__()
         self.members: dict[str, ScriptMember] = {}
-        self.holds_jobs = False
-        self.jobs: list[tuple[GroupCoordinator, Job]] = []
         self.date_ahead_ms = 0
         self.coordinator = self.load()
 
@@ -148,13 +144,6 @@ class ConsumerScript(ClassicCommands, TickingScript):
 
     # Everything else
 
-    def do_topics(self, plain: list[str], given: Words) -> None:
-        """The cluster has these topics now; ``t=4`` has four partitions."""
-        self.topics = TopicSet(
-            [Topic(name, topic_id(name), int(count)) for name, count in given.items()],
-            self.topics.revision + 1,
-        )
-
     def do_commit(self, plain: list[str], given: Words) -> None:
         """A client commits, at its epoch or another; ``offsets may be committed`` if so."""
         name, *partitions = plain
@@ -178,10 +167,6 @@ class ConsumerScript(ClassicCommands, TickingScript):
         self.coordinator.committed.check_fetch(GROUP, member.member_id, epoch)
         self.trace.append("may fetch")
 
-    def do_delete(self, plain: list[str], given: Words) -> None:
-        """The group is deleted."""
-        self.take(self.coordinator.delete(GROUP))
-
     def do_show(self, plain: list[str], given: Words) -> None:
         """The group as it is."""
         group = self.coordinator.groups.get(GROUP)
@@ -198,52 +183,24 @@ class ConsumerScript(ClassicCommands, TickingScript):
                 f"-> {show_partitions(group.target_of(member.member_id))}"
             )
 
-    def load(self) -> GroupCoordinator:
-        """A coordinator that has replayed the log."""
+    def new_coordinator(self) -> GroupCoordinator:
+        """A coordinator that knows nothing yet."""
         around = Surroundings(
             lambda: self.topics, lambda _: self.settings, BrokerHeartbeats(), RegexMatches()
         )
         settings = GroupSettings(initial_rebalance_delay_ms=self.initial_rebalance_delay_ms)
-        coordinator = GroupCoordinator(
+        return GroupCoordinator(
             settings, self.new_id, around, date_ms=lambda: self.now_ms + self.date_ahead_ms
         )
-        for record in self.log:
-            coordinator.replay(record, -1, self.now_ms, loading=True)
-        self.coordinator = coordinator
-        self.take(coordinator.begin(self.now_ms))
-        return coordinator
 
-    def take(self, effects: Effects) -> None:
-        """What the runtime does: write, replay, answer; or go back."""
-        if self.writes_fail and effects.records:
-            undone = self.coordinator.undo(effects, self.now_ms)
-            for waiter, response in effects.replies:
-                self.answer(waiter, type(response)(error_code=ErrorCode.NOT_COORDINATOR))
-            self.take(undone)
-            return
-        # What is said of a classic group is for its own tests.
+    def note(self, effects: Effects) -> None:
+        """What is said of a classic group is for its own tests."""
         if isinstance(self.coordinator.groups.get(GROUP), ConsumerGroup):
-            self.trace += [note.removeprefix(f"group {GROUP}: ") for note in effects.notes]
-        for written in effects.records:
-            self.log.append(take_in(self.coordinator, written, len(self.log), self.now_ms))
-        for waiter, response in effects.replies:
-            self.answer(waiter, response)
-        for job in effects.jobs:
-            if self.holds_jobs:
-                self.trace.append(f"begins {job.name}")
-                self.jobs.append((self.coordinator, job))
-            else:
-                self.take(job.hand_in(job.work(), self.now_ms))
+            super().note(effects)
 
     def do_work(self, plain: list[str], given: Words) -> None:
         """The work that was begun is done, in order, and handed in; or it fails."""
-        jobs, self.jobs = self.jobs, []
-        for coordinator, job in jobs:
-            if coordinator is not self.coordinator:
-                self.trace.append("nobody takes it")
-                continue
-            result = RuntimeError("no luck") if plain == ["fails"] else job.work()
-            self.take(job.hand_in(result, self.now_ms))
+        self.finish_jobs(fail=plain == ["fails"])
 
     def answer(self, waiter: Any, response: Any) -> None:
         """Note an answer, and let the client remember what it says."""

@@ -15,8 +15,7 @@ import pytest
 from kwire.coordinator.consumer.heartbeat_interval import BrokerHeartbeats
 from kwire.coordinator.consumer.regexes import RegexMatches
 from kwire.coordinator.consumer.settings import ConsumerSettings
-from kwire.coordinator.consumer.topics import Topic, TopicSet
-from kwire.coordinator.effects import Effects, Job, StateWork
+from kwire.coordinator.effects import Effects, StateWork
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.joining import Client
 from kwire.coordinator.records import record_type
@@ -37,23 +36,20 @@ from tests.coordinator.consumer.notation import (
     topic_id,
     topic_name,
 )
-from tests.coordinator.scripts import TickingScript, Words
-from tests.coordinator.written import take_in
+from tests.coordinator.group_scripts import GroupsScript
+from tests.coordinator.scripts import Words
 
 NO_LUCK = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no luck")
 
 
-class ShareScript(TickingScript):
+class ShareScript(GroupsScript):
     """A coordinator whose log is a list, its topics, and the members of one share group."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = ShareSettings(**{"assignment_interval_ms": 0, **settings})
-        self.topics = TopicSet()
         super().__init__()
         self.members: dict[str, ScriptMember] = {}
         self.work: list[tuple[GroupCoordinator, StateWork]] = []
-        self.jobs: list[Job] = []
-        self.holds_jobs = False
         self.comes_at_once = False
         self.shown = 0
         self.coordinator = self.load()
@@ -98,13 +94,6 @@ class ShareScript(TickingScript):
 
     # Everything else
 
-    def do_topics(self, plain: list[str], given: Words) -> None:
-        """The cluster has these topics now; ``t=4`` has four partitions."""
-        self.topics = TopicSet(
-            [Topic(name, topic_id(name), int(count)) for name, count in given.items()],
-            self.topics.revision + 1,
-        )
-
     def do_states(self, plain: list[str], given: Words) -> None:
         """Show or answer what the group waits for."""
         verb, *partitions = plain
@@ -130,20 +119,13 @@ class ShareScript(TickingScript):
         if plain == ["hold"]:
             self.holds_jobs = True
             return
-        jobs, self.jobs = self.jobs, []
-        for job in jobs:
-            result = RuntimeError("no luck") if plain == ["fail"] else job.work()
-            self.take(job.hand_in(result, self.now_ms))
+        self.finish_jobs(fail=plain == ["fail"])
 
     def do_records(self, plain: list[str], given: Words) -> None:
         """The types of the records since the last time; ``-14`` is a tombstone."""
         new, self.shown = self.log[self.shown :], len(self.log)
         kinds = [record_type(one.key or b"") * (1 if one.value else -1) for one in new]
         self.trace.append(" ".join(map(str, kinds)) or "none")
-
-    def do_delete(self, plain: list[str], given: Words) -> None:
-        """The group is deleted."""
-        self.take(self.coordinator.delete(GROUP))
 
     def do_show(self, plain: list[str], given: Words) -> None:
         """The group as it is."""
@@ -165,8 +147,8 @@ class ShareScript(TickingScript):
         if group.states.deleting:
             self.trace.append(f"deleting {' '.join(sorted(group.states.deleting.values()))}")
 
-    def load(self) -> GroupCoordinator:
-        """A coordinator that has replayed the log."""
+    def new_coordinator(self) -> GroupCoordinator:
+        """A coordinator that knows nothing yet."""
         around = Surroundings(
             lambda: self.topics,
             lambda _: ConsumerSettings(),
@@ -174,33 +156,12 @@ class ShareScript(TickingScript):
             RegexMatches(),
             lambda _: self.settings,
         )
-        coordinator = GroupCoordinator(GroupSettings(), self.new_id, around)
-        for record in self.log:
-            coordinator.replay(record, -1, self.now_ms, loading=True)
-        self.coordinator = coordinator
-        self.take(coordinator.begin(self.now_ms))
-        return coordinator
+        return GroupCoordinator(GroupSettings(), self.new_id, around)
 
     def take(self, effects: Effects) -> None:
-        """What the runtime does: write, replay, answer; or go back."""
-        if self.writes_fail and effects.records:
-            undone = self.coordinator.undo(effects, self.now_ms)
-            for waiter, response in effects.replies:
-                self.answer(waiter, type(response)(error_code=ErrorCode.NOT_COORDINATOR))
-            self.take(undone)
-            return
-        self.trace += [note.removeprefix(f"group {GROUP}: ") for note in effects.notes]
-        for written in effects.records:
-            self.log.append(take_in(self.coordinator, written, len(self.log), self.now_ms))
-        for waiter, response in effects.replies:
-            self.answer(waiter, response)
-        for job in effects.jobs:
-            if self.holds_jobs:
-                self.trace.append(f"begins {job.name}")
-                self.jobs.append(job)
-            else:
-                self.take(job.hand_in(job.work(), self.now_ms))
-        for work in effects.state_work:
+        """What the runtime does; the states are asked for as well."""
+        super().take(effects)
+        for work in () if self.writes_fail and effects.records else effects.state_work:
             if self.comes_at_once:
                 self.take(work.hand_in({}, self.now_ms))
             else:
